@@ -1,0 +1,89 @@
+# make [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
+SAN    ?=
+CUDA   ?= $(if $(shell command -v nvcc),1,0)
+CFLAGS ?= -O3 -g
+PREFIX ?= /usr/local
+BUILD  ?= build
+O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
+Q      := $(if $(V),,@)
+VERSION := 0.1.0
+
+PROGRAMS := shardtool loader trainer
+FOLDERS  := common tokenizer shardtool shardtool/source loader kernels kernels/cpu trainer
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
+WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(filter true,$(CI)),-Werror)
+LIBS     := -lzmq -lzstd -larchive -ljansson -lxxhash -lcrypto -ldnnl -lpthread -lm
+# Scanners and kernels choose at run time; a file named for an instruction set is compiled for it. FMA contraction
+# would make the bits depend on the compiler.
+ISA_avx2   := -march=x86-64-v3
+ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-vector-width=512
+isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+
+CSRC  := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
+TESTS := $(wildcard tests/*.c)
+MAINS := $(PROGRAMS:%=$(O)/%/main.o)
+ifeq ($(CUDA),1)
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
+NVARCH    ?= 80 86 89 90
+CUSRC     := $(wildcard kernels/cuda/*.cu)
+LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart -lstdc++
+DEFS      += -isystem $(CUDA_HOME)/include
+GENCODE   := $(foreach a,$(NVARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+             -gencode arch=compute_$(lastword $(NVARCH)),code=compute_$(lastword $(NVARCH))
+endif
+CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(O)/tokenizer/gpt2_merges.o
+LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
+
+## all      build shardtool, loader and trainer into build/*/bin (the default)
+all: $(PROGRAMS:%=$(O)/bin/%)
+	@mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin
+
+$(O)/bin/%: $(O)/%/main.o $(O)/core.a
+	@mkdir -p $(@D); echo "  LD   $@"
+	$(LINK)
+$(O)/core.a: $(CORE)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(O)/%.o: %.c Makefile
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(CC) $(DEFS) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$<) -MMD -MP -c $< -o $@
+$(O)/%.o: %.S
+	@mkdir -p $(@D); echo "  AS   $<"
+	$(Q)$(CC) -I. -c $< -o $@
+$(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
+$(O)/%.cu.o: %.cu Makefile
+	@mkdir -p $(@D); echo "  NVCC $<"
+	$(Q)nvcc $(DEFS) -O3 -g -lineinfo -std=c++17 $(GENCODE) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) $(CPPFLAGS) -MMD -MP -c $< -o $@
+$(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
+
+## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
+test: test-deps all $(O)/test
+	$(Q)tests/run.sh $(O) $(T)
+## check    the C and command-line tests under the address and the undefined-behaviour sanitizer
+check:
+	$(Q)for s in address undefined; do $(MAKE) SAN=$$s CUDA=0 CFLAGS='-O1 -g' test-san || exit 1; done
+test-san: all $(O)/test
+	$(Q)tests/run.sh --no-python $(O) $(T)
+## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+## deps     install what building needs (as root), or print the line that does
+deps: ; $(Q)tests/deps.sh build
+test-deps: ; $(Q)tests/deps.sh test
+## format   rewrite sources in the house style
+## lint     name what is off: format, includes that point up the house
+format lint: ; $(Q)tests/style.sh $@
+## install  PREFIX=/usr/local DESTDIR=: programs, man pages, shell completion
+install: all
+	$(Q)tests/install.sh $(O)/bin "$(DESTDIR)$(PREFIX)"
+## clean    remove build/
+clean: ; rm -rf build
+## help     this list
+help: ; @sed -n 's/^## /make /p' Makefile
+
+.PHONY: all test test-san check demo deps test-deps format lint install clean help
+.DELETE_ON_ERROR:
+.SECONDARY:
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

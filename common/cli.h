@@ -1,0 +1,47 @@
+// Command lines: one table of options per command makes parsing, usage, defaults, man page and shell completion.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING } OptionType;
+
+// {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
+// the default. "o,output" gives -o and --output; "-" and "_" are alike in long names.
+//   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB: k M G T are binary),
+//   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
+typedef struct {
+    OptionType type;
+    const char *name;
+    void *value;
+    const char *argument; // NULL for flags
+    const char *help;
+} Option;
+
+typedef struct {
+    const char *name, *arguments, *summary;
+    const Option *options; // NULL when there are none
+    // Gets what is left after the options. Returns 0, or -1 after fail(), or an exit code.
+    int (*run)(int count, char **arguments);
+    bool (*take)(const char *option, int *status); // NULL, or: takes a long option that is in no row ("key=value")
+} Command;
+
+typedef struct {
+    const char *name, *summary;
+    const Command *const *commands; // NULL-terminated
+} Program;
+
+// The whole of main: finds the command, parses, runs, checks stdout, prints the error. Returns the exit code.
+int cli_main(const Program *program, int argc, char **argv);
+
+// For those that read keys from elsewhere (config files).
+const Option *option_find(const Option *options, const char *name, size_t length); // NULL when there is none
+int option_set(const Option *option, const char *value); // 2 with the reason when it does not parse; ranges: caller's
+const char *option_nearest(const Option *options, const char *name); // NULL when nothing is near
+void option_print(const Option *option, char *out, size_t size);     // the variable's value now
+
+extern bool cli_quiet; // --quiet, -q: every command has it
+extern const char *cli_program;
+
+int cli_refuse_terminal(void); // 2 when stdout is a terminal and would get binary data

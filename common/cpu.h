@@ -1,0 +1,7 @@
+// What this processor can do, capped by MILLRACE_ISA=portable|avx2|avx512 (for tests and valgrind).
+#pragma once
+
+typedef enum { ISA_PORTABLE, ISA_AVX2, ISA_AVX512 } Isa; // AVX512: F BW DQ VL VBMI VBMI2 (Ice Lake, Zen 4 and newer)
+
+Isa cpu_isa(void);
+const char *cpu_isa_name(Isa isa);

@@ -1,0 +1,66 @@
+// A backend is a device: memory, and the table of operations that ops.def lists. No device type crosses this header.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Storage types are chosen when the backend is opened; in signatures these names say which one a pointer has.
+typedef void Act;  // activations: fp32 or bf16
+typedef void Par;  // parameters as the operations read them: fp32 on the CPU
+typedef void Grad; // gradients: fp32
+typedef void Res;  // residual stream and its gradient: fp32 on the CPU
+
+typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
+
+// A matrix that is multiplied with: (rows = outputs, cols = inputs).
+typedef struct {
+    const Par *param;
+    void *packed; // backend's own form, packed_bytes(rows, cols); NULL where that is 0
+    int rows, cols;
+} Weight;
+
+typedef struct {
+    float learning_rate, beta1, beta2, epsilon, weight_decay;
+    uint64_t step; // from 1: bias correction
+} AdamW;
+
+// The largest shapes a run will use: what scratch and workspaces are sized by.
+typedef struct {
+    int B, T, C, H, V;
+    int chunk_rows; // rows of one logits chunk
+    int threads;    // CPU
+} Shape;
+
+typedef struct {
+    const char *name; // "cpu", "cuda"
+
+    // Facts: no device needed, so that a plan can be made for a card that is not there.
+    size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element
+    size_t (*packed_bytes)(int rows, int cols);
+    size_t (*scratch_bytes)(const Shape *shape);
+
+    // Memory: one arena for the life of the run. NULL after fail() (82 or 83).
+    void *(*alloc)(size_t bytes);
+    void (*release)(void *arena);
+    void (*bind_scratch)(void *scratch, size_t bytes); // part of the arena, shared by all operations
+    void (*pin)(void *host, size_t bytes);
+    void (*upload)(void *device, const void *host, size_t bytes);   // in order with the operations
+    void (*download)(void *host, const void *device, size_t bytes); // waits
+    void (*zero)(void *device, size_t bytes);
+    void (*close)(void);
+
+#define OP(name, arguments) void (*name) arguments;
+#include "kernels/ops.def"
+#undef OP
+} Backend;
+
+typedef struct {
+    const char *device; // "auto", "cpu", "cuda"
+    const char *dtype;  // "auto", "float32", "bfloat16", "float16"
+    int threads;        // CPU: 0 = all this process may use
+    bool deterministic;
+} BackendChoice;
+
+// One backend is open at a time. Says in `why` (one sentence) which device and type it took and why. NULL after fail().
+const Backend *backend_open(const BackendChoice *choice, char why[256]);

@@ -1,0 +1,46 @@
+// Tests are sentences: TEST(shard_says_which_file_is_too_short) { ... } registers itself with cmocka.
+// Each runs in an empty folder of its own, with no error pending. Assert in the main thread only.
+#pragma once
+
+// clang-format off: cmocka needs these before it
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+// clang-format on
+
+#include "common/err.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void test_register(const char *name, CMUnitTestFunction function);
+
+#define TEST(name)                                                                                                     \
+    static void name(void **state);                                                                                    \
+    __attribute__((constructor)) static void register_##name(void) { test_register(#name, name); }                     \
+    static void name(__attribute__((unused)) void **state)
+
+// Fails with the expression, the place and the pending error.
+#define CHECK(expression)                                                                                              \
+    do {                                                                                                               \
+        if (!(expression)) test_failed(#expression, __FILE__, __LINE__);                                               \
+    } while (0)
+#define NEED CHECK
+#define CHECK_TEXT(text, part) test_text(text, part, __FILE__, __LINE__)
+#define CHECK_EQUAL(got, want) test_equal((long long)(got), (long long)(want), #got, __FILE__, __LINE__)
+// |got - want| <= atol + rtol*|want| for each of n floats; names the first that is off, and the worst. NaN fails.
+#define CHECK_CLOSE(got, want, n, rtol, atol) test_close(got, want, n, rtol, atol, #got, __FILE__, __LINE__)
+
+void test_failed(const char *what, const char *file, int line);
+void test_text(const char *text, const char *part, const char *file, int line);
+void test_equal(long long got, long long want, const char *what, const char *file, int line);
+void test_close(const float *got, const float *want, size_t n, double rtol, double atol, const char *what,
+                const char *file, int line);
+
+extern const char *test_data;               // absolute path of tests/data
+extern const char *test_bin;                // absolute path of the programs' folder
+void write_file(const char *path, const void *data, size_t size);
+char *read_file(const char *path, size_t *size); // malloc'ed, NUL-terminated; a test may leak it

@@ -1,0 +1,103 @@
+// Runs the tests that registered themselves: test [--data DIR] [--bin DIR] [WORD], each in its own scratch folder.
+#include "tests/test.h"
+#include <ftw.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TESTS_MAX = 4096 };
+static struct CMUnitTest tests[TESTS_MAX];
+static size_t test_count;
+const char *test_data, *test_bin;
+static char home[4096], scratch[64] = "/tmp/millrace-test-XXXXXX";
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    err_clear();
+    char folder[128];
+    static int serial;
+    snprintf(folder, sizeof folder, "%s/%d", scratch, serial++);
+    return mkdir(folder, 0755) || chdir(folder);
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return chdir(home);
+}
+
+void test_register(const char *name, CMUnitTestFunction function) {
+    if (test_count == TESTS_MAX) abort();
+    tests[test_count++] = (struct CMUnitTest){name, function, set_up, tear_down, NULL};
+}
+
+void test_failed(const char *what, const char *file, int line) {
+    if (err_code()) print_error("pending error %d: %s\n", err_code(), err_text());
+    _assert_true(0, what, file, line);
+}
+
+void test_text(const char *text, const char *part, const char *file, int line) {
+    if (text && strstr(text, part)) return;
+    print_error("'%s' does not hold '%s'\n", text ? text : "(null)", part);
+    test_failed("text holds part", file, line);
+}
+
+void test_equal(long long got, long long want, const char *what, const char *file, int line) {
+    if (got == want) return;
+    print_error("%s is %lld, not %lld\n", what, got, want);
+    test_failed("got == want", file, line);
+}
+
+void test_close(const float *got, const float *want, size_t n, double rtol, double atol, const char *what,
+                const char *file, int line) {
+    size_t bad = n, worst = 0;
+    double worst_excess = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double excess = fabs((double)got[i] - (double)want[i]) - (atol + rtol * fabs((double)want[i]));
+        if (!(excess <= 0) && bad == n) bad = i;
+        if (!(excess <= worst_excess)) worst_excess = excess, worst = i;
+    }
+    if (bad == n) return;
+    print_error("%s[%zu] is %.9g, not %.9g; worst [%zu] %.9g, not %.9g\n", what, bad, (double)got[bad],
+                (double)want[bad], worst, (double)got[worst], (double)want[worst]);
+    test_failed("close", file, line);
+}
+
+void write_file(const char *path, const void *data, size_t size) {
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file)) abort();
+}
+
+char *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    size_t bytes = (size_t)ftell(file);
+    rewind(file);
+    char *data = calloc(1, bytes + 1);
+    if (!data || fread(data, 1, bytes, file) != bytes) abort();
+    fclose(file);
+    if (size) *size = bytes;
+    return data;
+}
+
+int main(int argc, char **argv) {
+    char filter[256] = "*";
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--data") && i + 1 < argc) test_data = realpath(argv[++i], NULL);
+        else if (!strcmp(argv[i], "--bin") && i + 1 < argc) test_bin = realpath(argv[++i], NULL);
+        else snprintf(filter, sizeof filter, "*%s*", argv[i]);
+    }
+    if (!test_data || !test_bin || !getcwd(home, sizeof home) || !mkdtemp(scratch)) {
+        fprintf(stderr, "test: usage: test --data tests/data --bin FOLDER [WORD]\n");
+        return 2;
+    }
+    cmocka_set_test_filter(filter);
+    int failed = _cmocka_run_group_tests("millrace", tests, test_count, NULL, NULL);
+    nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return failed != 0;
+}

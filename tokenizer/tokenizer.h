@@ -1,0 +1,46 @@
+// GPT-2's byte-level BPE, exact: for valid UTF-8 the ids of tiktoken's encode_ordinary, always.
+#pragma once
+
+#include "common/bytes.h"
+
+enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_MAX_BYTES = 128 };
+
+// The vocabulary and its merges: immutable once open, shared by all threads.
+typedef struct Vocab Vocab;
+
+// From the table built into the program, or from another copy of it (its SHA-256 is checked: 65 names both hashes).
+// Encodes a few built-in vectors as a self-check. NULL after fail().
+const Vocab *vocab_open(void);
+const Vocab *vocab_open_file(const char *path);
+void vocab_close(const Vocab *vocab); // accepts NULL
+Bytes vocab_bytes(const Vocab *vocab, uint16_t id); // of one token; 50256 is "<|endoftext|>"; id < TOKEN_COUNT
+
+// SHA-256 over "GPT2BPE1\n", then per id 0..50256 u32 length + bytes, then u32 50256.
+void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
+
+typedef enum {
+    INVALID_REPLACE, // U+FFFD per maximal subpart, as bytes.decode("utf-8", "replace"); counted
+    INVALID_FAIL,    // 65 with the offset
+    INVALID_BYTES    // the raw bytes are encoded; decode gives them back
+} InvalidUtf8;
+
+// One thread's encoder: word table, buffers. Bounded memory (stated in tokenizer.c), whatever it is fed.
+typedef struct Encoder Encoder;
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
+void encoder_close(Encoder *encoder); // accepts NULL
+uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
+
+// Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
+// encode_bound. Returns the count, or -1 after fail(). Never adds an end-of-text id.
+static inline size_t encode_bound(size_t bytes) { return 3 * bytes + 64; }
+ssize_t encode(Encoder *encoder, Bytes text, uint16_t *ids);
+
+// A document in pieces of any size: encode_part as often as needed, each call writes the ids that are already certain
+// (a piece boundary is proven) and keeps the rest of the text (bounded, but for one word without end); the call with
+// last = true writes what is left. The ids together equal encode() of the whole. ids has room for
+// encode_bound(part.size + encode_held(encoder)).
+ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids);
+size_t encode_held(const Encoder *encoder);
+
+// Appends the bytes of ids to out; 65 when an id is not below TOKEN_COUNT. As tiktoken's decode_bytes.
+int decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
