@@ -24,7 +24,7 @@ enum {
     EX_VRAM = 83        // device memory: the plan does not fit
 };
 
-#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define PRINTF_LIKE(which, first) __attribute__((format(printf, which, first)))
 
 // Keeps the sentence and the code and returns -1. While an error is pending, further ones are dropped: the first one
 // is the cause, what fails while cleaning up is not.

@@ -26,11 +26,11 @@ typedef struct {
 
 int newfile_open(NewFile *file, const char *path); // the temp is .NAME.tmp.PID beside it
 int newfile_write(NewFile *file, const void *data, size_t size);
-int newfile_commit(NewFile *file); // fsync, close, rename over path, fsync the directory; on failure the temp is gone
+int newfile_commit(NewFile *file);   // fsync, close, rename over path, fsync the directory; on failure the temp is gone
 void newfile_abandon(NewFile *file); // removes the temp; accepts a zeroed or committed one
 
-int dir_make(const char *path);  // with its parents; an existing directory is fine
-int dir_sync(const char *path);  // fsync of the directory itself
+int dir_make(const char *path);   // with its parents; an existing directory is fine
+int dir_sync(const char *path);   // fsync of the directory itself
 void dir_sweep(const char *path); // removes .*.tmp.PID (files and directories) left by dead processes, not recursive
 
 // An exclusive lock on directory `path` (file .lock inside), held until lock_drop or death. Held by another: 73,

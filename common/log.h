@@ -11,7 +11,8 @@ void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // The same, also under --quiet, for what must not be missed.
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// One line that shows rate and time left: redrawn on a terminal, else a plain line every 10 s. Zeroed by progress_start.
+// One line that shows rate and time left: redrawn on a terminal, else a plain line every 10 s. Zeroed by
+// progress_start.
 typedef struct {
     const char *verb; // "tokenizing"
     const char *unit; // "B", "tok"

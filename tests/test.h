@@ -3,11 +3,11 @@
 #pragma once
 
 // clang-format off: cmocka needs these before it
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 // clang-format on
 
 #include "common/err.h"
@@ -28,9 +28,9 @@ void test_register(const char *name, CMUnitTestFunction function);
     do {                                                                                                               \
         if (!(expression)) test_failed(#expression, __FILE__, __LINE__);                                               \
     } while (0)
-#define NEED CHECK
-#define CHECK_TEXT(text, part) test_text(text, part, __FILE__, __LINE__)
-#define CHECK_EQUAL(got, want) test_equal((long long)(got), (long long)(want), #got, __FILE__, __LINE__)
+#define NEED                                  CHECK
+#define CHECK_TEXT(text, part)                test_text(text, part, __FILE__, __LINE__)
+#define CHECK_EQUAL(got, want)                test_equal((long long)(got), (long long)(want), #got, __FILE__, __LINE__)
 // |got - want| <= atol + rtol*|want| for each of n floats; names the first that is off, and the worst. NaN fails.
 #define CHECK_CLOSE(got, want, n, rtol, atol) test_close(got, want, n, rtol, atol, #got, __FILE__, __LINE__)
 
@@ -40,7 +40,7 @@ void test_equal(long long got, long long want, const char *what, const char *fil
 void test_close(const float *got, const float *want, size_t n, double rtol, double atol, const char *what,
                 const char *file, int line);
 
-extern const char *test_data;               // absolute path of tests/data
-extern const char *test_bin;                // absolute path of the programs' folder
+extern const char *test_data; // absolute path of tests/data
+extern const char *test_bin;  // absolute path of the programs' folder
 void write_file(const char *path, const void *data, size_t size);
 char *read_file(const char *path, size_t *size); // malloc'ed, NUL-terminated; a test may leak it

@@ -88,9 +88,12 @@ char *read_file(const char *path, size_t *size) {
 int main(int argc, char **argv) {
     char filter[256] = "*";
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--data") && i + 1 < argc) test_data = realpath(argv[++i], NULL);
-        else if (!strcmp(argv[i], "--bin") && i + 1 < argc) test_bin = realpath(argv[++i], NULL);
-        else snprintf(filter, sizeof filter, "*%s*", argv[i]);
+        if (!strcmp(argv[i], "--data") && i + 1 < argc)
+            test_data = realpath(argv[++i], NULL);
+        else if (!strcmp(argv[i], "--bin") && i + 1 < argc)
+            test_bin = realpath(argv[++i], NULL);
+        else
+            snprintf(filter, sizeof filter, "*%s*", argv[i]);
     }
     if (!test_data || !test_bin || !getcwd(home, sizeof home) || !mkdtemp(scratch)) {
         fprintf(stderr, "test: usage: test --data tests/data --bin FOLDER [WORD]\n");

@@ -1,0 +1,42 @@
+// The growable buffer.
+#include "common/bytes.h"
+#include "common/err.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void buffer_reserve(Buffer *buffer, size_t more) {
+    if (more <= buffer->capacity - buffer->size) return;
+    size_t capacity = buffer->capacity ? buffer->capacity : 256;
+    while (capacity - buffer->size < more) {
+        if (capacity > SIZE_MAX / 2) die(EX_MEMORY, "a buffer of %zu more bytes is too large", more);
+        capacity *= 2;
+    }
+    buffer->data = realloc(buffer->data, capacity);
+    if (!buffer->data) die(EX_MEMORY, "out of memory: %zu bytes wanted", capacity);
+    buffer->capacity = capacity;
+}
+
+void buffer_add(Buffer *buffer, const void *data, size_t size) {
+    if (!size) return;
+    buffer_reserve(buffer, size);
+    memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+}
+
+void buffer_print(Buffer *buffer, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    buffer_reserve(buffer, (size_t)length + 1);
+    vsnprintf((char *)buffer->data + buffer->size, (size_t)length + 1, format, again);
+    buffer->size += (size_t)length;
+    va_end(arguments);
+    va_end(again);
+}
+
+void buffer_close(Buffer *buffer) {
+    free(buffer->data);
+    *buffer = (Buffer){0};
+}

@@ -1,0 +1,255 @@
+// From argv to a command's variables, and from its table to the words about it.
+#include "common/cli.h"
+#include "common/cli_words.h"
+#include "common/err.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool cli_quiet;
+const char *cli_program = "millrace";
+
+static bool same_letter(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
+
+static bool same_name(const char *name, const char *given, size_t length) {
+    if (name[0] && name[1] == ',') { // "o,output"
+        if (length == 1) return name[0] == given[0];
+        name += 2;
+    }
+    if (strlen(name) != length) return false;
+    for (size_t i = 0; i < length; i++)
+        if (!same_letter(name[i], given[i])) return false;
+    return true;
+}
+
+const Option *option_find(const Option *options, const char *name, size_t length) {
+    for (const Option *o = options; o && o->type != OPT_END; o++)
+        if (same_name(o->name, name, length)) return o;
+    return NULL;
+}
+
+// Edits between two names: a letter put in, taken out or changed each count 1, two neighbours swapped too.
+static size_t distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b);
+    size_t rows[3][64];
+    if (n >= 63 || m >= 63) return 64;
+    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t *now = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = above[j - 1] + !same_letter(a[i - 1], b[j - 1]);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
+                best = above2[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+static const char *long_name(const Option *option) {
+    return option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
+}
+
+const char *option_nearest(const Option *options, const char *name) {
+    const char *nearest = NULL;
+    size_t best = strlen(name) / 2 + 1;
+    if (best > 4) best = 4;
+    for (const Option *o = options; o && o->type != OPT_END; o++) {
+        size_t d = distance(name, long_name(o));
+        if (d < best) best = d, nearest = long_name(o);
+    }
+    return nearest;
+}
+
+static int set_size(const Option *option, const char *value) {
+    char *end;
+    double number = strtod(value, &end);
+    static const char letters[] = "kmgt";
+    double scale = 1;
+    if (*end) {
+        const char *at = strchr(letters, tolower((unsigned char)*end));
+        for (const char *letter = letters; at && letter <= at; letter++) scale *= 1024;
+        if (at) end++;
+        if (!strcasecmp(end, "iB") || !strcasecmp(end, "B")) end += strlen(end);
+    }
+    number *= scale;
+    if (end == value || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
+        return fail(EX_USAGE, "'%s' is not a size such as 4096, 64k or 1.5GiB", value);
+    *(uint64_t *)option->value = (uint64_t)number;
+    if (scale == 1 && !strpbrk(value, ".eE")) *(uint64_t *)option->value = strtoull(value, NULL, 10); // every digit
+    return 0;
+}
+
+int option_set(const Option *option, const char *value) {
+    char *end;
+    errno = 0;
+    switch (option->type) {
+    case OPT_FLAG:
+        if (!strcasecmp(value, "true") || !strcmp(value, "1")) return *(bool *)option->value = true, 0;
+        if (!strcasecmp(value, "false") || !strcmp(value, "0")) return *(bool *)option->value = false, 0;
+        return fail(EX_USAGE, "'%s' is neither True nor False", value);
+    case OPT_SIZE:
+        return set_size(option, value);
+    case OPT_INT: {
+        long long number = strtoll(value, &end, 10);
+        if (end == value || *end || errno) return fail(EX_USAGE, "'%s' is not a whole number", value);
+        *(int64_t *)option->value = number;
+        return 0;
+    }
+    case OPT_FLOAT: {
+        double number = strtod(value, &end);
+        if (end == value || *end || !isfinite(number)) return fail(EX_USAGE, "'%s' is not a finite number", value);
+        *(double *)option->value = number;
+        return 0;
+    }
+    default:
+        *(const char **)option->value = value;
+        return 0;
+    }
+}
+
+void option_print(const Option *option, char *out, size_t size) {
+    switch (option->type) {
+    case OPT_FLAG:
+        snprintf(out, size, "%s", *(bool *)option->value ? "True" : "False");
+        break;
+    case OPT_SIZE:
+        snprintf(out, size, "%llu", (unsigned long long)*(uint64_t *)option->value);
+        break;
+    case OPT_INT:
+        snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
+        break;
+    case OPT_FLOAT:
+        snprintf(out, size, "%g", *(double *)option->value);
+        break;
+    default:
+        snprintf(out, size, "%s", *(const char **)option->value ? *(const char **)option->value : "");
+    }
+}
+
+static int fail_unknown(const Option *options, const char *given, size_t length) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, given);
+    const char *nearest = option_nearest(options, name);
+    return nearest ? fail(EX_USAGE, "unknown option '--%s': did you mean --%s?", name, nearest)
+                   : fail(EX_USAGE, "unknown option '--%s' (see --help)", name);
+}
+
+// One argument that starts with "--". Returns how many arguments it took, or -1.
+static int parse_long(const Command *command, const char *given, const char *next) {
+    const char *equals = strchr(given, '=');
+    size_t length = equals ? (size_t)(equals - given) : strlen(given);
+    const Option *option = option_find(command->options, given, length);
+    bool negated = false;
+    if (!option && !equals && !strncmp(given, "no-", 3)) {
+        option = option_find(command->options, given + 3, length - 3);
+        negated = option && option->type == OPT_FLAG;
+        if (!negated) option = NULL;
+    }
+    if (!option) {
+        int status = 0;
+        if (command->take && command->take(given, &status)) return status < 0 ? -1 : 1;
+        return fail_unknown(command->options, given, length);
+    }
+    if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
+    const char *value = equals ? equals + 1 : next;
+    if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", long_name(option), option->argument);
+    if (option_set(option, value) < 0) return fail_in("--%s", long_name(option));
+    return equals ? 1 : 2;
+}
+
+// "-j4", "-j 4", "-q": returns how many arguments it took, or -1.
+static int parse_short(const Command *command, const char *given, const char *next) {
+    const Option *option = option_find(command->options, given, 1);
+    if (!option) return fail(EX_USAGE, "unknown option '-%s' (see --help)", given);
+    if (option->type == OPT_FLAG && !given[1]) return *(bool *)option->value = true, 1;
+    const char *value = given[1] ? given + 1 : next;
+    if (!value) return fail(EX_USAGE, "option '-%c' needs a value: %s", *given, option->argument);
+    if (option_set(option, value) < 0) return fail_in("-%c", *given);
+    return given[1] ? 1 : 2;
+}
+
+// Leaves the positional arguments at argv[0..*count). Returns 0, -1, or 1 when help was printed.
+static int parse(const Program *program, const Command *command, int *count, char **argv) {
+    int kept = 0;
+    bool words_only = false;
+    for (int i = 0; i < *count;) {
+        char *given = argv[i];
+        const char *next = i + 1 < *count ? argv[i + 1] : NULL;
+        int taken = 1;
+        if (words_only || given[0] != '-' || !given[1])
+            argv[kept++] = given;
+        else if (!strcmp(given, "--"))
+            words_only = true;
+        else if (!strcmp(given, "--help") || !strcmp(given, "-h"))
+            return cli_print_help(program, command), 1;
+        else if (!strcmp(given, "--quiet") || !strcmp(given, "-q"))
+            cli_quiet = true;
+        else
+            taken = given[1] == '-' ? parse_long(command, given + 2, next) : parse_short(command, given + 1, next);
+        if (taken < 0) return -1;
+        i += taken;
+    }
+    *count = kept;
+    return 0;
+}
+
+static const Command *command_find(const Program *program, const char *name) {
+    for (const Command *const *c = program->commands; *c; c++)
+        if (!strcmp((*c)->name, name)) return *c;
+    size_t best = 3;
+    const char *nearest = NULL;
+    for (const Command *const *c = program->commands; *c; c++)
+        if (distance(name, (*c)->name) < best) best = distance(name, (*c)->name), nearest = (*c)->name;
+    if (nearest)
+        fail(EX_USAGE, "unknown command '%s': did you mean %s?", name, nearest);
+    else
+        fail(EX_USAGE, "unknown command '%s' (see %s --help)", name, program->name);
+    return NULL;
+}
+
+// A full disk under stdout must not end in exit 0.
+static int check_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    return errno == EPIPE ? fail(EX_IO, "stdout was closed") : fail_errno("cannot write to stdout");
+}
+
+int cli_main(const Program *program, int argc, char **argv) {
+    cli_program = program->name;
+    const char *first = argc > 1 ? argv[1] : "";
+    if (!strcmp(first, "--help") || !strcmp(first, "-h")) return cli_print_program(program), EX_DONE;
+    if (!strcmp(first, "--version")) return printf("%s (millrace) %s\n", program->name, VERSION), EX_DONE;
+    if (!strcmp(first, "--man")) return cli_print_man(program), EX_DONE;
+    if (!strcmp(first, "--completion")) return cli_print_completion(program), EX_DONE;
+
+    int status = -1;
+    const Command *command = NULL;
+    if (!*first)
+        fail(EX_USAGE, "which command? (see %s --help)", program->name);
+    else
+        command = command_find(program, first);
+    if (command) {
+        int count = argc - 2;
+        status = parse(program, command, &count, argv + 2);
+        if (status == 0)
+            status = command->run(count, argv + 2);
+        else if (status == 1)
+            status = EX_DONE;
+    }
+    if (status >= 0 && check_stdout() < 0) status = -1;
+    if (status >= 0) return status;
+    fprintf(stderr, "%s%s%s: %s\n", program->name, command ? " " : "", command ? command->name : "", err_text());
+    return err_code() ? err_code() : EX_BUG;
+}
+
+int cli_refuse_terminal(void) {
+    if (!isatty(STDOUT_FILENO)) return 0;
+    return fail(EX_USAGE, "this would write binary data to the terminal: redirect it, or pipe it on");
+}

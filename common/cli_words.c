@@ -1,0 +1,107 @@
+// Help, manual page and completion from the option tables.
+#include "common/cli_words.h"
+#include <stdio.h>
+#include <string.h>
+
+static void flag_text(const Option *option, char *out, size_t size) {
+    const char *name = option->name;
+    char letter[8] = "";
+    if (name[0] && name[1] == ',') {
+        snprintf(letter, sizeof letter, "-%c, ", name[0]);
+        name += 2;
+    }
+    const char *argument = option->argument ? option->argument : "";
+    if (name[1])
+        snprintf(out, size, "%s--%s%s%s", letter, name, *argument ? " " : "", argument);
+    else
+        snprintf(out, size, "-%s%s%s", name, *argument ? " " : "", argument);
+}
+
+// " [default]", or nothing where the default is none or off
+static void default_text(const Option *option, char *out, size_t size) {
+    char value[200];
+    option_print(option, value, sizeof value);
+    bool plain = option->type == OPT_FLAG ? *(bool *)option->value == false : value[0] == '\0';
+    if (plain)
+        *out = '\0';
+    else
+        snprintf(out, size, " [%s]", value);
+}
+
+void cli_print_program(const Program *program) {
+    printf("%s: %s\n\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name, program->summary, program->name);
+    for (const Command *const *c = program->commands; *c; c++) printf("  %-10s %s\n", (*c)->name, (*c)->summary);
+    printf("\n%s COMMAND --help explains a command; --version, --man and --completion print what they say.\n",
+           program->name);
+}
+
+void cli_print_help(const Program *program, const Command *command) {
+    printf("usage: %s %s [OPTIONS] %s\n%s\n\n", program->name, command->name, command->arguments, command->summary);
+    for (const Option *o = command->options; o && o->type != OPT_END; o++) {
+        char flag[80], value[220];
+        flag_text(o, flag, sizeof flag);
+        default_text(o, value, sizeof value);
+        printf("  %-26s %s%s\n", flag, o->help, value);
+    }
+    printf("  %-26s %s\n  %-26s %s\n", "-q, --quiet", "no progress, no notes", "-h, --help", "this");
+}
+
+// roff reads "-" as a hyphen and a leading "." or "'" as a request.
+static void print_roff(const char *text) {
+    if (*text == '.' || *text == '\'') fputs("\\&", stdout);
+    for (; *text; text++) {
+        if (*text == '-')
+            fputs("\\-", stdout);
+        else if (*text == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(*text);
+    }
+}
+
+void cli_print_man(const Program *program) {
+    printf(".TH %s 1 \"\" \"millrace %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nCOMMAND [OPTIONS] [ARGUMENTS]\n"
+           ".SH COMMANDS\n",
+           program->name, VERSION, program->name, program->summary, program->name);
+    for (const Command *const *c = program->commands; *c; c++) {
+        printf(".SS %s ", (*c)->name);
+        print_roff((*c)->arguments);
+        putchar('\n');
+        print_roff((*c)->summary);
+        putchar('\n');
+        for (const Option *o = (*c)->options; o && o->type != OPT_END; o++) {
+            char flag[80], value[220];
+            flag_text(o, flag, sizeof flag);
+            default_text(o, value, sizeof value);
+            printf(".TP\n.B ");
+            print_roff(flag);
+            putchar('\n');
+            print_roff(o->help);
+            print_roff(value);
+            putchar('\n');
+        }
+    }
+    printf(".SH EXIT STATUS\n0 done, 1 the answer is no, 2 usage or config, 65 bad input, 66 no input, 69 peer "
+           "unavailable, "
+           "70 bug, 71 system limit, 73 cannot create or locked, 74 I/O error, 75 stopped after saving (run again to "
+           "continue), 76 protocol or fingerprint mismatch, 77 permission, 80 GPU or driver, 81 non\\-finite, "
+           "82 host memory, 83 device memory.\n");
+}
+
+void cli_print_completion(const Program *program) {
+    printf("_%s() {\n    local word=${COMP_WORDS[COMP_CWORD]} words\n    case ${COMP_WORDS[1]} in\n", program->name);
+    for (const Command *const *c = program->commands; *c; c++) {
+        printf("    %s) words='--help --quiet", (*c)->name);
+        for (const Option *o = (*c)->options; o && o->type != OPT_END; o++) {
+            const char *name = o->name[0] && o->name[1] == ',' ? o->name + 2 : o->name;
+            if (name[1]) printf(" --%s", name);
+        }
+        printf("' ;;\n");
+    }
+    printf("    esac\n    if [ \"$COMP_CWORD\" = 1 ]; then words='");
+    for (const Command *const *c = program->commands; *c; c++) printf("%s ", (*c)->name);
+    printf("'; fi\n    case $word in -*|\"\") COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
+           "    *) [ \"$COMP_CWORD\" = 1 ] && COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;; esac\n}\n"
+           "complete -o default -F _%s %s\n",
+           program->name, program->name);
+}

@@ -1,0 +1,97 @@
+// One pending error per thread.
+#include "common/err.h"
+#include "common/cli.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local Error pending;
+
+static int keep(int code, const char *format, va_list arguments) {
+    if (pending.code) return -1;
+    pending.code = code;
+    vsnprintf(pending.text, sizeof pending.text, format, arguments);
+    return -1;
+}
+
+int fail(int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    keep(code, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+static int code_of_errno(int error) {
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+        return EX_NOINPUT;
+    case EACCES:
+    case EPERM:
+        return EX_PERMISSION;
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+        return EX_LIMIT;
+    case ENOMEM:
+        return EX_MEMORY;
+    case EROFS:
+    case ENAMETOOLONG:
+    case EEXIST:
+    case EISDIR:
+    case ENOTEMPTY:
+        return EX_CREATE;
+    default:
+        return EX_IO;
+    }
+}
+
+int fail_errno(const char *format, ...) {
+    int error = errno;
+    if (pending.code) return -1;
+    va_list arguments;
+    va_start(arguments, format);
+    keep(code_of_errno(error), format, arguments);
+    va_end(arguments);
+    size_t length = strlen(pending.text);
+    snprintf(pending.text + length, sizeof pending.text - length, ": %s", strerror(error));
+    return -1;
+}
+
+int fail_in(const char *format, ...) {
+    Error inner = pending;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(pending.text, sizeof pending.text, format, arguments);
+    va_end(arguments);
+    size_t length = strlen(pending.text);
+    snprintf(pending.text + length, sizeof pending.text - length, ": %s", inner.text);
+    return -1;
+}
+
+void die(int code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "%s: ", cli_program);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    _Exit(code);
+}
+
+const char *err_text(void) { return pending.text; }
+int err_code(void) { return pending.code; }
+void err_clear(void) { pending = (Error){0}; }
+
+void err_take(Error *error) {
+    *error = pending;
+    err_clear();
+}
+
+void err_give(const Error *error) {
+    if (!pending.code) pending = *error;
+}

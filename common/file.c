@@ -1,0 +1,217 @@
+// Files: maps, whole reads and writes, durable creation, locks.
+#include "common/file.h"
+#include "common/err.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int file_map(Bytes *map, const char *path) {
+    *map = (Bytes){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+
+    struct stat st;
+    int status = fstat(fd, &st) ? fail_errno("cannot stat '%s'", path) : 0;
+    if (status == 0 && !S_ISREG(st.st_mode)) status = fail(EX_NOINPUT, "'%s' is not a regular file", path);
+    if (status == 0 && st.st_size) {
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED)
+            status = fail_errno("cannot map '%s'", path);
+        else
+            *map = (Bytes){data, (size_t)st.st_size};
+    }
+    close(fd); // the mapping holds the file, the descriptor may go
+    return status;
+}
+
+void file_unmap(Bytes *map) {
+    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (Bytes){0};
+}
+
+int file_read(Buffer *out, const char *path, size_t limit) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    int status = 0;
+    size_t start = out->size;
+    for (;;) {
+        buffer_reserve(out, 65536);
+        ssize_t got = fd_read(fd, out->data + out->size, 65536, path);
+        if (got < 0) status = -1;
+        if (got <= 0) break;
+        out->size += (size_t)got;
+        if (out->size - start > limit) {
+            status = fail(EX_DATA, "'%s' is longer than %zu bytes", path, limit);
+            break;
+        }
+    }
+    close(fd);
+    return status;
+}
+
+ssize_t fd_read(int fd, void *data, size_t size, const char *what) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = read(fd, (char *)data + done, size - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno("cannot read '%s'", what);
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+int fd_write(int fd, const void *data, size_t size, const char *what) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t put = write(fd, (const char *)data + done, size - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return fail_errno("cannot write '%s'", what);
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+// Splits path into its directory ("." when there is none) and its last part.
+static const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) {
+        snprintf(directory, PATH_MAX_BYTES, ".");
+        return path;
+    }
+    snprintf(directory, PATH_MAX_BYTES, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return slash + 1;
+}
+
+int newfile_open(NewFile *file, const char *path) {
+    *file = (NewFile){.fd = -1};
+    char directory[PATH_MAX_BYTES];
+    const char *name = path_split(path, directory);
+    int length = snprintf(file->temp, sizeof file->temp, "%s/.%s.tmp.%d", directory, name, (int)getpid());
+    if (length >= (int)sizeof file->temp || strlen(path) >= sizeof file->path)
+        return fail(EX_CREATE, "path too long: '%.60s...'", path);
+    memcpy(file->path, path, strlen(path) + 1);
+    file->fd = open(file->temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->fd >= 0) return 0;
+    file->temp[0] = '\0';
+    int error = errno;
+    if (error == ENOENT || error == ENOTDIR)
+        return fail(EX_CREATE, "cannot create '%s': no directory '%s'", path, directory);
+    errno = error;
+    return fail_errno("cannot create '%s'", path);
+}
+
+int newfile_write(NewFile *file, const void *data, size_t size) {
+    file->written += size;
+    return fd_write(file->fd, data, size, file->path);
+}
+
+int newfile_commit(NewFile *file) {
+    char directory[PATH_MAX_BYTES];
+    path_split(file->path, directory);
+    int status = 0;
+    // A failed fsync is never tried again: the kernel may have dropped the pages.
+    if (fsync(file->fd)) status = fail_errno("cannot write '%s' to disk", file->path);
+    if (close(file->fd) && status == 0) status = fail_errno("cannot close '%s'", file->path);
+    file->fd = -1;
+    if (status == 0 && rename(file->temp, file->path)) status = fail_errno("cannot rename '%s'", file->path);
+    if (status < 0) {
+        newfile_abandon(file);
+        return -1;
+    }
+    file->temp[0] = '\0';
+    return dir_sync(directory);
+}
+
+void newfile_abandon(NewFile *file) {
+    if (!file->temp[0]) return;
+    if (file->fd >= 0) close(file->fd);
+    unlink(file->temp);
+    *file = (NewFile){.fd = -1};
+}
+
+int dir_make(const char *path) {
+    char part[PATH_MAX_BYTES];
+    size_t length = strlen(path);
+    if (length >= sizeof part) return fail(EX_CREATE, "path too long: '%.60s...'", path);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0777) == 0 || errno == EEXIST) continue;
+        if (errno == ENOENT || errno == ENOTDIR)
+            return fail(EX_CREATE, "cannot create '%s': %s", part, strerror(errno));
+        return fail_errno("cannot create '%s'", part);
+    }
+    struct stat st;
+    if (stat(path, &st)) return fail_errno("cannot stat '%s'", path);
+    return S_ISDIR(st.st_mode) ? 0 : fail(EX_CREATE, "'%s' is not a directory", path);
+}
+
+int dir_sync(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    int status = fsync(fd) ? fail_errno("cannot write '%s' to disk", path) : 0;
+    close(fd);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
+
+void dir_sweep(const char *path) {
+    DIR *directory = opendir(path);
+    if (!directory) return;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        const char *mark = strstr(entry->d_name, ".tmp.");
+        if (entry->d_name[0] != '.' || !mark) continue;
+        char *end, full[PATH_MAX_BYTES];
+        long pid = strtol(mark + 5, &end, 10);
+        if (*end || pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+        if (snprintf(full, sizeof full, "%s/%s", path, entry->d_name) < (int)sizeof full)
+            nftw(full, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    closedir(directory);
+}
+
+int lock_take(Lock *lock, const char *path) {
+    char name[PATH_MAX_BYTES];
+    if (snprintf(name, sizeof name, "%s/.lock", path) >= (int)sizeof name)
+        return fail(EX_CREATE, "path too long: '%.60s...'", path);
+    lock->fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock->fd < 0) return fail_errno("cannot create '%s'", name);
+    if (flock(lock->fd, LOCK_EX | LOCK_NB) == 0) {
+        char pid[24];
+        int length = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+        // The pid only helps the message of whom we keep out.
+        if (ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, pid, (size_t)length, 0) == length) return 0;
+        lock_drop(lock);
+        return fail_errno("cannot write '%s'", name);
+    }
+    int error = errno;
+    char holder[24] = {0};
+    ssize_t got = pread(lock->fd, holder, sizeof holder - 1, 0);
+    lock_drop(lock);
+    if (error != EWOULDBLOCK) {
+        errno = error;
+        return fail_errno("cannot lock '%s'", name);
+    }
+    if (got > 0) holder[strcspn(holder, "\n")] = '\0';
+    return fail(EX_CREATE, "'%s' is locked by pid %s: wait for it, or choose another directory", path,
+                got > 0 ? holder : "unknown");
+}
+
+void lock_drop(Lock *lock) {
+    if (lock->fd > 0) close(lock->fd);
+    lock->fd = -1;
+}

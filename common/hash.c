@@ -1,0 +1,92 @@
+// SHA-256 by OpenSSL, CRC32C by instruction where there is one.
+#include "common/hash.h"
+#include "common/err.h"
+#include <openssl/evp.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <nmmintrin.h>
+#endif
+
+void sha256_open(Sha256 *sha) {
+    sha->context = EVP_MD_CTX_new();
+    if (!sha->context || !EVP_DigestInit_ex(sha->context, EVP_sha256(), NULL)) die(EX_MEMORY, "cannot start SHA-256");
+}
+
+void sha256_add(Sha256 *sha, const void *data, size_t size) {
+    if (!EVP_DigestUpdate(sha->context, data, size)) die(EX_BUG, "SHA-256 failed");
+}
+
+void sha256_close(Sha256 *sha, uint8_t digest[32]) {
+    uint8_t unused[32];
+    if (!sha->context) return;
+    if (!EVP_DigestFinal_ex(sha->context, digest ? digest : unused, NULL)) die(EX_BUG, "SHA-256 failed");
+    EVP_MD_CTX_free(sha->context);
+    sha->context = NULL;
+}
+
+void sha256(const void *data, size_t size, uint8_t digest[32]) {
+    Sha256 sha;
+    sha256_open(&sha);
+    sha256_add(&sha, data, size);
+    sha256_close(&sha, digest);
+}
+
+static uint32_t crc32c_portable(uint32_t crc, const uint8_t *p, size_t size) {
+    static uint32_t table[256];
+    static volatile int ready; // filled alike by every thread that finds it empty
+    if (!ready) {
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t c = i;
+            for (int k = 0; k < 8; k++) c = c & 1 ? c >> 1 ^ 0x82F63B78u : c >> 1;
+            __atomic_store_n(&table[i], c, __ATOMIC_RELAXED);
+        }
+        __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+    }
+    for (size_t i = 0; i < size; i++) crc = table[(crc ^ p[i]) & 255] ^ crc >> 8;
+    return crc;
+}
+
+#ifdef __x86_64__
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p, size_t size) {
+    uint64_t c = crc;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        c = _mm_crc32_u64(c, word);
+    }
+    for (; size; p++, size--) c = _mm_crc32_u8((uint32_t)c, *p);
+    return (uint32_t)c;
+}
+#endif
+
+uint32_t crc32c(uint32_t crc, const void *data, size_t size) {
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("sse4.2")) return ~crc32c_sse42(~crc, data, size);
+#endif
+    return ~crc32c_portable(~crc, data, size);
+}
+
+void hex_encode(char *out, const void *data, size_t size) {
+    const uint8_t *p = data;
+    for (size_t i = 0; i < size; i++) {
+        out[2 * i] = "0123456789abcdef"[p[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[p[i] & 15];
+    }
+    out[2 * size] = '\0';
+}
+
+static int digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int hex_decode(void *out, const char *hex, size_t size) {
+    if (!hex || strlen(hex) != 2 * size) return -1;
+    for (size_t i = 0; i < size; i++) {
+        int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+        if (high < 0 || low < 0) return -1;
+        ((uint8_t *)out)[i] = (uint8_t)(high << 4 | low);
+    }
+    return 0;
+}

@@ -1,0 +1,92 @@
+// Lines and progress on stderr.
+#include "common/log.h"
+#include "common/cli.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TERMINAL_NS = 200000000, PLAIN_S = 10 };
+static bool line_stands; // a progress line without its newline
+
+uint64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void print_line(const char *format, va_list arguments) {
+    char text[2048];
+    vsnprintf(text, sizeof text, format, arguments);
+    fprintf(stderr, "%s%s: %s\n", line_stands ? "\r\033[K" : "", cli_program, text);
+    line_stands = false;
+}
+
+void log_line(const char *format, ...) {
+    if (cli_quiet) return;
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(format, arguments);
+    va_end(arguments);
+}
+
+void log_warn(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_line(format, arguments);
+    va_end(arguments);
+}
+
+void progress_start(Progress *progress, const char *verb, const char *unit, uint64_t total) {
+    *progress = (Progress){.verb = verb, .unit = unit, .total = total, .started_ns = clock_ns()};
+    progress->drawn_ns = progress->started_ns;
+}
+
+static void draw(const Progress *progress, uint64_t now, bool last) {
+    char amount[16], rate[16], left[40] = "", share[16] = "";
+    double seconds = (double)(now - progress->started_ns) * 1e-9;
+    double per_second = seconds > 0 ? (double)progress->done / seconds : 0;
+    if (progress->total && !last) {
+        double rest = per_second > 0 ? ((double)progress->total - (double)progress->done) / per_second : 0;
+        unsigned eta = rest < 0 ? 0 : (unsigned)(rest + 0.5);
+        snprintf(share, sizeof share, " %3.0f %%", 100.0 * (double)progress->done / (double)progress->total);
+        snprintf(left, sizeof left, ", %u:%02u:%02u left", eta / 3600, eta / 60 % 60, eta % 60);
+    }
+    bool terminal = isatty(STDERR_FILENO);
+    fprintf(stderr, "%s%s: %s%s %s%s, %s%s/s%s%s", terminal ? "\r\033[K" : "", cli_program, progress->verb, share,
+            human_count(amount, (double)progress->done), progress->unit, human_count(rate, per_second), progress->unit,
+            left, terminal && !last ? "" : "\n");
+    fflush(stderr);
+    line_stands = terminal && !last;
+}
+
+void progress_update(Progress *progress, uint64_t done) {
+    progress->done = done;
+    if (cli_quiet) return;
+    uint64_t now = clock_ns();
+    uint64_t wait = isatty(STDERR_FILENO) ? TERMINAL_NS : PLAIN_S * 1000000000ull;
+    if (now - progress->drawn_ns < wait) return;
+    progress->drawn_ns = now;
+    draw(progress, now, false);
+}
+
+void progress_finish(Progress *progress) {
+    if (!cli_quiet) draw(progress, clock_ns(), true);
+}
+
+const char *human_count(char out[16], double value) {
+    const char *units[] = {"", "k", "M", "G", "T"};
+    int unit = 0;
+    while (value >= 1000 && unit < 4) value /= 1000, unit++;
+    snprintf(out, 16, value < 10 && unit ? "%.2f %s" : value < 100 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return out;
+}
+
+const char *human_bytes(char out[16], double value) {
+    const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (value >= 1024 && unit < 4) value /= 1024, unit++;
+    snprintf(out, 16, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return out;
+}

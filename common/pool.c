@@ -1,0 +1,132 @@
+// The ordered worker pool: a ring of jobs under one lock.
+#include "common/pool.h"
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    bool done;
+    int status;
+    Error error;
+} Slot;
+
+typedef struct {
+    Pool *pool;
+    unsigned index;
+    pthread_t thread;
+} Worker;
+
+struct Pool {
+    PoolWork *work;
+    unsigned char *jobs;
+    size_t job_bytes;
+    unsigned count, threads;
+    Worker *workers;
+    Slot *slots;
+    uint64_t submitted, started, taken; // serial numbers; job n lives in slot n % count
+    bool closing;
+    pthread_mutex_t lock;
+    pthread_cond_t more, less;
+};
+
+static void *run(void *argument) {
+    Worker *worker = argument;
+    Pool *pool = worker->pool;
+    pthread_mutex_lock(&pool->lock);
+    for (;;) {
+        while (pool->started == pool->submitted && !pool->closing) pthread_cond_wait(&pool->more, &pool->lock);
+        if (pool->closing) break;
+        unsigned slot = (unsigned)(pool->started++ % pool->count);
+        pthread_mutex_unlock(&pool->lock);
+
+        err_clear();
+        int status = pool->work(pool->jobs + slot * pool->job_bytes, worker->index);
+
+        pthread_mutex_lock(&pool->lock);
+        pool->slots[slot].status = status;
+        err_take(&pool->slots[slot].error);
+        pool->slots[slot].done = true;
+        pthread_cond_signal(&pool->less);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count) {
+    if (!threads) threads = pool_cores();
+    Pool *pool = calloc(1, sizeof *pool);
+    if (!pool) die(EX_MEMORY, "out of memory for a worker pool");
+    pool->work = work, pool->jobs = jobs, pool->job_bytes = job_bytes, pool->count = count;
+    pool->workers = calloc(threads, sizeof *pool->workers);
+    pool->slots = calloc(count, sizeof *pool->slots);
+    if (!pool->workers || !pool->slots) die(EX_MEMORY, "out of memory for a worker pool");
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->more, NULL);
+    pthread_cond_init(&pool->less, NULL);
+    for (; pool->threads < threads; pool->threads++) {
+        Worker *worker = &pool->workers[pool->threads];
+        *worker = (Worker){.pool = pool, .index = pool->threads};
+        int error = pthread_create(&worker->thread, NULL, run, worker);
+        if (error) {
+            fail(EX_LIMIT, "cannot start thread %u of %u: %s (see ulimit -u)", pool->threads + 1, threads,
+                 strerror(error));
+            pool_close(pool);
+            return NULL;
+        }
+    }
+    return pool;
+}
+
+unsigned pool_threads(const Pool *pool) { return pool->threads; }
+
+void *pool_free(Pool *pool) { // only the feeding thread moves submitted and taken, so no lock
+    if (pool->submitted - pool->taken == pool->count) return NULL;
+    return pool->jobs + (pool->submitted % pool->count) * pool->job_bytes;
+}
+
+void pool_submit(Pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pool->slots[pool->submitted % pool->count].done = false;
+    pool->submitted++;
+    pthread_cond_signal(&pool->more);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+int pool_done(Pool *pool, void **job) {
+    *job = NULL;
+    if (pool->taken == pool->submitted) return 0;
+    unsigned index = (unsigned)(pool->taken % pool->count);
+    Slot *slot = &pool->slots[index];
+    pthread_mutex_lock(&pool->lock);
+    while (!slot->done) pthread_cond_wait(&pool->less, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    pool->taken++;
+    *job = pool->jobs + index * pool->job_bytes;
+    if (slot->status < 0) err_give(&slot->error);
+    return slot->status < 0 ? -1 : 0;
+}
+
+void pool_close(Pool *pool) {
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    pool->closing = true;
+    pthread_cond_broadcast(&pool->more);
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+    pthread_cond_destroy(&pool->more);
+    pthread_cond_destroy(&pool->less);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->workers);
+    free(pool->slots);
+    free(pool);
+}
+
+unsigned pool_cores(void) {
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    return count > 0 ? (unsigned)count : 1;
+}
