@@ -8,7 +8,7 @@ O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(find
 Q      := $(if $(V),,@)
 VERSION := 0.1.0
 
-PROGRAMS := shardtool loader trainer
+PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
 FOLDERS  := common tokenizer shardtool shardtool/source loader kernels kernels/cpu trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'

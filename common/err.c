@@ -63,13 +63,16 @@ int fail_errno(const char *format, ...) {
 }
 
 int fail_in(const char *format, ...) {
-    Error inner = pending;
+    char where[sizeof pending.text / 2];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(pending.text, sizeof pending.text, format, arguments);
+    vsnprintf(where, sizeof where, format, arguments);
     va_end(arguments);
-    size_t length = strlen(pending.text);
-    snprintf(pending.text + length, sizeof pending.text - length, ": %s", inner.text);
+    size_t length = strlen(where);
+    memmove(pending.text + length + 2, pending.text, sizeof pending.text - length - 2);
+    memcpy(pending.text, where, length);
+    memcpy(pending.text + length, ": ", 2);
+    pending.text[sizeof pending.text - 1] = '\0';
     return -1;
 }
 

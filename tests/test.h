@@ -2,12 +2,14 @@
 // Each runs in an empty folder of its own, with no error pending. Assert in the main thread only.
 #pragma once
 
-// clang-format off: cmocka needs these before it
-#include <cmocka.h>
+// cmocka needs the first four, in this order
+// clang-format off
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
+#undef fail // ours has arguments
 // clang-format on
 
 #include "common/err.h"

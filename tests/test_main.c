@@ -7,7 +7,7 @@
 
 enum { TESTS_MAX = 4096 };
 static struct CMUnitTest tests[TESTS_MAX];
-static size_t test_count;
+static unsigned test_count;
 const char *test_data, *test_bin;
 static char home[4096], scratch[64] = "/tmp/millrace-test-XXXXXX";
 
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     cmocka_set_test_filter(filter);
-    int failed = _cmocka_run_group_tests("millrace", tests, test_count, NULL, NULL);
+    int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
     nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return failed != 0;
 }

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# install.sh BIN PREFIX: programs (loader and trainer under the project's name), manual pages, shell completion.
+set -eu
+bin=$1 prefix=$2
+for program in shardtool loader trainer; do
+    name=$program
+    [ $program = shardtool ] || name=millrace-$program
+    install -D -m 755 "$bin/$program" "$prefix/bin/$name"
+    install -d "$prefix/share/man/man1" "$prefix/share/bash-completion/completions"
+    "$bin/$program" --man | sed "s/^\.TH $program /.TH $name /" >"$prefix/share/man/man1/$name.1"
+    "$bin/$program" --completion | sed "s/ $program\$/ $name/" >"$prefix/share/bash-completion/completions/$name"
+done
+echo "installed shardtool, millrace-loader and millrace-trainer under $prefix"

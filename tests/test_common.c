@@ -1,0 +1,284 @@
+// The ground floor: errors, options, files, pool, random numbers, hashes.
+#include "common/arena.h"
+#include "common/bytes.h"
+#include "common/cli.h"
+#include "common/cpu.h"
+#include "common/file.h"
+#include "common/hash.h"
+#include "common/pool.h"
+#include "common/rng.h"
+#include "tests/test.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TEST(err_keeps_the_first_cause_and_says_where) {
+    CHECK_EQUAL(fail(EX_DATA, "frame %d is cut", 3), -1);
+    fail(EX_IO, "cleaning up failed too");
+    fail_in("shard '%s'", "a.zst");
+    CHECK_EQUAL(err_code(), EX_DATA);
+    assert_string_equal(err_text(), "shard 'a.zst': frame 3 is cut");
+
+    Error error;
+    err_take(&error);
+    CHECK_EQUAL(err_code(), 0);
+    err_give(&error);
+    CHECK_EQUAL(err_code(), EX_DATA);
+}
+
+TEST(err_takes_the_exit_code_from_errno) {
+    static const int pairs[][2] = {
+        {ENOENT, EX_NOINPUT   },
+        {EACCES, EX_PERMISSION},
+        {EMFILE, EX_LIMIT     },
+        {ENOMEM, EX_MEMORY    },
+        {EROFS,  EX_CREATE    },
+        {ENOSPC, EX_IO        }
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        err_clear();
+        errno = pairs[i][0];
+        fail_errno("cannot do it");
+        CHECK_EQUAL(err_code(), pairs[i][1]);
+    }
+}
+
+TEST(arena_pushes_aligned_zeroed_memory_and_resets) {
+    Arena arena;
+    arena_open(&arena, 1 << 20);
+    char *a = arena_push(&arena, 3);
+    size_t mark = arena_mark(&arena);
+    char *b = arena_push(&arena, 100);
+    CHECK((uintptr_t)b % 64 == 0 && b - a == 64 && b[99] == 0);
+    arena_reset(&arena, mark);
+    CHECK(arena_push(&arena, 1) == b);
+    assert_string_equal(arena_print(&arena, "%d shards", 7), "7 shards");
+    arena_close(&arena);
+}
+
+TEST(cursor_never_passes_the_end) {
+    uint8_t data[6] = {1, 0, 0, 0, 9, 9};
+    Cursor cursor = cursor_of((Bytes){data, sizeof data});
+    uint32_t a = 0, b = 77;
+    CHECK(cursor_u32(&cursor, &a) && a == 1);
+    CHECK(!cursor_u32(&cursor, &b) && b == 77);
+    uint8_t c;
+    CHECK(!cursor_u8(&cursor, &c)); // short once, short for ever
+}
+
+TEST(newfile_appears_only_when_it_is_complete) {
+    NewFile file;
+    CHECK(newfile_open(&file, "shard") == 0);
+    CHECK(newfile_write(&file, "abc", 3) == 0);
+    CHECK(access("shard", F_OK) < 0);
+    CHECK(newfile_commit(&file) == 0);
+    size_t size;
+    assert_string_equal(read_file("shard", &size), "abc");
+
+    CHECK(newfile_open(&file, "shard") == 0);
+    CHECK(newfile_write(&file, "xyz", 3) == 0);
+    char temp[PATH_MAX_BYTES];
+    snprintf(temp, sizeof temp, "%s", file.temp);
+    CHECK(access(temp, F_OK) == 0);
+    newfile_abandon(&file);
+    CHECK(access(temp, F_OK) < 0);
+    assert_string_equal(read_file("shard", &size), "abc");
+
+    CHECK(newfile_open(&file, "no/such/place") < 0);
+    CHECK_EQUAL(err_code(), EX_CREATE);
+}
+
+TEST(dir_sweep_removes_only_what_dead_processes_left) {
+    pid_t dead = fork();
+    if (dead == 0) _exit(0);
+    waitpid(dead, NULL, 0);
+    char name[64], mine[64];
+    snprintf(name, sizeof name, ".a.tmp.%d", dead);
+    snprintf(mine, sizeof mine, ".a.tmp.%d", getpid());
+    write_file(name, "", 0);
+    write_file(mine, "", 0);
+    write_file("a.tmp.1", "", 0);
+    dir_sweep(".");
+    CHECK(access(name, F_OK) < 0);
+    CHECK(access(mine, F_OK) == 0 && access("a.tmp.1", F_OK) == 0);
+}
+
+TEST(lock_names_the_process_that_holds_it) {
+    Lock lock, second;
+    CHECK(lock_take(&lock, ".") == 0);
+    CHECK(lock_take(&second, ".") < 0);
+    CHECK_EQUAL(err_code(), EX_CREATE);
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %d", getpid());
+    CHECK_TEXT(err_text(), pid);
+    err_clear();
+    lock_drop(&lock);
+    CHECK(lock_take(&second, ".") == 0);
+    lock_drop(&second);
+}
+
+TEST(file_read_stops_at_its_limit) {
+    write_file("long", "0123456789", 10);
+    Buffer buffer = {0};
+    CHECK(file_read(&buffer, "long", 10) == 0);
+    CHECK_EQUAL(buffer.size, 10);
+    CHECK(file_read(&buffer, "long", 9) < 0);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    buffer_close(&buffer);
+}
+
+// Jobs that finish in any order come back in order, with the error of the one that failed.
+typedef struct {
+    int number, square;
+} Job;
+static int square(void *job, unsigned worker) {
+    (void)worker;
+    Job *j = job;
+    usleep((unsigned)(j->number * 7919 % 500));
+    j->square = j->number * j->number;
+    return j->number == 70 ? fail(EX_DATA, "job %d", j->number) : 0;
+}
+
+TEST(pool_gives_jobs_back_in_order_for_any_number_of_threads) {
+    for (unsigned threads = 1; threads <= 5; threads += 2) {
+        Job jobs[4], *job;
+        void *out;
+        Pool *pool = pool_open(threads, square, jobs, sizeof *jobs, 4);
+        CHECK(pool);
+        for (int fed = 0, drained = 0; drained < 100;) {
+            while (fed < 100 && (job = pool_free(pool))) {
+                job->number = fed++;
+                pool_submit(pool);
+            }
+            int status = pool_done(pool, &out);
+            job = out;
+            CHECK_EQUAL(job->number, drained);
+            CHECK_EQUAL(job->square, drained * drained);
+            CHECK_EQUAL(status, drained == 70 ? -1 : 0);
+            if (drained == 70) assert_string_equal(err_text(), "job 70");
+            err_clear();
+            drained++;
+        }
+        CHECK(pool_done(pool, &out) == 0 && !out);
+        pool_close(pool);
+    }
+}
+
+// Random123's published known answers for philox4x32 with 10 rounds.
+TEST(philox_gives_the_published_answers) {
+    static const uint32_t known[3][10] = {
+        {0,          0,          0,          0,          0,          0,          0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {~0u,        ~0u,        ~0u,        ~0u,        ~0u,        ~0u,        0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1                                                                                                            }
+    };
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+        philox4x32(known[i], known[i] + 4, out);
+        assert_memory_equal(out, known[i] + 6, sizeof out);
+    }
+}
+
+TEST(rng_normal_has_mean_zero_and_variance_one) {
+    double sum = 0, squares = 0;
+    enum { N = 200000 };
+    for (uint64_t i = 0; i < N; i++) {
+        double x = rng_normal(1337, 3, i);
+        sum += x, squares += x * x;
+    }
+    CHECK(fabs(sum / N) < 0.01 && fabs(squares / N - 1) < 0.02);
+}
+
+TEST(hashes_give_the_published_answers) {
+    uint8_t digest[32], back[32];
+    char hex[65];
+    sha256("abc", 3, digest); // FIPS 180-2
+    hex_encode(hex, digest, 32);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    CHECK(hex_decode(back, hex, 32) == 0 && !memcmp(back, digest, 32));
+    CHECK(hex_decode(back, "zz", 1) < 0 && hex_decode(back, "abc", 1) < 0);
+    CHECK_EQUAL(crc32c(0, "123456789", 9), 0xE3069283); // RFC 3720
+    CHECK_EQUAL(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xE3069283);
+}
+
+static bool flag;
+static uint64_t size = 5;
+static int64_t number = -1;
+static double real = 0.5;
+static const char *text = "";
+static const Option options[] = {
+    {OPT_FLAG,   "json",         &flag,   NULL,  "one object a line"            },
+    {OPT_SIZE,   "shard-tokens", &size,   "N",   "tokens a shard"               },
+    {OPT_INT,    "j,threads",    &number, "N",   "worker threads"               },
+    {OPT_FLOAT,  "val",          &real,   "P",   "share of validation documents"},
+    {OPT_STRING, "o,output",     &text,   "DIR", "where to"                     },
+    {OPT_END,    NULL,           NULL,    NULL,  NULL                           },
+};
+static char seen[256];
+static int run(int count, char **arguments) {
+    seen[0] = '\0';
+    for (int i = 0; i < count; i++) strcat(strcat(seen, arguments[i]), ";");
+    return 0;
+}
+static const Command command = {"pack", "[FILE...]", "packs files", options, run, NULL};
+static const Command *const commands[] = {&command, NULL};
+static const Program program = {"tool", "a tool", commands};
+
+#define TRY(...) cli_main(&program, (int)(sizeof((char *[]){__VA_ARGS__}) / sizeof(char *)), (char *[]){__VA_ARGS__})
+
+TEST(cli_parses_every_form_of_an_option) {
+    CHECK_EQUAL(
+        TRY("tool", "pack", "a", "--shard_tokens=64k", "--json", "-j4", "-o", "out", "--val", "0.25", "-", "--", "--b"),
+        0);
+    CHECK(flag && size == 65536 && number == 4 && real == 0.25);
+    assert_string_equal(text, "out");
+    assert_string_equal(seen, "a;-;--b;");
+    CHECK_EQUAL(TRY("tool", "pack", "--no-json", "--shard-tokens", "1.5GiB"), 0);
+    CHECK(!flag && size == 1610612736);
+    CHECK_EQUAL(TRY("tool", "pack", "--shard-tokens", "9007199254740993"), 0);
+    CHECK(size == 9007199254740993u);
+}
+
+TEST(cli_refuses_with_2_and_names_the_nearest) {
+    fflush(stderr);
+    int saved = dup(2), sink = open("words", O_CREAT | O_RDWR, 0600);
+    dup2(sink, 2);
+    static char *bad[][2] = {
+        {"--shard-token",  "5"    },
+        {"--val",          "nan"  },
+        {"--threads",      "3x"   },
+        {"--json=maybe",   "x"    },
+        {"--shard-tokens", "-5"   },
+        {"--val",          "1e999"},
+        {"-j",             "1e3"  },
+        {"-x",             ""     }
+    };
+    int codes = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err_clear();
+        codes += TRY("tool", "pack", bad[i][0], bad[i][1]) == EX_USAGE;
+    }
+    err_clear();
+    codes += TRY("tool", "pakc") == EX_USAGE;
+    err_clear();
+    codes += TRY("tool") == EX_USAGE;
+    fflush(stderr);
+    dup2(saved, 2);
+    CHECK_EQUAL(codes, 10);
+    size_t length;
+    char *words = read_file("words", &length);
+    CHECK_TEXT(words, "did you mean --shard-tokens?");
+    CHECK_TEXT(words, "did you mean pack?");
+    CHECK_TEXT(words, "'nan' is not a finite number");
+    err_clear();
+}
+
+TEST(cpu_isa_can_be_capped) {
+    Isa best = cpu_isa();
+    setenv("MILLRACE_ISA", "portable", 1);
+    CHECK_EQUAL(cpu_isa(), ISA_PORTABLE);
+    unsetenv("MILLRACE_ISA");
+    CHECK_EQUAL(cpu_isa(), best);
+}
