@@ -50,7 +50,7 @@ typedef struct {
     void (*zero)(void *device, size_t bytes);
     void (*close)(void);
 
-#define OP(name, arguments) void (*name) arguments;
+#define OP(name, arguments) void(*name) arguments;
 #include "kernels/ops.def"
 #undef OP
 } Backend;

@@ -24,11 +24,11 @@
 enum { SHARD_FRAME_TOKENS = 32768 };
 
 typedef struct {
-    uint64_t offset;     // of the zstd frame in the file
-    uint64_t first;      // token of the shard at which it begins
-    uint32_t bytes;      // compressed
-    uint32_t tokens;     // ids in it
-    uint32_t checksum;   // low 32 bits of XXH64 of the ids, from the seek table
+    uint64_t offset;   // of the zstd frame in the file
+    uint64_t first;    // token of the shard at which it begins
+    uint32_t bytes;    // compressed
+    uint32_t tokens;   // ids in it
+    uint32_t checksum; // low 32 bits of XXH64 of the ids, from the seek table
 } ShardFrame;
 
 // An open shard: mapped, its tables checked, its frames not yet decoded. Safe to read from several threads.
@@ -37,7 +37,7 @@ typedef struct {
     Bytes map;
     ShardFrame *frames;
     uint64_t frame_count, tokens, documents;
-    uint64_t frame_tokens;  // of every frame but the last of each member
+    uint64_t frame_tokens; // of every frame but the last of each member
     uint32_t vocab_size, eot_id;
     uint8_t vocab_fp[32], params_fp[32], content_hash[32]; // of the last member
 } Shard;

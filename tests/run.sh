@@ -7,7 +7,7 @@ python=1
 [ "${1:-}" = --no-python ] && python=0 && shift
 build=$1 word=${2:-}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data"
-[ "${build#/}" != "$build" ] && BIN="$build/bin"
+mkdir -p "$BIN"
 log=$(mktemp -d) && trap 'rm -rf "$log"' EXIT
 passed=0 failed=0 skipped=0
 
@@ -32,6 +32,7 @@ for file in tests/cli/*"$word"*.bats; do
     status=$?
     grep -v '^ok' "$log/bats" | grep -v '^1\.\.[0-9]*$'
     skip=$(grep -c '^ok .*# skip' "$log/bats") ok=$(grep -c '^ok' "$log/bats")
+    bad=$(grep -c '^not ok' "$log/bats")
     [ $status -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
     count $((ok - skip)) "$bad" "$skip"
 done

@@ -12,7 +12,7 @@ typedef struct Vocab Vocab;
 // Encodes a few built-in vectors as a self-check. NULL after fail().
 const Vocab *vocab_open(void);
 const Vocab *vocab_open_file(const char *path);
-void vocab_close(const Vocab *vocab); // accepts NULL
+void vocab_close(const Vocab *vocab);               // accepts NULL
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id); // of one token; 50256 is "<|endoftext|>"; id < TOKEN_COUNT
 
 // SHA-256 over "GPT2BPE1\n", then per id 0..50256 u32 length + bytes, then u32 50256.
@@ -27,7 +27,7 @@ typedef enum {
 // One thread's encoder: word table, buffers. Bounded memory (stated in tokenizer.c), whatever it is fed.
 typedef struct Encoder Encoder;
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
-void encoder_close(Encoder *encoder); // accepts NULL
+void encoder_close(Encoder *encoder);              // accepts NULL
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
 
 // Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
