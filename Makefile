@@ -44,7 +44,9 @@ $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	$(LINK)
 $(O)/core.a: $(CORE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(O)/%.o: %.c Makefile
+$(O)/deps.ok:
+	@mkdir -p $(@D); tests/deps.sh headers "$(CC)" && touch $@
+$(O)/%.o: %.c Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  CC   $<"
 	$(Q)$(CC) $(DEFS) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$<) -MMD -MP -c $< -o $@
 $(O)/%.o: %.S

@@ -29,7 +29,6 @@ say "shardtool tokenize: $text"
 "$bin/shardtool" tokenize --val 0.05 -o $demo/data $text
 
 say "loader serve: a process of its own owns the data"
-mkdir -p -m 700 $demo/loader
 "$bin/loader" serve $demo/data --endpoint $endpoint &
 loader=$!
 trap 'kill $loader 2>/dev/null; wait $loader 2>/dev/null || true' EXIT

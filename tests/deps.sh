@@ -1,9 +1,22 @@
 #!/usr/bin/env bash
-# What building (deps.sh build) and testing (deps.sh test) need: installs what is missing as root, else prints the line.
+# What building (deps.sh build) and testing (deps.sh test) need: installs what is missing as root, else prints the line
+# that does.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build="gcc make libzstd-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
-tests="libcmocka-dev bats zstd xz-utils jq strace python3-venv clang libomp-14-dev clang-format-14"
+tests="libcmocka-dev bats zstd xz-utils jq strace python3-venv clang libomp-14-dev clang-format-14 groff-base"
+
+if [ "${1:-build}" = headers ]; then # deps.sh headers CC: names the packages of the headers that CC cannot find
+    missing=()
+    for pair in zstd.h:libzstd-dev archive.h:libarchive-dev zmq.h:libzmq3-dev jansson.h:libjansson-dev \
+        xxhash.h:libxxhash-dev openssl/evp.h:libssl-dev oneapi/dnnl/dnnl.h:libdnnl-dev; do
+        echo "#include <${pair%:*}>" | ${2:-cc} -E -x c - >/dev/null 2>&1 || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} -eq 0 ] && exit 0
+    echo "missing: run 'make deps' as root, or: sudo apt-get install ${missing[*]}" >&2
+    exit 71
+fi
+
 want=$build
 [ "${1:-build}" = test ] && want="$build $tests"
 
