@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include <sys/types.h>
 
 enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_MAX_BYTES = 128 };
 

@@ -1,0 +1,8 @@
+// One piece of text (a word) to ids.
+#pragma once
+
+#include "tokenizer/vocab.h"
+
+// Exactly what merging the best-ranked, leftmost pair again and again gives, in time linear in size.
+// ids has room for `size`. dead holds size/64 + 1 words of scratch.
+size_t merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
