@@ -1,0 +1,308 @@
+// The tokenizer against what tiktoken gave for 2,000 texts (tests/data/tokenizer_vectors.jsonl), and its promises.
+#include "common/file.h"
+#include "common/hash.h"
+#include "tests/test.h"
+#include "tokenizer/tokenizer.h"
+#include <jansson.h>
+
+static const Vocab *vocab;
+
+typedef struct {
+    Buffer text;
+    uint16_t *ids;
+    size_t count;
+    bool known; // else count and sha say what the ids are
+    char sha[65];
+    bool invalid; // text is not UTF-8
+} Vector;
+
+static Vector *vectors;
+static size_t vector_count;
+
+static void vector_read(Vector *vector, json_t *line) {
+    *vector = (Vector){0};
+    json_t *ids = json_object_get(line, "ids"), *repeat = json_object_get(line, "rep");
+    const char *hex = json_string_value(json_object_get(line, "hex"));
+    if (repeat) {
+        json_t *unit = json_array_get(repeat, 0);
+        for (json_int_t i = json_integer_value(json_array_get(repeat, 1)); i > 0; i--)
+            buffer_add(&vector->text, json_string_value(unit), json_string_length(unit));
+    } else if (hex) {
+        size_t size = strlen(hex) / 2;
+        buffer_reserve(&vector->text, size + 1);
+        NEED(hex_decode(vector->text.data, hex, size) == 0);
+        vector->text.size = size;
+    } else {
+        json_t *text = json_object_get(line, "text");
+        buffer_add(&vector->text, json_string_value(text), json_string_length(text));
+    }
+    vector->invalid = json_object_get(line, "u");
+    vector->known = ids;
+    vector->count = ids ? json_array_size(ids) : (size_t)json_integer_value(json_object_get(line, "nids"));
+    if (!ids) snprintf(vector->sha, sizeof vector->sha, "%s", json_string_value(json_object_get(line, "sha")));
+    vector->ids = calloc(vector->count + 1, 2);
+    for (size_t i = 0; ids && i < vector->count; i++)
+        vector->ids[i] = (uint16_t)json_integer_value(json_array_get(ids, i));
+}
+
+// The vocabulary and the vectors stay for all tests.
+static void prepare(void) {
+    if (vectors) return;
+    vocab = vocab_open();
+    NEED(vocab);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer_vectors.jsonl", test_data);
+    FILE *file = fopen(path, "r");
+    NEED(file);
+    vectors = calloc(2000, sizeof *vectors);
+    json_t *line;
+    while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL))) {
+        NEED(vector_count < 2000);
+        vector_read(&vectors[vector_count++], line);
+        json_decref(line);
+    }
+    fclose(file);
+    CHECK_EQUAL(vector_count, 2000);
+}
+
+static void check_ids(const Vector *vector, const uint16_t *ids, ssize_t count) {
+    size_t index = (size_t)(vector - vectors);
+    if (count != (ssize_t)vector->count) print_error("vector %zu\n", index);
+    CHECK_EQUAL(count, vector->count);
+    if (!vector->known) {
+        uint8_t digest[32];
+        char hex[65];
+        sha256(ids, vector->count * 2, digest);
+        hex_encode(hex, digest, sizeof digest);
+        CHECK_TEXT(hex, vector->sha);
+    } else {
+        bool same = !memcmp(ids, vector->ids, vector->count * 2);
+        if (!same) print_error("vector %zu\n", index);
+        CHECK(same);
+    }
+}
+
+static uint16_t *ids_for(size_t bytes) {
+    uint16_t *ids = malloc(encode_bound(bytes) * 2);
+    if (!ids) abort();
+    return ids;
+}
+
+TEST(tokenizer_gives_the_ids_of_tiktoken) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    for (size_t pass = 0; pass < 2; pass++) // the second time every word is known
+        for (Vector *v = vectors; v < vectors + vector_count; v++) {
+            // a copy of exact size, so that reading past the end is seen by the sanitizer
+            uint8_t *exact = malloc(v->text.size + !v->text.size);
+            uint16_t *ids = ids_for(v->text.size);
+            memcpy(exact, v->text.data ? v->text.data : exact, v->text.size);
+            check_ids(v, ids, encode(encoder, (Bytes){exact, v->text.size}, ids));
+            free(exact);
+            free(ids);
+        }
+    CHECK(encoder_replaced(encoder) > 0);
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_decodes_what_it_encoded) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
+    Buffer back = {0};
+    for (Vector *v = vectors; v < vectors + vector_count; v++) {
+        uint16_t *ids = ids_for(v->text.size);
+        ssize_t count = encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
+        NEED(count >= 0);
+        if (!v->invalid) check_ids(v, ids, count);
+        back.size = 0;
+        NEED(decode(vocab, ids, (size_t)count, &back) == 0);
+        CHECK_EQUAL(back.size, v->text.size);
+        CHECK(!back.size || !memcmp(back.data, v->text.data, back.size));
+        free(ids);
+    }
+    buffer_close(&back);
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    for (Vector *v = vectors; v < vectors + vector_count; v++) {
+        size_t size = v->text.size, step = size > 5000 ? size / 3 : 1;
+        uint16_t *ids = ids_for(size);
+        for (size_t cut = 0; cut <= size; cut += step) { // every split in two
+            ssize_t first = encode_part(encoder, (Bytes){v->text.data, cut}, false, ids);
+            NEED(first >= 0);
+            ssize_t rest = encode_part(encoder, (Bytes){v->text.data + cut, size - cut}, true, ids + first);
+            NEED(rest >= 0);
+            check_ids(v, ids, first + rest);
+        }
+        for (size_t part = 1; part <= 7 && size < 5000; part++) { // and into many
+            uint16_t *out = ids;
+            for (size_t at = 0; at < size; at += part) {
+                size_t bytes = part < size - at ? part : size - at;
+                ssize_t count = encode_part(encoder, (Bytes){v->text.data + at, bytes}, false, out);
+                NEED(count >= 0);
+                out += count;
+            }
+            ssize_t count = encode_part(encoder, (Bytes){0}, true, out);
+            NEED(count >= 0);
+            check_ids(v, ids, out + count - ids);
+            CHECK_EQUAL(encode_held(encoder), 0);
+        }
+        free(ids);
+    }
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_holds_little_of_a_document_in_pieces) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    uint16_t *ids = ids_for(1000);
+    for (int i = 0; i < 1000; i++) {
+        NEED(encode_part(encoder, (Bytes){(const uint8_t *)"many words, none of them long ", 30}, false, ids) >= 0);
+        CHECK(encode_held(encoder) <= 30);
+    }
+    for (int i = 0; i < 1000; i++) { // no white space, no ASCII
+        const char *text = "\xE4\xB8\xAD\xE6\x96\x87\xE3\x80\x82\xE4\xBD\xA0\xE5\xA5\xBD";
+        NEED(encode_part(encoder, (Bytes){(const uint8_t *)text, 15}, false, ids) >= 0);
+        CHECK(encode_held(encoder) <= 40);
+    }
+    free(ids);
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
+    uint16_t ids[256];
+    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"ab \xE4\xB8 c", 7}, ids), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "invalid UTF-8 at byte 3");
+    err_clear();
+    // the place counts from the start of the document, whatever was encoded before
+    CHECK(encode_part(encoder, (Bytes){(const uint8_t *)"one two three ", 14}, false, ids) > 0);
+    CHECK_EQUAL(encode_part(encoder, (Bytes){(const uint8_t *)"x\xFF", 2}, true, ids), -1);
+    CHECK_TEXT(err_text(), "invalid UTF-8 at byte 15");
+    err_clear();
+    // and the encoder is ready for the next document
+    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"hello", 5}, ids), 1);
+    CHECK_EQUAL(ids[0], 31373);
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_counts_what_it_replaces) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    uint16_t ids[256];
+    // tiktoken's ids of b"a\xff\xed\xa0\x80\xe4\xb8b\xf0\x9f".decode("utf-8", "replace"), which holds six U+FFFD
+    const uint16_t want[] = {64, 12100, 4210, 65, 4210};
+    const char text[] = "a\xFF\xED\xA0\x80\xE4\xB8"
+                        "b\xF0\x9F";
+    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, ids), 5);
+    CHECK(!memcmp(ids, want, sizeof want));
+    CHECK_EQUAL(encoder_replaced(encoder), 6);
+    encoder_close(encoder);
+}
+
+TEST(tokenizer_takes_the_end_of_text_marker_as_text) {
+    prepare();
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
+    uint16_t ids[128], want[] = {27, 91, 437, 1659, 5239, 91, 29};
+    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"<|endoftext|>", 13}, ids), 7);
+    CHECK(!memcmp(ids, want, sizeof want));
+    encoder_close(encoder);
+    Buffer back = {0};
+    CHECK_EQUAL(decode(vocab, &(uint16_t){TOKEN_END_OF_TEXT}, 1, &back), 0);
+    CHECK(back.size == 13 && !memcmp(back.data, "<|endoftext|>", 13));
+    CHECK_EQUAL(decode(vocab, &(uint16_t){TOKEN_COUNT}, 1, &back), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "50257");
+    err_clear();
+    buffer_close(&back);
+}
+
+TEST(tokenizer_refuses_any_other_merge_table) {
+    prepare();
+    char path[4096];
+    size_t size;
+    snprintf(path, sizeof path, "%s/../../tokenizer/gpt2_merges.bpe", test_data);
+    char *table = read_file(path, &size);
+    NEED(table);
+    const Vocab *same = vocab_open_file(path);
+    CHECK(same);
+    vocab_close(same);
+
+    char *first = strchr(table, '\n') + 1, *second = strchr(first, '\n') + 1; // two merges change places
+    char *shuffled = malloc(size);
+    size_t head = (size_t)(first - table), line = (size_t)(second - first);
+    memcpy(shuffled, table, size);
+    memcpy(shuffled + head, second, line);
+    memcpy(shuffled + head + line, first, line);
+    write_file("shuffled", shuffled, size);
+    write_file("truncated", table, size / 2);
+    write_file("empty", "", 0);
+    for (const char **name = (const char *[]){"shuffled", "truncated", "empty", NULL}; *name; name++) {
+        CHECK(!vocab_open_file(*name));
+        CHECK_EQUAL(err_code(), EX_DATA);
+        CHECK_TEXT(err_text(), *name);
+        CHECK_TEXT(err_text(), "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"); // expected
+        uint8_t digest[32];
+        char hex[65], *content = read_file(*name, &size);
+        sha256(content, size, digest);
+        hex_encode(hex, digest, sizeof digest);
+        CHECK_TEXT(err_text(), hex); // found
+        err_clear();
+        free(content);
+    }
+    CHECK(!vocab_open_file("absent"));
+    CHECK_EQUAL(err_code(), EX_NOINPUT);
+    err_clear();
+    free(table);
+    free(shuffled);
+}
+
+TEST(tokenizer_knows_its_vocabulary) {
+    prepare();
+    // ids of single bytes and of the longest token, as in the published encoder.json
+    CHECK(!memcmp(vocab_bytes(vocab, 0).data, "!", 1));
+    CHECK(!memcmp(vocab_bytes(vocab, 220).data, " ", 1));
+    CHECK(!memcmp(vocab_bytes(vocab, 188).data, "", 1));
+    CHECK(!memcmp(vocab_bytes(vocab, 50255).data, " gazed", 6));
+    size_t longest = 0;
+    for (unsigned id = 0; id < TOKEN_COUNT; id++)
+        if (vocab_bytes(vocab, (uint16_t)id).size > longest) longest = vocab_bytes(vocab, (uint16_t)id).size;
+    CHECK_EQUAL(longest, TOKEN_MAX_BYTES);
+}
+
+// hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/test_tokenizer.py computes it
+// too)
+TEST(tokenizer_fingerprint_is_that_of_the_format) {
+    prepare();
+    uint8_t fingerprint[32];
+    char hex[65];
+    vocab_fingerprint(vocab, fingerprint);
+    hex_encode(hex, fingerprint, sizeof fingerprint);
+    CHECK_TEXT(hex, "4a155e7ccd300e17a6ae4acfecc77a9abd086ff78a6f5b52c536499071748e6c");
+}
+
+TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
+    prepare();
+    enum { SIZE = 4 << 20 };
+    uint8_t *text = malloc(SIZE);
+    uint16_t *ids = ids_for(SIZE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Buffer back = {0};
+    for (const char *unit = "a0^- \n"; *unit; unit++) {
+        memset(text, *unit, SIZE);
+        ssize_t count = encode(encoder, (Bytes){text, SIZE}, ids); // quadratic would take hours
+        NEED(count > 0);
+        back.size = 0;
+        NEED(decode(vocab, ids, (size_t)count, &back) == 0);
+        CHECK(back.size == SIZE && !memcmp(back.data, text, SIZE));
+    }
+    buffer_close(&back);
+    encoder_close(encoder);
+    free(text);
+    free(ids);
+}

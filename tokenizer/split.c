@@ -1,0 +1,74 @@
+// The scanner, character by character: the meaning of the pattern.
+#include "tokenizer/split.h"
+#include "tokenizer/unicode.h"
+
+static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length) {
+    uint32_t point;
+    *length = utf8_decode(at, end, &point);
+    return point == UTF8_INVALID ? CLASS_OTHER : unicode_class(point);
+}
+
+static const uint8_t *run_end(const uint8_t *at, const uint8_t *end, Class class) {
+    for (unsigned length; at < end && class_at(at, end, &length) == class; at += length) {
+    }
+    return at;
+}
+
+// The end of the contraction at the apostrophe `at`, or NULL.
+static const uint8_t *contraction_end(const uint8_t *at, const uint8_t *end) {
+    if (end - at >= 2 && strchr("sdmt", at[1]) && at[1]) return at + 2;
+    if (end - at >= 3 && (!memcmp(at + 1, "ll", 2) || !memcmp(at + 1, "ve", 2) || !memcmp(at + 1, "re", 2)))
+        return at + 3;
+    return NULL;
+}
+
+static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end) {
+    const uint8_t *contraction = *at == '\'' ? contraction_end(at, end) : NULL;
+    if (contraction) return contraction;
+    unsigned length;
+    Class class = class_at(at, end, &length);
+    if (class != CLASS_SPACE) return run_end(at, end, class);
+
+    const uint8_t *last = at, *next = at + length; // of the white space: its last character, and what follows
+    while (next < end && class_at(next, end, &length) == CLASS_SPACE) {
+        last = next;
+        next += length;
+    }
+    if (next == end) return end;
+    if (last > at) return last;  // \s+(?!\S) gives one character back
+    if (*at != ' ') return next; // \s+
+    return run_end(next, end, class_at(next, end, &length));
+}
+
+size_t split_next(Splitter *splitter, uint32_t *starts) {
+    const uint8_t *text = splitter->text.data, *end = text + splitter->text.size, *at = text + splitter->at;
+    size_t count = 0;
+    for (; at < end && count < SPLIT_BATCH; at = piece_end(at, end)) starts[count++] = (uint32_t)(at - text);
+    splitter->at = (size_t)(at - text);
+    starts[count] = (uint32_t)splitter->at;
+    return count;
+}
+
+// The class of the character that ends before `at`; a stray byte is CLASS_OTHER.
+static Class class_before(const uint8_t *at, const uint8_t *begin) {
+    const uint8_t *lead = at - 1;
+    while (lead > begin && at - lead < 4 && (*lead & 0xC0) == 0x80) lead--;
+    unsigned length;
+    Class class = class_at(lead, at, &length);
+    return lead + length == at ? class : CLASS_OTHER;
+}
+
+// Between a character that is no white space and one of another class a piece always ends, but for contractions. (White
+// space before the cut would be at the end of its text, where the pattern treats it differently.)
+size_t split_cut(Bytes text, size_t from) {
+    const uint8_t *end = text.data + text.size;
+    for (size_t cut = text.size; cut-- > from && cut;) {
+        const uint8_t *at = text.data + cut;
+        uint32_t point;
+        utf8_decode(at, end, &point);
+        if (point == UTF8_INVALID || at[-1] == '\'') continue;
+        Class before = class_before(at, text.data);
+        if (before != CLASS_SPACE && before != unicode_class(point)) return cut;
+    }
+    return 0;
+}

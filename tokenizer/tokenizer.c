@@ -1,0 +1,141 @@
+// Encoder and decoder: documents of any size to ids, window by window, and back.
+//
+// Memory of an encoder: the word table (words.c, 48 MB at most), a window with its replaced copy (below 1 MB for text
+// that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
+#include "tokenizer/tokenizer.h"
+#include "common/err.h"
+#include "tokenizer/split.h"
+#include "tokenizer/unicode.h"
+#include "tokenizer/words.h"
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    WINDOW = 256 << 10, // checking and encoding a window both find it in the second-level cache
+    READ_PAST = 32,     // what words_encode reads from the start of a piece
+    UTF8_MAX = 4        // bytes of a character
+};
+
+struct Encoder {
+    Words words;
+    InvalidUtf8 invalid;
+    uint64_t replaced;
+    Buffer text;     // a window with its invalid bytes replaced
+    Buffer held;     // what encode_part could not encode yet
+    uint64_t offset; // of the document's bytes encoded so far
+};
+
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
+    Encoder *encoder = calloc(1, sizeof *encoder);
+    if (!encoder) die(EX_MEMORY, "no memory for an encoder");
+    encoder->invalid = invalid;
+    words_open(&encoder->words, vocab);
+    return encoder;
+}
+
+void encoder_close(Encoder *encoder) {
+    if (!encoder) return;
+    words_close(&encoder->words);
+    buffer_close(&encoder->text);
+    buffer_close(&encoder->held);
+    free(encoder);
+}
+
+uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
+
+// Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on.
+static size_t encode_pieces(Words *words, Bytes text, uint16_t *ids) {
+    uint8_t tail[2 * READ_PAST] = {0};
+    size_t tail_at = text.size > READ_PAST ? text.size - READ_PAST : 0;
+    memcpy(tail, text.data + tail_at, text.size - tail_at);
+
+    uint32_t starts[SPLIT_ROOM];
+    uint16_t *out = ids;
+    Splitter splitter = splitter_of(text);
+    for (size_t count; (count = split_next(&splitter, starts));) {
+        size_t whole = count;
+        while (whole && (size_t)starts[whole - 1] + READ_PAST > text.size) whole--;
+        out += words_encode(words, text.data, starts, whole, out);
+        for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
+        if (whole < count) out += words_encode(words, tail, starts + whole, count - whole, out);
+    }
+    return (size_t)(out - ids);
+}
+
+// A window: text that begins and ends where the document may be cut.
+static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
+    size_t valid = encoder->invalid == INVALID_BYTES ? text.size : utf8_valid(text);
+    if (valid < text.size && encoder->invalid == INVALID_FAIL)
+        return fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)(encoder->offset + valid));
+    Bytes source = text;
+    if (valid < text.size) {
+        encoder->text.size = 0;
+        encoder->replaced += utf8_replace(text, &encoder->text);
+        text = (Bytes){encoder->text.data, encoder->text.size};
+    }
+    if (text.size > UINT32_MAX) // positions in a window are 32 bits
+        return fail(EX_DATA, "a word of more than 4 GiB at byte %llu", (unsigned long long)encoder->offset);
+    encoder->offset += source.size;
+    return (ssize_t)encode_pieces(&encoder->words, text, ids);
+}
+
+// How much of text goes into its first window: up to a cut, or all of it when there is none.
+static size_t window_size(Bytes text) {
+    for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_MAX, size *= 2) {
+        size_t cut = split_cut((Bytes){text.data, size}, from);
+        if (cut) return cut;
+    }
+    return text.size;
+}
+
+static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
+    uint16_t *out = ids;
+    while (text.size) {
+        Bytes window = {text.data, window_size(text)};
+        ssize_t count = encode_window(encoder, window, out);
+        if (count < 0) return -1;
+        out += count;
+        text.data += window.size, text.size -= window.size;
+    }
+    return out - ids;
+}
+
+ssize_t encode(Encoder *encoder, Bytes text, uint16_t *ids) {
+    assert(!encoder->held.size); // a document that came in parts ends with its last part
+    encoder->offset = 0;
+    return encode_windows(encoder, text, ids);
+}
+
+ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
+    Buffer *held = &encoder->held;
+    Bytes text = part;
+    size_t searched = 0;
+    bool joined = held->size;
+    if (joined) {
+        searched = held->size > UTF8_MAX ? held->size - UTF8_MAX : 0; // a character may have been incomplete
+        buffer_add(held, part.data, part.size);
+        text = (Bytes){held->data, held->size};
+    }
+    size_t done = last ? text.size : split_cut(text, searched);
+    ssize_t count = encode_windows(encoder, (Bytes){text.data, done}, ids);
+    if (count < 0 || last) {
+        held->size = 0;
+        encoder->offset = 0;
+    } else if (joined) {
+        memmove(held->data, held->data + done, held->size -= done);
+    } else {
+        buffer_add(held, text.data + done, text.size - done);
+    }
+    return count;
+}
+
+size_t encode_held(const Encoder *encoder) { return encoder->held.size; }
+
+int decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] >= TOKEN_COUNT) return fail(EX_DATA, "id %u at %zu is not below %d", ids[i], i, TOKEN_COUNT);
+        Bytes token = vocab_bytes(vocab, ids[i]);
+        buffer_add(out, token.data, token.size);
+    }
+    return 0;
+}
