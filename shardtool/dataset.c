@@ -1,0 +1,301 @@
+// The manifest of a dataset directory, read and written.
+#include "shardtool/dataset.h"
+#include "common/err.h"
+#include "shardtool/json.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define MANIFEST "dataset.jsonl"
+#define FORMAT   "SHRDSET1"
+enum { ARENA_BYTES = 1 << 30 }; // address space only: 1e5 shards take some 20 MB of it
+
+const char *const split_names[SPLIT_COUNT] = {"train", "val"};
+
+static void shard_file(char *out, size_t size, int split, uint64_t number) {
+    snprintf(out, size, "%s/%03" PRIu64 "/%06" PRIu64 ".zst", split_names[split], number / 1000, number);
+}
+
+void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
+    char file[64];
+    shard_file(file, sizeof file, split, number);
+    if (snprintf(out, PATH_MAX_BYTES, "%s/%s", directory, file) >= PATH_MAX_BYTES)
+        die(EX_CREATE, "path too long: '%.60s...'", directory);
+}
+
+bool dataset_is(const char *path) {
+    char manifest[PATH_MAX_BYTES];
+    struct stat st;
+    return snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path) < (int)sizeof manifest && stat(manifest, &st) == 0;
+}
+
+void dataset_begin(Dataset *dataset, const char *path) {
+    *dataset = (Dataset){0};
+    arena_open(&dataset->arena, ARENA_BYTES);
+    dataset->path = arena_copy_string(&dataset->arena, path);
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    size_t start = length;
+    while (start > 0 && path[start - 1] != '/') start--;
+    dataset->name = arena_print(&dataset->arena, "%.*s", (int)(length - start), path + start);
+    dataset->params = dataset->val = "";
+}
+
+void dataset_close(Dataset *dataset) {
+    arena_close(&dataset->arena);
+    for (int split = 0; split < SPLIT_COUNT; split++) free(dataset->shards[split]);
+    free(dataset->sources);
+    *dataset = (Dataset){0};
+}
+
+// Room for one more in an array that doubles.
+static void *grow(void *array, uint64_t count, size_t size) {
+    if (count & (count - 1)) return array;
+    array = realloc(array, (count ? 2 * count : 1) * size);
+    if (!array) die(EX_MEMORY, "no memory for a list of %" PRIu64, count);
+    return array;
+}
+
+void dataset_add(Dataset *dataset, int split, const DatasetShard *shard) {
+    uint64_t number = dataset->shard_count[split];
+    DatasetShard *shards = grow(dataset->shards[split], number, sizeof *shards), *added = &shards[number];
+    char path[PATH_MAX_BYTES];
+    dataset_shard_path(path, dataset->path, split, number);
+    *added = *shard;
+    added->path = arena_copy_string(&dataset->arena, path);
+    added->first = dataset->tokens[split];
+    added->from.source = arena_copy_string(&dataset->arena, shard->from.source);
+    added->to.source = arena_copy_string(&dataset->arena, shard->to.source);
+    dataset->shards[split] = shards;
+    dataset->shard_count[split]++;
+    dataset->tokens[split] += shard->tokens;
+    dataset->documents[split] += shard->documents;
+    dataset->source_bytes += shard->source_bytes;
+}
+
+void dataset_add_source(Dataset *dataset, const DatasetSource *source) {
+    dataset->sources = grow(dataset->sources, dataset->source_count, sizeof *source);
+    DatasetSource *added = &dataset->sources[dataset->source_count++];
+    *added = *source;
+    added->path = arena_copy_string(&dataset->arena, source->path);
+}
+
+static void make_fingerprint(const Dataset *dataset, uint8_t fingerprint[32]) {
+    Sha256 sha;
+    char line[256], hex[65];
+    sha256_open(&sha);
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) {
+            const DatasetShard *shard = &dataset->shards[split][i];
+            hex_encode(hex, shard->content_hash, 32);
+            int length = snprintf(line, sizeof line, "%s %" PRIu64 " %" PRIu64 " %s\n", split_names[split],
+                                  shard->tokens, shard->documents, hex);
+            sha256_add(&sha, line, (size_t)length);
+        }
+    int length = snprintf(line, sizeof line, "val=%s seed=%" PRIu64 "\n", dataset->val, dataset->val_seed);
+    sha256_add(&sha, line, (size_t)length);
+    hex_encode(hex, dataset->vocab_fp, 32);
+    sha256_add(&sha, hex, 64);
+    sha256_close(&sha, fingerprint);
+}
+
+static void add_place(Buffer *out, const char *key, const DatasetPlace *place) {
+    buffer_print(out, ",\"%s\":{\"source\":", key);
+    json_add_string(out, place->source);
+    buffer_print(out, ",\"document\":%" PRIu64 "}", place->document);
+}
+
+static void add_shard_line(Buffer *out, int split, uint64_t number, const DatasetShard *shard) {
+    char file[64];
+    shard_file(file, sizeof file, split, number);
+    buffer_print(out,
+                 "{\"file\":\"%s\",\"split\":\"%s\",\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 ",\"bytes\":%" PRIu64
+                 ",\"source_bytes\":%" PRIu64,
+                 file, split_names[split], shard->tokens, shard->documents, shard->bytes, shard->source_bytes);
+    json_add_hex(out, "content_hash", shard->content_hash, 32);
+    json_add_hex(out, "stored_hash", shard->stored_hash, 16);
+    add_place(out, "from", &shard->from);
+    add_place(out, "to", &shard->to);
+    buffer_print(out, "}\n");
+}
+
+static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
+    uint8_t hash[32];
+    sha256(lines.data, lines.size, hash);
+    buffer_print(out, "{\"format\":\"" FORMAT "\"");
+    json_add_hex(out, "fingerprint", dataset->fingerprint, 32);
+    json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
+    json_add_hex(out, "params_fp", dataset->params_fp, 32);
+    buffer_print(out, ",\"vocab_size\":%u,\"eot_id\":%u,\"params\":", dataset->vocab_size, dataset->eot_id);
+    json_add_string(out, dataset->params);
+    buffer_print(out, ",\"val_share\":\"%s\",\"val_seed\":%" PRIu64 ",\"sources\":[", dataset->val, dataset->val_seed);
+    for (uint64_t i = 0; i < dataset->source_count; i++) {
+        const DatasetSource *source = &dataset->sources[i];
+        buffer_print(out, "%s{\"path\":", i ? "," : "");
+        json_add_string(out, source->path);
+        buffer_print(out, ",\"files\":%" PRIu64 ",\"bytes\":%" PRIu64, source->files, source->bytes);
+        json_add_hex(out, "digest", source->digest, 16);
+        buffer_print(out, "}");
+    }
+    buffer_print(out, "],\"source_bytes\":%" PRIu64, dataset->source_bytes);
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        buffer_print(out, ",\"%s\":{\"shards\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 "}",
+                     split_names[split], dataset->shard_count[split], dataset->tokens[split],
+                     dataset->documents[split]);
+    json_add_hex(out, "lines_hash", hash, 32);
+    buffer_print(out, "}\n");
+}
+
+int dataset_save(Dataset *dataset) {
+    make_fingerprint(dataset, dataset->fingerprint);
+    Buffer lines = {0}, header = {0};
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset->shard_count[split]; i++)
+            add_shard_line(&lines, split, i, &dataset->shards[split][i]);
+    add_header_line(&header, dataset, (Bytes){lines.data, lines.size});
+
+    NewFile file = {0};
+    char path[PATH_MAX_BYTES];
+    int status = snprintf(path, sizeof path, "%s/" MANIFEST, dataset->path) < (int)sizeof path
+                     ? newfile_open(&file, path)
+                     : fail(EX_CREATE, "path too long: '%.60s...'", dataset->path);
+    if (status == 0) status = newfile_write(&file, header.data, header.size);
+    if (status == 0) status = newfile_write(&file, lines.data, lines.size);
+    if (status == 0)
+        status = newfile_commit(&file);
+    else
+        newfile_abandon(&file);
+    buffer_close(&lines);
+    buffer_close(&header);
+    return status;
+}
+
+// The readers below take a field out of a JSON object, or fail with its name.
+static int get_number(const json_t *object, const char *key, uint64_t *number) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return fail(EX_DATA, "no number '%s'", key);
+    *number = (uint64_t)json_integer_value(value);
+    return 0;
+}
+
+static int get_string(Dataset *dataset, const json_t *object, const char *key, const char **string) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value)) return fail(EX_DATA, "no string '%s'", key);
+    *string = arena_copy_string(&dataset->arena, json_string_value(value));
+    return 0;
+}
+
+static int get_hex(const json_t *object, const char *key, void *out, size_t size) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value) || hex_decode(out, json_string_value(value), size) < 0)
+        return fail(EX_DATA, "no hash '%s' of %zu digits", key, 2 * size);
+    return 0;
+}
+
+static int get_place(Dataset *dataset, const json_t *object, const char *key, DatasetPlace *place) {
+    const json_t *value = json_object_get(object, key);
+    return get_string(dataset, value, "source", &place->source) || get_number(value, "document", &place->document) ? -1
+                                                                                                                   : 0;
+}
+
+static int read_header(Dataset *dataset, const json_t *object, uint8_t fingerprint[32], uint8_t lines_hash[32]) {
+    const char *format = NULL;
+    uint64_t vocab_size = 0, eot_id = 0;
+    if (get_string(dataset, object, "format", &format)) return -1;
+    if (strcmp(format, FORMAT)) return fail(EX_DATA, "format '%s', this program reads '" FORMAT "'", format);
+    if (get_hex(object, "fingerprint", fingerprint, 32) || get_hex(object, "vocab_fp", dataset->vocab_fp, 32) ||
+        get_hex(object, "params_fp", dataset->params_fp, 32) || get_hex(object, "lines_hash", lines_hash, 32) ||
+        get_number(object, "vocab_size", &vocab_size) || get_number(object, "eot_id", &eot_id) ||
+        get_number(object, "val_seed", &dataset->val_seed) || get_string(dataset, object, "params", &dataset->params) ||
+        get_string(dataset, object, "val_share", &dataset->val))
+        return -1;
+    if (vocab_size == 0 || vocab_size > 65536 || eot_id > UINT32_MAX)
+        return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids does not fit u16", vocab_size);
+    dataset->vocab_size = (uint32_t)vocab_size, dataset->eot_id = (uint32_t)eot_id;
+
+    const json_t *sources = json_object_get(object, "sources");
+    for (size_t i = 0; i < json_array_size(sources); i++) {
+        const json_t *entry = json_array_get(sources, i);
+        DatasetSource source = {0};
+        if (get_string(dataset, entry, "path", &source.path) || get_number(entry, "files", &source.files) ||
+            get_number(entry, "bytes", &source.bytes) || get_hex(entry, "digest", source.digest, 16))
+            return fail_in("source %zu", i);
+        dataset_add_source(dataset, &source);
+    }
+    return 0;
+}
+
+static int read_shard(Dataset *dataset, const json_t *object) {
+    const char *file = NULL, *split_name = NULL;
+    DatasetShard shard = {0};
+    if (get_string(dataset, object, "file", &file) || get_string(dataset, object, "split", &split_name) ||
+        get_number(object, "tokens", &shard.tokens) || get_number(object, "documents", &shard.documents) ||
+        get_number(object, "bytes", &shard.bytes) || get_number(object, "source_bytes", &shard.source_bytes) ||
+        get_hex(object, "content_hash", shard.content_hash, 32) ||
+        get_hex(object, "stored_hash", shard.stored_hash, 16) || get_place(dataset, object, "from", &shard.from) ||
+        get_place(dataset, object, "to", &shard.to))
+        return -1;
+    int split = 0;
+    while (split < SPLIT_COUNT && strcmp(split_name, split_names[split])) split++;
+    if (split == SPLIT_COUNT) return fail(EX_DATA, "split '%s' is neither train nor val", split_name);
+    char expected[64];
+    shard_file(expected, sizeof expected, split, dataset->shard_count[split]);
+    if (strcmp(file, expected)) return fail(EX_DATA, "file '%s' where '%s' belongs", file, expected);
+    dataset_add(dataset, split, &shard);
+
+    struct stat st;
+    const char *path = dataset->shards[split][dataset->shard_count[split] - 1].path;
+    if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
+    if ((uint64_t)st.st_size != shard.bytes)
+        return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, shard.bytes);
+    return 0;
+}
+
+// Takes one line off `text`; false when none is left or the last one does not end.
+static bool next_line(Bytes *text, Bytes *line) {
+    const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
+    if (!end) return false;
+    *line = (Bytes){text->data, (size_t)(end - text->data)};
+    *text = (Bytes){end + 1, text->size - line->size - 1};
+    return true;
+}
+
+static int read_lines(Dataset *dataset, Bytes text) {
+    uint8_t fingerprint[32] = {0}, made[32], lines_hash[32] = {0};
+    Bytes line;
+    for (uint64_t number = 1; text.size; number++) {
+        if (!next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is cut", number);
+        json_error_t error;
+        json_t *object = json_loadb((const char *)line.data, line.size, 0, &error);
+        int status = object ? 0 : fail(EX_DATA, "%s", error.text);
+        if (status == 0)
+            status = number == 1 ? read_header(dataset, object, fingerprint, lines_hash) : read_shard(dataset, object);
+        json_decref(object);
+        if (status < 0) return fail_in("line %" PRIu64, number);
+        if (number > 1) continue;
+        sha256(text.data, text.size, made);
+        if (memcmp(made, lines_hash, 32)) return fail(EX_DATA, "the lines are not those its header was written with");
+    }
+    make_fingerprint(dataset, dataset->fingerprint);
+    if (memcmp(dataset->fingerprint, fingerprint, 32))
+        return fail(EX_DATA, "line 1: the fingerprint is not that of the shards");
+    return 0;
+}
+
+int dataset_open(Dataset *dataset, const char *path) {
+    *dataset = (Dataset){0};
+    char manifest[PATH_MAX_BYTES];
+    if (snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path) >= (int)sizeof manifest)
+        return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
+    Bytes text;
+    if (file_map(&text, manifest) < 0) return fail_in("'%s' is no dataset", path);
+    dataset_begin(dataset, path);
+    int status = text.size ? read_lines(dataset, text) : fail(EX_DATA, "empty");
+    file_unmap(&text);
+    if (status == 0) return 0;
+    dataset_close(dataset);
+    return fail_in("dataset '%s': " MANIFEST, path);
+}

@@ -1,0 +1,318 @@
+// Reads shards: finds the members of a file backwards, checks their tables before anything in them is trusted, and
+// decodes frames.
+#include "common/err.h"
+#include "shardtool/shard.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <zstd.h>
+
+struct ShardCursor {
+    ZSTD_DCtx *decompress;
+};
+
+static bool starts_like_shard(Bytes map) {
+    size_t opening = sizeof SHARD_OPENING - 1;
+    return map.size >= opening && !memcmp(map.data, SHARD_OPENING, opening);
+}
+
+// The member that ends at `end`: fills offset, table and end, and counts its frames.
+static int find_member(Bytes map, uint64_t end, ShardMember *member) {
+    enum { LEAST = SKIPPABLE_BYTES + SHARD_FOOTER_BYTES };
+    const uint8_t *footer = map.data + end - SHARD_FOOTER_BYTES;
+    if (end < LEAST || get_u32(footer + 5) != SHARD_FOOTER_MAGIC || footer[4] != 0x80)
+        return fail(EX_DATA,
+                    starts_like_shard(map) ? "truncated or extended: no seek table ends at offset %" PRIu64
+                                           : "not a shard: no seek table ends at offset %" PRIu64,
+                    end);
+    uint64_t count = get_u32(footer), payload = count * SHARD_ENTRY_BYTES + SHARD_FOOTER_BYTES;
+    if (payload > end - SKIPPABLE_BYTES)
+        return fail(EX_DATA, "seek table at the end: %" PRIu64 " entries do not fit into %" PRIu64 " bytes", count,
+                    end);
+    uint64_t table = end - payload - SKIPPABLE_BYTES;
+    if (get_u32(map.data + table) != SHARD_TABLE_MAGIC || get_u32(map.data + table + 4) != payload)
+        return fail(EX_DATA, "seek table at offset %" PRIu64 ": its head and its end disagree", table);
+
+    uint64_t bytes = 0;
+    const uint8_t *entry = map.data + table + SKIPPABLE_BYTES;
+    for (uint64_t i = 0; i < count; i++, entry += SHARD_ENTRY_BYTES) {
+        bytes += get_u32(entry);
+        member->frame_count += get_u32(entry + 4) > 0;
+    }
+    if (bytes > table)
+        return fail(EX_DATA, "seek table at offset %" PRIu64 ": it points %" PRIu64 " bytes before the file's start",
+                    table, bytes - table);
+    member->offset = table - bytes, member->table = table, member->end = end;
+    return 0;
+}
+
+// The payload of a block without its crc, checked. Size and magic were compared by the caller.
+static int checked_payload(Bytes block, const char *name, uint64_t offset, Bytes *payload) {
+    if (block.size < SKIPPABLE_BYTES + 4) return fail(EX_DATA, "%s at offset %" PRIu64 ": too short", name, offset);
+    *payload = (Bytes){block.data + SKIPPABLE_BYTES, block.size - SKIPPABLE_BYTES - 4};
+    if (crc32c(0, payload->data, payload->size) == get_u32(payload->data + payload->size)) return 0;
+    return fail(EX_DATA, "%s at offset %" PRIu64 ": damaged (its checksum differs)", name, offset);
+}
+
+static int parse_header(ShardMember *member, Bytes block, uint64_t offset) {
+    Bytes p = {0};
+    if (checked_payload(block, "header", offset, &p) < 0) return -1;
+    if (p.size < 12 || memcmp(p.data, "SHRDHDR1", 8))
+        return fail(EX_DATA, "header at offset %" PRIu64 ": not ours", offset);
+    if (get_u16(p.data + 10) != SHARD_VERSION)
+        return fail(EX_DATA, "written as version %u, this program reads version %d", get_u16(p.data + 10),
+                    SHARD_VERSION);
+    if (p.size != SHARD_HEADER_BYTES - 4 || get_u16(p.data + 8) != SHARD_HEADER_BYTES)
+        return fail(EX_DATA, "header at offset %" PRIu64 ": %zu bytes instead of %d", offset, p.size + 4,
+                    SHARD_HEADER_BYTES);
+    if (p.data[12] != 1) return fail(EX_DATA, "ids of type %u, this program reads type 1 (u16)", p.data[12]);
+    if (p.data[13] > EOT_BEFORE) return fail(EX_DATA, "header: end-of-text policy %u is unknown", p.data[13]);
+
+    member->eot_policy = (EotPolicy)p.data[13];
+    member->eot_id = get_u32(p.data + 14);
+    member->vocab_size = get_u32(p.data + 18);
+    member->frame_tokens = get_u64(p.data + 22);
+    memcpy(member->vocab_fp, p.data + 30, 32);
+    memcpy(member->params_fp, p.data + 62, 32);
+    if (member->vocab_size == 0 || member->vocab_size > 65536)
+        return fail(EX_DATA, "header: a vocabulary of %u ids does not fit u16", member->vocab_size);
+    if (member->frame_tokens == 0 || member->frame_tokens > SHARD_FRAME_TOKENS_MAX)
+        return fail(EX_DATA, "header: frames of %" PRIu64 " tokens", member->frame_tokens);
+    return 0;
+}
+
+static int parse_trailer(ShardMember *member, Bytes block, uint64_t offset, uint64_t index_offset) {
+    Bytes p = {0};
+    if (checked_payload(block, "trailer", offset, &p) < 0) return -1;
+    if (p.size != SHARD_TRAILER_BYTES - 4)
+        return fail(EX_DATA, "trailer at offset %" PRIu64 ": %zu bytes", offset, p.size);
+    if (get_u64(p.data) != member->tokens)
+        return fail(EX_DATA, "trailer at offset %" PRIu64 ": %" PRIu64 " tokens, the frames hold %" PRIu64, offset,
+                    get_u64(p.data), member->tokens);
+    if (get_u64(p.data + 56) != index_offset)
+        return fail(EX_DATA, "trailer at offset %" PRIu64 ": points elsewhere for the document index", offset);
+    member->trailer = offset;
+    member->documents = get_u64(p.data + 8);
+    member->source_bytes = get_u64(p.data + 16);
+    memcpy(member->content_hash, p.data + 24, 32);
+    memcpy(member->stored_hash, p.data + 64, 16);
+    return 0;
+}
+
+static int parse_data_frame(Shard *shard, ShardMember *member, const uint8_t *entry, uint64_t offset) {
+    uint32_t raw = get_u32(entry + 4);
+    uint64_t number = shard->frame_count;
+    if (raw % sizeof(uint16_t) || raw / sizeof(uint16_t) > member->frame_tokens)
+        return fail(EX_DATA, "frame %" PRIu64 " at offset %" PRIu64 ": %u bytes of ids, frames hold %" PRIu64 " ids",
+                    number, offset, raw, member->frame_tokens);
+    uint32_t tokens = raw / (uint32_t)sizeof(uint16_t);
+    shard->frames[shard->frame_count++] =
+        (ShardFrame){offset, shard->tokens + member->tokens, get_u32(entry), tokens, get_u32(entry + 8)};
+    member->tokens += tokens;
+    return 0;
+}
+
+// Walks the member's seek table from its first byte: A, B, then data frames and skippable ones, E last.
+static int parse_member(Shard *shard, ShardMember *member) {
+    const uint8_t *table = shard->map.data + member->table + SKIPPABLE_BYTES;
+    uint64_t count = (member->end - SHARD_FOOTER_BYTES - SKIPPABLE_BYTES - member->table) / SHARD_ENTRY_BYTES;
+    uint64_t offset = member->offset, index_offset = 0;
+    member->first_frame = shard->frame_count;
+    if (count < 3) return fail(EX_DATA, "seek table at offset %" PRIu64 ": too few entries for a shard", member->table);
+
+    for (uint64_t i = 0; i < count; i++) {
+        const uint8_t *entry = table + i * SHARD_ENTRY_BYTES;
+        Bytes block = {shard->map.data + offset, get_u32(entry)}; // find_member: all sizes together fit
+        uint32_t magic = block.size >= SKIPPABLE_BYTES ? get_u32(block.data) : 0;
+        bool skippable = magic >> 4 == SHARD_HEADER_MAGIC >> 4;
+        if (skippable && get_u32(block.data + 4) != block.size - SKIPPABLE_BYTES)
+            return fail(EX_DATA, "block at offset %" PRIu64 ": its size and the seek table disagree", offset);
+
+        int status = 0;
+        if (i == 0) {
+            if (block.size != sizeof SHARD_OPENING - 1 || memcmp(block.data, SHARD_OPENING, block.size))
+                status = fail(EX_DATA, "not a shard: no opening frame at offset %" PRIu64, offset);
+        } else if (i == 1) {
+            status = magic == SHARD_HEADER_MAGIC ? parse_header(member, block, offset)
+                                                 : fail(EX_DATA, "not a shard: no header at offset %" PRIu64, offset);
+        } else if (get_u32(entry + 4) > 0) {
+            status = parse_data_frame(shard, member, entry, offset);
+        } else if (i == count - 1) {
+            status = magic == SHARD_TRAILER_MAGIC ? parse_trailer(member, block, offset, index_offset)
+                                                  : fail(EX_DATA, "no trailer at offset %" PRIu64, offset);
+        } else if (magic == SHARD_INDEX_MAGIC) {
+            if (index_offset)
+                status = fail(EX_DATA, "second document index at offset %" PRIu64, offset);
+            else
+                status = checked_payload(block, "document index", offset, &member->index);
+            index_offset = offset - member->offset;
+        } else if (!skippable || magic == SHARD_HEADER_MAGIC || magic == SHARD_TRAILER_MAGIC ||
+                   magic == SHARD_TABLE_MAGIC) {
+            status = fail(EX_DATA, "block at offset %" PRIu64 ": out of place", offset);
+        }
+        if (status < 0) return -1;
+        offset += block.size;
+    }
+    return member->trailer ? 0 : fail(EX_DATA, "no trailer at offset %" PRIu64, offset);
+}
+
+static int parse_members(Shard *shard) {
+    Buffer found = {0}; // last member first
+    uint64_t end = shard->map.size, frames = 0;
+    int status = end ? 0 : fail(EX_DATA, "empty file");
+    while (status == 0 && end > 0) {
+        ShardMember member = {0};
+        status = find_member(shard->map, end, &member);
+        end = member.offset;
+        frames += member.frame_count;
+        buffer_add(&found, &member, sizeof member);
+    }
+    uint64_t count = found.size / sizeof(ShardMember);
+    if (status == 0) {
+        shard->members = calloc(count, sizeof *shard->members);
+        shard->frames = calloc(frames + 1, sizeof *shard->frames);
+        if (!shard->members || !shard->frames) die(EX_MEMORY, "no memory for %" PRIu64 " frames", frames);
+    }
+    for (uint64_t i = 0; status == 0 && i < count; i++) {
+        ShardMember *member = &shard->members[i];
+        memcpy(member, found.data + (count - 1 - i) * sizeof *member, sizeof *member);
+        status = parse_member(shard, member);
+        if (status < 0) break;
+        const ShardMember *first = shard->members;
+        if (memcmp(member->vocab_fp, first->vocab_fp, 32) || member->vocab_size != first->vocab_size ||
+            member->eot_id != first->eot_id)
+            status =
+                fail(EX_DATA, "the shard at offset %" PRIu64 " has another vocabulary than the first", member->offset);
+        shard->member_count++;
+        shard->tokens += member->tokens;
+        shard->documents += member->documents;
+        shard->source_bytes += member->source_bytes;
+        if (member->frame_tokens > shard->frame_tokens) shard->frame_tokens = member->frame_tokens;
+    }
+    buffer_close(&found);
+    return status;
+}
+
+static int shard_parse(Shard *shard, const char *name) {
+    shard->path = strdup(name);
+    if (!shard->path) die(EX_MEMORY, "no memory for a path");
+    if (parse_members(shard) < 0) {
+        shard_close(shard);
+        return fail_in("shard '%s'", name);
+    }
+    const ShardMember *last = &shard->members[shard->member_count - 1];
+    shard->vocab_size = last->vocab_size, shard->eot_id = last->eot_id;
+    memcpy(shard->vocab_fp, last->vocab_fp, 32);
+    memcpy(shard->params_fp, last->params_fp, 32);
+    memcpy(shard->content_hash, last->content_hash, 32);
+    return 0;
+}
+
+int shard_open(Shard *shard, const char *path) {
+    *shard = (Shard){0};
+    return file_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
+}
+
+int shard_open_bytes(Shard *shard, const char *name, Bytes bytes) {
+    *shard = (Shard){.map = bytes, .borrowed = true};
+    return shard_parse(shard, name);
+}
+
+void shard_close(Shard *shard) {
+    if (!shard->borrowed) file_unmap(&shard->map);
+    free(shard->path);
+    free(shard->frames);
+    free(shard->members);
+    *shard = (Shard){0};
+}
+
+uint64_t shard_frame_at(const Shard *shard, uint64_t token) {
+    uint64_t low = 0, high = shard->frame_count, guess = token / shard->frame_tokens;
+    if (guess < high && shard->frames[guess].first <= token) { // right at once unless frames were merged
+        low = guess;
+        if (token - shard->frames[guess].first < shard->frames[guess].tokens) return guess;
+    }
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (shard->frames[middle].first <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+ShardCursor *shard_cursor_open(void) {
+    ShardCursor *cursor = calloc(1, sizeof *cursor);
+    if (cursor) cursor->decompress = ZSTD_createDCtx();
+    if (!cursor || !cursor->decompress) die(EX_MEMORY, "no memory for a decompressor");
+    return cursor;
+}
+
+void shard_cursor_close(ShardCursor *cursor) {
+    if (!cursor) return;
+    ZSTD_freeDCtx(cursor->decompress);
+    free(cursor);
+}
+
+// One frame, single segment, content size and checksum on, no dictionary: anything else is not what we wrote, and
+// libzstd would decode it unchecked.
+static const char *frame_trouble(const ShardFrame *frame, const uint8_t *data) {
+    if (frame->bytes < 10 || get_u32(data) != ZSTD_FRAME_MAGIC) return "no zstd frame";
+    if ((data[4] & 0x3F) != 0x24) return "not a frame of this format";
+    if (get_u32(data + frame->bytes - 4) != frame->checksum) return "its checksum is not that of the seek table";
+    if (ZSTD_findFrameCompressedSize(data, frame->bytes) != frame->bytes)
+        return "its size is not that of the seek table";
+    return NULL;
+}
+
+int shard_decode(const Shard *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids) {
+    const ShardFrame *frame = &shard->frames[index];
+    const uint8_t *data = shard->map.data + frame->offset;
+    size_t want = frame->tokens * sizeof *ids;
+    const char *trouble = frame_trouble(frame, data);
+    if (!trouble) {
+        size_t got = ZSTD_decompressDCtx(cursor->decompress, ids, want, data, frame->bytes);
+        if (ZSTD_isError(got))
+            trouble = ZSTD_getErrorName(got);
+        else if (got != want)
+            trouble = "it holds fewer ids than the seek table says";
+    }
+    if (trouble)
+        return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": damaged (%s)", shard->path, index,
+                    frame->offset, trouble);
+
+    uint32_t vocab_size = shard->vocab_size;
+    unsigned strangers = 0;
+    for (size_t i = 0; i < frame->tokens; i++) strangers |= ids[i] >= vocab_size;
+    if (strangers)
+        return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
+                    index, frame->offset, vocab_size);
+    return 0;
+}
+
+int shard_lengths(const Shard *shard, const ShardMember *member, Buffer *lengths) {
+    const char *trouble = member->index.size ? NULL : "absent";
+    size_t got = 0, start = lengths->size;
+    if (!trouble) {
+        Bytes frame = {member->index.data + 1, member->index.size - 1};
+        unsigned long long size = ZSTD_getFrameContentSize(frame.data, frame.size);
+        // a document of n ids takes at most n bytes here, which caps what a stranger can make us allocate
+        if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR || size > member->tokens)
+            trouble = "its size makes no sense";
+        else if (ZSTD_findFrameCompressedSize(frame.data, frame.size) != frame.size)
+            trouble = "bytes follow it";
+        else {
+            buffer_reserve(lengths, (size_t)size);
+            got = ZSTD_decompress(lengths->data + start, (size_t)size, frame.data, frame.size);
+            if (ZSTD_isError(got))
+                trouble = ZSTD_getErrorName(got);
+            else if (got != size)
+                trouble = "its size makes no sense";
+        }
+    }
+    if (trouble)
+        return fail(EX_DATA, "shard '%s': document index of the shard at offset %" PRIu64 ": %s", shard->path,
+                    member->offset, trouble);
+    lengths->size = start + got;
+    return 0;
+}

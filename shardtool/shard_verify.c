@@ -1,0 +1,112 @@
+// Verifies a shard: makes index, seek table and hashes again from the bytes that are there, and compares.
+#include "common/err.h"
+#include "shardtool/shard.h"
+#include <inttypes.h>
+
+static int check_stored_hash(const Shard *shard, const ShardMember *member) {
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(
+        &hash, XXH3_128bits(shard->map.data + member->offset, (size_t)(member->trailer - member->offset)));
+    if (!memcmp(&hash, member->stored_hash, sizeof member->stored_hash)) return 0;
+    return fail(EX_DATA, "shard '%s': bytes %" PRIu64 " to %" PRIu64 ": damaged (the hash of the stored bytes differs)",
+                shard->path, member->offset, member->trailer);
+}
+
+// Rebuilt from the blocks themselves: their sizes as they say, and the checksum that each frame ends in.
+static int check_table(const Shard *shard, const ShardMember *member) {
+    Buffer table = {0};
+    const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table;
+    shard_table_add(&table, sizeof SHARD_OPENING - 1, 0, 0);
+    at += sizeof SHARD_OPENING - 1;
+    const ShardFrame *frame = shard->frames + member->first_frame, *last = frame + member->frame_count;
+    while (at < end) { // shard_open has bound every size
+        size_t bytes;
+        if (frame < last && at == shard->map.data + frame->offset) {
+            bytes = frame->bytes;
+            shard_table_add(&table, bytes, frame->tokens * sizeof(uint16_t), bytes < 4 ? 0 : get_u32(at + bytes - 4));
+            frame++;
+        } else {
+            bytes = SKIPPABLE_BYTES + get_u32(at + 4);
+            shard_table_add(&table, bytes, 0, 0);
+        }
+        at += bytes;
+    }
+    shard_table_finish(&table);
+    bool same = table.size == member->end - member->table && !memcmp(table.data, end, table.size);
+    buffer_close(&table);
+    return same ? 0
+                : fail(EX_DATA, "shard '%s': seek table at offset %" PRIu64 ": damaged (it differs from the frames)",
+                       shard->path, member->table);
+}
+
+typedef struct {
+    Buffer lengths;
+    uint64_t ended, carry;
+    bool any; // an id was seen
+} Rebuilt;
+
+static int decode_all(const Shard *shard, ShardCursor *cursor, const ShardMember *member, Rebuilt *rebuilt) {
+    Buffer ids = {0};
+    buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
+    uint16_t *data = (uint16_t *)(void *)ids.data;
+    Sha256 content;
+    sha256_open(&content);
+    int status = 0;
+    for (uint64_t i = 0; status == 0 && i < member->frame_count; i++) {
+        uint64_t index = member->first_frame + i;
+        size_t count = shard->frames[index].tokens;
+        status = shard_decode(shard, cursor, index, data);
+        if (status < 0) break;
+        sha256_add(&content, data, count * sizeof *data);
+        rebuilt->ended += shard_index_add(&rebuilt->lengths, data, count, member->eot_id, &rebuilt->carry);
+    }
+    shard_index_finish(&rebuilt->lengths, rebuilt->carry);
+    uint8_t hash[32];
+    sha256_close(&content, hash);
+    buffer_close(&ids);
+    if (status == 0 && memcmp(hash, member->content_hash, sizeof hash))
+        status =
+            fail(EX_DATA, "shard '%s': the ids of the shard at offset %" PRIu64 " are not those it was written with",
+                 shard->path, member->offset);
+    return status;
+}
+
+// Only end-of-text ids after each document say where documents end.
+static int check_index(const Shard *shard, const ShardMember *member, const Rebuilt *rebuilt) {
+    if (member->eot_policy != EOT_AFTER) return 0;
+    Buffer lengths = {0};
+    int status = shard_lengths(shard, member, &lengths);
+    if (status == 0) {
+        uint8_t flags = member->index.data[0];
+        bool before = flags & SHARD_CONTINUES_BEFORE, open_end = rebuilt->carry > 0;
+        uint64_t documents = rebuilt->ended + open_end;
+        if (before && documents) documents--;
+        if (lengths.size != rebuilt->lengths.size ||
+            (lengths.size && memcmp(lengths.data, rebuilt->lengths.data, lengths.size)) ||
+            (flags & ~SHARD_CONTINUES_BEFORE) != (open_end ? SHARD_CONTINUES_AFTER : 0) ||
+            documents != member->documents)
+            status =
+                fail(EX_DATA,
+                     "shard '%s': document index of the shard at offset %" PRIu64 " differs from the end-of-text ids",
+                     shard->path, member->offset);
+    }
+    buffer_close(&lengths);
+    return status;
+}
+
+static int verify_member(const Shard *shard, ShardCursor *cursor, const ShardMember *member, bool quick) {
+    Rebuilt rebuilt = {0};
+    int status = 0;
+    if (!quick) status = decode_all(shard, cursor, member, &rebuilt); // first: it names the frame
+    if (status == 0 && !quick) status = check_index(shard, member, &rebuilt);
+    if (status == 0) status = check_stored_hash(shard, member);
+    if (status == 0) status = check_table(shard, member);
+    buffer_close(&rebuilt.lengths);
+    return status;
+}
+
+int shard_verify(const Shard *shard, ShardCursor *cursor, bool quick) {
+    for (uint64_t i = 0; i < shard->member_count; i++)
+        if (verify_member(shard, cursor, &shard->members[i], quick) < 0) return -1;
+    return 0;
+}
