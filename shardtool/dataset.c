@@ -35,9 +35,9 @@ bool dataset_is(const char *path) {
 void dataset_begin(Dataset *dataset, const char *path) {
     *dataset = (Dataset){0};
     arena_open(&dataset->arena, ARENA_BYTES);
-    dataset->path = arena_copy_string(&dataset->arena, path);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
+    dataset->path = arena_print(&dataset->arena, "%.*s", (int)length, path);
     size_t start = length;
     while (start > 0 && path[start - 1] != '/') start--;
     dataset->name = arena_print(&dataset->arena, "%.*s", (int)(length - start), path + start);
