@@ -19,13 +19,14 @@ typedef struct {
     const char *endpoint;     // "ipc://DIR" (its data.sock and ctl.sock), NULL = the default directory
     uint32_t vocab_size;      // the model's
     uint8_t vocab_fp[32];     // zero = take the loader's (a fresh run)
-    uint8_t dataset_fp[32];   // the dataset of the checkpoint, zero = any
+    uint8_t dataset_fp[32];   // the dataset of the checkpoint, zero = any: a wish; feed_dataset says what is served
     uint32_t sequence_tokens; // T: rows are T+1 ids
     uint32_t max_rows;        // the largest batch that will be asked
     uint32_t window;          // requests out at once, 0 = 4
     uint64_t timeout_ms;      // data_timeout: this long without the data asked for ends in 69
     bool inline_only;         // payload over the socket even where the ring would work (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // pins the ring for the device; NULL = nothing to do
+    void (*unpin)(void *address);             // before it is unmapped; NULL = nothing to do
     const volatile int *stop; // set by a signal handler: feed_next returns FEED_STOPPED soon after; may be NULL
 } FeedConfig;
 

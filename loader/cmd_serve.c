@@ -1,0 +1,51 @@
+// loader serve: opens a dataset directory and serves it.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "loader/commands.h"
+#include "loader/serve.h"
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static const char *endpoint;
+static bool die_with_parent;
+
+static const Option options[] = {
+    {OPT_STRING, "endpoint",        &endpoint,        "ipc://DIR",
+     "where trainers find the loader ($XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID)"                              },
+    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,        "stop when the process that started the loader ends"},
+    {OPT_END,    NULL,              NULL,             NULL,        NULL                                                },
+};
+
+static int serve(const Place *place, const Dataset *dataset) {
+    Server *server = serve_open(place, dataset);
+    if (!server) return -1;
+    char train[16], val[16], fp[17];
+    hex_encode(fp, dataset->fingerprint, 8);
+    log_line("ready: serving '%s', %s train and %s val tokens, fingerprint %s, at ipc://%s", dataset->name,
+             human_count(train, (double)dataset->tokens[SPLIT_TRAIN]),
+             human_count(val, (double)dataset->tokens[SPLIT_VAL]), fp, place->dir);
+    int status = serve_run(server);
+    serve_close(server);
+    if (status == 0) log_line("stopped");
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    pid_t parent = getppid();
+    if (die_with_parent) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) return 0;
+    }
+    if (count != 1) return fail(EX_USAGE, "serve takes one dataset directory");
+    Place place;
+    Dataset dataset = {0};
+    if (place_of(&place, endpoint) < 0 || dataset_open(&dataset, arguments[0]) < 0) return -1;
+    int status = serve(&place, &dataset);
+    dataset_close(&dataset);
+    return status;
+}
+
+const Command cmd_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};

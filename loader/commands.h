@@ -1,0 +1,6 @@
+// The loader's commands, for main.c.
+#pragma once
+
+#include "common/cli.h"
+
+extern const Command cmd_serve;

@@ -1,0 +1,300 @@
+// Rows out of compressed shards. A window is a group's stretches, laid out frame by frame, so that a frame is decoded
+// right where its rows are copied from.
+#include "loader/fill.h"
+#include "common/err.h"
+#include "common/log.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    WINDOWS = 4, // this group, the next, and the same for validation
+};
+
+typedef struct {
+    uint64_t origin;                    // the token at which its first frame begins
+    uint16_t *ids;                      // ids[0] is token `origin`
+    uint64_t frame, frame_count, first; // its first frame in the split, how many, and the number in `decoded` of that
+} Stretch;
+
+typedef struct {
+    Order order;
+    Group group;
+    uint64_t used; // a stamp; 0 = empty
+    Stretch stretch[ORDER_GROUP_CHUNKS];
+    uint64_t missing, frame_count; // frames not yet decoded, all frames
+    uint64_t next;                 // every frame before is decoded
+    uint8_t *decoded;              // one byte a frame, behind the ids in the same mapping
+    void *map;
+    size_t map_bytes;
+} Window;
+
+typedef struct {
+    Shard *shards;
+    uint64_t *first_frame; // of each shard within the split
+    const DatasetShard *names;
+    uint64_t count, frame_tokens; // the longest frame
+} Stream;
+
+struct Fill {
+    Stream streams[SPLIT_COUNT];
+    ShardCursor *cursor;
+    Window windows[WINDOWS];
+    Window *current;
+    uint64_t stamp, frames;
+    size_t crop_bytes; // of a window of crops, before it starts over
+};
+
+static int stream_open(Stream *stream, const Dataset *dataset, unsigned split) {
+    uint64_t count = dataset->shard_count[split], frames = 0;
+    stream->names = dataset->shards[split];
+    stream->shards = calloc(count + 1, sizeof *stream->shards);
+    stream->first_frame = calloc(count + 1, sizeof *stream->first_frame);
+    if (!stream->shards || !stream->first_frame) die(EX_MEMORY, "no memory for %llu shards", (unsigned long long)count);
+    for (; stream->count < count; stream->count++) {
+        Shard *shard = &stream->shards[stream->count];
+        const DatasetShard *name = &stream->names[stream->count];
+        if (shard_open(shard, name->path) < 0) return -1;
+        if (shard->tokens != name->tokens || shard->vocab_size != dataset->vocab_size ||
+            memcmp(shard->vocab_fp, dataset->vocab_fp, sizeof shard->vocab_fp)) {
+            shard_close(shard);
+            return fail(EX_DATA, "'%s' is not the shard its manifest tells of (tokens or vocabulary differ)",
+                        name->path);
+        }
+        for (uint64_t i = 0; i < shard->frame_count; i++)
+            if (shard->frames[i].tokens > stream->frame_tokens) stream->frame_tokens = shard->frames[i].tokens;
+        stream->first_frame[stream->count] = frames;
+        frames += shard->frame_count;
+    }
+    stream->first_frame[count] = frames;
+    return 0;
+}
+
+Fill *fill_open(const Dataset *dataset) {
+    Fill *fill = calloc(1, sizeof *fill);
+    if (!fill) die(EX_MEMORY, "no memory");
+    fill->cursor = shard_cursor_open();
+    fill->crop_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+    for (unsigned split = 0; split < SPLIT_COUNT; split++)
+        if (stream_open(&fill->streams[split], dataset, split) < 0) {
+            fill_close(fill);
+            return NULL;
+        }
+    return fill;
+}
+
+void fill_close(Fill *fill) {
+    if (!fill) return;
+    for (unsigned split = 0; split < SPLIT_COUNT; split++) {
+        Stream *stream = &fill->streams[split];
+        for (uint64_t i = 0; i < stream->count; i++) shard_close(&stream->shards[i]);
+        free(stream->shards);
+        free(stream->first_frame);
+    }
+    for (int i = 0; i < WINDOWS; i++)
+        if (fill->windows[i].map) munmap(fill->windows[i].map, fill->windows[i].map_bytes);
+    shard_cursor_close(fill->cursor);
+    free(fill);
+}
+
+// The shard that holds a value of the rising array-like `first_of`.
+static uint64_t shard_of_token(const Stream *stream, uint64_t token) {
+    uint64_t low = 0, high = stream->count;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (stream->names[middle].first <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t shard_of_frame(const Stream *stream, uint64_t frame) {
+    uint64_t low = 0, high = stream->count;
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (stream->first_frame[middle] <= frame)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint64_t frame_of_token(const Stream *stream, uint64_t token) {
+    uint64_t shard = shard_of_token(stream, token);
+    return stream->first_frame[shard] + shard_frame_at(&stream->shards[shard], token - stream->names[shard].first);
+}
+
+static const ShardFrame *frame_at(const Stream *stream, uint64_t frame, uint64_t *shard, uint64_t *first_token) {
+    *shard = shard_of_frame(stream, frame);
+    const ShardFrame *found = &stream->shards[*shard].frames[frame - stream->first_frame[*shard]];
+    *first_token = stream->names[*shard].first + found->first;
+    return found;
+}
+
+static bool order_same(const Order *a, const Order *b) {
+    return a->mode == b->mode && a->split == b->split && a->sequence_tokens == b->sequence_tokens &&
+           (a->seed == b->seed || a->mode != SAMPLING_EPOCH);
+}
+
+static bool window_holds(const Window *window, const Order *order, uint64_t sample) {
+    return window->used && order_same(&window->order, order) && sample >= window->group.first_sample &&
+           sample - window->group.first_sample < window->group.samples;
+}
+
+// Gives the window memory for its frames: kept when it is large enough, else mapped anew. Untouched pages cost nothing.
+static void window_reserve(Window *window, size_t ids, size_t frames) {
+    size_t bytes = ids * sizeof(uint16_t) + frames;
+    if (bytes > window->map_bytes) {
+        if (window->map) munmap(window->map, window->map_bytes);
+        window->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (window->map == MAP_FAILED)
+            die(EX_MEMORY, "no memory for a window of %zu bytes: %s", bytes, strerror(errno));
+        window->map_bytes = bytes;
+    }
+    window->decoded = (uint8_t *)window->map + ids * sizeof(uint16_t);
+    memset(window->decoded, 0, frames);
+}
+
+static void window_set(Fill *fill, Window *window, const Order *order, uint64_t sample) {
+    const Stream *stream = &fill->streams[order->split];
+    window->order = *order;
+    order_group(order, sample, &window->group);
+    const Group *group = &window->group;
+    size_t ids = 0;
+    uint64_t frames = 0;
+    for (unsigned i = 0; i < group->stretch_count; i++) {
+        Stretch *stretch = &window->stretch[i];
+        uint64_t shard, last_token, last = frame_of_token(stream, group->stretch[i] + group->stretch_tokens - 1);
+        stretch->frame = frame_of_token(stream, group->stretch[i]);
+        stretch->frame_count = last - stretch->frame + 1;
+        stretch->first = frames;
+        frames += stretch->frame_count;
+        frame_at(stream, stretch->frame, &shard, &stretch->origin);
+        uint32_t last_tokens = frame_at(stream, last, &shard, &last_token)->tokens;
+        ids += last_token + last_tokens - stretch->origin;
+    }
+    window_reserve(window, ids, frames);
+    uint16_t *at = window->map;
+    for (unsigned i = 0; i < group->stretch_count; i++) {
+        Stretch *stretch = &window->stretch[i];
+        uint64_t shard, last_token;
+        stretch->ids = at;
+        uint32_t tokens = frame_at(stream, stretch->frame + stretch->frame_count - 1, &shard, &last_token)->tokens;
+        at += last_token + tokens - stretch->origin;
+    }
+    window->missing = window->frame_count = frames;
+    window->next = 0;
+}
+
+static Window *window_get(Fill *fill, const Order *order, uint64_t sample) {
+    Window *oldest = &fill->windows[0];
+    for (int i = 0; i < WINDOWS; i++) {
+        Window *window = &fill->windows[i];
+        if (window_holds(window, order, sample)) {
+            window->used = ++fill->stamp;
+            return window;
+        }
+        if (window->used < oldest->used) oldest = window;
+    }
+    window_set(fill, oldest, order, sample);
+    oldest->used = ++fill->stamp;
+    return oldest;
+}
+
+// Decodes frame `number` of the stretch into its place.
+static int stretch_decode(Fill *fill, Window *window, const Stretch *stretch, uint64_t number, uint32_t *shard_number) {
+    const Stream *stream = &fill->streams[window->order.split];
+    uint64_t shard, first, index;
+    if (window->decoded[stretch->first + number]) return 0;
+    frame_at(stream, stretch->frame + number, &shard, &first);
+    index = stretch->frame + number - stream->first_frame[shard];
+    if (shard_decode(&stream->shards[shard], fill->cursor, index, stretch->ids + (first - stretch->origin)) < 0) {
+        log_warn("%s", err_text()); // the whole story stays here, the trainer gets no paths
+        err_clear();
+        *shard_number = (uint32_t)shard;
+        return fail(EX_DATA, "%s shard %llu, frame %llu is damaged: `shardtool verify` the dataset",
+                    split_names[window->order.split], (unsigned long long)shard, (unsigned long long)index);
+    }
+    window->decoded[stretch->first + number] = 1;
+    window->missing--;
+    fill->frames++;
+    return 0;
+}
+
+static int window_need(Fill *fill, Window *window, const Stretch *stretch, uint64_t token, uint32_t *shard) {
+    const Stream *stream = &fill->streams[window->order.split];
+    uint64_t number = frame_of_token(stream, token) - stretch->frame;
+    uint64_t last = frame_of_token(stream, token + window->order.sequence_tokens) - stretch->frame;
+    for (; number <= last; number++)
+        if (stretch_decode(fill, window, stretch, number, shard) < 0) return -1;
+    return 0;
+}
+
+// Crops wander over the whole split: when that is more than memory should hold, start over.
+static void crop_limit(Fill *fill, Window *window) {
+    size_t held = (window->frame_count - window->missing) * fill->streams[window->order.split].frame_tokens * 2;
+    if (window->order.mode != SAMPLING_CROP || held < fill->crop_bytes) return;
+    madvise(window->map, window->map_bytes, MADV_DONTNEED); // zeroes `decoded` too
+    window->missing = window->frame_count;
+}
+
+int fill_rows(Fill *fill, const FeedAsk *ask, uint32_t sequence_tokens, uint16_t *ids, uint32_t *filled,
+              uint64_t *epoch, uint32_t *shard) {
+    Order order;
+    const Stream *stream = &fill->streams[ask->split];
+    uint64_t tokens =
+        stream->count ? stream->names[stream->count - 1].first + stream->names[stream->count - 1].tokens : 0;
+    if (order_open(&order, ask->mode, ask->split, ask->seed, tokens, sequence_tokens) < 0) return -1;
+    uint64_t left = order_left(&order, ask->first_sample);
+    uint32_t rows = left < ask->rows ? (uint32_t)left : ask->rows;
+    *filled = rows, *epoch = 0;
+    if (!rows) return 0;
+    Window *window = window_get(fill, &order, ask->first_sample);
+    *epoch = window->group.epoch;
+    for (uint32_t row = 0; row < rows; row++) {
+        uint64_t sample = ask->first_sample + row;
+        if (!window_holds(window, &order, sample)) window = window_get(fill, &order, sample);
+        unsigned number;
+        uint64_t token = order_token(&order, &window->group, sample, &number);
+        const Stretch *stretch = &window->stretch[number];
+        if (window->missing) {
+            crop_limit(fill, window);
+            if (window_need(fill, window, stretch, token, shard) < 0) return -1;
+        }
+        memcpy(ids, stretch->ids + (token - stretch->origin), (sequence_tokens + 1ull) * sizeof *ids);
+        ids += sequence_tokens + 1ull;
+    }
+    fill->current = window;
+    return 0;
+}
+
+static bool window_ahead(Fill *fill, Window *window) {
+    uint32_t shard;
+    while (window->next < window->frame_count && window->decoded[window->next]) window->next++;
+    for (unsigned i = 0; i < window->group.stretch_count; i++) {
+        const Stretch *stretch = &window->stretch[i];
+        uint64_t number = window->next - stretch->first;
+        if (number >= stretch->frame_count) continue;
+        if (stretch_decode(fill, window, stretch, number, &shard) == 0) return true;
+        err_clear(); // whoever needs the frame will hear of it
+        window->next++;
+        return true;
+    }
+    return false;
+}
+
+bool fill_ahead(Fill *fill) {
+    Window *window = fill->current;
+    if (!window || window->order.mode == SAMPLING_CROP) return false;
+    if (window_ahead(fill, window)) return true;
+    uint64_t next = window->group.first_sample + window->group.samples;
+    if (!order_left(&window->order, next)) return false;
+    Order order = window->order;
+    return window_ahead(fill, window_get(fill, &order, next));
+}
+
+uint64_t fill_frames(const Fill *fill) { return fill->frames; }

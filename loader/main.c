@@ -1,0 +1,9 @@
+// loader: owns the data, feeds trainers.
+#include "loader/commands.h"
+
+static const Command *const commands[] = {&cmd_serve, NULL};
+
+int main(int argc, char **argv) {
+    static const Program program = {"loader", "serves a tokenized dataset to trainers", commands};
+    return cli_main(&program, argc, argv);
+}

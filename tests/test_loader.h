@@ -1,0 +1,26 @@
+// What the loader's tests share: datasets with known ids, and loader processes.
+#pragma once
+
+#include "loader/feed.h"
+#include "shardtool/dataset.h"
+#include "tests/test.h"
+#include <sys/types.h>
+
+enum { TEST_VOCAB = 50257, TEST_EOT = 50256 };
+
+// The id at `position` of a split of the dataset made with `salt`.
+uint16_t test_id(unsigned salt, int split, uint64_t position);
+
+// Writes dataset directory `path`: train shards of `shard_tokens` up to train_tokens, one val shard.
+typedef struct {
+    unsigned salt; // the dataset's ids, and its vocabulary when `other_vocabulary`
+    uint64_t train_tokens, val_tokens, shard_tokens;
+    uint32_t frame_tokens;
+    bool other_vocabulary;
+} TestDataset;
+void make_test_dataset(const char *path, const TestDataset *spec);
+
+// Starts `loader serve DATASET --endpoint ipc://PLACE` with stderr to PLACE.log (appended); does not wait for it.
+pid_t start_loader(const char *dataset, const char *place);
+int stop_loader(pid_t pid, int signal);             // the exit status, or 128 + the signal that ended it
+void wait_for_loader(const char *place, int times); // until its log holds "ready" that many times
