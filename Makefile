@@ -29,6 +29,7 @@ NVARCH    ?= 80 86 89 90
 CUSRC     := $(wildcard kernels/cuda/*.cu)
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart -lstdc++
 DEFS      += -isystem $(CUDA_HOME)/include
+DEFS      += $(if $(wildcard kernels/cuda/backend_cuda.cu),-DHAVE_CUDA_BACKEND=1)
 GENCODE   := $(foreach a,$(NVARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
              -gencode arch=compute_$(lastword $(NVARCH)),code=compute_$(lastword $(NVARCH))
 endif
