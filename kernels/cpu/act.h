@@ -1,0 +1,90 @@
+// Activations in vectors, and the units that products are made of: ACT_BF16 chooses the storage type.
+//
+// A unit is what one 32-bit lane of a dot product holds: two neighbouring bf16 where the processor multiplies those
+// (UNIT = 2), else one fp32 (UNIT = 1).
+#pragma once
+
+#include "kernels/cpu/vec.h"
+
+#ifdef ACT_BF16
+typedef uint16_t Number;
+static inline float number_float(Number x) {
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline Number number_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return x != x ? 0x7fc0 : (Number)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+static inline V act_load(const Number *p) { return (V)(__builtin_convertvector(*(const VHAnywhere *)p, VW) << 16); }
+static inline void act_store(Number *p, V v) {
+#ifdef __AVX512BF16__
+    _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(v));
+#else
+    VW bits = (VW)v, nan = (VW)(v != v);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) >> 16; // to nearest, ties to even; the sum would carry a NaN away
+    *(VHAnywhere *)p = __builtin_convertvector((bits & ~nan) | (0x7fc0 & nan), VHAnywhere);
+#endif
+}
+#else
+typedef float Number;
+static inline float number_float(Number x) { return x; }
+static inline Number number_of(float x) { return x; }
+static inline V act_load(const Number *p) { return v_load(p); }
+static inline void act_store(Number *p, V v) { v_store(p, v); }
+#endif
+
+static inline V act_load_part(const Number *p, int left) {
+    if (left >= W) return act_load(p);
+    Number part[W] = {0};
+    memcpy(part, p, (size_t)left * sizeof *p);
+    return act_load(part);
+}
+static inline void act_store_part(Number *p, V v, int left) {
+    if (left >= W) {
+        act_store(p, v);
+        return;
+    }
+    Number part[W];
+    act_store(part, v);
+    memcpy(p, part, (size_t)left * sizeof *p);
+}
+
+#if defined ACT_BF16 && defined __AVX512BF16__
+enum { UNIT = 2 };
+typedef uint32_t Unit;
+typedef uint16_t UnitPart;
+static inline VW unit_load(const Unit *p) { return *(const VWAnywhere *)p; }
+static inline void unit_store(Unit *p, VW v) { *(VWAnywhere *)p = v; }
+static inline VW unit_set(Unit u) { return (VW){ALL(u)}; }
+static inline V unit_dot(V c, VW a, VW b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+static inline void unit_store_part(UnitPart *p, V v) { act_store(p, v); }
+// Lane i: a[i] below b[i], for operands whose two halves lie in neighbouring rows.
+static inline VW unit_zip(V a, V b) {
+    VW low = (VW)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a));
+    return low | (VW)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b)) << 16;
+}
+static inline VW unit_of_numbers(const Number *p) { return *(const VWAnywhere *)p; }
+static inline VW unit_of_floats(const float *p) { return (VW)_mm512_cvtne2ps_pbh(v_load(p + W), v_load(p)); }
+#else
+enum { UNIT = 1 };
+typedef float Unit;
+typedef float UnitPart;
+static inline VW unit_load(const Unit *p) { return (VW)v_load(p); }
+static inline void unit_store(Unit *p, VW v) { v_store(p, (V)v); }
+static inline VW unit_set(Unit u) { return (VW)v_set(u); }
+static inline V unit_dot(V c, VW a, VW b) { return v_fma((V)a, (V)b, c); }
+static inline void unit_store_part(UnitPart *p, V v) { v_store(p, v); }
+static inline VW unit_zip(V a, V b) {
+    (void)b;
+    return (VW)a;
+}
+static inline VW unit_of_numbers(const Number *p) { return (VW)act_load(p); }
+static inline VW unit_of_floats(const float *p) { return (VW)v_load(p); }
+#endif
+
+static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static inline int smaller(int a, int b) { return a < b ? a : b; }

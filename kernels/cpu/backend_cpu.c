@@ -1,0 +1,130 @@
+// The CPU backend: which kernels this processor gets, and memory.
+#include "common/cpu.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "kernels/cpu/cpu.h"
+#include <assert.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+static Backend backend;
+static const CpuUnit *unit;
+static struct {
+    char *base;
+    size_t bytes;
+} scratch;
+
+void *scratch_take(size_t *used, size_t bytes) {
+    void *taken = scratch.base + *used;
+    *used += (bytes + 63) / 64 * 64;
+    assert(*used <= scratch.bytes); // scratch_bytes() promised it, or the shape is larger than what it was told
+    return taken;
+}
+
+static size_t scratch_bytes(const Shape *s) {
+    const size_t C = (size_t)s->C, B = (size_t)s->B, chunks = (B * (size_t)s->T + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    const size_t threads = (size_t)(s->threads > 0 ? s->threads : omp_get_max_threads());
+    const size_t needs[] = {
+        chunks * 4 * C * sizeof(float),                                                      // gelu_backward
+        B * 3 * C * sizeof(float) + 64 + threads * unit->attention_bytes(s->T, s->C / s->H), // attention_backward
+        matmul_scratch_bytes(s),
+    };
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) most = needs[i] > most ? needs[i] : most;
+    return (most + 63) / 64 * 64;
+}
+
+static void *cpu_alloc(size_t bytes) {
+    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *arena = aligned_alloc(HUGE_PAGE, bytes);
+    if (!arena) {
+        fail(EX_MEMORY, "no memory for %.2f GiB", (double)bytes / (1 << 30));
+        return NULL;
+    }
+    madvise(arena, bytes, MADV_HUGEPAGE); // a wish: fewer page faults and TLB misses
+    return arena;
+}
+
+static void cpu_bind_scratch(void *base, size_t bytes) {
+    scratch.base = base;
+    scratch.bytes = bytes;
+}
+
+static void cpu_pin(void *host, size_t bytes) { (void)host, (void)bytes; }
+static void cpu_upload(void *device, const void *host, size_t bytes) { memcpy(device, host, bytes); }
+static void cpu_download(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
+static void cpu_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
+
+static void cpu_close(void) {
+    matmul_close();
+    scratch.base = NULL;
+    scratch.bytes = 0;
+}
+
+static bool multiplies_bf16(Isa isa) {
+#ifdef __x86_64__
+    return isa == ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
+// oneDNN chooses for itself; MILLRACE_ISA must hold for it too. It refuses once it has made a primitive: then it has
+// been told before.
+static void cap_onednn(Isa isa) {
+    if (!getenv("MILLRACE_ISA")) return;
+    if (isa == ISA_PORTABLE) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    if (isa == ISA_AVX2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+}
+
+const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
+    const Isa isa = cpu_isa();
+    const bool native = multiplies_bf16(isa), automatic = !strcmp(choice->dtype, "auto");
+    const bool bf16 = automatic ? native : !strcmp(choice->dtype, "bfloat16");
+    if (!bf16 && !automatic && strcmp(choice->dtype, "float32")) {
+        fail(EX_USAGE, "dtype '%s' is not for the CPU: float32 or bfloat16", choice->dtype);
+        return NULL;
+    }
+    static const CpuUnit *const units[2][3] = {
+        {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
+        {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512}
+    };
+    unit = units[bf16][bf16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
+    CpuProducts products = isa == ISA_AVX512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
+    if (bf16 && !native) {
+        products = PRODUCTS_WIDENED;
+        log_warn(
+            "this processor does not multiply bfloat16: float32 products of bfloat16 operands, slower than float32");
+    }
+    static int all_threads;
+    if (!all_threads) all_threads = omp_get_max_threads();
+    omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
+    cap_onednn(isa);
+    matmul_open(unit, bf16 ? DTYPE_BF16 : DTYPE_FP32, products);
+
+    backend = (Backend){.name = "cpu",
+                        .act_bytes = bf16 ? 2 : 4,
+                        .par_bytes = 4,
+                        .grad_bytes = 4,
+                        .res_bytes = 4,
+                        .scratch_bytes = scratch_bytes,
+                        .alloc = cpu_alloc,
+                        .release = free,
+                        .bind_scratch = cpu_bind_scratch,
+                        .pin = cpu_pin,
+                        .upload = cpu_upload,
+                        .download = cpu_download,
+                        .zero = cpu_zero,
+                        .close = cpu_close};
+    unit->install(&backend);
+    matmul_install(&backend);
+    snprintf(how, 96, "%d threads, %s (%s)", omp_get_max_threads(), bf16 ? "bfloat16" : "float32", cpu_isa_name(isa));
+    return &backend;
+}

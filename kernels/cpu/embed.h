@@ -1,0 +1,36 @@
+// Token and position embedding.
+#pragma once
+
+static void embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
+#pragma omp parallel for schedule(static)
+    for (int n = 0; n < B * T; n++) {
+        int b = n / T, t = n % T;
+        const float *token = (const float *)wte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
+        const float *place = (const float *)wpe + (size_t)t * (size_t)C;
+        float *sum = (float *)out + (size_t)n * (size_t)C;
+        for (int k = 0; k < C; k += W)
+            v_store_part(sum + k, v_load_part(token + k, C - k) + v_load_part(place + k, C - k), C - k);
+    }
+}
+
+// Each thread owns strips of columns and walks all tokens, so that a token met twice is summed in the batch's order.
+static void embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
+                           bool add) {
+#pragma omp parallel for schedule(static)
+    for (int strip = 0; strip < C; strip += 64) {
+        const int end = smaller(C, strip + 64);
+        for (int t = 0; t < T && !add; t++)
+            memset((float *)dwpe + (size_t)t * (size_t)C + strip, 0, (size_t)(end - strip) * sizeof(float));
+        for (int n = 0; n < B * T; n++) {
+            int b = n / T, t = n % T;
+            float *token = (float *)dwte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
+            float *place = (float *)dwpe + (size_t)t * (size_t)C;
+            const float *d = (const float *)dout + (size_t)n * (size_t)C;
+            for (int k = strip; k < end; k += W) {
+                V v = v_load_part(d + k, end - k);
+                v_store_part(token + k, v_load_part(token + k, end - k) + v, end - k);
+                v_store_part(place + k, v_load_part(place + k, end - k) + v, end - k);
+            }
+        }
+    }
+}

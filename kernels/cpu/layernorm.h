@@ -1,0 +1,75 @@
+// Residual add and layer normalization.
+#pragma once
+
+static void layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
+                              const Par *weight, const Par *bias, int N, int C) {
+    const float *w = weight, *beta = bias;
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < N; i++) {
+        const float *x = (const float *)in + (size_t)i * (size_t)C;
+        const Number *add = branch ? (const Number *)branch + (size_t)i * (size_t)C : NULL;
+        float *r = (float *)sum + (size_t)i * (size_t)C;
+        Number *y = (Number *)out + (size_t)i * (size_t)C;
+        V total = v_set(0), square = v_set(0);
+        for (int k = 0; k < C; k += W) {
+            V v = v_load_part(x + k, C - k);
+            if (add) v += act_load_part(add + k, C - k);
+            if (add || r != x) v_store_part(r + k, v, C - k);
+            total += v;
+        }
+        float m = v_sum(total) / (float)C;
+        for (int k = 0; k < C; k += W) {
+            V v = v_first(v_load_part(r + k, C - k) - v_set(m), C - k);
+            square = v_fma(v, v, square);
+        }
+        float s = 1 / sqrtf(v_sum(square) / (float)C + 1e-5f);
+        for (int k = 0; k < C; k += W) {
+            V v = (v_load_part(r + k, C - k) - v_set(m)) * v_set(s);
+            V b = beta ? v_load_part(beta + k, C - k) : v_set(0);
+            act_store_part(y + k, v_fma(v, v_load_part(w + k, C - k), b), C - k);
+        }
+        mean[i] = m, rstd[i] = s;
+    }
+}
+
+static void layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout,
+                               const Res *sum, const float *mean, const float *rstd, const Par *weight, int N, int C,
+                               bool first, bool add) {
+    const float *w = weight;
+    const size_t stride = 3 * (size_t)C;
+    float *partials = partials_take(N, stride);
+#pragma omp parallel for schedule(static)
+    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
+        float *dw = partials + (size_t)chunk * stride, *db = dw + C, *below = db + C;
+        memset(dw, 0, stride * sizeof *dw);
+        for (int i = chunk * CHUNK_ROWS; i < smaller(N, (chunk + 1) * CHUNK_ROWS); i++) {
+            const size_t row = (size_t)i * (size_t)C;
+            const Number *g = (const Number *)dout + row;
+            const float *x = (const float *)sum + row;
+            float *d = (float *)dsum + row;
+            Number *narrow = (Number *)dsum_act + row;
+            V m = v_set(mean[i]), r = v_set(rstd[i]), total = v_set(0), along = v_set(0);
+            for (int k = 0; k < C; k += W) {
+                V n = (v_load_part(x + k, C - k) - m) * r, dy = act_load_part(g + k, C - k);
+                v_store_part(dw + k, v_fma(dy, n, v_load_part(dw + k, C - k)), C - k);
+                v_store_part(db + k, dy + v_load_part(db + k, C - k), C - k);
+                V dn = dy * v_load_part(w + k, C - k); // 0 past the end
+                total += dn;
+                along = v_fma(dn, n, along);
+            }
+            total = v_set(v_sum(total) / (float)C), along = v_set(v_sum(along) / (float)C);
+            for (int k = 0; k < C; k += W) {
+                V n = (v_load_part(x + k, C - k) - m) * r;
+                V dn = act_load_part(g + k, C - k) * v_load_part(w + k, C - k);
+                V old = first ? v_set(0) : v_load_part(d + k, C - k);
+                V now = v_fma(dn - total - n * along, r, old);
+                v_store_part(d + k, now, C - k);
+                act_store_part(narrow + k, now, C - k);
+                v_store_part(below + k, now + v_load_part(below + k, C - k), C - k);
+            }
+        }
+    }
+    columns_finish(dweight, partials, C, chunk_count(N), stride, add);
+    if (dbias) columns_finish(dbias, partials + C, C, chunk_count(N), stride, add);
+    if (dbias_below) columns_finish(dbias_below, partials + 2 * C, C, chunk_count(N), stride, add);
+}

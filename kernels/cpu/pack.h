@@ -1,0 +1,53 @@
+// Weights into oneDNN's blocked layout, and numbers between types.
+#pragma once
+
+// Matrix (K, N) in blocks of `block` columns, each block in units of K: unit k of column n lies at
+// ((n / block * K_units) + k) * block + n % block. For w^T: K = cols, N = rows.
+static void pack_transposed(const float *w, int rows, int cols, int block, void *packed) {
+    const int units = cols / UNIT;
+#pragma omp parallel for schedule(static)
+    for (int n = 0; n < rows; n += block)
+        for (int k = 0; k < units; k += W)
+            for (int group = 0; group < block; group += W) {
+                VW r[W];
+                for (int i = 0; i < W; i++)
+                    r[i] = unit_of_floats(w + (size_t)(n + group + i) * (size_t)cols + (size_t)k * UNIT);
+                v_transpose(r);
+                Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)k * (size_t)block + group;
+                for (int i = 0; i < W; i++) unit_store(out + (size_t)i * (size_t)block, r[i]);
+            }
+}
+
+// For w: K = rows, N = cols.
+static void pack_plain(const float *w, int rows, int cols, int block, void *packed) {
+    const int units = rows / UNIT, tall = 16;
+#pragma omp parallel for schedule(static)
+    for (int k = 0; k < units; k += tall)
+        for (int n = 0; n < cols; n += block)
+            for (int i = k; i < k + tall; i++) {
+                const float *above = w + (size_t)i * UNIT * (size_t)cols + n, *below = above + (UNIT - 1) * cols;
+                Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)i * (size_t)block;
+                for (int group = 0; group < block; group += W)
+                    unit_store(out + group, unit_zip(v_load(above + group), v_load(below + group)));
+            }
+}
+
+static void widen(float *out, const void *in, size_t n) {
+    const size_t piece = 4096;
+#pragma omp parallel for schedule(static)
+    for (size_t start = 0; start < n; start += piece)
+        for (size_t i = start; i < n && i < start + piece; i += W) {
+            const int left = n - i < W ? (int)(n - i) : W;
+            v_store_part(out + i, act_load_part((const Number *)in + i, left), left);
+        }
+}
+
+static void narrow(void *out, const float *in, size_t n) {
+    const size_t piece = 4096;
+#pragma omp parallel for schedule(static)
+    for (size_t start = 0; start < n; start += piece)
+        for (size_t i = start; i < n && i < start + piece; i += W) {
+            const int left = n - i < W ? (int)(n - i) : W;
+            act_store_part((Number *)out + i, v_load_part(in + i, left), left);
+        }
+}

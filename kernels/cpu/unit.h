@@ -1,0 +1,37 @@
+// One unit of vector kernels. The file that includes this is compiled for an instruction set, and defines CPU_UNIT, the
+// unit's name, and ACT_BF16 for bf16 activations.
+#pragma once
+
+#include "kernels/cpu/cpu.h"
+#include <omp.h>
+
+#include "kernels/cpu/act.h"
+
+#include "kernels/cpu/columns.h"
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/embed.h"
+#include "kernels/cpu/gelu.h"
+#include "kernels/cpu/layernorm.h"
+#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/pack.h"
+
+static void install(Backend *backend) {
+    backend->embed_forward = embed_forward;
+    backend->embed_backward = embed_backward;
+    backend->layernorm_forward = layernorm_forward;
+    backend->layernorm_backward = layernorm_backward;
+    backend->gelu_forward = gelu_forward;
+    backend->gelu_backward = gelu_backward;
+    backend->attention_forward = attention_forward;
+    backend->attention_backward = attention_backward;
+    backend->cross_entropy = cross_entropy;
+    backend->sum_losses = sum_losses;
+    backend->gradient_norm = gradient_norm;
+    backend->adamw = adamw;
+}
+
+#define UNIT_TEXT_OF(name) #name
+#define UNIT_TEXT(name)    UNIT_TEXT_OF(name)
+const CpuUnit CPU_UNIT = {UNIT_TEXT(CPU_UNIT), install, attention_bytes, pack_transposed, pack_plain, widen, narrow};

@@ -1,0 +1,147 @@
+// What the kernel tests share: a backend with its memory, the inputs that make_kernels.py uses too, and torch's
+// answers.
+#pragma once
+
+#include "common/arena.h"
+#include "kernels/backend.h"
+#include "tests/test.h"
+#include <math.h>
+
+typedef struct {
+    const Backend *ops;
+    char *arena;
+    size_t used;
+    bool tight; // fp32: else the values are bf16
+} Kernels;
+
+enum { KERNELS_ARENA = 256 << 20 };
+
+// Zeroed host memory until the next kernels_open.
+static Arena kernels_host;
+static inline void *host(size_t n, size_t element) {
+    void *p = arena_push(&kernels_host, (n + 1) * element);
+    return memset(p, 0, (n + 1) * element);
+}
+
+static inline Kernels kernels_open(const char *dtype, int threads, const Shape *shape) {
+    char why[256];
+    if (!kernels_host.base) arena_open(&kernels_host, KERNELS_ARENA);
+    arena_reset(&kernels_host, 0);
+    Kernels k = {.tight = !strcmp(dtype, "float32")};
+    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true}, why);
+    NEED(k.ops);
+    k.arena = k.ops->alloc(KERNELS_ARENA);
+    NEED(k.arena);
+    k.used = (k.ops->scratch_bytes(shape) + 63) / 64 * 64;
+    NEED(k.used < KERNELS_ARENA);
+    k.ops->bind_scratch(k.arena, k.ops->scratch_bytes(shape));
+    return k;
+}
+
+static inline void kernels_close(Kernels *k) {
+    k->ops->release(k->arena);
+    k->ops->close();
+}
+
+static inline void *take(Kernels *k, size_t bytes) {
+    void *p = k->arena + k->used;
+    k->used += (bytes + 63) / 64 * 64;
+    NEED(k->used <= KERNELS_ARENA);
+    return p;
+}
+
+// Floats as backend elements of `element` bytes (2: bf16, to nearest even) and back.
+static inline void *put(Kernels *k, const float *values, size_t n, size_t element) {
+    void *device = take(k, n * element);
+    uint16_t *half = host(n, sizeof *half);
+    for (size_t i = 0; i < n && element == 2; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], 4);
+        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    k->ops->upload(device, element == 2 ? (const void *)half : values, n * element);
+    return device;
+}
+static inline float *get(const Kernels *k, const void *device, size_t n, size_t element) {
+    float *values = host(n, sizeof *values);
+    uint16_t *half = host(n, sizeof *half);
+    k->ops->download(element == 2 ? (void *)half : values, device, n * element);
+    for (size_t i = 0; i < n && element == 2; i++) {
+        uint32_t bits = (uint32_t)half[i] << 16;
+        memcpy(&values[i], &bits, 4);
+    }
+    return values;
+}
+#define PUT_ACT(k, v, n)  put(k, v, n, (k)->ops->act_bytes)
+#define PUT_PAR(k, v, n)  put(k, v, n, (k)->ops->par_bytes)
+#define PUT_RES(k, v, n)  put(k, v, n, (k)->ops->res_bytes)
+#define PUT_GRAD(k, v, n) put(k, v, n, (k)->ops->grad_bytes)
+#define GET_ACT(k, p, n)  get(k, p, n, (k)->ops->act_bytes)
+#define GET_RES(k, p, n)  get(k, p, n, (k)->ops->res_bytes)
+#define GET_GRAD(k, p, n) get(k, p, n, (k)->ops->grad_bytes)
+
+// scale * multiples of 2^-23 in [-1, 1): splitmix64, as in make_kernels.py
+static inline float *numbers(uint64_t seed, size_t n, float scale) {
+    float *values = host(n, sizeof *values);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t z = (seed << 32) + i + 0x9E3779B97F4A7C15;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+        z ^= z >> 31;
+        values[i] = ((float)(z >> 40) / 8388608.0f - 1) * scale;
+    }
+    return values;
+}
+static inline uint16_t *token_ids(uint64_t seed, size_t n, int vocab) {
+    float *values = numbers(seed, n, 1);
+    uint16_t *ids = host(n, sizeof *ids);
+    for (size_t i = 0; i < n; i++) {
+        int id = (int)((values[i] + 1) / 2 * (float)vocab);
+        ids[i] = (uint16_t)(id < vocab ? id : vocab - 1);
+    }
+    return ids;
+}
+
+// |got - want| within tight (fp32) or bf16 error, of each value and of the largest one
+static inline void compare(const Kernels *k, const char *name, const float *got, const float *want, size_t n,
+                           size_t step) {
+    double largest = 0;
+    for (size_t i = 0; i * step < n; i++) largest = fmax(largest, fabs((double)want[i]));
+    const double rtol = k->tight ? 2e-5 : 2e-2, atol = largest * (k->tight ? 2e-6 : 1e-2);
+    float *picked = host(n, sizeof *picked);
+    for (size_t i = 0; i * step < n; i++) picked[i] = got[i * step];
+    test_close(picked, want, (n + step - 1) / step, rtol, atol, name, __FILE__, __LINE__);
+}
+
+// Compares with a record of tests/data/kernels_torch.bin.
+static inline void expect_torch(const Kernels *k, const char *name, const float *got, size_t n) {
+    static char *records;
+    static size_t size;
+    if (!records) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/kernels_torch.bin", test_data);
+        records = read_file(path, &size);
+        NEED(records);
+    }
+    for (size_t at = 0; at < size;) {
+        uint32_t count, step;
+        memcpy(&count, records + at + 40, 4);
+        memcpy(&step, records + at + 44, 4);
+        const size_t kept = (count + step - 1) / step;
+        if (!strcmp(records + at, name)) {
+            CHECK_EQUAL(n, count);
+            float *want = host(kept, sizeof *want);
+            memcpy(want, records + at + 48, kept * sizeof *want);
+            compare(k, name, got, want, n, step);
+            return;
+        }
+        at += 48 + kept * sizeof(float);
+    }
+    test_failed(name, __FILE__, __LINE__);
+}
+
+static inline double dot(const float *a, const float *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
