@@ -9,7 +9,6 @@ enum { CHUNK_ROWS = 32 };
 
 // Kernels of one activation type, compiled for one instruction set (unit.h).
 typedef struct {
-    const char *name;
     void (*install)(Backend *backend);       // every operation but the matrix products
     size_t (*attention_bytes)(int T, int D); // scratch of one thread
     // For weights in oneDNN's blocked layout, rows of `block` outputs: rows and cols are multiples of it and of 32.

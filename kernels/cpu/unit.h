@@ -32,6 +32,4 @@ static void install(Backend *backend) {
     backend->adamw = adamw;
 }
 
-#define UNIT_TEXT_OF(name) #name
-#define UNIT_TEXT(name)    UNIT_TEXT_OF(name)
-const CpuUnit CPU_UNIT = {UNIT_TEXT(CPU_UNIT), install, attention_bytes, pack_transposed, pack_plain, widen, narrow};
+const CpuUnit CPU_UNIT = {install, attention_bytes, pack_transposed, pack_plain, widen, narrow};

@@ -1,0 +1,295 @@
+// Matrix products by oneDNN: a primitive made once for each shape, and the layouts it wants weights in.
+//
+// oneDNN's AVX-512 products give the same bits at any number of threads; its older ones share a sum out among the
+// threads there are. Those run on one thread each, in blocks of a fixed size.
+#include "kernels/cpu/product.h"
+#include "common/err.h"
+#include <assert.h>
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if DNNL_VERSION_MAJOR != 2
+#error "written for oneDNN 2.x, as Debian 12 has it"
+#endif
+
+enum {
+    PRODUCTS_MAX = 256, // a model has about 10 shapes; eval and sampling add theirs
+    LAYOUTS_MAX = 64,
+    LAYOUT_ROWS = 256, // what a layout is asked for; every M then multiplies with it
+    BLOCK_ROWS = 128   // of what one thread multiplies where oneDNN must not use several
+};
+
+typedef struct {
+    dnnl_memory_t a, b, c, bias, scratchpad;
+} Operands;
+
+// C (m,n) = A (m,k) * B (k,n)
+typedef struct {
+    Direction direction;
+    int M, rows, cols;
+    int stride; // between rows of out or dout: more than `rows` where this is a block of them
+    bool bias, add;
+    uint64_t used;
+    dnnl_primitive_t primitive;
+    Operands *operands; // one set for each thread that may run it
+    int operands_count;
+} Product;
+
+typedef struct {
+    Direction direction;
+    int rows, cols;
+    dnnl_memory_desc_t desc;
+    int block; // ours to pack, 0: by oneDNN's reorder
+} Layout;
+
+static struct {
+    bool packed;
+    dnnl_data_type_t type; // of the operands that oneDNN sees
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    Product product[PRODUCTS_MAX];
+    int product_count;
+    uint64_t clock;
+    Layout layout[LAYOUTS_MAX];
+    int layout_count;
+} mm;
+
+#define DNN(call)                                                                                                      \
+    do {                                                                                                               \
+        dnnl_status_t status_ = call;                                                                                  \
+        if (status_ != dnnl_success)                                                                                   \
+            die(status_ == dnnl_out_of_memory ? EX_MEMORY : EX_BUG, "oneDNN answers %d to %s", (int)status_, #call);   \
+    } while (0)
+
+static dnnl_memory_desc_t matrix(int rows, int cols, dnnl_data_type_t type, int row_stride, int col_stride) {
+    dnnl_dims_t dims = {rows, cols}, strides = {row_stride, col_stride};
+    dnnl_memory_desc_t desc;
+    DNN(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides));
+    return desc;
+}
+
+static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_desc_t *weights) {
+    const int M = p->M, rows = p->rows, cols = p->cols;
+    dnnl_memory_desc_t a, b, c, bias = matrix(1, rows, dnnl_f32, rows, 1);
+    switch (p->direction) {
+    case FORWARD:
+        a = matrix(M, cols, mm.type, cols, 1), b = *weights, c = matrix(M, rows, mm.type, p->stride, 1);
+        break;
+    case BACKWARD_INPUT:
+        a = matrix(M, rows, mm.type, rows, 1), b = *weights, c = matrix(M, cols, mm.type, cols, 1);
+        break;
+    default:
+        a = matrix(rows, M, mm.type, 1, p->stride), b = matrix(M, cols, mm.type, cols, 1);
+        c = matrix(rows, cols, dnnl_f32, cols, 1);
+    }
+    dnnl_post_ops_t post;
+    dnnl_primitive_attr_t attributes;
+    DNN(dnnl_post_ops_create(&post));
+    if (p->add) DNN(dnnl_post_ops_append_sum(post, 1));
+    DNN(dnnl_primitive_attr_create(&attributes));
+    DNN(dnnl_primitive_attr_set_post_ops(attributes, post));
+    if (!mm.packed) DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    dnnl_matmul_desc_t desc;
+    DNN(dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL, &c));
+    dnnl_primitive_desc_t primitive;
+    DNN(dnnl_primitive_desc_create(&primitive, &desc, attributes, mm.engine, NULL));
+    dnnl_primitive_attr_destroy(attributes);
+    dnnl_post_ops_destroy(post);
+    return primitive;
+}
+
+static void set(dnnl_memory_t memory, const void *data) {
+    DNN(dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)data)); // oneDNN's memory knows no const
+}
+
+// The block of columns when the layout is the one that pack_transposed and pack_plain write, else 0.
+static int known_block(const dnnl_memory_desc_t *desc) {
+    const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
+    const int pair = mm.type == dnnl_bf16 ? 2 : 1;
+    if (desc->format_kind != dnnl_blocked || b->inner_nblks != pair + 1 || b->inner_blks[0] != 16 ||
+        b->inner_idxs[0] != 0 || b->inner_idxs[1] != 1 || b->inner_blks[1] % 16)
+        return 0;
+    if (pair == 2 && (b->inner_blks[2] != 2 || b->inner_idxs[2] != 0)) return 0;
+    const dnnl_dim_t k = desc->padded_dims[0], n = desc->padded_dims[1], block = b->inner_blks[1];
+    if (k != desc->dims[0] || n != desc->dims[1] || desc->offset0 || desc->extra.flags) return 0;
+    return b->strides[0] == 16 * pair * block && b->strides[1] == k * block ? (int)block : 0;
+}
+
+static const Layout *layout_of(Direction direction, int rows, int cols) {
+    for (int i = 0; i < mm.layout_count; i++) {
+        const Layout *l = &mm.layout[i];
+        if (l->direction == direction && l->rows == rows && l->cols == cols) return l;
+    }
+    assert(mm.layout_count < LAYOUTS_MAX);
+    Layout *l = &mm.layout[mm.layout_count++];
+    *l = (Layout){.direction = direction, .rows = rows, .cols = cols};
+    dnnl_memory_desc_t any;
+    dnnl_dims_t dims = {direction == FORWARD ? cols : rows, direction == FORWARD ? rows : cols};
+    DNN(dnnl_memory_desc_init_by_tag(&any, 2, dims, mm.type, dnnl_format_tag_any));
+    const Product typical = {direction, LAYOUT_ROWS, rows, cols, .stride = rows};
+    dnnl_primitive_desc_t primitive = product_desc(&typical, &any);
+    l->desc = *dnnl_primitive_desc_query_md(primitive, dnnl_query_weights_md, 0);
+    l->block = known_block(&l->desc);
+    dnnl_primitive_desc_destroy(primitive);
+    return l;
+}
+
+static void entry_close(Product *p) {
+    for (int i = 0; i < p->operands_count; i++) {
+        Operands *o = &p->operands[i];
+        void *scratchpad = NULL;
+        dnnl_memory_get_data_handle(o->scratchpad, &scratchpad);
+        free(scratchpad);
+        dnnl_memory_destroy(o->a), dnnl_memory_destroy(o->b), dnnl_memory_destroy(o->c);
+        dnnl_memory_destroy(o->bias), dnnl_memory_destroy(o->scratchpad);
+    }
+    free(p->operands);
+    dnnl_primitive_destroy(p->primitive);
+}
+
+static void entry_open(Product *p) {
+    dnnl_memory_desc_t weights = {0};
+    if (mm.packed && p->direction != BACKWARD_WEIGHT)
+        weights = layout_of(p->direction, p->rows, p->cols)->desc;
+    else if (p->direction == FORWARD)
+        weights = matrix(p->cols, p->rows, mm.type, 1, p->cols);
+    else
+        weights = matrix(p->rows, p->cols, mm.type, p->cols, 1);
+    dnnl_primitive_desc_t desc = product_desc(p, &weights);
+    const dnnl_memory_desc_t *scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    const size_t scratchpad_bytes = (dnnl_memory_desc_get_size(scratchpad) + 63) / 64 * 64;
+    p->operands_count = mm.packed ? 1 : omp_get_max_threads();
+    p->operands = calloc((size_t)p->operands_count, sizeof *p->operands);
+    for (int i = 0; i < p->operands_count; i++) {
+        Operands *o = &p->operands[i];
+        const struct {
+            dnnl_memory_t *memory;
+            dnnl_query_t query;
+            int index;
+        } all[] = {
+            {&o->a,          dnnl_query_src_md,        0},
+            {&o->b,          dnnl_query_weights_md,    0},
+            {&o->c,          dnnl_query_dst_md,        0},
+            {&o->bias,       dnnl_query_weights_md,    1},
+            {&o->scratchpad, dnnl_query_scratchpad_md, 0}
+        };
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            DNN(dnnl_memory_create(all[j].memory, dnnl_primitive_desc_query_md(desc, all[j].query, all[j].index),
+                                   mm.engine, NULL));
+        if (scratchpad_bytes) set(o->scratchpad, aligned_alloc(64, scratchpad_bytes));
+    }
+    DNN(dnnl_primitive_create(&p->primitive, desc));
+    dnnl_primitive_desc_destroy(desc);
+}
+
+static Product *product_of(Direction direction, int M, int rows, int cols, int stride, bool bias, bool add) {
+    Product *oldest = &mm.product[0];
+    mm.clock++;
+    for (int i = 0; i < mm.product_count; i++) {
+        Product *p = &mm.product[i];
+        if (p->direction == direction && p->M == M && p->rows == rows && p->cols == cols && p->stride == stride &&
+            p->bias == bias && p->add == add) {
+            p->used = mm.clock;
+            return p;
+        }
+        if (p->used < oldest->used) oldest = p;
+    }
+    Product *p = mm.product_count < PRODUCTS_MAX ? &mm.product[mm.product_count++] : oldest;
+    if (p->primitive) entry_close(p);
+    *p = (Product){direction, M, rows, cols, stride, bias, add, .used = mm.clock};
+    entry_open(p);
+    return p;
+}
+
+static void product_run(const Product *p, int thread, const void *a, const void *b, const float *bias, void *c) {
+    const Operands *o = &p->operands[thread];
+    set(o->a, a), set(o->b, b), set(o->c, c);
+    dnnl_exec_arg_t arguments[5] = {
+        {DNNL_ARG_SRC,        o->a         },
+        {DNNL_ARG_WEIGHTS,    o->b         },
+        {DNNL_ARG_DST,        o->c         },
+        {DNNL_ARG_SCRATCHPAD, o->scratchpad},
+        {DNNL_ARG_BIAS,       o->bias      }
+    };
+    if (bias) set(o->bias, bias);
+    DNN(dnnl_primitive_execute(p->primitive, mm.stream, bias ? 5 : 4, arguments));
+}
+
+// Blocks of out's columns, of din's rows, of dw's rows.
+static void multiply_in_blocks(Direction direction, int M, int rows, int cols, bool add, const float *a, const float *b,
+                               const float *bias, float *c) {
+    const int whole = direction == BACKWARD_INPUT ? M : rows;
+    const Product *of_size[BLOCK_ROWS + 1] = {NULL};
+    for (int at = 0; at < whole; at += BLOCK_ROWS) {
+        const int n = whole - at < BLOCK_ROWS ? whole - at : BLOCK_ROWS;
+        if (direction == BACKWARD_INPUT)
+            of_size[n] = product_of(direction, n, rows, cols, rows, bias != NULL, add);
+        else
+            of_size[n] = product_of(direction, M, n, cols, rows, bias != NULL, add);
+    }
+#pragma omp parallel for schedule(static)
+    for (int at = 0; at < whole; at += BLOCK_ROWS) {
+        const Product *p = of_size[whole - at < BLOCK_ROWS ? whole - at : BLOCK_ROWS];
+        const size_t start = (size_t)at, of_cols = start * (size_t)cols, thread = (size_t)omp_get_thread_num();
+        switch (direction) {
+        case FORWARD:
+            product_run(p, (int)thread, a, b + of_cols, bias ? bias + start : NULL, c + start);
+            break;
+        case BACKWARD_INPUT:
+            product_run(p, (int)thread, a + start * (size_t)rows, b, NULL, c + of_cols);
+            break;
+        default:
+            product_run(p, (int)thread, a + start, b, NULL, c + of_cols);
+        }
+    }
+}
+
+void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
+             void *c) {
+    if (mm.packed)
+        product_run(product_of(direction, M, rows, cols, rows, bias != NULL, add), 0, a, b, bias, c);
+    else
+        multiply_in_blocks(direction, M, rows, cols, add, a, b, bias, c);
+}
+
+size_t product_layout_bytes(Direction direction, int rows, int cols) {
+    return (dnnl_memory_desc_get_size(&layout_of(direction, rows, cols)->desc) + 63) / 64 * 64;
+}
+
+int product_layout_block(Direction direction, int rows, int cols) { return layout_of(direction, rows, cols)->block; }
+
+void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed) {
+    const Layout *layout = layout_of(direction, rows, cols);
+    const bool forward = direction == FORWARD;
+    dnnl_memory_desc_t plain = forward ? matrix(cols, rows, dnnl_f32, 1, cols) : matrix(rows, cols, dnnl_f32, cols, 1);
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t from, to;
+    DNN(dnnl_reorder_primitive_desc_create(&desc, &plain, mm.engine, &layout->desc, mm.engine, NULL));
+    DNN(dnnl_primitive_create(&primitive, desc));
+    DNN(dnnl_memory_create(&from, &plain, mm.engine, (void *)(uintptr_t)w));
+    DNN(dnnl_memory_create(&to, &layout->desc, mm.engine, packed));
+    DNN(dnnl_primitive_execute(primitive, mm.stream, 2,
+                               (dnnl_exec_arg_t[]){
+                                   {DNNL_ARG_FROM, from},
+                                   {DNNL_ARG_TO,   to  }
+    }));
+    dnnl_memory_destroy(from), dnnl_memory_destroy(to);
+    dnnl_primitive_destroy(primitive), dnnl_primitive_desc_destroy(desc);
+}
+
+void product_open(bool bf16, bool packed) {
+    mm.packed = packed;
+    mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
+    DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
+    DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));
+}
+
+void product_close(void) {
+    for (int i = 0; i < mm.product_count; i++) entry_close(&mm.product[i]);
+    dnnl_stream_destroy(mm.stream);
+    dnnl_engine_destroy(mm.engine);
+    memset(&mm, 0, sizeof mm);
+}

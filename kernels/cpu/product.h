@@ -1,0 +1,26 @@
+// One matrix product at a time, in any of the three directions of a layer. Row-major operands; `type` below is the one
+// product_open() was given.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum {
+    FORWARD,        // c (M,rows) = a (M,cols) * w^T + bias
+    BACKWARD_INPUT, // c (M,cols) = a (M,rows) * w
+    BACKWARD_WEIGHT // c (rows,cols), fp32 = a^T * b; a (M,rows), b (M,cols)
+} Direction;
+
+// packed: b of the first two is in the layout below, else it is w (rows,cols) itself, and all types are fp32.
+void product_open(bool bf16, bool packed);
+void product_close(void);
+
+// add: to c, else over it. bias (rows) fp32 or NULL.
+void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
+             void *c);
+
+// Where packed: the layout of w for a direction. block: how many outputs stand together (CpuUnit's packers), 0 when
+// only oneDNN knows: product_reorder.
+size_t product_layout_bytes(Direction direction, int rows, int cols);
+int product_layout_block(Direction direction, int rows, int cols);
+void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed);
