@@ -9,20 +9,7 @@ say() { printf '\n== %s\n' "$*"; }
 [ -z "$fresh" ] || rm -rf "$demo"
 mkdir -p "$demo"
 
-if [ -z "$text" ]; then
-    text=/usr/share/doc/anarchism/markdown
-    if [ ! -d $text ]; then # the package unpacked here: nothing is installed, and images that strip docs work too
-        text=$demo/text/usr/share/doc/anarchism/markdown
-        if [ ! -d $text ]; then
-            say "fetching 11 MB of English: Debian's package anarchism (an encyclopedic FAQ)"
-            (cd $demo && apt-get download -qq anarchism >/dev/null 2>&1) || {
-                echo "demo: cannot fetch a text: run 'sudo apt-get install anarchism', or give your own: make demo TEXT=path" >&2
-                exit 69
-            }
-            dpkg-deb -x $demo/anarchism_*.deb $demo/text
-        fi
-    fi
-fi
+[ -n "$text" ] || text=$(tests/text.sh)
 
 say "shardtool tokenize: $text"
 # shellcheck disable=SC2086  # TEXT may name several files
