@@ -1,0 +1,117 @@
+// cat: the raw ids of shards, or one shard made of several without compressing anything again.
+#include "common/cli.h"
+#include "common/err.h"
+#include "shardtool/shard.h"
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool raw, force;
+static const char *output;
+
+static const Option options[] = {
+    {OPT_STRING,                                            "o,output", &output, "FILE", "write one merged shard there; - is standard output"},
+    {OPT_FLAG,                                              "raw", &raw, NULL, "raw u16 ids, also with -o (without it that is what comes)"},
+    {OPT_FLAG, "force", &force, NULL, "write over an existing file"},
+    {OPT_END                                             },
+};
+
+// Where frames go: a merged shard, or their ids alone to a file or a pipe.
+typedef struct {
+    ShardWriter shard;
+    NewFile file;
+    bool merge, to_file;
+    ShardCursor *cursor;
+    Buffer ids;
+} Target;
+
+static int put_frame(Target *target, const Shard *shard, uint64_t index, uint64_t source_bytes) {
+    const ShardFrame *frame = &shard->frames[index];
+    uint16_t *ids = (uint16_t *)(void *)target->ids.data;
+    if (shard_decode(shard, target->cursor, index, ids) < 0) return -1;
+    if (target->merge)
+        return shard_append(&target->shard, ids, frame->tokens, (Bytes){shard->map.data + frame->offset, frame->bytes},
+                            source_bytes);
+    size_t size = frame->tokens * sizeof *ids;
+    return target->to_file ? newfile_write(&target->file, ids, size) : fd_write(STDOUT_FILENO, ids, size, "the output");
+}
+
+static int put_shard(Target *target, const char *path) {
+    Shard shard;
+    if (shard_open(&shard, path) < 0) return -1;
+    target->ids.size = 0;
+    buffer_reserve(&target->ids, (size_t)shard.frame_tokens * sizeof(uint16_t));
+    int status = 0;
+    for (uint64_t m = 0; status == 0 && m < shard.member_count; m++) {
+        const ShardMember *member = &shard.members[m];
+        for (uint64_t i = 0; status == 0 && i < member->frame_count; i++)
+            status = put_frame(target, &shard, member->first_frame + i,
+                               i + 1 == member->frame_count ? member->source_bytes : 0);
+    }
+    shard_close(&shard);
+    return status;
+}
+
+// What the merged shard says of itself: all must share a vocabulary, and end-of-text ids must tell documents apart.
+static int find_params(ShardParams *params, bool *continues, int count, char **paths) {
+    *params = (ShardParams){0};
+    for (int i = 0; i < count; i++) {
+        Shard shard;
+        if (shard_open(&shard, paths[i]) < 0) return -1;
+        const ShardMember *member = shard.members;
+        int status = 0;
+        if (member->eot_policy != EOT_AFTER)
+            status = fail(EX_DATA, "shard '%s' has no end-of-text id after each document", paths[i]);
+        if (i == 0) {
+            *params = (ShardParams){.vocab_size = shard.vocab_size, .eot_id = shard.eot_id};
+            memcpy(params->vocab_fp, shard.vocab_fp, 32);
+            memcpy(params->params_fp, shard.params_fp, 32);
+            *continues = member->index.size && member->index.data[0] & SHARD_CONTINUES_BEFORE;
+        } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32)) {
+            status = fail(EX_DATA, "shards '%s' and '%s' have different vocabularies", paths[0], paths[i]);
+        } else if (memcmp(params->params_fp, shard.params_fp, 32)) {
+            memset(params->params_fp, 0, 32); // of no one run any more
+        }
+        if (shard.frame_tokens > params->frame_tokens) params->frame_tokens = shard.frame_tokens;
+        shard_close(&shard);
+        if (status < 0) return -1;
+    }
+    return 0;
+}
+
+static int open_target(Target *target, int count, char **paths) {
+    struct stat st;
+    bool to_stdout = !output || !strcmp(output, "-");
+    if (to_stdout && cli_refuse_terminal() != 0) return -1;
+    if (!to_stdout && !force && stat(output, &st) == 0)
+        return fail(EX_CREATE, "'%s' exists: --force writes over it", output);
+    target->cursor = shard_cursor_open();
+    target->to_file = !to_stdout;
+    if (!output || raw) return to_stdout ? 0 : newfile_open(&target->file, output);
+
+    ShardParams params;
+    bool continues = false;
+    if (find_params(&params, &continues, count, paths) < 0) return -1;
+    if (shard_writer_open(&target->shard, to_stdout ? NULL : output, STDOUT_FILENO, &params, continues) < 0) return -1;
+    target->merge = true;
+    return 0;
+}
+
+static int run(int count, char **arguments) {
+    if (count == 0) return fail(EX_USAGE, "which shards?");
+    static Target target;
+    int status = open_target(&target, count, arguments);
+    for (int i = 0; status == 0 && i < count; i++) status = put_shard(&target, arguments[i]);
+    if (target.merge && status == 0)
+        status = shard_finish(&target.shard);
+    else if (target.merge)
+        shard_abandon(&target.shard);
+    else if (target.to_file && status == 0)
+        status = newfile_commit(&target.file);
+    else
+        newfile_abandon(&target.file);
+    shard_cursor_close(target.cursor);
+    buffer_close(&target.ids);
+    return status;
+}
+
+const Command cmd_cat = {"cat", "SHARD...", "print raw ids, or merge shards", options, run, NULL};

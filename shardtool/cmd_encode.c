@@ -1,0 +1,90 @@
+// encode: text to ids, a line of decimals a file, or raw u16.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "tokenizer/tokenizer.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 18 };
+
+static bool raw;
+static const char *merges, *invalid_utf8 = "replace";
+
+static const Option options[] = {
+    {OPT_FLAG,                                       "raw", &raw, NULL, "ids as little-endian u16, without line ends"},
+    {OPT_STRING,                                          "invalid-utf8", &invalid_utf8, "HOW", "replace (by U+FFFD), fail, or bytes (encode them as they are)"},
+    {OPT_STRING, "merges", &merges, "FILE", "another copy of the merge table (checked)"},
+    {OPT_END                                    },
+};
+
+typedef struct {
+    Encoder *encoder;
+    uint8_t block[BLOCK_BYTES];
+    Buffer ids, out;
+    bool begun; // the line has an id
+} Encoding;
+
+static void add_decimal(Buffer *out, unsigned id, bool begun) {
+    char digits[8];
+    size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + id % 10);
+    while (id /= 10);
+    if (begun) digits[--at] = ' ';
+    buffer_add(out, digits + at, sizeof digits - at);
+}
+
+static int put_ids(Encoding *encoding, Bytes part, bool last) {
+    buffer_reserve(&encoding->ids, encode_bound(part.size + encode_held(encoding->encoder)) * sizeof(uint16_t));
+    uint16_t *ids = (uint16_t *)(void *)encoding->ids.data;
+    ssize_t count = encode_part(encoding->encoder, part, last, ids);
+    if (count < 0) return -1;
+    if (raw) return fd_write(STDOUT_FILENO, ids, (size_t)count * sizeof *ids, "the output");
+    encoding->out.size = 0;
+    for (ssize_t i = 0; i < count; i++, encoding->begun = true) add_decimal(&encoding->out, ids[i], encoding->begun);
+    if (last) buffer_add(&encoding->out, "\n", 1);
+    return fd_write(STDOUT_FILENO, encoding->out.data, encoding->out.size, "the output");
+}
+
+// The whole file is one document, whatever is in it.
+static int encode_file(Encoding *encoding, int fd, const char *name) {
+    encoding->begun = false;
+    for (;;) {
+        ssize_t got = fd_read(fd, encoding->block, sizeof encoding->block, name);
+        if (got < 0) return -1;
+        bool last = got < (ssize_t)sizeof encoding->block;
+        if (put_ids(encoding, (Bytes){encoding->block, (size_t)got}, last) < 0) return fail_in("'%s'", name);
+        if (last) return 0;
+    }
+}
+
+static int encode_path(Encoding *encoding, const char *path) {
+    if (!strcmp(path, "-")) return encode_file(encoding, STDIN_FILENO, "standard input");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    int status = encode_file(encoding, fd, path);
+    close(fd);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    static const char *const names[] = {"replace", "fail", "bytes"};
+    static Encoding encoding;
+    int kind = 0;
+    while (kind < 3 && strcmp(invalid_utf8, names[kind])) kind++;
+    if (kind == 3) return fail(EX_USAGE, "--invalid-utf8 '%s' is none of replace, fail, bytes", invalid_utf8);
+    if (raw && cli_refuse_terminal() != 0) return -1;
+    const Vocab *vocab = merges ? vocab_open_file(merges) : vocab_open();
+    if (!vocab) return -1;
+    encoding.encoder = encoder_open(vocab, (InvalidUtf8)kind);
+    int status = count ? 0 : encode_path(&encoding, "-");
+    for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);
+    encoder_close(encoding.encoder);
+    buffer_close(&encoding.ids);
+    buffer_close(&encoding.out);
+    vocab_close(vocab);
+    return status;
+}
+
+const Command cmd_encode = {"encode", "[FILE...]", "text to ids, each file one document", options, run, NULL};

@@ -1,0 +1,57 @@
+// text: any input to its documents, one {"text": ...} a line, or raw and NUL-separated. Nothing is tokenized.
+#include "common/err.h"
+#include "shardtool/cmd_inputs.h"
+#include "shardtool/json.h"
+#include <unistd.h>
+
+enum { FLUSH_BYTES = 1 << 18 };
+
+static bool raw;
+
+static const Option options[] = {
+    {OPT_FLAG, "0,raw", &raw, NULL, "the bytes as they are, a NUL after each document"},
+    INPUT_OPTIONS,
+    {OPT_END   },
+};
+
+static int flush(Buffer *out) {
+    int status = fd_write(STDOUT_FILENO, out->data, out->size, "the output");
+    out->size = 0;
+    return status;
+}
+
+static int print_documents(Source *source) {
+    Buffer out = {0};
+    JsonCarry carry = {.size = 0};
+    Part part;
+    int status;
+    uint64_t documents = 0;
+    while ((status = source_next(source, &part)) > 0) {
+        if (raw) {
+            buffer_add(&out, part.text.data, part.text.size);
+            if (part.last) buffer_add(&out, "", 1);
+        } else {
+            if (part.first) buffer_print(&out, "{\"text\": \"");
+            json_add_text(&out, part.text, part.last, &carry);
+            if (part.last) buffer_print(&out, "\"}\n");
+        }
+        documents += part.last;
+        if (out.size >= FLUSH_BYTES && (status = flush(&out)) < 0) break;
+    }
+    if (status == 0) status = flush(&out);
+    buffer_close(&out);
+    return status == 0 && !documents ? fail(EX_NOINPUT, "no documents in what was given") : status;
+}
+
+static int run(int count, char **arguments) {
+    SourceOptions source_options;
+    Inputs inputs;
+    if (input_options(&source_options) < 0 || inputs_open(&inputs, count, arguments) < 0) return -1;
+    Source *source = source_open(&inputs, &source_options);
+    int status = print_documents(source);
+    source_close(source);
+    inputs_close(&inputs);
+    return status;
+}
+
+const Command cmd_text = {"text", "[INPUT...]", "print documents without tokenizing", options, run, NULL};

@@ -1,0 +1,169 @@
+// verify: every check of every shard, in workers; a line for each bad one, and on to the next.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/pool.h"
+#include "shardtool/dataset.h"
+#include "shardtool/json.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool json, quick;
+static uint64_t threads;
+
+static const Option options[] = {
+    {OPT_FLAG,                                                   "quick", &quick, NULL, "decode nothing: tables and the hash of the stored bytes"},
+    {OPT_SIZE,                                                    "j,jobs", &threads, "N", "worker threads, 0 = one a core"},
+    {OPT_FLAG, "json", &json, NULL, "one JSON object a shard"},
+    {OPT_END                                                  },
+};
+
+typedef struct {
+    char path[PATH_MAX_BYTES];
+    bool listed; // in a manifest, which says what to expect
+    DatasetShard expected;
+    uint8_t vocab_fp[32];
+    ShardCursor *cursor;
+
+    uint64_t tokens;
+    bool before, after; // the first document goes on from, the last one into the neighbour
+} Check;
+
+typedef struct {
+    Pool *pool;
+    uint64_t shards, bad, tokens;
+    int code;               // of the first failure
+    bool chained, open_end; // the shard before is the neighbour, and its last document goes on
+} Verifier;
+
+static int compare_manifest(const Check *check, const Shard *shard) {
+    const DatasetShard *expected = &check->expected;
+    const ShardMember *member = &shard->members[0];
+    const char *what = NULL;
+    if (shard->member_count != 1)
+        what = "number of shards in the file";
+    else if (shard->tokens != expected->tokens)
+        what = "number of tokens";
+    else if (shard->documents != expected->documents)
+        what = "number of documents";
+    else if (memcmp(shard->content_hash, expected->content_hash, 32))
+        what = "content hash";
+    else if (memcmp(member->stored_hash, expected->stored_hash, 16))
+        what = "stored hash";
+    else if (memcmp(shard->vocab_fp, check->vocab_fp, 32))
+        what = "vocabulary";
+    return what ? fail(EX_DATA, "shard '%s': its %s is not that of the manifest", shard->path, what) : 0;
+}
+
+static int check_shard(void *data, unsigned worker) {
+    (void)worker;
+    Check *check = data;
+    Shard shard;
+    check->tokens = 0;
+    if (shard_open(&shard, check->path) < 0) return -1;
+    if (!check->cursor) check->cursor = shard_cursor_open();
+    const ShardMember *first = shard.members, *last = &shard.members[shard.member_count - 1];
+    check->tokens = shard.tokens;
+    check->before = first->index.size && first->index.data[0] & SHARD_CONTINUES_BEFORE;
+    check->after = last->index.size && last->index.data[0] & SHARD_CONTINUES_AFTER;
+    int status = shard_verify(&shard, check->cursor, quick);
+    if (status == 0 && check->listed) status = compare_manifest(check, &shard);
+    shard_close(&shard);
+    return status;
+}
+
+static void report(Verifier *verifier, const char *path, uint64_t tokens) {
+    bool bad = err_code() != 0;
+    verifier->shards++;
+    verifier->bad += bad;
+    verifier->tokens += tokens;
+    if (bad && (verifier->code == 0 || err_code() == EX_DATA))
+        verifier->code = err_code() == EX_DATA ? EX_NO : err_code();
+    Buffer out = {0};
+    if (json) {
+        buffer_print(&out, "{\"path\":");
+        json_add_string(&out, path);
+        buffer_print(&out, ",\"ok\":%s,\"tokens\":%" PRIu64, bad ? "false" : "true", tokens);
+        if (bad) buffer_print(&out, ",\"error\":"), json_add_string(&out, err_text());
+        buffer_print(&out, "}\n");
+    } else if (bad)
+        buffer_print(&out, "%s\n", err_text());
+    fwrite(out.data, 1, out.size, stdout);
+    fflush(stdout);
+    buffer_close(&out);
+    err_clear();
+}
+
+// Waits for the oldest check. False when there is none.
+static bool report_oldest(Verifier *verifier) {
+    void *done;
+    int status = pool_done(verifier->pool, &done);
+    if (!done) return false;
+    const Check *check = done;
+    bool chained = check->listed && check->expected.first > 0 && verifier->chained;
+    if (status == 0 && chained && check->before != verifier->open_end)
+        fail(EX_DATA, "shard '%s': its first document does not go on where the shard before stops", check->path);
+    verifier->chained = status == 0 && check->listed, verifier->open_end = check->after;
+    report(verifier, check->path, check->tokens);
+    return true;
+}
+
+static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const uint8_t *vocab_fp) {
+    Check *check;
+    while (!(check = pool_free(verifier->pool))) report_oldest(verifier);
+    snprintf(check->path, sizeof check->path, "%s", path);
+    check->listed = expected != NULL;
+    if (expected) {
+        check->expected = *expected;
+        memcpy(check->vocab_fp, vocab_fp, 32);
+    }
+    pool_submit(verifier->pool);
+}
+
+static void verify_path(Verifier *verifier, const char *path) {
+    if (!dataset_is(path)) {
+        submit(verifier, path, NULL, NULL);
+        return;
+    }
+    Dataset dataset;
+    if (dataset_open(&dataset, path) < 0) {
+        report(verifier, path, 0);
+        return;
+    }
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset.shard_count[split]; i++) {
+            const DatasetShard *shard = &dataset.shards[split][i];
+            submit(verifier, shard->path, shard, dataset.vocab_fp);
+        }
+    dataset_close(&dataset);
+}
+
+static int run(int count, char **arguments) {
+    if (count == 0) return fail(EX_USAGE, "which shards or datasets?");
+    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is more than 1024", threads);
+    Verifier verifier = {0};
+    unsigned workers = threads ? (unsigned)threads : pool_cores(), checks = 2 * workers;
+    Check *jobs = calloc(checks, sizeof *jobs);
+    if (!jobs) die(EX_MEMORY, "no memory for %u checks", checks);
+    verifier.pool = pool_open(workers, check_shard, jobs, sizeof *jobs, checks);
+    int status = verifier.pool ? 0 : -1;
+    if (status == 0) {
+        for (int i = 0; i < count; i++) verify_path(&verifier, arguments[i]);
+        while (report_oldest(&verifier)) {
+        }
+        char tokens[16];
+        human_count(tokens, (double)verifier.tokens);
+        if (verifier.bad)
+            log_line("%" PRIu64 " of %" PRIu64 " shards are bad", verifier.bad, verifier.shards);
+        else
+            log_line("%" PRIu64 " shards, %stokens: all good", verifier.shards, tokens);
+        status = verifier.code;
+    }
+    pool_close(verifier.pool);
+    for (unsigned i = 0; i < checks; i++) shard_cursor_close(jobs[i].cursor);
+    free(jobs);
+    return status;
+}
+
+const Command cmd_verify = {"verify", "PATH...", "check every byte of shards and datasets", options, run, NULL};

@@ -1,0 +1,15 @@
+// shardtool: documents to shards of token ids, and everything one does with them.
+#include "common/cli.h"
+#include <stddef.h>
+
+#define COMMANDS(X) X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify)
+
+#define DECLARE(name) extern const Command cmd_##name;
+COMMANDS(DECLARE)
+
+int main(int argc, char **argv) {
+#define ROW(name) &cmd_##name,
+    static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const Program program = {"shardtool", "documents to shards of token ids, and back", commands};
+    return cli_main(&program, argc, argv);
+}

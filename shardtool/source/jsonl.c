@@ -1,0 +1,416 @@
+// JSON lines: finds one string in each object, at a path of keys, without holding more than a window of the line.
+//
+// The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
+// counts, a lone surrogate becomes U+FFFD. What is not UTF-8 passes through, the tokenizer deals with it.
+#include "common/err.h"
+#include "shardtool/source/source.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    DEPTH_MAX = 1024,
+    PATH_KEYS_MAX = 16,
+    KEY_BYTES_MAX = 4096,  // a longer key is none of ours
+    PART_BYTES = 1 << 20,  // a text longer than this goes out before its line is read to the end
+    ESCAPE_BYTES_MAX = 12, // two \uXXXX
+};
+
+typedef enum {
+    LINE_START,
+    KEY_OR_CLOSE, // after {
+    KEY,          // after a comma in an object
+    COLON,
+    VALUE_OR_CLOSE, // after [
+    VALUE,
+    STRING, // inside one
+    AFTER_VALUE,
+    LINE_END,
+    SKIPPED_LINE // a bad one
+} State;
+
+// What a step came to.
+typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
+
+typedef struct {
+    Reader reader;
+    Stream *stream;
+    SourceOptions *options;
+    const char *keys[PATH_KEYS_MAX]; // the path, cut at its dots
+    size_t key_bytes[PATH_KEYS_MAX];
+    unsigned key_count;
+
+    bool ended;         // nothing comes after the window
+    size_t at, end;     // of the window
+    uint64_t line;      // from 1
+    uint64_t line_byte; // of the line, at window[0]; what is behind it counts
+    const char *bad;    // why the line is
+
+    State state;
+    unsigned depth, matched;              // matched: how many keys of the path lead to where we are
+    bool is_key;                          // the string is one
+    Buffer *capture;                      // where it goes, NULL = it is passed over
+    bool found, streamed;                 // this line's text was read; a part of it went out
+    uint64_t objects[DEPTH_MAX / 64 + 1]; // a bit for each level: an object, or an array
+    Buffer text, key;
+    uint8_t window[SOURCE_WINDOW_BYTES + 1]; // and a line end after the last line
+} JsonlReader;
+
+static const uint8_t *skip_mark(const uint8_t *at, const uint8_t *end) {
+    return end - at >= 3 && !memcmp(at, "\xEF\xBB\xBF", 3) ? at + 3 : at;
+}
+
+static bool is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+// Lines of objects begin with a brace and a key, or are just {}.
+static int jsonl_bid(Bytes head) {
+    const uint8_t *end = head.data + head.size, *at = skip_mark(head.data, end);
+    while (at < end && (is_space(*at) || *at == '\n')) at++;
+    if (at == end || *at++ != '{') return 0;
+    while (at < end && is_space(*at)) at++;
+    return at < end && (*at == '"' || *at == '}') ? 50 : 0;
+}
+
+static int split_path(JsonlReader *jsonl, const char *path) {
+    for (const char *at = path;; at++) {
+        size_t length = strcspn(at, ".");
+        if (jsonl->key_count == PATH_KEYS_MAX || length == 0)
+            return fail(EX_USAGE, "--text-field '%s' is no path of 1 to %d keys", path, PATH_KEYS_MAX);
+        jsonl->keys[jsonl->key_count] = at;
+        jsonl->key_bytes[jsonl->key_count++] = length;
+        at += length;
+        if (!*at) return 0;
+    }
+}
+
+static void jsonl_close(Reader *reader) {
+    JsonlReader *jsonl = (JsonlReader *)reader;
+    buffer_close(&jsonl->text);
+    buffer_close(&jsonl->key);
+    free(jsonl);
+}
+
+static Reader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
+    (void)depth;
+    JsonlReader *jsonl = calloc(1, sizeof *jsonl);
+    if (!jsonl) die(EX_MEMORY, "no memory for a reader");
+    jsonl->reader.format = &format_jsonl;
+    jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
+    if (split_path(jsonl, options->text_field) == 0) return &jsonl->reader;
+    jsonl_close(&jsonl->reader);
+    return NULL;
+}
+
+static Step bad(JsonlReader *jsonl, const char *why) {
+    jsonl->bad = why;
+    return STEP_BAD;
+}
+
+// The first quote, backslash or control character, eight bytes at a time: each of the three tests leaves the high bit
+// of a byte that passes it (and perhaps of bytes behind the first, which do not matter).
+static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
+    const uint64_t ones = 0x0101010101010101u, highs = ones << 7;
+    for (; end - at >= 8; at += 8) {
+        uint64_t v = get_u64(at), quote = v ^ ones * '"', slash = v ^ ones * '\\';
+        uint64_t hits = (((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((v - ones * 0x20) & ~v)) & highs;
+        if (hits) return at + __builtin_ctzll(hits) / 8;
+    }
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) at++;
+    return at;
+}
+
+static void take(JsonlReader *jsonl, const void *data, size_t size) {
+    if (!jsonl->capture || (jsonl->is_key && jsonl->key.size > KEY_BYTES_MAX)) return;
+    buffer_add(jsonl->capture, data, size);
+}
+
+static void take_character(JsonlReader *jsonl, uint32_t c) {
+    uint8_t bytes[4];
+    size_t size = 0;
+    if (c < 0x80)
+        bytes[size++] = (uint8_t)c;
+    else if (c < 0x800)
+        bytes[size++] = (uint8_t)(0xC0 | c >> 6);
+    else if (c < 0x10000)
+        bytes[size++] = (uint8_t)(0xE0 | c >> 12);
+    else
+        bytes[size++] = (uint8_t)(0xF0 | c >> 18);
+    if (c >= 0x10000) bytes[size++] = (uint8_t)(0x80 | (c >> 12 & 63));
+    if (c >= 0x800) bytes[size++] = (uint8_t)(0x80 | (c >> 6 & 63));
+    if (c >= 0x80) bytes[size++] = (uint8_t)(0x80 | (c & 63));
+    take(jsonl, bytes, size);
+}
+
+// The four digits after \u, or -1.
+static int hex4(const uint8_t *at, const uint8_t *end) {
+    int value = 0;
+    if (end - at < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        int c = at[i], digit = c >= '0' && c <= '9'                 ? c - '0'
+                               : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                                    : -1;
+        if (digit < 0) return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}
+
+static Step step_escape(JsonlReader *jsonl) {
+    static const char names[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
+    const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
+    if (end - at < ESCAPE_BYTES_MAX && !jsonl->ended) return STEP_MORE;
+    if (end - at < 2) return bad(jsonl, "it ends in a string");
+    const char *name = at[1] ? strchr(names, at[1]) : NULL;
+    if (name) {
+        take(jsonl, &characters[name - names], 1);
+        jsonl->at += 2;
+        return STEP_ON;
+    }
+    int c = at[1] == 'u' ? hex4(at + 2, end) : -1;
+    if (c < 0) return bad(jsonl, "a bad escape in a string");
+    jsonl->at += 6;
+    bool high = c >= 0xD800 && c < 0xDC00, low = c >= 0xDC00 && c < 0xE000;
+    if (high && end - at >= 12 && at[6] == '\\' && at[7] == 'u') {
+        int next = hex4(at + 8, end);
+        if (next >= 0xDC00 && next < 0xE000) {
+            take_character(jsonl, 0x10000 + (((uint32_t)c & 0x3FF) << 10 | ((uint32_t)next & 0x3FF)));
+            jsonl->at += 6;
+            return STEP_ON;
+        }
+    }
+    take_character(jsonl, high || low ? 0xFFFD : (uint32_t)c);
+    return STEP_ON;
+}
+
+static bool in_object(const JsonlReader *jsonl) { return jsonl->objects[jsonl->depth / 64] >> jsonl->depth % 64 & 1; }
+
+// Does the key that was just read lead on along the path? Of two equal keys the last counts: what the first led to is
+// forgotten.
+static Step match_key(JsonlReader *jsonl) {
+    if (jsonl->matched >= jsonl->depth) jsonl->matched = jsonl->depth - 1;
+    unsigned level = jsonl->depth - 1;
+    if (jsonl->matched != level || level >= jsonl->key_count || jsonl->key.size != jsonl->key_bytes[level] ||
+        memcmp(jsonl->key.data, jsonl->keys[level], jsonl->key.size))
+        return STEP_ON;
+    jsonl->matched++;
+    jsonl->found = false;
+    return jsonl->streamed ? bad(jsonl, "the key of its text comes twice, in a text too long to hold") : STEP_ON;
+}
+
+static Step end_string(JsonlReader *jsonl) {
+    jsonl->at++;
+    if (jsonl->is_key) {
+        jsonl->state = COLON;
+        return match_key(jsonl);
+    }
+    jsonl->state = AFTER_VALUE;
+    jsonl->found |= jsonl->capture != NULL;
+    return STEP_ON;
+}
+
+static Step step_string(JsonlReader *jsonl) {
+    const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
+    const uint8_t *special = find_special(at, end);
+    take(jsonl, at, (size_t)(special - at));
+    jsonl->at += (size_t)(special - at);
+    if (special == end) return jsonl->capture == &jsonl->text && jsonl->text.size >= PART_BYTES ? STEP_PART : STEP_MORE;
+    if (*special == '"') return end_string(jsonl);
+    if (*special == '\\') return step_escape(jsonl);
+    return bad(jsonl, *special == '\n' ? "it ends in a string" : "a control character in a string");
+}
+
+static Step begin_string(JsonlReader *jsonl, bool is_key) {
+    jsonl->at++;
+    jsonl->state = STRING, jsonl->is_key = is_key;
+    bool wanted = !is_key && jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count;
+    jsonl->capture = is_key ? &jsonl->key : wanted ? &jsonl->text : NULL;
+    if (jsonl->capture) jsonl->capture->size = 0;
+    return STEP_ON;
+}
+
+static bool is_number(const uint8_t *at, const uint8_t *end) {
+    const uint8_t *digits;
+    if (at < end && *at == '-') at++;
+    if (at < end && *at == '0')
+        at++;
+    else {
+        for (digits = at; at < end && *at >= '0' && *at <= '9';) at++;
+        if (at == digits) return false;
+    }
+    if (at < end && *at == '.') {
+        for (digits = ++at; at < end && *at >= '0' && *at <= '9';) at++;
+        if (at == digits) return false;
+    }
+    if (at < end && (*at | 32) == 'e') {
+        at++;
+        if (at < end && (*at == '+' || *at == '-')) at++;
+        for (digits = at; at < end && *at >= '0' && *at <= '9';) at++;
+        if (at == digits) return false;
+    }
+    return at == end;
+}
+
+static bool is_word(const uint8_t *at, size_t size) {
+    static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (size == strlen(words[i]) && !memcmp(at, words[i], size)) return true;
+    return false;
+}
+
+// A number or a word: all of it must be in the window.
+static Step step_scalar(JsonlReader *jsonl) {
+    const uint8_t *begin = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end, *at = begin;
+    while (at < end && ((*at >= '0' && *at <= '9') || ((*at | 32) >= 'a' && (*at | 32) <= 'z') || *at == '-' ||
+                        *at == '+' || *at == '.'))
+        at++;
+    if (at == end && !jsonl->ended) return STEP_MORE;
+    if (!is_word(begin, (size_t)(at - begin)) && !is_number(begin, at))
+        return bad(jsonl, "no JSON value where one belongs");
+    jsonl->at += (size_t)(at - begin);
+    jsonl->state = AFTER_VALUE;
+    return STEP_ON;
+}
+
+static Step open_level(JsonlReader *jsonl, bool object) {
+    if (jsonl->depth == DEPTH_MAX) return bad(jsonl, "nested more than 1024 deep");
+    jsonl->depth++;
+    uint64_t bit = 1ull << jsonl->depth % 64, *word = &jsonl->objects[jsonl->depth / 64];
+    *word = object ? *word | bit : *word & ~bit;
+    jsonl->state = object ? KEY_OR_CLOSE : VALUE_OR_CLOSE;
+    jsonl->at++;
+    return STEP_ON;
+}
+
+static Step close_level(JsonlReader *jsonl) {
+    jsonl->depth--;
+    if (jsonl->matched > jsonl->depth) jsonl->matched = jsonl->depth;
+    jsonl->state = jsonl->depth ? AFTER_VALUE : LINE_END;
+    jsonl->at++;
+    return STEP_ON;
+}
+
+static Step step_value(JsonlReader *jsonl, uint8_t c) {
+    if (c == '"') return begin_string(jsonl, false);
+    if (c == '{') return open_level(jsonl, true);
+    if (c == '[') return open_level(jsonl, false);
+    return step_scalar(jsonl);
+}
+
+static Step step_after_value(JsonlReader *jsonl, uint8_t c) {
+    bool object = in_object(jsonl);
+    if (c == (object ? '}' : ']')) return close_level(jsonl);
+    if (c != ',') return bad(jsonl, object ? "no comma or } after a value" : "no comma or ] after a value");
+    jsonl->state = object ? KEY : VALUE;
+    jsonl->at++;
+    return STEP_ON;
+}
+
+static Step step(JsonlReader *jsonl) {
+    if (jsonl->state == STRING) return step_string(jsonl);
+    if (jsonl->state == SKIPPED_LINE) {
+        const uint8_t *from = jsonl->window + jsonl->at, *newline = memchr(from, '\n', jsonl->end - jsonl->at);
+        jsonl->at = newline ? (size_t)(newline - jsonl->window) : jsonl->end;
+        return newline ? STEP_LINE : STEP_MORE;
+    }
+    while (jsonl->at < jsonl->end && is_space(jsonl->window[jsonl->at])) jsonl->at++;
+    if (jsonl->at == jsonl->end) return STEP_MORE;
+    uint8_t c = jsonl->window[jsonl->at];
+    if (c == '\n' && (jsonl->state == LINE_START || jsonl->state == LINE_END)) return STEP_LINE;
+    if (c == '\n') return bad(jsonl, "it ends in the middle of an object");
+    switch (jsonl->state) {
+    case LINE_START:
+        return c == '{' ? open_level(jsonl, true) : bad(jsonl, "not a JSON object");
+    case KEY_OR_CLOSE:
+        if (c == '}') return close_level(jsonl);
+        return c == '"' ? begin_string(jsonl, true) : bad(jsonl, "no key where one belongs");
+    case KEY:
+        return c == '"' ? begin_string(jsonl, true) : bad(jsonl, "no key where one belongs");
+    case COLON:
+        if (c != ':') return bad(jsonl, "no colon after a key");
+        jsonl->at++, jsonl->state = VALUE;
+        return STEP_ON;
+    case VALUE_OR_CLOSE:
+        return c == ']' ? close_level(jsonl) : step_value(jsonl, c);
+    case VALUE:
+        return step_value(jsonl, c);
+    case AFTER_VALUE:
+        return step_after_value(jsonl, c);
+    default:
+        return bad(jsonl, "something follows the object");
+    }
+}
+
+// Moves what is left to the front and fills up; the last line gets its end if it has none. 0 when there is no more, -1
+// after fail().
+static int refill(JsonlReader *jsonl) {
+    if (jsonl->ended) return 0;
+    bool first = jsonl->line == 1 && jsonl->line_byte == 0 && jsonl->end == 0;
+    jsonl->line_byte += jsonl->at;
+    memmove(jsonl->window, jsonl->window + jsonl->at, jsonl->end - jsonl->at);
+    jsonl->end -= jsonl->at, jsonl->at = 0;
+    size_t room = SOURCE_WINDOW_BYTES - jsonl->end;
+    ssize_t got = stream_read(jsonl->stream, jsonl->window + jsonl->end, room);
+    if (got < 0) return -1;
+    jsonl->end += (size_t)got;
+    jsonl->ended = (size_t)got < room;
+    if (jsonl->ended) jsonl->window[jsonl->end++] = '\n';
+    if (first) jsonl->at = (size_t)(skip_mark(jsonl->window, jsonl->window + jsonl->end) - jsonl->window);
+    return 1;
+}
+
+static int count_bad(JsonlReader *jsonl) {
+    SourceOptions *options = jsonl->options;
+    unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
+    if (options->bad++ >= options->max_bad || jsonl->streamed)
+        return fail(EX_DATA, "'%s' line %llu, byte %llu: %s", jsonl->stream->name, line, byte, jsonl->bad);
+    if (!options->first_bad[0])
+        snprintf(options->first_bad, sizeof options->first_bad, "'%.300s' line %llu: %s", jsonl->stream->name, line,
+                 jsonl->bad);
+    return 0;
+}
+
+// Passes the line end; the next line starts anew. Bytes of a line are counted from the front of the window.
+static void begin_line(JsonlReader *jsonl) {
+    jsonl->at++, jsonl->line++;
+    jsonl->line_byte = 0 - (uint64_t)jsonl->at;
+    jsonl->state = LINE_START, jsonl->depth = jsonl->matched = 0;
+    jsonl->found = jsonl->streamed = false;
+}
+
+static int lend(JsonlReader *jsonl, Part *part, bool last) {
+    *part = (Part){
+        .text = {jsonl->text.data, jsonl->text.size},
+          .first = !jsonl->streamed, .last = last
+    };
+    jsonl->text.size = 0; // the bytes stay until the next call writes over them
+    jsonl->streamed = !last;
+    return 1;
+}
+
+static int jsonl_next(Reader *reader, Part *part) {
+    JsonlReader *jsonl = (JsonlReader *)reader;
+    for (;;) {
+        Step came = step(jsonl);
+        if (came == STEP_LINE && jsonl->state == LINE_END && !jsonl->found) came = bad(jsonl, "no text at its key");
+        if (came == STEP_PART) return lend(jsonl, part, false);
+        if (came == STEP_LINE) {
+            bool complete = jsonl->state == LINE_END;
+            if (complete) lend(jsonl, part, true);
+            begin_line(jsonl);
+            if (complete) return 1;
+        } else if (came == STEP_MORE) {
+            if (jsonl->at == 0 && jsonl->end == SOURCE_WINDOW_BYTES)
+                came = bad(jsonl, "a number longer than the window");
+            else {
+                int more = refill(jsonl);
+                if (more <= 0) return more;
+            }
+        }
+        if (came == STEP_BAD) {
+            if (count_bad(jsonl) < 0) return -1;
+            jsonl->state = SKIPPED_LINE;
+        }
+    }
+}
+
+const Format format_jsonl = {"jsonl", jsonl_bid, jsonl_open, jsonl_next, jsonl_close};

@@ -1,0 +1,160 @@
+// Plain text: a file is a document, or each line of it, or each paragraph.
+#include "common/err.h"
+#include "shardtool/source/source.h"
+#include <stdlib.h>
+
+typedef struct {
+    Reader reader;
+    Stream *stream;
+    SourceDocs docs;
+    bool ended; // of the stream: nothing comes after the window
+    bool open;  // a document was begun and not yet ended
+    size_t at, end;
+    uint8_t window[SOURCE_WINDOW_BYTES];
+} TextReader;
+
+// Not text: more than a few control characters. A stray NUL in a page of words passes.
+static int text_bid(Bytes head) {
+    size_t controls = 0;
+    for (size_t i = 0; i < head.size; i++) {
+        uint8_t c = head.data[i];
+        controls += c < 0x20 && !(c >= '\b' && c <= '\r') && c != 0x1B;
+    }
+    return controls > 1 + head.size / 64 ? 0 : 10;
+}
+
+static Reader *text_open(Stream *stream, SourceOptions *options, int depth) {
+    (void)depth;
+    TextReader *text = malloc(sizeof *text);
+    if (!text) die(EX_MEMORY, "no memory for a reader");
+    text->reader.format = &format_text;
+    text->stream = stream, text->docs = options->docs;
+    text->ended = text->open = false;
+    text->at = text->end = 0;
+    return &text->reader;
+}
+
+static void text_close(Reader *reader) { free(reader); }
+
+// Moves what is left to the front and fills up. False when the window was full already.
+static bool refill(TextReader *text, int *status) {
+    if (text->ended || (text->at == 0 && text->end == sizeof text->window)) return false;
+    memmove(text->window, text->window + text->at, text->end - text->at);
+    text->end -= text->at, text->at = 0;
+    size_t room = sizeof text->window - text->end;
+    ssize_t got = stream_read(text->stream, text->window + text->end, room);
+    *status = got < 0 ? -1 : 0;
+    text->ended = got < (ssize_t)room;
+    if (got > 0) text->end += (size_t)got;
+    return true;
+}
+
+// Lends [at, stop) and goes on at `next`.
+static int lend(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
+    *part = (Part){
+        .text = {text->window + text->at, stop - text->at},
+          .first = !text->open, .last = last
+    };
+    text->open = !last;
+    text->at = next;
+    return 1;
+}
+
+static int next_file_part(TextReader *text, Part *part) {
+    int status = 0;
+    text->at = text->end;
+    if (!refill(text, &status)) return 0;
+    if (status < 0) return -1;
+    return text->end == 0 && !text->open ? 0 : lend(text, part, text->end, text->end, text->ended);
+}
+
+static size_t without_return(const TextReader *text, size_t stop) {
+    return stop > text->at && text->window[stop - 1] == '\r' ? stop - 1 : stop;
+}
+
+static int next_line_part(TextReader *text, Part *part) {
+    for (;;) {
+        const uint8_t *from = text->window + text->at, *newline = memchr(from, '\n', text->end - text->at);
+        if (newline) {
+            size_t stop = (size_t)(newline - text->window);
+            size_t content = without_return(text, stop);
+            if (content > text->at || text->open) return lend(text, part, content, stop + 1, true);
+            text->at = stop + 1; // empty
+            continue;
+        }
+        int status = 0;
+        if (refill(text, &status)) {
+            if (status < 0) return -1;
+        } else if (text->ended) {
+            return text->end > text->at || text->open ? lend(text, part, text->end, text->end, true) : 0;
+        } else { // a line longer than the window; a return at its end may belong to the line end
+            size_t stop = without_return(text, text->end);
+            return lend(text, part, stop, stop, false);
+        }
+    }
+}
+
+static bool is_blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+// Passes the blank lines at the start of the window. False when more bytes are needed to tell.
+static bool skip_blank_lines(TextReader *text) {
+    for (size_t i = text->at;; i++) {
+        while (i < text->end && is_blank(text->window[i])) i++;
+        if (i == text->end) {
+            if (text->ended) text->at = i;
+            return text->ended;
+        }
+        if (text->window[i] != '\n') return true;
+        text->at = i + 1;
+    }
+}
+
+// Finds where the paragraph stops: the line end before a blank line, or the end. *sure is false when the window ends
+// before that is known; then *stop is how far it certainly reaches.
+static void find_paragraph_end(const TextReader *text, size_t *stop, bool *sure) {
+    size_t from = text->at;
+    for (;;) {
+        const uint8_t *newline = memchr(text->window + from, '\n', text->end - from);
+        if (!newline) {
+            *stop = text->ended ? text->end : without_return(text, text->end);
+            *sure = text->ended;
+            return;
+        }
+        size_t line_end = (size_t)(newline - text->window), i = line_end + 1;
+        while (i < text->end && is_blank(text->window[i])) i++;
+        bool at_end = i == text->end;
+        if (at_end || text->window[i] == '\n') {
+            *stop = without_return(text, line_end);
+            *sure = !at_end || text->ended;
+            return;
+        }
+        from = i;
+    }
+}
+
+static int next_paragraph_part(TextReader *text, Part *part) {
+    for (;;) {
+        size_t stop = 0;
+        bool sure = text->open || skip_blank_lines(text);
+        if (sure) {
+            find_paragraph_end(text, &stop, &sure);
+            if (sure) return stop > text->at || text->open ? lend(text, part, stop, stop, true) : 0;
+        }
+        int status = 0;
+        if (refill(text, &status)) {
+            if (status < 0) return -1;
+        } else { // a paragraph longer than the window; a blank line as long as that counts as text
+            if (stop <= text->at) stop = text->end;
+            return lend(text, part, stop, stop, false);
+        }
+    }
+}
+
+static int text_next(Reader *reader, Part *part) {
+    TextReader *text = (TextReader *)reader;
+    if (text->docs == DOCS_LINES) return next_line_part(text, part);
+    if (text->docs == DOCS_PARAGRAPHS) return next_paragraph_part(text, part);
+    return next_file_part(text, part);
+}
+
+const Format format_text = {"text", text_bid, text_open, text_next, text_close};

@@ -1,0 +1,383 @@
+"""shardtool against tiktoken, zstd, python-zstandard and the json module."""
+import base64, gzip, hashlib, io, json, lzma, os, random, re, shutil, struct, subprocess, sys, tarfile, tempfile
+import tiktoken, zstandard
+
+BIN, DATA = os.environ["BIN"], os.environ["DATA"]
+TOOL = os.path.join(BIN, "shardtool")
+EOT = 50256
+PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+
+
+def gpt2():
+    """tiktoken's gpt2, made from the merge table, as its own loader does."""
+    printable = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
+    letter = {chr(b): b for b in printable}
+    n = 0
+    for b in range(256):
+        if b not in printable:
+            letter[chr(256 + n)] = b
+            n += 1
+    ranks = {bytes([b]): i for i, b in enumerate(printable + [b for b in range(256) if b not in printable])}
+    path = os.path.join(DATA, "../../tokenizer/gpt2_merges.bpe")
+    with open(path, encoding="utf-8") as file:
+        for line in file.read().split("\n")[1:-1]:
+            a, b = line.split()
+            ranks[bytes(letter[c] for c in a) + bytes(letter[c] for c in b)] = len(ranks)
+    return tiktoken.Encoding("gpt2", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": EOT})
+
+
+ENCODING = gpt2()
+
+
+def run(*arguments, stdin=b"", code=0):
+    done = subprocess.run([TOOL, *arguments], input=stdin, capture_output=True)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr.decode())
+    return done.stdout
+
+
+def ids_of(documents):
+    """What nanoGPT's prepare.py writes: each document, then 50256."""
+    out = bytearray()
+    for document in documents:
+        text = document if isinstance(document, str) else document.decode("utf-8", "replace")
+        ids = ENCODING.encode_ordinary(text) + [EOT]
+        out += struct.pack(f"<{len(ids)}H", *ids)
+    return bytes(out)
+
+
+def zstd_dc(path):
+    return subprocess.run(["zstd", "-dcq", path], check=True, capture_output=True).stdout
+
+
+def shards(directory, split):
+    found = []
+    for folder, _, names in os.walk(os.path.join(directory, split)):
+        found += [os.path.join(folder, name) for name in names]
+    return sorted(found)
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def vectors(count):
+    with open(os.path.join(DATA, "tokenizer_vectors.jsonl"), encoding="utf-8") as file:
+        for line in list(file)[:count]:
+            row = json.loads(line)
+            text = row.get("text", row.get("t"))
+            if text is not None:
+                yield text
+
+
+def words(rng, count):
+    letters = "abcdefghijklmnop éßжあ🙂0123456789.,'\n\t"
+    return "".join(rng.choice(letters) * rng.choice([1, 1, 1, 2]) for _ in range(count))
+
+
+def test_shards_are_nanogpts_file():
+    rng = random.Random(1)
+    documents = [words(rng, rng.randrange(1, 3000)) for _ in range(60)] + [""] + [words(rng, 100000)]
+    write("a.jsonl", "".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents)).encode())
+    run("tokenize", "-o", "set", "--val", "0", "--shard-tokens", "32768", "a.jsonl")
+    paths = shards("set", "train")
+    assert len(paths) > 1, "several shards, so that documents are cut"
+    joined = b"".join(zstd_dc(path) for path in paths)
+    assert joined == ids_of(documents)
+    assert all(len(zstd_dc(path)) == 65536 for path in paths[:-1])
+    for path in paths:
+        subprocess.run(["zstd", "-tq", path], check=True)
+        with open(path, "rb") as file:
+            reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            assert reader.read() == zstd_dc(path)
+    assert run("cat", *paths) == joined
+    run("verify", "set")
+
+
+def test_layout_is_the_seekable_format():
+    """Parsed here from the public format alone: every frame found through the table decodes to its place."""
+    path = shards("set", "train")[0]
+    with open(path, "rb") as file:
+        data = file.read()
+    count, descriptor, magic = struct.unpack("<IBI", data[-9:])
+    assert magic == 0x8F92EAB1 and descriptor == 0x80
+    table = len(data) - 9 - 12 * count - 8
+    assert struct.unpack("<II", data[table : table + 8]) == (0x184D2A5E, 12 * count + 9)
+    offset, out, names = 0, b"", []
+    for i in range(count):
+        size, raw, checksum = struct.unpack_from("<III", data, table + 8 + 12 * i)
+        block = data[offset : offset + size]
+        if raw:
+            frame = zstandard.get_frame_parameters(block)
+            assert frame.content_size == raw and frame.has_checksum and frame.dict_id == 0
+            assert frame.window_size == raw, "single segment"
+            assert struct.unpack("<I", block[-4:])[0] == checksum
+            out += zstandard.ZstdDecompressor().decompress(block)
+        else:
+            assert checksum == 0x51D8E999
+            names.append(block[:4][::-1].hex())
+        offset += size
+    assert offset == table and out == zstd_dc(path)
+    assert names == ["fd2fb528", "184d2a50", "184d2a51", "184d2a52"], names
+    # the trailer's numbers
+    size = struct.unpack_from("<I", data, table + 8 + 12 * (count - 1))[0]
+    trailer = data[table - size + 8 : table]
+    tokens, documents, source = struct.unpack_from("<QQQ", trailer)
+    assert tokens * 2 == len(out) and trailer[24:56] == hashlib.sha256(out).digest()
+
+
+def test_val_split_is_by_hash_and_loses_nothing():
+    rng = random.Random(2)
+    documents = [f"{i} " + words(rng, 50) for i in range(400)]
+    write("b.jsonl", "".join(json.dumps({"text": d}) + "\n" for d in documents).encode())
+    run("tokenize", "-o", "split", "--val", "0.25", "b.jsonl")
+    read = {}
+    for split in ("train", "val"):
+        ids = b"".join(zstd_dc(path) for path in shards("split", split))
+        ids = struct.unpack(f"<{len(ids) // 2}H", ids)
+        rows, row = [], []
+        for i in ids:
+            if i == EOT:
+                rows.append(ENCODING.decode(row))
+                row = []
+            else:
+                row.append(i)
+        assert not row
+        read[split] = rows
+    assert sorted(read["train"] + read["val"]) == sorted(documents)
+    assert [d for d in documents if d in set(read["train"])] == read["train"], "in order"
+    assert 60 < len(read["val"]) < 140
+    # stable under order and neighbours
+    write("c.jsonl", "".join(json.dumps({"text": d}) + "\n" for d in reversed(documents[100:])).encode())
+    run("tokenize", "-o", "split2", "--val", "0.25", "c.jsonl")
+    text = run("decode", "--raw", stdin=b"".join(zstd_dc(p) for p in shards("split2", "val"))).decode()
+    assert set(text.split("<|endoftext|>")[:-1]) == set(read["val"]) & set(documents[100:])
+
+
+def tree(directory):
+    found = {}
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, directory)] = file.read()
+    found.pop(".lock")
+    return found
+
+
+def test_bytes_do_not_depend_on_threads():
+    rng = random.Random(3)
+    write("d.jsonl", "".join(json.dumps({"text": words(rng, rng.randrange(5000))}) + "\n" for _ in range(300)).encode())
+    write("d.txt", words(rng, 1500000).encode())
+    arguments = ["--val", "0.3", "--shard-tokens", "64k", "--frame-tokens", "4096", "d.jsonl", "d.txt"]
+    seen = None
+    for threads in (1, 2, 5):
+        out = f"threads{threads}"
+        run("tokenize", "-o", out, "-j", str(threads), *arguments)
+        seen = seen or tree(out)
+        assert tree(out) == seen, threads
+
+
+def test_long_document_equals_the_whole():
+    rng = random.Random(4)
+    text = words(rng, 900000) + "x" * 1500000 + words(rng, 900000)  # several windows, one of them a single word
+    write("long.txt", text.encode())
+    assert zstd_bytes(run("tokenize", "-o", "-", "long.txt")) == ids_of([text])
+    write("long.jsonl", (json.dumps({"text": text}) + "\n" + json.dumps({"text": "next"}) + "\n").encode())
+    assert zstd_bytes(run("tokenize", "-o", "-", "long.jsonl")) == ids_of([text, "next"])
+
+
+def zstd_bytes(data):
+    return subprocess.run(["zstd", "-dcq"], input=data, check=True, capture_output=True).stdout
+
+
+def documents_of(*arguments, **more):
+    return [json.loads(line)["text"] for line in run("text", *arguments, **more).splitlines()]
+
+
+def surrogates(text):
+    """Pairs joined, lone halves replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def test_json_lines_as_the_json_module_reads_them():
+    rng = random.Random(5)
+    pieces = ["a", "\\n", "\\u0041", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\u0000", '\\"', "\\\\", "é", "🙂", "\\/", "\\b\\f\\r\\t"]
+    values = ["1", "-0.5e+3", "null", "true", '[1, [2, {}], {"text": "no"}]', '{"text": "no"}', "NaN", '"text"']
+    keys = ["text", "te\\u0078t"]
+    lines, want = [], []
+    for i in range(3000):
+        text = "".join(rng.choice(pieces) for _ in range(rng.randrange(40)))
+        others = [f'"k{j}": {rng.choice(values)}' for j in range(rng.randrange(4))]
+        fields = others + [f'"{rng.choice(keys)}" {rng.choice(["", " "])}:\t"{text}"']
+        if rng.random() < 0.1:
+            fields = ['"text": "the first of two"'] + fields
+        rng.shuffle(fields)
+        line = "{" + ", ".join(fields) + "}"
+        lines.append(line + rng.choice(["", " ", "\r"]))
+        want.append(surrogates(json.loads(line)["text"]))
+    write("j.jsonl", b"\xef\xbb\xbf" + "\n\n".join(lines).encode())
+    assert documents_of("j.jsonl") == want
+
+
+def test_bad_json_lines_are_those_of_the_json_module():
+    good = '{"text": "x", "n": [1, {"a": null}]}'
+    rng = random.Random(6)
+    lines = []
+    for _ in range(4000):
+        line = bytearray(good.encode())
+        for _ in range(rng.randrange(1, 3)):
+            i = rng.randrange(len(line))
+            if rng.random() < 0.5:
+                line[i] = rng.choice(b'{}[]",:\\ x0-.eE\x01u')
+            else:
+                del line[i]
+        lines.append(bytes(line))
+
+    def parse(line):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return None
+        return row.get("text") if isinstance(row, dict) and isinstance(row.get("text"), str) else None
+
+    blank = [line for line in lines if not line.strip(b" \t\r")]
+    want = [surrogates(t) for t in map(parse, lines) if t is not None]
+    bad = len(lines) - len(want) - len(blank)
+    assert bad > 1000 and len(want) > 100
+    write("bad.jsonl", good.encode() + b"\n" + b"\n".join(lines) + b"\n")
+    assert documents_of("--max-bad", str(bad), "bad.jsonl") == ["x"] + want
+    run("text", "--max-bad", str(bad - 1), "bad.jsonl", code=65)
+
+
+def test_dotted_path_and_long_lines():
+    texts = ["short", "y\n" * 700000, "z"]
+    rows = [json.dumps({"text": "no", "meta": {"pad": "p" * 600000, "body": {"text": t}, "x": 1}}) for t in texts]
+    write("deep.jsonl", "\n".join(rows).encode())
+    assert documents_of("--text-field", "meta.body.text", "deep.jsonl") == texts
+
+
+def paragraphs(text):
+    return [p for p in re.split(r"\r?\n(?:[ \t\r]*\n)+", re.sub(r"\A(?:[ \t\r]*\n)+", "", text)) if p.strip("\r\n")]
+
+
+def test_text_in_lines_and_paragraphs():
+    rng = random.Random(7)
+    for round in range(40):
+        text = "".join(rng.choice(["a", "b c", " ", "\n", "\n", "\r\n", "\n\n", "\t", "é"]) for _ in range(rng.randrange(200)))
+        text = "start" + text + "end"
+        if round == 0:
+            text = "start" + "long line " * 60000 + "\n \n" + "x\n" * 300000 + "\r\n\r\n" + "end"
+        write("t.txt", text.encode())
+        assert documents_of("t.txt") == [text]
+        assert documents_of("--docs", "lines", "t.txt") == [l.removesuffix("\r") for l in text.split("\n") if l.removesuffix("\r")]
+        assert documents_of("--docs", "paragraphs", "t.txt") == paragraphs(text), repr(text)
+    assert run("text", "-0", "--docs", "lines", stdin=b"a\nb\xff\n") == b"a\0b\xff\0"
+    assert documents_of(stdin=b"\xff\xe2\x28\xf0\x9f") == [b"\xff\xe2\x28\xf0\x9f".decode("utf-8", "replace")]
+
+
+def tar_of(members, mode="w"):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    return out.getvalue()
+
+
+def test_archives_and_filters():
+    members = [("../b.txt", b"one"), ("dir/a.jsonl", b'{"text": "two"}\n{"text": "three"}\n'), ("e.txt", b""),
+               (".hidden", b"no"), ("z" * 150 + "/long.txt", b"four " * 100000)]
+    want = ["one", "two", "three", "four " * 100000]
+    plain = tar_of(members)
+    compress = {"": lambda d: d, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+    for name, squeeze in compress.items():
+        write("x.tar" + name, squeeze(plain))
+        assert documents_of("x.tar" + name) == want, name
+        write("x.jsonl" + name, squeeze(b'{"text": "two"}\n{"text": "three"}\n'))
+        assert documents_of("x.jsonl" + name) == ["two", "three"], name
+        write("x.txt" + name, squeeze(b"plain\n"))
+        assert documents_of(stdin=squeeze(b"plain\n")) == ["plain\n"], name
+    write("two.gz", gzip.compress(b"a") + gzip.compress(b"b"))
+    assert documents_of("two.gz") == ["ab"]
+    write("nest.tar", tar_of([("in.tar.xz", lzma.compress(tar_of([("deep.txt", b"deep")])))]))
+    assert documents_of("nest.tar") == ["deep"]
+
+
+def test_every_cut_of_a_compressed_file_is_bad_data():
+    rng = random.Random(8)
+    text = "".join(json.dumps({"text": words(rng, 30)}) + "\n" for _ in range(20)).encode()
+    for name, squeeze in {"xz": lzma.compress, "gz": gzip.compress,
+                          "zst": zstandard.ZstdCompressor(write_checksum=True).compress}.items():
+        data = squeeze(text)
+        for length in list(range(8, len(data), 61)) + [len(data) - 1]:
+            write("cut." + name, data[:length])
+            done = subprocess.run([TOOL, "text", "cut." + name], capture_output=True)
+            assert done.returncode == 65, (name, length, len(data), done.returncode, done.stderr)
+            assert b"cut." in done.stderr
+
+
+def test_encode_and_decode():
+    rng = random.Random(9)
+    for text in list(vectors(300)) + [words(rng, 300000)]:
+        want = ENCODING.encode_ordinary(text)
+        raw = struct.pack(f"<{len(want)}H", *want)
+        assert run("encode", "--raw", stdin=text.encode()) == raw
+        if len(text) > 200:
+            assert run("encode", stdin=text.encode()) == (" ".join(map(str, want)) + "\n").encode()
+            assert run("decode", "--raw", stdin=raw) == text.encode()
+            assert run("decode", stdin=" ".join(map(str, want)).encode()) == text.encode()
+    assert run("decode", stdin=b"15496 50256\n995") == ENCODING.decode_bytes([15496, EOT, 995])
+
+
+def test_merged_shard_keeps_frames_and_documents():
+    paths = shards("set", "train")
+    run("cat", "-o", "merged.zst", *paths)
+    assert zstd_dc("merged.zst") == b"".join(zstd_dc(p) for p in paths)
+    run("verify", "merged.zst")
+    with open("catted.zst", "wb") as out:
+        for path in paths:
+            with open(path, "rb") as file:
+                out.write(file.read())
+    run("verify", "catted.zst")
+    merged, catted = (json.loads(run("info", "--json", p)) for p in ("merged.zst", "catted.zst"))
+    for key in ("tokens", "documents", "source_bytes", "frames"):
+        assert merged[key] == catted[key], key
+    assert merged["documents"] == 62 and merged["content_hash"] == hashlib.sha256(zstd_dc("merged.zst")).hexdigest()
+
+
+def test_fingerprints_of_the_manifest():
+    with open("set/dataset.jsonl") as file:
+        head, *lines = file.readlines()
+    head, rows = json.loads(head), [json.loads(line) for line in lines]
+    assert head["lines_hash"] == hashlib.sha256("".join(lines).encode()).hexdigest()
+    assert head["params_fp"] == hashlib.sha256((head["params"] + "\n").encode()).hexdigest()
+    assert head["params"] == ("frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;"
+                              "val=0;val_seed=0;shard_tokens=32768")
+    text = "".join(f"{r['split']} {r['tokens']} {r['documents']} {r['content_hash']}\n" for r in rows)
+    text += "val=0 seed=0\n" + head["vocab_fp"]
+    assert head["fingerprint"] == hashlib.sha256(text.encode()).hexdigest()
+    vocabulary = b"GPT2BPE1\n"
+    for i in range(50257):
+        token = ENCODING.decode_single_token_bytes(i)
+        vocabulary += struct.pack("<I", len(token)) + token
+    assert head["vocab_fp"] == hashlib.sha256(vocabulary + struct.pack("<I", EOT)).hexdigest()
+    assert sum(r["documents"] for r in rows) == 62 == head["train"]["documents"]
+
+
+if __name__ == "__main__":
+    home = tempfile.mkdtemp(prefix="millrace-shard-")
+    os.chdir(home)
+    try:
+        for name, test in list(globals().items()):
+            if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
+                test()
+                print("ok", name)
+    finally:
+        os.chdir("/")
+        shutil.rmtree(home)
