@@ -1,4 +1,5 @@
 # make [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
+MAKEFLAGS += -j$(shell nproc)
 SAN    ?=
 CUDA   ?= $(if $(shell command -v nvcc),1,0)
 CFLAGS ?= -O3 -g
@@ -62,7 +63,9 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
-test: test-deps all $(O)/test
+test: test-deps
+	$(Q)$(MAKE) --no-print-directory test-now
+test-now: all $(O)/test
 	$(Q)tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizer
 check:
@@ -72,6 +75,8 @@ test-san: all $(O)/test
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+## bench-cpu  tokens a second of a training step beside PyTorch's (S="layers heads embd block batch")
+bench-cpu: all ; $(Q)tests/bench/cpu.sh $(O)/bin $(S)
 ## deps     install what building needs (as root), or print the line that does
 deps: ; $(Q)tests/deps.sh build
 test-deps: ; $(Q)tests/deps.sh test
@@ -86,7 +91,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-san check demo deps test-deps format lint install clean help
+.PHONY: all test test-now test-san check demo bench-cpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
