@@ -22,7 +22,8 @@ enum {
     ATTACHMENTS_MAX = 64,
     ROUTE_MAX = 255, // a ZeroMQ routing id
     HIGH_WATER = 2 * WIRE_WINDOW_MAX + 8,
-    LINGER_MS = 100,
+    LINGER_MS = 100, // for the last answers
+    QUIET_MS = 10,   // then nothing more was on its way
     HANDSHAKE_MS = 2000,
     ERRORS_PER_SECOND = 100, // a peer that errs in a loop must not be answered in a loop
 };
@@ -417,9 +418,8 @@ static void hear_trainer(Server *server, Attachment *attachment) {
     if (ctl_answer(attachment->fd, &reply) < 0) attachment_close(server, attachment);
 }
 
+// Tells the trainers, then answers what they asked before they knew.
 static void say_goodbye(Server *server) {
-    while (take_message(server)) {
-    }
     for (Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++) {
         if (!session->id) continue;
         WireMessage notice;
@@ -429,6 +429,9 @@ static void say_goodbye(Server *server) {
         snprintf(notice.error.text, sizeof notice.error.text, "the loader was told to stop");
         send_message(server, &session->route, &notice, (Bytes){0});
     }
+    zmq_pollitem_t item = {.socket = server->router, .events = ZMQ_POLLIN};
+    uint64_t end_ns = clock_ns() + LINGER_MS * 1000000ull;
+    while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) take_message(server);
 }
 
 int serve_run(Server *server) {

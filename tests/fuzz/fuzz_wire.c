@@ -1,0 +1,50 @@
+// Feeds any bytes to wire_decode, as they are and with a magic, length and crc that fit, so that the fields are
+// reached.
+//   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -DVERSION=0 -I. tests/fuzz/fuzz_wire.c loader/wire.c
+//   \
+//       common/*.c -lcrypto -lm -o build/fuzz_wire && build/fuzz_wire -max_total_time=60
+#include "common/hash.h"
+#include "loader/feed.h"
+#include "loader/wire.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void decode(const uint8_t *data, size_t size) {
+    WireMessage message;
+    if (wire_decode((Bytes){data, size}, &message) != WIRE_FINE) return;
+    const WireGet *get = &message.get;
+    const WireBatch *batch = &message.batch;
+    switch (message.header.type) {
+    case WIRE_GET:
+        if ((uint64_t)get->rows * (get->sequence_tokens + 1) * 2 > WIRE_PAYLOAD_MAX || get->split >= FEED_SPLITS)
+            abort();
+        break;
+    case WIRE_BATCH:
+        if (batch->length != (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2) abort();
+        break;
+    case WIRE_WELCOME:
+        if (strlen(message.welcome.name) >= sizeof message.welcome.name) abort();
+        break;
+    case WIRE_ERROR:
+    case WIRE_NOTICE:
+        if (strlen(message.error.text) >= sizeof message.error.text) abort();
+        break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    decode(data, size);
+    if (size < sizeof(WireHeader) || size > sizeof(WireMessage)) return 0;
+    uint8_t *copy = malloc(size);
+    memcpy(copy, data, size);
+    put_u32(copy, WIRE_MAGIC);
+    copy[4] = WIRE_MAJOR, copy[7] = 0;
+    put_u32(copy + 12, (uint32_t)(size - sizeof(WireHeader)));
+    memset(copy + 56, 0, 8);
+    put_u32(copy + 8, 0);
+    put_u32(copy + 8, crc32c(0, copy, size));
+    decode(copy, size);
+    free(copy);
+    return 0;
+}
