@@ -1,0 +1,218 @@
+// The memory plan: offsets of all buffers in one arena.
+#include "trainer/memory_plan.h"
+#include "common/err.h"
+#include "common/log.h"
+#include <stdio.h>
+
+enum { ALIGN = 256 };
+
+static size_t align(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static size_t take(size_t *end, size_t bytes) {
+    size_t offset = *end;
+    *end += align(bytes);
+    return offset;
+}
+
+ModelShape shape_of(const Config *config) {
+    return (ModelShape){
+        .layers = (int)config->n_layer,
+        .heads = (int)config->n_head,
+        .channels = (int)config->n_embd,
+        .block = (int)config->block_size,
+        .vocab = GPT2_VOCAB,
+        .padded_vocab = padded_vocab(GPT2_VOCAB),
+        .bias = config->bias,
+        .exact_gelu = !strcmp(config->gelu, "exact"),
+    };
+}
+
+static void add_row(Plan *plan, const char *name, size_t bytes, bool overlaid) {
+    plan->table[plan->table_rows].name = name;
+    plan->table[plan->table_rows].bytes = bytes;
+    plan->table[plan->table_rows++].overlaid = overlaid;
+}
+
+// What a layer leaves for its backward pass.
+static size_t lay_layer(Pass *pass, size_t at, const ModelShape *shape, const Backend *backend) {
+    size_t N = (size_t)pass->rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
+    pass->res1 = take(&at, N * C * backend->res_bytes);
+    pass->ln1 = take(&at, N * C * act);
+    pass->mean1 = take(&at, N * sizeof(float));
+    pass->rstd1 = take(&at, N * sizeof(float));
+    pass->qkv = take(&at, N * 3 * C * act);
+    pass->lse = take(&at, N * (size_t)shape->heads * sizeof(float));
+    pass->att = take(&at, N * C * act);
+    pass->res2 = take(&at, N * C * backend->res_bytes);
+    pass->ln2 = take(&at, N * C * act);
+    pass->mean2 = take(&at, N * sizeof(float));
+    pass->rstd2 = take(&at, N * sizeof(float));
+    pass->fc = take(&at, N * 4 * C * act);
+    pass->gelu = take(&at, N * 4 * C * act);
+    return at;
+}
+
+// Adds rows to the table when `plan` is given.
+static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int chunk_rows, const ModelShape *shape,
+                     const Backend *backend, Plan *plan) {
+    size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
+    size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
+    *pass = (Pass){.rows = rows, .backward = backward};
+
+    size_t layer_end = lay_layer(pass, at, shape, backend);
+    pass->stride = backward ? layer_end - at : 0;
+    at = backward ? at + pass->stride * (size_t)shape->layers : layer_end;
+    pass->res3 = take(&at, N * C * backend->res_bytes);
+    pass->ln3 = take(&at, N * C * act);
+    pass->mean3 = take(&at, N * sizeof(float));
+    pass->rstd3 = take(&at, N * sizeof(float));
+    if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
+
+    pass->narrow = take(&at, N * C * act);
+    if (backward) {
+        pass->dres = take(&at, N * C * backend->res_bytes);
+        pass->dres_act = take(&at, N * C * act);
+    }
+    if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
+
+    size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = backward ? N * 4 * C * act : 0;
+    pass->logits = pass->wide = take(&at, logits > wide ? logits : wide);
+    if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
+
+    pass->tokens = take(&at, (size_t)rows * (size_t)(shape->block + 1) * sizeof(uint16_t));
+    pass->losses = take(&at, N * sizeof(float));
+    if (plan) add_row(plan, "batch and losses", at - start, false);
+    pass->end = at;
+}
+
+static size_t packed_bytes(const Model *model, const Backend *backend) {
+    size_t bytes = 0;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        if (tensor->kind <= KIND_RESIDUAL && tensor->id != PARAM_WPE)
+            bytes += align(backend->packed_bytes(tensor->rows, tensor->cols));
+    }
+    return bytes;
+}
+
+void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training) {
+    // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
+    int64_t rows = config->batch_size * config->block_size;
+    *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
+    size_t trained = training ? model->elements : 0;
+    size_t at = 0, start, packed = packed_bytes(model, backend);
+    bool own_master = training && backend->par_bytes != sizeof(float);
+
+    plan->params = take(&at, model->elements * backend->par_bytes);
+    add_row(plan, "parameters", at, false), start = at;
+    plan->master = own_master ? take(&at, model->elements * sizeof(float)) : plan->params;
+    if (own_master) add_row(plan, "master parameters", at - start, false), start = at;
+    plan->packed = take(&at, packed);
+    if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
+    plan->grads = take(&at, trained * backend->grad_bytes);
+    if (training) add_row(plan, "gradients", at - start, false), start = at;
+    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, trained * sizeof(float));
+    plan->numbers = take(&at, sizeof(StepNumbers));
+    add_row(plan, training ? "optimizer" : "numbers", at - start, false);
+
+    int train_rows = training ? (int)config->batch_size : 0;
+    int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size);
+    const ModelShape *m = &model->shape;
+    const Shape largest = {train_rows > eval_rows ? train_rows : eval_rows,
+                           m->block,
+                           m->channels,
+                           m->heads,
+                           m->padded_vocab,
+                           plan->chunk_rows,
+                           (int)config->threads};
+    plan->scratch_bytes = backend->scratch_bytes(&largest);
+    start = at;
+    plan->scratch = take(&at, plan->scratch_bytes);
+    add_row(plan, "scratch", at - start, false);
+
+    plan->passes = at;
+    plan->train.end = plan->passes;
+    if (training) lay_pass(&plan->train, at, train_rows, true, plan->chunk_rows, m, backend, plan);
+    lay_pass(&plan->eval, at, eval_rows, false, plan->chunk_rows, m, backend, training ? NULL : plan);
+    plan->bytes = plan->train.end;
+    if (plan->eval.end > plan->bytes) {
+        if (training) add_row(plan, "more for evaluation", plan->eval.end - plan->bytes, false);
+        plan->bytes = plan->eval.end;
+    }
+    if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
+
+    plan->staging = 1 << 20;
+    for (int i = 0; i < model->count; i++) {
+        size_t bytes = tensor_elements(&model->tensors[i]) * sizeof(float);
+        if (tensor_transposed(&model->tensors[i]) && bytes > plan->staging) plan->staging = bytes;
+    }
+}
+
+// Settings near the asked ones that fit, largest first, effective batch kept: smaller micro-batches, then smaller
+// chunks of logits, then shorter sequences.
+static void suggest(const Config *asked, const Backend *backend, Buffer *out) {
+    int64_t sequences = asked->batch_size * asked->gradient_accumulation_steps;
+    int found = 0;
+    for (int step = 0; step < 3 && found < 3; step++) {
+        for (int64_t rows = asked->batch_size; rows >= 1; rows--) {
+            Config config = *asked;
+            if (sequences % rows) continue;
+            config.batch_size = rows, config.gradient_accumulation_steps = sequences / rows;
+            if (config.eval_batch_size > rows) config.eval_batch_size = rows;
+            if (step >= 1 && config.loss_chunk_rows > 256) config.loss_chunk_rows = 256;
+            if (step >= 2) config.block_size = config.block_size > 1 ? config.block_size / 2 : 1;
+            ModelShape shape = shape_of(&config);
+            Model model;
+            Plan plan;
+            model_open(&model, &shape);
+            plan_make(&plan, &config, &model, backend, true);
+            model_close(&model);
+            if (plan.bytes > asked->mem_limit) continue;
+            char size[16];
+            buffer_print(out, "%s--batch_size=%lld --gradient_accumulation_steps=%lld", found++ ? "; " : "",
+                         (long long)rows, (long long)config.gradient_accumulation_steps);
+            if (config.eval_batch_size != asked->eval_batch_size)
+                buffer_print(out, " --eval_batch_size=%lld", (long long)config.eval_batch_size);
+            if (config.loss_chunk_rows != asked->loss_chunk_rows)
+                buffer_print(out, " --loss_chunk_rows=%lld", (long long)config.loss_chunk_rows);
+            if (config.block_size != asked->block_size)
+                buffer_print(out, " --block_size=%lld", (long long)config.block_size);
+            buffer_print(out, " (%s)", human_bytes(size, (double)plan.bytes));
+            break;
+        }
+    }
+}
+
+int plan_check(const Plan *plan, const Config *config, const Backend *backend) {
+    if (!config->mem_limit || plan->bytes <= config->mem_limit) return 0;
+    Buffer near = {0};
+    char need[16], limit[16];
+    suggest(config, backend, &near);
+    human_bytes(need, (double)plan->bytes), human_bytes(limit, (double)config->mem_limit);
+    int code = strcmp(backend->name, "cpu") ? EX_VRAM : EX_MEMORY;
+    if (near.size)
+        fail(code, "the plan needs %s, the limit is %s; these fit: %s", need, limit, (const char *)near.data);
+    else
+        fail(code, "the plan needs %s, the limit is %s, and no batch size fits: take a smaller model", need, limit);
+    buffer_close(&near);
+    return -1;
+}
+
+void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+    char count[16], bytes[16];
+    buffer_print(out, "model      %s parameters: %d layers, %d heads, %d channels, block %d\n",
+                 human_count(count, (double)model->parameters), model->shape.layers, model->shape.heads,
+                 model->shape.channels, model->shape.block);
+    buffer_print(out, "step       %lld x %lld sequences of %lld tokens = %lld tokens\n", (long long)config->batch_size,
+                 (long long)config->gradient_accumulation_steps, (long long)config->block_size,
+                 (long long)(config->batch_size * config->gradient_accumulation_steps * config->block_size));
+    buffer_print(out, "backend    %s\n\n", backend->name);
+    for (int i = 0; i < plan->table_rows; i++)
+        buffer_print(out, "  %-26s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
+                     human_bytes(bytes, (double)plan->table[i].bytes),
+                     plan->table[i].overlaid ? "  (inside the above)" : "");
+    buffer_print(out, "  %-26s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    if (config->mem_limit && plan->bytes <= config->mem_limit)
+        buffer_print(out, "  %-26s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
+                     human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));
+}

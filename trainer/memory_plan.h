@@ -1,0 +1,56 @@
+// The memory plan: from the configuration and the backend's facts alone, where every buffer of a run lies in its one
+// arena. What is printed is what is allocated; nothing is allocated later.
+#pragma once
+
+#include "kernels/backend.h"
+#include "trainer/config.h"
+#include "trainer/model.h"
+
+// Offsets of what one forward (and backward) pass works in. Those of layer l lie l*stride further; an evaluation keeps
+// nothing, so its stride is 0.
+typedef struct {
+    int rows; // B: sequences at a time
+    bool backward;
+    size_t stride;
+    // saved per layer: residual before each norm (Res), norm outputs, qkv, attention, fc and its gelu (Act), statistics
+    size_t res1, ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, gelu;
+    // once: the last norm, the batch, losses; `narrow` (N,C) is a branch's output going forward, a gradient going back
+    size_t res3, ln3, mean3, rstd3, tokens, losses, narrow;
+    // backward only: gradient of the residual stream, also as activations
+    size_t dres, dres_act;
+    // logits of a chunk, then, when the head is done, gradients of width 4C
+    size_t logits, wide;
+    size_t end;
+} Pass;
+
+enum { PLAN_ROWS = 16, MOMENTS = 2 };
+
+// The two numbers of a step that live on the device.
+typedef struct {
+    double loss; // sum over the step's tokens
+    float norm, unused;
+} StepNumbers;
+
+typedef struct {
+    size_t params, master, grads, moments[MOMENTS], packed, numbers; // master = params where parameters are fp32
+    size_t scratch, scratch_bytes;                                   // the backend's
+    size_t passes;                                                   // where both passes begin: they take turns
+    Pass train, eval;
+    size_t bytes;   // of the arena
+    size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
+    int chunk_rows;
+    struct {
+        const char *name;
+        size_t bytes;
+        bool overlaid;  // lies inside the others
+    } table[PLAN_ROWS]; // in arena order; sums to bytes but for the overlaid
+    int table_rows;
+} Plan;
+
+ModelShape shape_of(const Config *config);
+// Without `training` there are parameters and the evaluation's pass only.
+void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
+
+// -1 (82 on the CPU, 83 elsewhere) when the plan is larger than mem_limit, with the nearest settings that fit.
+int plan_check(const Plan *plan, const Config *config, const Backend *backend);
+void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out);
