@@ -1,0 +1,242 @@
+// Gradients against differences, steps, accumulation, evaluation: the network over the CPU backend.
+#include "tests/test_trainer.h"
+#include "trainer/evaluate.h"
+#include "trainer/schedule.h"
+#include <math.h>
+
+static const TinyShape tiny_shape = {.layers = 2,
+                                     .heads = 2,
+                                     .channels = 32,
+                                     .block = 16,
+                                     .vocab = 97,
+                                     .batch = 2,
+                                     .accumulation = 1,
+                                     .eval_batch = 2,
+                                     .bias = true};
+
+static FeedAsk train_form(int rows) {
+    return (FeedAsk){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
+}
+
+// Mean loss of one batch; with `gradients` also the backward pass.
+static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
+    Network *network = &tiny->network;
+    const Pass *pass = &tiny->plan.train;
+    int B = pass->rows, T = tiny->model.shape.block;
+    StepNumbers numbers, *at = network_at(network, tiny->plan.numbers);
+    tiny->backend->zero(at, sizeof *at);
+    network_pack(network);
+    network_tokens(network, pass, ids, B, T);
+    network_forward(network, pass, B, T);
+    network_losses(network, pass, B, T, 1.0f / (float)(B * T), gradients, false);
+    tiny->backend->sum_losses(&at->loss, network_at(network, pass->losses), B * T);
+    if (gradients) network_backward(network, pass, B, T, false);
+    tiny->backend->download(&numbers, at, sizeof numbers);
+    return numbers.loss / (B * T);
+}
+
+static void check_gradients(const TinyShape *shape, double rtol) {
+    Tiny tiny;
+    tiny_open(&tiny, shape);
+    uint16_t ids[2 * 17];
+    for (int i = 0; i < 2 * 17; i++) ids[i] = test_row_id(0, (uint64_t)(i / 17), i % 17, 16, shape->vocab);
+    // weights larger than the first ones, so that every part matters
+    float *params = network_at(&tiny.network, tiny.plan.params);
+    for (size_t i = 0; i < tiny.model.elements; i++) params[i] *= params[i] == 1.0f ? 1.0f : 8.0f;
+    CHECK(fabs(batch_loss(&tiny, ids, true) - log(shape->vocab)) < 2);
+    float *gradients = tiny_read(&tiny, tiny.plan.grads);
+    for (int i = 0; i < tiny.model.count; i++) {
+        const Tensor *tensor = &tiny.model.tensors[i];
+        double dot = 0, norm = 0, wanted = 0; // along a direction of the whole tensor: +-1 an element
+        size_t n = (size_t)tensor->file_rows * (size_t)tensor->cols;
+        float h = 4e-3f / sqrtf((float)n), *at = params + tensor->offset;
+        float *kept = malloc(n * sizeof *kept);
+        NEED(kept);
+        memcpy(kept, at, n * sizeof *kept);
+        for (int side = 1; side >= -1; side -= 2) {
+            for (size_t k = 0; k < n; k++)
+                at[k] = kept[k] + (float)side * h * (float)((k * 2654435761u >> 13 & 1) ? 1 : -1) * 4;
+            wanted += side * batch_loss(&tiny, ids, false);
+        }
+        memcpy(at, kept, n * sizeof *kept);
+        free(kept);
+        for (size_t k = 0; k < n; k++) {
+            double g = (double)gradients[tensor->offset + k];
+            dot += g * ((k * 2654435761u >> 13 & 1) ? 4 : -4);
+            norm += g * g * 16;
+        }
+        wanted /= 2 * (double)h;
+        if (fabs(dot - wanted) > rtol * sqrt(norm) + 1e-3)
+            print_error("%s: %g, differences say %g (norm %g)\n", tensor->name, dot, wanted, sqrt(norm));
+        CHECK(fabs(dot - wanted) <= rtol * sqrt(norm) + 1e-3);
+        CHECK(norm > 0 || tensor->id == PARAM_QKV_B); // keys' bias has none: softmax does not see it
+    }
+    free(gradients);
+    tiny_close(&tiny);
+}
+
+TEST(gradients_agree_with_differences) { check_gradients(&tiny_shape, 0.01); }
+
+TEST(gradients_agree_with_differences_without_bias_and_in_small_chunks) {
+    TinyShape shape = tiny_shape;
+    shape.bias = false, shape.chunk_rows = 5;
+    check_gradients(&shape, 0.01);
+}
+
+// A run of `steps` on a tiny model; returns the parameters.
+static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, shape);
+    Source source = test_source(&memory, shape->block, shape->vocab);
+    Stream stream = {0};
+    FeedAsk form = train_form(shape->batch);
+    for (int step = 0; step < steps; step++) {
+        StepResult result;
+        uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
+        stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, (uint64_t)step, (uint64_t)step,
+                      NULL, &result) == FEED_BATCH);
+        CHECK(result.finite);
+        losses[step] = result.loss;
+    }
+    if (steps * shape->accumulation > 8) CHECK_EQUAL(memory.most, 4); // the window was full
+    float *params = tiny_read(&tiny, tiny.plan.params);
+    free(memory.ids);
+    tiny_close(&tiny);
+    return params;
+}
+
+TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
+    TinyShape whole = tiny_shape, cut = tiny_shape;
+    whole.batch = 8, cut.batch = 2, cut.accumulation = 4;
+    double one[5], other[5];
+    float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
+    for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
+    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &shape);
+    CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
+    // the rows that pad the vocabulary were zero and still are
+    const Tensor *wte = model_tensor(&model, PARAM_WTE, 0);
+    for (size_t i = 97 * 32; i < 128 * 32; i++) CHECK(a[wte->offset + i] == 0);
+    model_close(&model);
+    free(a), free(b);
+}
+
+TEST(steps_repeat_bit_for_bit) {
+    double one[5], other[5];
+    float *a = run_steps(&tiny_shape, 5, one), *b = run_steps(&tiny_shape, 5, other);
+    CHECK(!memcmp(one, other, sizeof one));
+    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &shape);
+    CHECK(!memcmp(a, b, model.elements * sizeof *a));
+    model_close(&model);
+    free(a), free(b);
+}
+
+TEST(step_stopped_between_micro_batches_changes_nothing) {
+    TinyShape shape = tiny_shape;
+    shape.accumulation = 3;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    Source source = test_source(&memory, shape.block, shape.vocab);
+    Stream stream = {0};
+    FeedAsk form = train_form(2);
+    StepResult result;
+    volatile int stop = 1;
+    float *before = tiny_read(&tiny, tiny.plan.params);
+    stream_start(&stream, &source, &form, 0, 60);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, &stop, &result) ==
+          FEED_STOPPED);
+    CHECK_EQUAL(memory.given, 1);
+    stream_start(&stream, &source, &form, 0, 60); // and again from its start
+    memory.event = FEED_CHANGED, memory.event_at = 3;
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, NULL, &result) == FEED_CHANGED);
+    float *after = tiny_read(&tiny, tiny.plan.params);
+    CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
+    free(before), free(after), free(memory.ids);
+    tiny_close(&tiny);
+}
+
+TEST(step_that_is_not_finite_is_not_applied) {
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &tiny_shape);
+    Source source = test_source(&memory, 16, 97);
+    Stream stream = {0};
+    FeedAsk form = train_form(2);
+    StepResult result;
+    float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
+    size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
+    params[bad] = infinite;
+    float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
+    stream_start(&stream, &source, &form, 0, 2);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, NULL, &result) == FEED_BATCH);
+    CHECK(!result.finite);
+    float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.moments[0]);
+    CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
+    CHECK(!memcmp(moments, moments_after, tiny.model.elements * sizeof *moments));
+    free(before), free(after), free(moments), free(moments_after), free(memory.ids);
+    tiny_close(&tiny);
+}
+
+static double evaluate_in(int rows, bool bf16, size_t *train_end) {
+    TinyShape shape = tiny_shape;
+    shape.eval_batch = rows, shape.bf16 = bf16, shape.batch = 8, shape.chunk_rows = 50;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    Source source = test_source(&memory, 16, 97);
+    double loss;
+    NEED(evaluate(&tiny.network, &source, FEED_VAL, 21, NULL, &loss) == FEED_BATCH);
+    CHECK_EQUAL(memory.given, (21 + rows - 1) / rows);
+    *train_end = tiny.plan.bytes;
+    free(memory.ids);
+    tiny_close(&tiny);
+    return loss;
+}
+
+TEST(evaluation_does_not_depend_on_its_batch) {
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        size_t bytes, same;
+        double loss = evaluate_in(1, bf16, &bytes);
+        CHECK(fabs(loss - log(97)) < 0.5);
+        for (int rows = 2; rows <= 8; rows++) {
+            CHECK(evaluate_in(rows, bf16, &same) == loss);
+            CHECK_EQUAL(same, bytes); // inside training's footprint
+        }
+    }
+}
+
+// nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
+TEST(schedule_is_nanogpts) {
+    Config config = {.learning_rate = 1e-3,
+                     .min_lr = 1e-4,
+                     .warmup_iters = 5,
+                     .lr_decay_iters = 20,
+                     .decay_lr = true,
+                     .lr_schedule = "cosine"};
+    static const struct {
+        uint64_t step;
+        double rate;
+    } wanted[] = {
+        {0,    0.00016666666666666666},
+        {4,    0.0008333333333333334 },
+        {5,    0.001                 },
+        {12,   0.0005970378084704441 },
+        {19,   0.00010983357966978738},
+        {20,   1e-4                  },
+        {1000, 1e-4                  }
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        CHECK(fabs(schedule_rate(&config, wanted[i].step) - wanted[i].rate) < 1e-15);
+    config.lr_schedule = "linear";
+    CHECK(fabs(schedule_rate(&config, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
+    config.lr_schedule = "constant";
+    CHECK(schedule_rate(&config, 19) == 1e-3);
+    config.decay_lr = false;
+    CHECK(schedule_rate(&config, 0) == 1e-3);
+}

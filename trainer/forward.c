@@ -1,0 +1,72 @@
+// The forward pass: embedding, L blocks, the last norm, and the head in chunks of rows.
+//
+// Each norm adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
+#include "trainer/network.h"
+
+void network_forward(const Network *network, const Pass *pass, int B, int T) {
+    const Backend *ops = network->ops;
+    const ModelShape *shape = &network->model->shape;
+    int N = B * T, C = shape->channels, H = shape->heads, L = shape->layers;
+    Act *branch = network_at(network, pass->narrow);
+    Res *residual = network_at(network, pass->res1);
+
+    ops->embed_forward(residual, network_at(network, pass->tokens), network_param(network, PARAM_WTE, 0),
+                       network_param(network, PARAM_WPE, 0), B, T, C);
+    for (int l = 0; l < L; l++) {
+        size_t at = (size_t)l * pass->stride;
+        Res *res1 = network_at(network, pass->res1 + at), *res2 = network_at(network, pass->res2 + at);
+        Act *ln1 = network_at(network, pass->ln1 + at), *ln2 = network_at(network, pass->ln2 + at);
+        Act *qkv = network_at(network, pass->qkv + at), *att = network_at(network, pass->att + at);
+        Act *fc = network_at(network, pass->fc + at), *gelu = network_at(network, pass->gelu + at);
+
+        ops->layernorm_forward(res1, ln1, network_at(network, pass->mean1 + at), network_at(network, pass->rstd1 + at),
+                               residual, l ? branch : NULL, network_param(network, PARAM_LN1_W, l),
+                               network_param(network, PARAM_LN1_B, l), N, C);
+        ops->matmul_forward(qkv, ln1, network_weight(network, PARAM_QKV_W, l), network_param(network, PARAM_QKV_B, l),
+                            N);
+        ops->attention_forward(att, network_at(network, pass->lse + at), qkv, B, T, H, C / H);
+        ops->matmul_forward(branch, att, network_weight(network, PARAM_ATT_W, l),
+                            network_param(network, PARAM_ATT_B, l), N);
+
+        ops->layernorm_forward(res2, ln2, network_at(network, pass->mean2 + at), network_at(network, pass->rstd2 + at),
+                               res1, branch, network_param(network, PARAM_LN2_W, l),
+                               network_param(network, PARAM_LN2_B, l), N, C);
+        ops->matmul_forward(fc, ln2, network_weight(network, PARAM_FC_W, l), network_param(network, PARAM_FC_B, l), N);
+        ops->gelu_forward(gelu, fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
+        ops->matmul_forward(branch, gelu, network_weight(network, PARAM_PROJ_W, l),
+                            network_param(network, PARAM_PROJ_B, l), N);
+        residual = res2;
+    }
+    ops->layernorm_forward(network_at(network, pass->res3), network_at(network, pass->ln3),
+                           network_at(network, pass->mean3), network_at(network, pass->rstd3), residual, branch,
+                           network_param(network, PARAM_LNF_W, 0), network_param(network, PARAM_LNF_B, 0), N, C);
+}
+
+// Never (N,V): each chunk's logits become their own gradient, are used, and make room for the next.
+void network_losses(const Network *network, const Pass *pass, int B, int T, float scale, bool backward, bool add) {
+    const Backend *ops = network->ops;
+    const ModelShape *shape = &network->model->shape;
+    const Weight *head = network_weight(network, PARAM_WTE, 0);
+    int N = B * T, C = shape->channels, V = shape->padded_vocab, chunk = network->plan->chunk_rows;
+    Act *logits = network_at(network, pass->logits);
+    for (int first = 0; first < N; first += chunk) {
+        int M = N - first < chunk ? N - first : chunk;
+        size_t row = (size_t)first * (size_t)C * ops->act_bytes;
+        Act *ln3 = network_at(network, pass->ln3 + row);
+        ops->matmul_forward(logits, ln3, head, NULL, M);
+        ops->cross_entropy(logits, network_at(network, pass->losses), network_at(network, pass->tokens), first, M, T,
+                           shape->vocab, V, scale, backward);
+        if (!backward) continue;
+        ops->matmul_backward_input(network_at(network, pass->narrow + row), logits, head, M);
+        ops->matmul_backward_weight(network_grad(network, PARAM_WTE, 0), logits, ln3, M, V, C, add || first);
+    }
+}
+
+void network_logits(const Network *network, const Pass *pass, int row, float *logits) {
+    const Backend *ops = network->ops;
+    const ModelShape *shape = &network->model->shape;
+    size_t at = (size_t)row * (size_t)shape->channels * ops->act_bytes;
+    ops->matmul_forward(network_at(network, pass->logits), network_at(network, pass->ln3 + at),
+                        network_weight(network, PARAM_WTE, 0), NULL, 1);
+    network_read(network, pass->logits, ops->act_bytes, 0, (size_t)shape->vocab, logits);
+}

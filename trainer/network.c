@@ -1,0 +1,144 @@
+// The network's memory: the arena, its parameters and what is multiplied with.
+#include "trainer/network.h"
+#include "common/err.h"
+#include <assert.h>
+#include <stdlib.h>
+
+static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
+enum { LAYER_WEIGHTS = 4 };
+
+static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static void add_weight(Network *network, ParamId id, int layer, size_t *packed) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    Weight *weight = &network->weights[network->weight_count++];
+    size_t bytes = network->ops->packed_bytes(tensor->rows, tensor->cols);
+    *weight = (Weight){.param = network_param(network, id, layer),
+                       .packed = bytes ? network_at(network, *packed) : NULL,
+                       .rows = tensor->rows,
+                       .cols = tensor->cols};
+    *packed += aligned(bytes);
+}
+
+int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan) {
+    *network = (Network){.ops = backend, .model = model, .plan = plan};
+    int layers = model->shape.layers;
+    network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
+    network->staging = malloc(plan->staging);
+    if (!network->weights || !network->staging) return fail(EX_MEMORY, "no memory for the checkpoint buffer");
+    network->arena = backend->alloc(plan->bytes);
+    if (!network->arena) return -1;
+    backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
+    backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
+    size_t packed = plan->packed;
+    for (int layer = 0; layer < layers; layer++)
+        for (int i = 0; i < LAYER_WEIGHTS; i++) add_weight(network, layer_weights[i], layer, &packed);
+    add_weight(network, PARAM_WTE, 0, &packed);
+    return 0;
+}
+
+void network_close(Network *network) {
+    if (network->arena) network->ops->release(network->arena);
+    free(network->weights);
+    free(network->staging);
+    *network = (Network){0};
+}
+
+Par *network_param(const Network *network, ParamId id, int layer) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    return tensor ? network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes) : NULL;
+}
+
+Grad *network_grad(const Network *network, ParamId id, int layer) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    return tensor ? network_at(network, network->plan->grads + tensor->offset * network->ops->grad_bytes) : NULL;
+}
+
+const Weight *network_weight(const Network *network, ParamId id, int layer) {
+    if (id == PARAM_WTE) return &network->weights[network->weight_count - 1];
+    int i = 0;
+    while (layer_weights[i] != id) i++;
+    return &network->weights[layer * LAYER_WEIGHTS + i];
+}
+
+void network_pack(Network *network) {
+    for (int i = 0; i < network->weight_count; i++)
+        if (network->weights[i].packed) network->ops->pack(&network->weights[i]);
+}
+
+// Two-byte types here are bf16: the upper half of a float, rounded to nearest even; what is not finite stays so.
+static uint16_t bf16_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float bf16_value(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Values of two bytes are staged in the upper half of the floats' own memory, then widened from the front.
+void network_read(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
+                  float *values) {
+    const void *source = network_at(network, range + first * element_bytes);
+    if (element_bytes == sizeof(float)) {
+        network->ops->download(values, source, count * sizeof(float));
+        return;
+    }
+    assert(element_bytes == sizeof(uint16_t));
+    uint16_t *halves = (uint16_t *)(void *)values + count;
+    network->ops->download(halves, source, count * sizeof *halves);
+    for (size_t i = 0; i < count; i++) {
+        float value = bf16_value(halves[i]);
+        memcpy(values + i, &value, sizeof value);
+    }
+}
+
+void network_write(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
+                   const float *values) {
+    void *target = network_at(network, range + first * element_bytes);
+    if (element_bytes == sizeof(float)) {
+        network->ops->upload(target, values, count * sizeof(float));
+        return;
+    }
+    assert(element_bytes == sizeof(uint16_t));
+    enum { PIECE = 4096 };
+    uint16_t halves[PIECE];
+    for (size_t i = 0; i < count; i += PIECE) {
+        size_t n = count - i < PIECE ? count - i : PIECE;
+        for (size_t k = 0; k < n; k++) halves[k] = bf16_of(values[i + k]);
+        network->ops->upload((unsigned char *)target + i * sizeof *halves, halves, n * sizeof *halves);
+    }
+}
+
+void network_forget_moments(Network *network) {
+    const Plan *plan = network->plan; // they end where the numbers begin
+    network->ops->zero(network_at(network, plan->moments[0]), plan->numbers - plan->moments[0]);
+}
+
+void network_init(Network *network, uint64_t seed) {
+    const Plan *plan = network->plan;
+    size_t piece = plan->staging / sizeof(float);
+    network_forget_moments(network);
+    for (int i = 0; i < network->model->count; i++) {
+        const Tensor *tensor = &network->model->tensors[i];
+        size_t total = tensor_elements(tensor);
+        for (size_t first = 0; first < total; first += piece) {
+            size_t count = total - first < piece ? total - first : piece;
+            model_init(network->model, tensor, seed, first, count, network->staging);
+            network_write(network, plan->params, network->ops->par_bytes, tensor->offset + first, count,
+                          network->staging);
+            if (plan->master != plan->params)
+                network_write(network, plan->master, sizeof(float), tensor->offset + first, count, network->staging);
+        }
+    }
+    network_pack(network);
+}
+
+void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T) {
+    network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * sizeof *ids);
+}
