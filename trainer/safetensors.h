@@ -1,0 +1,48 @@
+// safetensors files: u64 length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors end to end.
+// Ours carry "hash.NAME" (XXH3-128 of the tensor's bytes) in __metadata__, so that damage is named.
+#pragma once
+
+#include "common/bytes.h"
+#include <stdbool.h>
+
+enum { SAFE_NAME_BYTES = 128, SAFE_DIMS = 8, SAFE_HASH_BYTES = 16 };
+
+typedef struct {
+    char name[SAFE_NAME_BYTES], dtype[8];
+    uint64_t shape[SAFE_DIMS];
+    int dims;
+    uint64_t begin, end; // bytes, from the end of the header
+    bool hashed;
+    uint8_t hash[SAFE_HASH_BYTES];
+} SafeTensor;
+
+// Writing: the tensors are named first, all F32, then their bytes follow in that order, in pieces of any size.
+typedef struct {
+    int fd;
+    const char *path; // borrowed
+    SafeTensor *tensors;
+    size_t count, capacity, at; // at: the tensor being written
+    uint64_t header_bytes, written;
+    void *hasher; // XXH3 state
+} SafeWriter;
+
+int safe_create(SafeWriter *writer, const char *path);                              // refuses to replace a file
+void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols); // cols 0: a vector
+int safe_write(SafeWriter *writer, const float *values, size_t count);
+// Writes the header, fsyncs, closes; header_hash may be NULL. -1 when anything failed since safe_create.
+int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]);
+void safe_abandon(SafeWriter *writer); // closes; accepts a zeroed or finished one
+
+// Reading: the header is checked as foreign bytes: lengths, types, overlaps, gaps. 65 names what is wrong.
+typedef struct {
+    Bytes map;
+    const uint8_t *data;
+    SafeTensor *tensors; // in order of data
+    size_t count;
+    uint8_t header_hash[SAFE_HASH_BYTES];
+} SafeFile;
+
+int safe_open(SafeFile *file, const char *path);
+void safe_close(SafeFile *file);                                     // accepts a zeroed struct
+const SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when there is none
+int safe_verify(const SafeFile *file, const char *path);             // all hashes; 65 names the tensor
