@@ -1,0 +1,97 @@
+// A loader of our own.
+#include "trainer/child.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/log.h"
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+// `loader` in the folder of our executable, or `millrace-loader` as it is installed.
+static int find_loader(char path[PATH_MAX_BYTES]) {
+    char self[PATH_MAX_BYTES];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 32);
+    if (length < 0) return fail_errno("cannot read /proc/self/exe");
+    self[length] = 0;
+    char *name = strrchr(self, '/') + 1;
+    static const char *const names[] = {"loader", "millrace-loader"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(name, 32, "%s", names[i]);
+        snprintf(path, PATH_MAX_BYTES, "%s", self);
+        if (access(path, X_OK) == 0) return 0;
+    }
+    return fail(EX_NOINPUT, "there is no 'loader' beside '%s'", self);
+}
+
+// In a process group of its own, so that Ctrl-C stops the trainer first and the loader with it.
+static int spawn(Child *child, const char *program, const char *dataset) {
+    char *arguments[] = {(char *)(uintptr_t)program,
+                         (char[]){"serve"},
+                         (char *)(uintptr_t)dataset,
+                         (char[]){"--endpoint"},
+                         child->endpoint,
+                         (char[]){"--die-with-parent"},
+                         (char[]){"--quiet"},
+                         NULL};
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    int error = posix_spawn(&child->pid, program, NULL, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    if (!error) return 0;
+    child->pid = 0;
+    errno = error;
+    return fail_errno("cannot start '%s'", program);
+}
+
+// The loader binds ctl.sock last.
+static int wait_until_ready(Child *child, const char *dataset) {
+    char socket_path[96];
+    snprintf(socket_path, sizeof socket_path, "%s/ctl.sock", child->place);
+    while (access(socket_path, F_OK)) {
+        int status;
+        if (waitpid(child->pid, &status, WNOHANG) == child->pid) {
+            child->pid = 0;
+            int code = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EX_PEER;
+            return fail(code, "the loader started for '%s' ended (exit %d): see its line above", dataset, code);
+        }
+        usleep(2000);
+    }
+    return 0;
+}
+
+int child_open(Child *child, const char *dataset) {
+    char program[PATH_MAX_BYTES];
+    *child = (Child){0};
+    if (find_loader(program) < 0) return -1;
+    snprintf(child->place, sizeof child->place, "/tmp/millrace-%d-XXXXXX", (int)getuid());
+    if (!mkdtemp(child->place)) return fail_errno("cannot create '%s'", child->place);
+    snprintf(child->endpoint, sizeof child->endpoint, "ipc://%s", child->place);
+    if (spawn(child, program, dataset) < 0 || wait_until_ready(child, dataset) < 0) {
+        child_close(child);
+        return -1;
+    }
+    return 0;
+}
+
+void child_close(Child *child) {
+    static const char *const names[] = {"data.sock", "ctl.sock", "lock", ".lock"};
+    if (child->pid > 0) {
+        kill(child->pid, SIGTERM);
+        waitpid(child->pid, NULL, 0);
+    }
+    for (size_t i = 0; *child->place && i < sizeof names / sizeof *names; i++) {
+        char path[96];
+        snprintf(path, sizeof path, "%s/%s", child->place, names[i]);
+        unlink(path);
+    }
+    if (*child->place) rmdir(child->place);
+    *child = (Child){0};
+}

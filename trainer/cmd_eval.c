@@ -1,0 +1,70 @@
+// trainer eval: the loss of a trained model on a dataset, by tokens, in fixed order.
+#include "common/err.h"
+#include "trainer/child.h"
+#include "trainer/commands.h"
+#include "trainer/evaluate.h"
+#include <stdio.h>
+
+static bool json;
+static const Option options[] = {
+    {OPT_FLAG, "json", &json, NULL, "one object instead of words"},
+    {OPT_END,  NULL,   NULL,  NULL, NULL                         },
+};
+
+static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
+    static const char *const names[] = {"train", "val"};
+    const Source source = source_of_feed(feed);
+    uint64_t samples = evaluate_samples(config, feed_dataset(feed)->tokens[split]);
+    uint64_t tokens = samples * (uint64_t)config->block_size;
+    double loss;
+    if (!samples)
+        return fail(EX_USAGE, "the %s data has less than block_size %lld tokens", names[split],
+                    (long long)config->block_size);
+    FeedResult result = evaluate(&trained->network, &source, split, samples, NULL, &loss);
+    if (result == FEED_CHANGED)
+        return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
+    if (result != FEED_BATCH) return -1;
+    if (json)
+        printf("{\"split\": \"%s\", \"loss\": %.9g, \"tokens\": %llu}\n", names[split], loss,
+               (unsigned long long)tokens);
+    else
+        printf("%-5s loss %.4f over %llu tokens\n", names[split], loss, (unsigned long long)tokens);
+    return 0;
+}
+
+static int evaluate_with(Trained *trained, const Config *config, const Child *child) {
+    const FeedConfig wanted = {
+        .endpoint = child->pid        ? child->endpoint
+                    : *config->loader ? config->loader
+                                      : NULL,
+        .vocab_size = (uint32_t)trained->model.shape.vocab,
+        .sequence_tokens = (uint32_t)config->block_size,
+        .max_rows = (uint32_t)trained->plan.eval.rows,
+        .timeout_ms = (uint64_t)config->data_timeout * 1000,
+    };
+    Feed *feed = feed_open(&wanted);
+    int result = feed && feed_attach(feed) == 0 ? 0 : -1;
+    for (int split = FEED_TRAIN; split <= FEED_VAL && result == 0; split++)
+        result = print_loss(trained, config, feed, split);
+    feed_close(feed);
+    return result;
+}
+
+static int run(int count, char **files) {
+    ConfigReader reader;
+    Trained trained = {0};
+    Child child = {0};
+    Config *config = &reader.config;
+    int result = config_read(&reader, count, files);
+    if (result == 0 && !*config->loader && *config->dataset) result = child_open(&child, config->dataset);
+    if (result == 0) result = trained_open(&trained, config);
+    if (result == 0) result = evaluate_with(&trained, config, &child);
+    child_close(&child);
+    trained_close(&trained);
+    config_close(&reader);
+    return result;
+}
+
+const Command cmd_eval = {
+    "eval",     "[CONFIG...] [--key=value...]", "the loss of out_dir's newest checkpoint on a dataset", options, run,
+    config_take};

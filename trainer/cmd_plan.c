@@ -1,0 +1,42 @@
+// trainer plan: what a run would allocate, before it does.
+#include "common/err.h"
+#include "trainer/commands.h"
+#include <stdio.h>
+
+static bool print_config;
+static const Option options[] = {
+    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"},
+    {OPT_END,  NULL,           NULL,          NULL, NULL                                                },
+};
+
+static int print_plan(const Config *config) {
+    const Backend *backend = backend_for(config);
+    if (!backend) return -1;
+    ModelShape shape = shape_of(config);
+    Model model;
+    Plan plan;
+    Buffer text = {0};
+    model_open(&model, &shape);
+    plan_make(&plan, config, &model, backend, true);
+    plan_print(&plan, config, &model, backend, &text);
+    fwrite(text.data, 1, text.size, stdout);
+    int result = plan_check(&plan, config, backend);
+    buffer_close(&text);
+    model_close(&model);
+    backend->close();
+    return result;
+}
+
+static int run(int count, char **files) {
+    ConfigReader reader;
+    int result = config_read(&reader, count, files);
+    if (result == 0 && print_config)
+        config_print(&reader);
+    else if (result == 0)
+        result = print_plan(&reader.config);
+    config_close(&reader);
+    return result;
+}
+
+const Command cmd_plan = {"plan",     "[CONFIG...] [--key=value...]", "print the memory plan of a run", options, run,
+                          config_take};

@@ -1,0 +1,88 @@
+// trainer train: from a configuration to a run directory with checkpoints, metrics and a report.
+#include "common/err.h"
+#include "common/log.h"
+#include "trainer/commands.h"
+#include "trainer/report.h"
+#include "trainer/train.h"
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static bool print_config, fresh;
+static const Option options[] = {
+    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"              },
+    {OPT_FLAG, "fresh",        &fresh,        NULL, "move an earlier run in out_dir aside instead of going on with it"},
+    {OPT_END,  NULL,           NULL,          NULL, NULL                                                              },
+};
+
+static Run the_run;
+
+// The first signal asks to save and stop; a second Ctrl-C does not wait.
+static void on_signal(int number) {
+    if (the_run.stop && number == SIGINT) _exit(128 + SIGINT);
+    the_run.stop = 1;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+static int evaluate_only(Run *run) {
+    double losses[FEED_SPLITS];
+    FeedResult result = train_evaluate(run, losses);
+    if (result == FEED_CHANGED)
+        return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
+    if (result == FEED_STOPPED) return fail(EX_AGAIN, "stopped during the evaluation");
+    if (result == FEED_ERROR) return -1;
+    printf("step %llu | train loss %.4f | val loss %.4f\n", (unsigned long long)run->state.step, losses[FEED_TRAIN],
+           losses[FEED_VAL]);
+    return 0;
+}
+
+// What the model says now, and where everything is.
+static int conclude(Run *run) {
+    const Config *config = run->config;
+    if (config->sample_tokens) {
+        const double temperature = 0.8; // and top_k 200: nanoGPT's sample.py
+        if (sample_text(&run->network, config->sample_start, (uint64_t)config->sample_tokens, temperature, 200,
+                        (uint64_t)config->seed, 0, &run->sample) < 0)
+            return -1;
+        if (!cli_quiet)
+            printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
+    }
+    printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss, run->state.last_loss,
+           (unsigned long long)run->state.step);
+    log_line("report: %s/report.html", config->out_dir);
+    return report_write(run);
+}
+
+static int run_all(Run *run, const Config *config) {
+    char count[16], bytes[16];
+    if (run_open(run, config, fresh) < 0) return -1;
+    log_line("%s parameters, %s arena, %llu tokens a step", human_count(count, (double)run->model.parameters),
+             human_bytes(bytes, (double)run->plan.bytes),
+             (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
+    if (config->eval_only) return evaluate_only(run);
+    return train(run) < 0 ? -1 : conclude(run);
+}
+
+static int run(int count, char **files) {
+    ConfigReader reader;
+    int result = config_read(&reader, count, files);
+    if (result == 0 && print_config)
+        config_print(&reader);
+    else if (result == 0) {
+        catch_signals();
+        result = run_all(&the_run, &reader.config);
+        run_close(&the_run);
+    }
+    config_close(&reader);
+    return result;
+}
+
+const Command cmd_train = {
+    "train", "[CONFIG...] [--key=value...]", "train, or go on with the run in out_dir", options, run, config_take};
