@@ -1,5 +1,7 @@
 # make [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
+ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
+endif
 SAN    ?=
 CUDA   ?= $(if $(shell command -v nvcc),1,0)
 CFLAGS ?= -O3 -g
