@@ -22,11 +22,11 @@ static const Option options[] = {
 static int serve(const Place *place, const Dataset *dataset) {
     Server *server = serve_open(place, dataset);
     if (!server) return -1;
-    char train[16], val[16], fp[17];
+    char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
-    log_line("ready: serving '%s', %s train and %s val tokens, fingerprint %s, at ipc://%s", dataset->name,
-             human_count(train, (double)dataset->tokens[SPLIT_TRAIN]),
-             human_count(val, (double)dataset->tokens[SPLIT_VAL]), fp, place->dir);
+    log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at ipc://%s", dataset->name,
+             (unsigned long long)dataset->tokens[SPLIT_TRAIN], (unsigned long long)dataset->tokens[SPLIT_VAL], fp,
+             place->dir);
     int status = serve_run(server);
     serve_close(server);
     if (status == 0) log_line("stopped");

@@ -1,0 +1,98 @@
+# What a user sees of the loader: the line when it is ready, and its exit codes.
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    for i in $(seq 400); do echo "the quick brown fox number $i jumps over the lazy dog"; done >text.txt
+    "$BIN/shardtool" tokenize --quiet --val 0 -o set text.txt
+}
+
+teardown() {
+    [ -z "${LOADER:-}" ] || { kill -9 "$LOADER"; wait "$LOADER"; } 2>/dev/null || true
+}
+
+start() { # in the background, until it is ready; 3>&- lets bats end
+    "$BIN/loader" serve set --endpoint ipc://place "$@" 2>>log 3>&- &
+    LOADER=$!
+    for _ in $(seq 400); do
+        grep -q ready log && return
+        sleep 0.01
+    done
+    cat log
+    return 1
+}
+
+@test "serve says in one line what it serves, and SIGTERM ends it well" {
+    start
+    [ "$(wc -l <log)" -eq 1 ]
+    grep -q "ready: serving 'set', [0-9]* train and 0 val tokens, fingerprint [0-9a-f]\{16\}, at ipc://place" log
+    [ "$(stat -c %a place)" = 700 ]
+    kill -TERM "$LOADER"
+    wait "$LOADER"
+    LOADER=
+}
+
+@test "SIGINT ends it well too" {
+    start
+    kill -INT "$LOADER"
+    wait "$LOADER"
+    LOADER=
+}
+
+@test "a second loader on the same directory is refused, 73" {
+    start
+    run "$BIN/loader" serve set --endpoint ipc://place
+    [ "$status" -eq 73 ]
+    [[ "$output" == *"locked by pid $LOADER"* ]]
+}
+
+@test "sockets left by a killed loader are no hindrance" {
+    start
+    kill -9 "$LOADER"
+    wait "$LOADER" || true
+    [ -S place/data.sock ]
+    : >log
+    start
+}
+
+@test "no dataset is 66, no argument and a bad endpoint are 2" {
+    run "$BIN/loader" serve nowhere --endpoint ipc://place
+    [ "$status" -eq 66 ]
+    [[ "$output" == *nowhere* ]]
+    run "$BIN/loader" serve
+    [ "$status" -eq 2 ]
+    run "$BIN/loader" serve set --endpoint carrier-pigeon://coo
+    [ "$status" -eq 2 ]
+    run "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"too long"* ]]
+}
+
+@test "a truncated shard is 65 and named" {
+    truncate -s -10 set/train/000/000000.zst
+    run "$BIN/loader" serve set --endpoint ipc://place
+    [ "$status" -eq 65 ]
+    [[ "$output" == *000000.zst* ]]
+}
+
+@test "a directory that others may enter is 77" {
+    mkdir -m 755 place
+    run "$BIN/loader" serve set --endpoint ipc://place
+    [ "$status" -eq 77 ]
+    [[ "$output" == *"chmod 700"* ]]
+}
+
+@test "without an endpoint it meets trainers in XDG_RUNTIME_DIR" {
+    mkdir -m 700 run
+    XDG_RUNTIME_DIR=$PWD/run "$BIN/loader" serve set 2>log 3>&- &
+    LOADER=$!
+    for _ in $(seq 400); do grep -q ready log && break; sleep 0.01; done
+    [ -S run/millrace/data.sock ]
+}
+
+@test "with --die-with-parent it ends with the process that started it" {
+    sh -c '"$BIN/loader" serve set --endpoint ipc://place --die-with-parent 2>log & echo $! >pid
+           while ! grep -q ready log; do sleep 0.01; done' 3>&-
+    for _ in $(seq 400); do kill -0 "$(cat pid)" 2>/dev/null || return 0; sleep 0.01; done
+    kill -9 "$(cat pid)"
+    false
+}
