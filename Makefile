@@ -79,6 +79,12 @@ demo: deps
 	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## bench-cpu  tokens a second of a training step beside PyTorch's (S="layers heads embd block batch")
 bench-cpu: all ; $(Q)tests/bench/cpu.sh $(O)/bin $(S)
+## bench-loader  rows a second, round trips and restarts of the loader beside nanoGPT's get_batch
+bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
+	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
+$(O)/bench_loader: $(O)/tests/bench/loader.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
 ## deps     install what building needs (as root), or print the line that does
 deps: ; $(Q)tests/deps.sh build
 test-deps: ; $(Q)tests/deps.sh test
@@ -93,7 +99,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san check demo bench-cpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san check demo bench-cpu bench-loader deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

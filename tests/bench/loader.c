@@ -1,0 +1,251 @@
+// Measures the loader for `make bench-loader`: prints "name value" lines, which loader.py puts beside its peers.
+//   bench_loader LOADER_PROGRAM FOLDER     makes FOLDER/set and FOLDER/train.bin when they are not there
+#include "common/err.h"
+#include "common/log.h"
+#include "loader/fill.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { T = 1024, TRAIN_TOKENS = 48 << 20, VAL_TOKENS = 1 << 20, VOCAB = 50257, EOT = 50256 };
+extern char **environ;
+
+static void check(bool fine) {
+    if (!fine) die(EX_BUG, "the benchmark failed: %s", err_text());
+}
+
+// Ids that compress about as text does: some words often, runs of earlier text again.
+static void make_ids(uint16_t *ids, size_t count) {
+    uint64_t state = 42;
+    for (size_t i = 0; i < count;) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bits = state >> 33;
+        size_t run = 2 + bits % 5;
+        if (i > 5000 && bits % 100 < 60) {
+            size_t from = i - 1 - (bits >> 8) % 4900;
+            while (run-- && i < count) ids[i++] = ids[from++];
+        } else {
+            ids[i++] = (uint16_t)((bits >> 8) % 7 ? (bits >> 12) % 400 : (bits >> 12) % EOT);
+        }
+    }
+    for (size_t i = 900; i < count; i += 1000) ids[i] = EOT;
+}
+
+static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count) {
+    char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+    dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    ShardParams params = {SHARD_FRAME_TOKENS, VOCAB, EOT, {0}, {0}};
+    memcpy(params.vocab_fp, dataset->vocab_fp, sizeof params.vocab_fp);
+    ShardWriter writer;
+    ShardEncoder *encoder = shard_encoder_open();
+    Buffer frame = {0};
+    check(dir_make(folder) == 0 && shard_writer_open(&writer, path, -1, &params, false) == 0);
+    for (size_t at = 0; at < count; at += SHARD_FRAME_TOKENS) {
+        size_t tokens = count - at < SHARD_FRAME_TOKENS ? count - at : SHARD_FRAME_TOKENS;
+        frame.size = 0;
+        check(shard_encode(encoder, &params, ids + at, tokens, &frame) == 0);
+        check(shard_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
+    }
+    check(shard_finish(&writer) == 0);
+    DatasetShard shard = {
+        .tokens = count, .documents = writer.documents, .bytes = writer.file.written, .from = {"a", 0},
+                   .to = {"a", 1}
+    };
+    memcpy(shard.content_hash, writer.content_hash, sizeof shard.content_hash);
+    memcpy(shard.stored_hash, writer.stored_hash, sizeof shard.stored_hash);
+    dataset_add(dataset, split, &shard);
+    buffer_close(&frame);
+    shard_encoder_close(encoder);
+}
+
+static void make_dataset(void) {
+    if (access("set/dataset.jsonl", F_OK) == 0 && access("train.bin", F_OK) == 0) return;
+    uint16_t *ids = malloc(TRAIN_TOKENS * sizeof *ids);
+    check(ids);
+    make_ids(ids, TRAIN_TOKENS);
+    Dataset dataset;
+    dataset_begin(&dataset, "set");
+    memset(dataset.vocab_fp, 0x11, sizeof dataset.vocab_fp);
+    dataset.vocab_size = VOCAB, dataset.eot_id = EOT;
+    dataset.params = "frame_tokens=32768", dataset.val = "0";
+    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS);
+    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS);
+    check(dataset_save(&dataset) == 0);
+    dataset_close(&dataset);
+    int fd = open("train.bin", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    check(fd >= 0 && fd_write(fd, ids, TRAIN_TOKENS * sizeof *ids, "train.bin") == 0);
+    close(fd);
+    free(ids);
+}
+
+static double seconds_since(uint64_t ns) { return (double)(clock_ns() - ns) * 1e-9; }
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_quantiles(const char *name, double *values, size_t count, double scale) {
+    qsort(values, count, sizeof *values, by_value);
+    printf("%s_p50 %.4g\n%s_p99 %.4g\n%s_max %.4g\n", name, values[count / 2] * scale, name,
+           values[count * 99 / 100] * scale, name, values[count - 1] * scale);
+}
+
+// --- rows without a wire
+
+static double fill_rate(Fill *fill, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
+    uint64_t began = clock_ns(), done = 0;
+    for (; done < samples; done += rows) {
+        FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, done};
+        uint32_t filled, shard;
+        uint64_t epoch;
+        check(fill_rows(fill, &ask, T, ids, &filled, &epoch, &shard) == 0);
+    }
+    return (double)done * T / seconds_since(began);
+}
+
+static void bench_fill(void) {
+    Dataset dataset;
+    check(dataset_open(&dataset, "set") == 0);
+    Fill *fill = fill_open(&dataset);
+    uint16_t *ids = malloc(512 * (T + 1) * sizeof *ids);
+    check(fill && ids);
+    uint64_t epoch = (TRAIN_TOKENS - 1) / T;
+    fill_rate(fill, SAMPLING_EPOCH, 64, 8192, ids);
+    printf("epoch_decode %.4g\n", fill_rate(fill, SAMPLING_EPOCH, 64, epoch, ids));
+    fill_rate(fill, SAMPLING_CROP, 64, 1 << 16, ids); // decodes what crops wander over
+    const uint32_t sizes[] = {16, 64, 512};
+    for (int i = 0; i < 3; i++)
+        printf("crop_fill_%u %.4g\n", sizes[i], fill_rate(fill, SAMPLING_CROP, sizes[i], 1 << 19, ids));
+    fill_close(fill);
+    dataset_close(&dataset);
+    free(ids);
+}
+
+// --- rows through a loader process
+
+static pid_t start_loader(char *program) {
+    char *arguments[] = {program,
+                         (char[]){"serve"},
+                         (char[]){"set"},
+                         (char[]){"--endpoint=ipc://place"},
+                         (char[]){"--die-with-parent"},
+                         (char[]){"--quiet"},
+                         NULL};
+    pid_t pid;
+    check(posix_spawn(&pid, program, NULL, NULL, arguments, environ) == 0);
+    return pid;
+}
+
+static void stop_loader(pid_t pid, int signal) {
+    kill(pid, signal);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
+    FeedConfig config = {.endpoint = "ipc://place",
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = rows,
+                         .window = window,
+                         .timeout_ms = 10000,
+                         .inline_only = inline_only};
+    Feed *feed = feed_open(&config);
+    check(feed && feed_attach(feed) == 0);
+    return feed;
+}
+
+// Batches until `seconds` have passed; with a window of 1 each is a round trip.
+static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampling mode, double seconds,
+                        const char *trip) {
+    enum { TRIPS = 1 << 16 };
+    static double trips[TRIPS];
+    Feed *feed = open_feed(rows, window, inline_only);
+    uint64_t asked = 0, got = 0, warm = 1 << 16, began = 0, counted = 0, last = clock_ns();
+    size_t count = 0;
+    while (!began || seconds_since(began) < seconds) {
+        for (; feed_free(feed); asked += rows) {
+            FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, asked};
+            check(feed_ask(feed, &ask) == 0);
+        }
+        FeedBatch batch;
+        check(feed_next(feed, &batch) == FEED_BATCH);
+        feed_done(feed, &batch);
+        got += rows;
+        uint64_t now = clock_ns();
+        if (began && trip && count < TRIPS) trips[count++] = (double)(now - last) * 1e-3;
+        last = now;
+        if (!began && got >= warm) began = now, counted = got;
+    }
+    double rate = (double)(got - counted) * T / seconds_since(began);
+    if (trip) print_quantiles(trip, trips, count, 1);
+    feed_close(feed);
+    return rate;
+}
+
+static void bench_restart(char *program) {
+    enum { KILLS = 20 };
+    double ms[KILLS];
+    pid_t pid = start_loader(program);
+    Feed *feed = open_feed(64, 4, false);
+    uint64_t sample = 0;
+    for (int kills = -1; kills < KILLS; kills++) {
+        uint64_t began = clock_ns();
+        if (kills >= 0) {
+            stop_loader(pid, SIGKILL);
+            pid = start_loader(program);
+        }
+        // What had been answered before the kill does not count: ask anew.
+        feed_forget(feed);
+        FeedAsk ask = {FEED_TRAIN, SAMPLING_CROP, 64, 1, sample++};
+        FeedBatch batch;
+        check(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        feed_done(feed, &batch);
+        if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
+    }
+    print_quantiles("restart_ms", ms, KILLS, 1);
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
+static double first_batch_ms(char *program, uint64_t first) {
+    pid_t pid = start_loader(program);
+    Feed *feed = open_feed(64, 4, false);
+    uint64_t began = clock_ns();
+    FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, 64, 1, first};
+    FeedBatch batch;
+    check(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    double ms = seconds_since(began) * 1e3;
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+    return ms;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3 || (mkdir(argv[2], 0755) < 0 && errno != EEXIST)) return 2;
+    char program[PATH_MAX_BYTES];
+    if (!realpath(argv[1], program) || chdir(argv[2]) < 0) return 2;
+    make_dataset();
+    bench_fill();
+    pid_t pid = start_loader(program);
+    const uint32_t sizes[] = {16, 64, 512};
+    for (int i = 0; i < 3; i++) {
+        printf("ring_%u %.4g\n", sizes[i], feed_rate(sizes[i], 8, false, SAMPLING_CROP, 0.7, NULL));
+        printf("inline_%u %.4g\n", sizes[i], feed_rate(sizes[i], 8, true, SAMPLING_CROP, 0.7, NULL));
+    }
+    printf("ring_epoch_64 %.4g\n", feed_rate(64, 8, false, SAMPLING_EPOCH, 0.7, NULL));
+    feed_rate(64, 1, false, SAMPLING_CROP, 0.7, "trip_us");
+    stop_loader(pid, SIGTERM);
+    printf("cold_ms %.4g\n", first_batch_ms(program, 0));
+    printf("cold_at_1e9_ms %.4g\n", first_batch_ms(program, 1000000000));
+    bench_restart(program);
+    return 0;
+}
