@@ -203,6 +203,18 @@ TEST(hashes_give_the_published_answers) {
     CHECK_EQUAL(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xE3069283);
 }
 
+TEST(hash_crc32c_of_any_length_is_the_bitwise_one) {
+    enum { MOST = 20000 };
+    static uint8_t bytes[MOST];
+    uint32_t want = ~0u;
+    for (size_t i = 0; i < MOST; i++) {
+        if (i < 100 || i % 509 == 0 || (i >= 3070 && i < 3080)) CHECK_EQUAL(crc32c(0, bytes, i), ~want);
+        bytes[i] = (uint8_t)(i * i >> 3 ^ i);
+        want ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++) want = want & 1 ? want >> 1 ^ 0x82F63B78u : want >> 1;
+    }
+}
+
 static bool flag;
 static uint64_t size = 5;
 static int64_t number = -1;
