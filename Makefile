@@ -77,6 +77,11 @@ test-san: all $(O)/test
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+## bench-kernels  what each operation takes of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
+bench-kernels: $(O)/bench_kernels ; $(Q)$< $(S)
+$(O)/bench_kernels: $(O)/tests/bench/kernels.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
 ## bench-cpu  tokens a second of a training step beside PyTorch's (S="layers heads embd block batch")
 bench-cpu: all ; $(Q)tests/bench/cpu.sh $(O)/bin $(S)
 ## bench-loader  rows a second, round trips and restarts of the loader beside nanoGPT's get_batch
@@ -99,7 +104,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san check demo bench-cpu bench-loader deps test-deps format lint install clean help
+.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
