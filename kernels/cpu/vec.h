@@ -113,9 +113,12 @@ static inline float v_largest(V v) {
     return lane[0];
 }
 
-// e^x = 2^n e^r with |r| <= ln 2 / 2; relative error 1e-7. 0 below -87, where softmax and GELU no longer look.
+// e^x = 2^n e^r with |r| <= ln 2 / 2; relative error 1e-7. e^-87 below -87.
 static inline V v_exp(V x) {
-    x = v_min(v_set(88), v_max(v_set(-87.3f), x));
+    x = v_max(v_set(-87.3f), x);
+#ifndef __AVX512F__
+    x = v_min(v_set(88), x); // 2^n below is made of n's bits: it cannot overflow to infinity
+#endif
     const V magic = v_set(12582912); // 1.5 * 2^23: adding it rounds to a whole number
     V n = v_fma(x, v_set(1.44269504f), magic) - magic;
     V r = v_fma(n, v_set(-0.693359375f), x); // ln 2 in two parts, the first exact in few bits
@@ -125,7 +128,11 @@ static inline V v_exp(V x) {
     p = v_fma(p, r, v_set(1.66665182e-1f));
     p = v_fma(p, r, v_set(0.5f));
     p = v_fma(p, r * r, r) + v_set(1);
+#ifdef __AVX512F__
+    return _mm512_scalef_ps(p, n);
+#else
     return p * (V)((__builtin_convertvector(n, VI) + 127) << 23);
+#endif
 }
 
 // W x W transpose of 32-bit lanes: log2(W) perfect shuffles.

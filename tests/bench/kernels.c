@@ -1,0 +1,308 @@
+// Times a whole GPT training step out of the CPU backend's operations, and what each kind of operation takes of it:
+// bench_kernels [L=12 C=768 H=12 T=256 B=4 V=50304 chunk=1024 steps=5 threads=0 dtype=auto]. Random weights and tokens.
+#include "common/err.h"
+#include "common/log.h"
+#include "kernels/backend.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    FWD,
+    DX,
+    DW,
+    HEAD_FWD,
+    HEAD_DX,
+    HEAD_DW,
+    ATTENTION_FWD,
+    ATTENTION_BWD,
+    LAYERNORM,
+    GELU,
+    LOSS,
+    EMBED,
+    NORM,
+    ADAMW,
+    PACK,
+    KINDS
+} Kind;
+static const char *const kind_names[] = {"matmul forward",
+                                         "matmul dX",
+                                         "matmul dW",
+                                         "head forward",
+                                         "head dX",
+                                         "head dW",
+                                         "attention forward",
+                                         "attention backward",
+                                         "layernorm",
+                                         "GELU",
+                                         "loss",
+                                         "embed",
+                                         "gradient norm",
+                                         "AdamW",
+                                         "pack"};
+static double seconds[KINDS];
+
+static const Backend *ops;
+static Shape s = {.B = 4, .T = 256, .C = 768, .H = 12, .V = 50304, .chunk_rows = 1024};
+static int layers = 12, N;
+static char *arena;
+static size_t arena_used, arena_size;
+
+// First without memory: what it will take; then for good.
+static void *take(size_t bytes) {
+    void *at = arena ? arena + arena_used : NULL;
+    arena_used += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+enum { MATRICES = 4, LAYERS_MAX = 64 };
+typedef struct {
+    float *bias[MATRICES], *dbias[MATRICES], *dw[MATRICES], *ln[2], *dln[2];
+    Weight w[MATRICES];
+    float *sum[2], *mean[2], *rstd[2], *lse;
+    void *normed[2], *qkv, *attended, *fc, *gelu;
+} Layer;
+
+static struct {
+    float *params, *grads, *m, *v, *wte, *wpe, *dwte, *dwpe, *ln, *dln, *sum, *mean, *rstd, *dsum, *losses, *norm;
+    size_t count, decayed;
+    Weight head;
+    void *normed, *branch, *dsum_act, *dwide, *d, *logits;
+    uint16_t *rows;
+    double *loss;
+    Layer layer[LAYERS_MAX];
+} g;
+
+static float *take_params(float **gradient, size_t n) {
+    float *at = g.params ? g.params + g.count : NULL;
+    *gradient = g.grads ? g.grads + g.count : NULL;
+    g.count += n;
+    return at;
+}
+
+static void lay_out_params(void) {
+    const size_t C = (size_t)s.C;
+    const int shapes[MATRICES][2] = {
+        {3 * s.C, s.C    },
+        {s.C,     s.C    },
+        {4 * s.C, s.C    },
+        {s.C,     4 * s.C}
+    };
+    g.count = 0;
+    g.wte = take_params(&g.dwte, (size_t)s.V * C), g.wpe = take_params(&g.dwpe, (size_t)s.T * C);
+    for (int l = 0; l < layers; l++)
+        for (int i = 0; i < MATRICES; i++) {
+            Weight *w = &g.layer[l].w[i];
+            w->rows = shapes[i][0], w->cols = shapes[i][1];
+            w->param = take_params(&g.layer[l].dw[i], (size_t)w->rows * (size_t)w->cols);
+        }
+    g.decayed = g.count;
+    for (int l = 0; l < layers; l++) {
+        for (int i = 0; i < MATRICES; i++) g.layer[l].bias[i] = take_params(&g.layer[l].dbias[i], (size_t)shapes[i][0]);
+        for (int i = 0; i < 2; i++) g.layer[l].ln[i] = take_params(&g.layer[l].dln[i], 2 * C);
+    }
+    g.ln = take_params(&g.dln, 2 * C);
+}
+
+static void lay_out(void) {
+    const size_t n = (size_t)N, C = (size_t)s.C, act = ops->act_bytes;
+    arena_used = 0;
+    ops->bind_scratch(take(ops->scratch_bytes(&s)), ops->scratch_bytes(&s));
+    lay_out_params(); // counts
+    g.params = take(4 * g.count), g.grads = take(4 * g.count), g.m = take(4 * g.count), g.v = take(4 * g.count);
+    lay_out_params();
+    for (int l = 0; l < layers; l++) {
+        Layer *a = &g.layer[l];
+        for (int i = 0; i < MATRICES; i++) a->w[i].packed = take(ops->packed_bytes(a->w[i].rows, a->w[i].cols));
+        for (int i = 0; i < 2; i++) {
+            a->sum[i] = take(4 * n * C), a->mean[i] = take(4 * n), a->rstd[i] = take(4 * n);
+            a->normed[i] = take(act * n * C);
+        }
+        a->lse = take(4 * n * (size_t)s.H), a->qkv = take(act * 3 * n * C), a->attended = take(act * n * C);
+        a->fc = take(act * 4 * n * C), a->gelu = take(act * 4 * n * C);
+    }
+    g.head = (Weight){g.wte, take(ops->packed_bytes(s.V, s.C)), s.V, s.C};
+    g.sum = take(4 * n * C), g.mean = take(4 * n), g.rstd = take(4 * n), g.dsum = take(4 * n * C);
+    g.losses = take(4 * n), g.norm = take(4), g.loss = take(8), g.normed = take(act * n * C);
+    g.branch = take(act * n * C), g.dsum_act = take(act * n * C), g.d = take(act * n * C);
+    g.dwide = take(act * 4 * n * C), g.logits = take(act * (size_t)s.chunk_rows * (size_t)s.V);
+    g.rows = take(2 * (n + (size_t)s.B));
+}
+
+#define TIME(kind, call)                                                                                               \
+    do {                                                                                                               \
+        const uint64_t start_ = clock_ns();                                                                            \
+        ops->call;                                                                                                     \
+        seconds[kind] += (double)(clock_ns() - start_) * 1e-9;                                                         \
+    } while (0)
+
+static void forward(void) {
+    const int C = s.C;
+    const void *branch = NULL;
+    const float *below = g.sum;
+    TIME(EMBED, embed_forward(g.sum, g.rows, g.wte, g.wpe, s.B, s.T, C));
+    for (int l = 0; l < layers; l++) {
+        Layer *a = &g.layer[l];
+        TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
+                                          a->ln[0] + C, N, C));
+        TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
+        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, s.B, s.T, s.H, C / s.H));
+        TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
+        TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
+                                          a->ln[1], a->ln[1] + C, N, C));
+        TIME(FWD, matmul_forward(a->fc, a->normed[1], &a->w[2], a->bias[2], N));
+        TIME(GELU, gelu_forward(a->gelu, a->fc, (size_t)N * 4 * (size_t)C, true));
+        TIME(FWD, matmul_forward(g.branch, a->gelu, &a->w[3], a->bias[3], N));
+        branch = g.branch, below = a->sum[1];
+    }
+    TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, g.ln + C, N, C));
+}
+
+static double head(void) {
+    for (int first = 0; first < N; first += s.chunk_rows) {
+        const int M = N - first < s.chunk_rows ? N - first : s.chunk_rows;
+        const size_t at = (size_t)first * (size_t)s.C * ops->act_bytes;
+        TIME(HEAD_FWD, matmul_forward(g.logits, (char *)g.normed + at, &g.head, NULL, M));
+        TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 1 / (float)N, true));
+        TIME(HEAD_DX, matmul_backward_input((char *)g.d + at, g.logits, &g.head, M));
+        TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, (char *)g.normed + at, M, s.V, s.C, first > 0));
+    }
+    ops->zero(g.loss, 8);
+    ops->sum_losses(g.loss, g.losses, N);
+    return *g.loss / N;
+}
+
+static void backward(void) {
+    const int C = s.C;
+    TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, g.dln, g.dln + C, g.layer[layers - 1].dbias[3], g.d, g.sum,
+                                       g.mean, g.rstd, g.ln, N, C, true, false));
+    for (int l = layers - 1; l >= 0; l--) {
+        Layer *a = &g.layer[l];
+        TIME(DX, matmul_backward_input(g.dwide, g.dsum_act, &a->w[3], N));
+        TIME(DW, matmul_backward_weight(a->dw[3], g.dsum_act, a->gelu, N, C, 4 * C, false));
+        TIME(GELU, gelu_backward(g.dwide, a->dbias[2], a->fc, N, 4 * C, true, false));
+        TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[2], N));
+        TIME(DW, matmul_backward_weight(a->dw[2], g.dwide, a->normed[1], N, 4 * C, C, false));
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], a->dln[1] + C, a->dbias[1], g.d, a->sum[1],
+                                           a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
+        TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
+        TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
+        TIME(ATTENTION_BWD,
+             attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, s.B, s.T, s.H, C / s.H, false));
+        TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
+        TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
+        TIME(LAYERNORM,
+             layernorm_backward(g.dsum, g.dsum_act, a->dln[0], a->dln[0] + C, l ? g.layer[l - 1].dbias[3] : NULL, g.d,
+                                a->sum[0], a->mean[0], a->rstd[0], a->ln[0], N, C, false, false));
+    }
+    TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, false));
+}
+
+static void pack(void) {
+    for (int l = 0; l < layers; l++)
+        for (int i = 0; i < MATRICES; i++) TIME(PACK, pack(&g.layer[l].w[i]));
+    TIME(PACK, pack(&g.head));
+}
+
+static void fill(void) {
+    uint64_t random = 1;
+    for (size_t i = 0; i < g.count; i++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        g.params[i] = ((float)(random >> 40) / 8388608.0f - 1) * 0.03f;
+    }
+    for (int l = 0; l < layers; l++)
+        for (int i = 0; i < s.C; i++) g.layer[l].ln[0][i] += 1, g.layer[l].ln[1][i] += 1;
+    for (int i = 0; i < s.C; i++) g.ln[i] += 1;
+    for (int i = 0; i < N + s.B; i++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        g.rows[i] = (uint16_t)((random >> 33) % (uint64_t)(s.V - 47));
+    }
+    ops->zero(g.m, 4 * g.count), ops->zero(g.v, 4 * g.count), ops->zero(g.grads, 4 * g.count);
+}
+
+static double flops(Kind kind) {
+    const double n = N, C = s.C, body = 24 * layers * C * C * n, classes = 2.0 * s.V * C * n;
+    const double scores = 2.0 * layers * C * s.T * n;
+    switch (kind) {
+    case FWD:
+    case DX:
+    case DW:
+        return body;
+    case HEAD_FWD:
+    case HEAD_DX:
+    case HEAD_DW:
+        return classes;
+    case ATTENTION_FWD:
+        return scores;
+    case ATTENTION_BWD:
+        return 2.5 * scores;
+    default:
+        return 0;
+    }
+}
+
+int main(int count, char **arguments) {
+    int steps = 5, threads = 0;
+    char dtype[16] = "auto", why[256];
+    const struct {
+        const char *format;
+        void *value;
+    } keys[] = {
+        {"L=%d",       &layers      },
+        {"C=%d",       &s.C         },
+        {"H=%d",       &s.H         },
+        {"T=%d",       &s.T         },
+        {"B=%d",       &s.B         },
+        {"V=%d",       &s.V         },
+        {"chunk=%d",   &s.chunk_rows},
+        {"steps=%d",   &steps       },
+        {"threads=%d", &threads     },
+        {"dtype=%15s", dtype        }
+    };
+    for (int i = 1; i < count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
+        if (!known || layers > LAYERS_MAX) return fprintf(stderr, "bench_kernels: not '%s'\n", arguments[i]), EX_USAGE;
+    }
+    N = s.B * s.T;
+    if (s.chunk_rows > N) s.chunk_rows = N;
+    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true}, why);
+    if (!ops) die(err_code(), "%s", err_text());
+    lay_out();
+    arena = ops->alloc(arena_size = arena_used);
+    if (!arena) die(err_code(), "%s", err_text());
+    lay_out();
+    fill();
+    pack();
+    AdamW hyper = {6e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0};
+    double best = 1e9, best_seconds[KINDS] = {0}, total = 0, load = 0, loss = 0;
+    for (hyper.step = 1; hyper.step <= (uint64_t)steps + 1; hyper.step++) { // the first one makes primitives
+        memset(seconds, 0, sizeof seconds);
+        const uint64_t start = clock_ns();
+        forward();
+        loss = head();
+        backward();
+        TIME(NORM, gradient_norm(g.norm, g.grads, g.count));
+        TIME(ADAMW, adamw(g.params, g.params, g.grads, g.m, g.v, g.count, g.decayed, &hyper, g.norm, 1));
+        pack();
+        const double took = (double)(clock_ns() - start) * 1e-9;
+        if (hyper.step == 1 || took >= best) continue;
+        best = took;
+        memcpy(best_seconds, seconds, sizeof seconds);
+    }
+    double work = 0;
+    for (int i = 0; i < KINDS; i++) work += flops((Kind)i);
+    if (getloadavg(&load, 1) < 1) load = 0;
+    printf("%s\n%.1fM parameters, L%d C%d H%d T%d B%d V%d, %.2f GiB, loss %.4f, load average %.1f\n", why,
+           (double)g.count * 1e-6, layers, s.C, s.H, s.T, s.B, s.V, (double)arena_size / (1 << 30), loss, load);
+    printf("best of %d steps: %.1f ms, %.0f tok/s, %.0f GFLOP/s\n", steps, best * 1e3, N / best, work / best * 1e-9);
+    for (int i = 0; i < KINDS; i++) {
+        const double t = best_seconds[i], f = flops((Kind)i);
+        total += t;
+        printf("  %-18s %7.1f ms %5.1f %%", kind_names[i], t * 1e3, 100 * t / best);
+        printf(f > 0 ? "  %.0f GFLOP/s\n" : "\n", f / t * 1e-9);
+    }
+    printf("  %-18s %7.1f ms\n", "between", (best - total) * 1e3);
+    return 0;
+}
