@@ -147,18 +147,16 @@ static int check_space(const Inputs *inputs) {
 
 static void say_summary(const Dataset *dataset, const SourceOptions *source_options, uint64_t replaced,
                         uint64_t started_ns) {
-    char documents[16], train[16], val_tokens[16], bytes[16], rate[16];
+    char bytes[16];
     double seconds = (double)(clock_ns() - started_ns) * 1e-9, size = (double)dataset->source_bytes;
-    log_line("%sdocuments, %strain tokens, %sval tokens from %sB of text, %sB/s, %.1f s",
-             human_count(documents, (double)(dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL])),
-             human_count(train, (double)dataset->tokens[SPLIT_TRAIN]),
-             human_count(val_tokens, (double)dataset->tokens[SPLIT_VAL]), human_count(bytes, size),
-             human_count(rate, seconds > 0 ? size / seconds : 0), seconds);
+    log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64 " val tokens from %s of text in %.1f s: %.1f MB/s",
+             dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
+             dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), seconds, seconds > 0 ? size / seconds * 1e-6 : 0);
     if (source_options->bad)
         log_warn("%" PRIu64 " bad lines skipped, the first: %s", source_options->bad, source_options->first_bad);
     if (replaced) log_warn("U+FFFD stands for invalid UTF-8 in %" PRIu64 " places", replaced);
     if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
-        log_warn("only %" PRIu64 " tokens for validation from --val %g: a larger --val gives more",
+        log_line("only %" PRIu64 " tokens for validation from --val %g: a larger --val gives more",
                  dataset->tokens[SPLIT_VAL], val);
 }
 

@@ -152,12 +152,10 @@ static int run(int count, char **arguments) {
         for (int i = 0; i < count; i++) verify_path(&verifier, arguments[i]);
         while (report_oldest(&verifier)) {
         }
-        char tokens[16];
-        human_count(tokens, (double)verifier.tokens);
         if (verifier.bad)
-            log_line("%" PRIu64 " of %" PRIu64 " shards are bad", verifier.bad, verifier.shards);
+            log_line("%" PRIu64 " of %" PRIu64 " are bad", verifier.bad, verifier.shards);
         else
-            log_line("%" PRIu64 " shards, %stokens: all good", verifier.shards, tokens);
+            log_line("%" PRIu64 " shards, %" PRIu64 " tokens: all good", verifier.shards, verifier.tokens);
         status = verifier.code;
     }
     pool_close(verifier.pool);

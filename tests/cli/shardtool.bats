@@ -1,0 +1,313 @@
+# What shardtool promises on the command line. Programs come from $BIN, data from $DATA.
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+texts() { # a folder of small documents
+    mkdir -p in/sub
+    printf 'The first document.\n' >in/a.txt
+    printf 'The second, in a folder.\n' >in/sub/b.txt
+    printf 'The third.\n' >in/c.txt
+    printf 'hidden' >in/.dot
+}
+
+# run_code CODE COMMAND...: the exit code, and stdout and stderr together in $output
+run_code() {
+    local want=$1
+    shift
+    run "$@"
+    [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
+}
+
+as_user() { # permissions bind only who is not root
+    if [ "$(id -u)" = 0 ]; then
+        chmod 755 "$BATS_RUN_TMPDIR" "$BATS_TEST_TMPDIR" "$(dirname "$BATS_TEST_TMPDIR")" 2>/dev/null
+        setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+    else "$@"; fi
+}
+
+@test "a folder becomes a dataset: one summary line, shards that zstd reads" {
+    texts
+    run_code 0 shardtool tokenize -o out in
+    [ "${#lines[@]}" -le 2 ]
+    [[ "${lines[0]}" == "shardtool: 3 documents, "*" train and 0 val tokens from 56 B of text"*"MB/s" ]]
+    zstd -tq out/train/000/000000.zst
+    shardtool cat out/train/000/000000.zst >raw
+    zstd -dcq out/train/000/000000.zst | cmp - raw
+    run_code 0 shardtool decode --raw raw
+    [ "$output" = "The first document.
+<|endoftext|>The third.
+<|endoftext|>The second, in a folder.
+<|endoftext|>" ]
+    [ -z "$(find out -name '*.tmp.*')" ]
+}
+
+@test "the same command again says already complete and changes nothing" {
+    texts
+    shardtool tokenize -q -o out in
+    find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort >before
+    run_code 0 shardtool tokenize -o out in
+    [[ "$output" == *"'out' is already complete"* ]]
+    find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort | cmp - before
+}
+
+@test "other options on a finished dataset: 2, naming the difference" {
+    texts
+    shardtool tokenize -q -o out in
+    run_code 2 shardtool tokenize -o out --docs lines in
+    [[ "$output" == *"docs=file"*"docs=lines"*"--force"* ]]
+    run_code 2 shardtool tokenize -o out --val 0.25 in
+    [[ "$output" == *"val=0.0005"*"val=0.25"* ]]
+    run_code 0 shardtool tokenize -o out --force --val 1 in
+    [ ! -e out/train/000/000000.zst ]
+    run_code 0 shardtool verify out
+}
+
+@test "other sources on a finished dataset: 2, naming the source" {
+    texts
+    shardtool tokenize -q -o out in/a.txt in/c.txt
+    run_code 2 shardtool tokenize -o out in/a.txt
+    [[ "$output" == *"'in/c.txt' is not named now"* ]]
+    run_code 2 shardtool tokenize -o out in/a.txt in/c.txt in/sub
+    [[ "$output" == *"'in/sub' is new"* ]]
+    printf 'The THIRD.\n' >in/c.txt
+    run_code 2 shardtool tokenize -o out in/a.txt in/c.txt
+    [[ "$output" == *"'in/c.txt' has changed"* ]]
+    run_code 2 shardtool tokenize -o out <in/a.txt
+    [[ "$output" == *"'-' is a stream"* ]]
+}
+
+@test "the order of the arguments does not matter, and standard input works" {
+    texts
+    shardtool tokenize -q -o one in/a.txt in/c.txt in/sub
+    shardtool tokenize -q -o two in/sub in/c.txt in/a.txt
+    cmp one/dataset.jsonl two/dataset.jsonl
+    shardtool tokenize -o - in/a.txt >a.zst
+    shardtool tokenize -o - <in/a.txt >b.zst
+    shardtool tokenize -o - - <in/a.txt >c.zst
+    cmp a.zst b.zst && cmp a.zst c.zst
+    shardtool verify a.zst
+}
+
+@test "no input is 66: a missing file, an empty one, an empty folder" {
+    run_code 66 shardtool tokenize -o out absent.txt
+    [[ "$output" == *"absent.txt"* ]]
+    : >empty.txt
+    run_code 66 shardtool tokenize -o out empty.txt
+    [ ! -e out/dataset.jsonl ] && [ ! -e out/train ]
+    mkdir folder
+    run_code 66 shardtool tokenize -o out2 folder
+    run_code 66 shardtool text folder
+}
+
+@test "an unreadable file is 77" {
+    texts
+    chmod 000 in/c.txt
+    chmod 777 .
+    run_code 77 as_user shardtool text in
+    [[ "$output" == *"in/c.txt"* ]]
+    run_code 77 as_user shardtool tokenize -o out in
+    [ ! -e out/dataset.jsonl ]
+}
+
+@test "the same file twice is 2, with both names" {
+    texts
+    run_code 2 shardtool text in in/a.txt
+    [[ "$output" == *"'in/a.txt' and 'in/a.txt'"* ]]
+    ln in/a.txt hard
+    run_code 2 shardtool text hard in/a.txt
+}
+
+@test "what is no document is refused by name with 65" {
+    texts
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs
+    run_code 65 shardtool text lfs
+    [[ "$output" == *"git-lfs"* ]]
+    printf '\n<!DOCTYPE HTML>\n<p>404' >page
+    run_code 65 shardtool text page
+    [[ "$output" == *"HTML"* ]]
+    head -c 5000 "$BIN/shardtool" >binary
+    run_code 65 shardtool text binary
+    [[ "$output" == *"binary"* ]]
+    shardtool tokenize -o - in >own.zst
+    run_code 65 shardtool tokenize -o out own.zst
+    [[ "$output" == *"use cat, decode or merge"* ]]
+}
+
+@test "a truncated .xz is 65 and names the file" {
+    seq 100000 | xz >a.txt.xz
+    head -c 2000 a.txt.xz >cut.txt.xz
+    run_code 65 shardtool tokenize -o out cut.txt.xz
+    [[ "$output" == *"cut.txt.xz"*"truncated"* ]]
+    [ ! -e out/dataset.jsonl ] && [ -z "$(find out -name '*.zst*')" ]
+}
+
+@test "a bad JSON line is 65 with file and line, unless --max-bad lets it pass" {
+    printf '{"text": "one"}\n{"text": 2}\n{"text": "three"}\n' >a.jsonl
+    run_code 65 shardtool tokenize -o out a.jsonl
+    [[ "$output" == *"'a.jsonl' line 2"*"no text"* ]]
+    run_code 0 shardtool tokenize -o out --max-bad 1 a.jsonl
+    [[ "$output" == *"1 bad lines skipped"*"line 2"* ]]
+}
+
+@test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
+    printf 'a\xffb' >bad.txt
+    run_code 0 shardtool tokenize -o out bad.txt
+    [[ "$output" == *"U+FFFD stands for invalid UTF-8 in 1 places"* ]]
+    run_code 65 shardtool tokenize -o out2 --invalid-utf8 fail bad.txt
+    [[ "$output" == *"'bad.txt' document 0"* ]]
+    shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
+}
+
+@test "a second run on the same directory is 73 and names the pid" {
+    mkdir out
+    (exec 9>out/.lock && flock 9 && echo $BASHPID >&9 && echo ready >held && exec sleep 5) &
+    holder=$!
+    while [ ! -s held ]; do sleep 0.01; done
+    texts
+    run_code 73 shardtool tokenize -o out in
+    kill $holder
+    [[ "$output" == *"locked by pid $holder"* ]]
+    wait $holder 2>/dev/null || true
+    run_code 0 shardtool tokenize -o out in
+}
+
+@test "a full disk is 74 and leaves no temp behind" {
+    seq 200000 >big.txt
+    run_code 74 bash -c 'trap "" XFSZ; ulimit -f 64; shardtool tokenize -o out big.txt'
+    [[ "$output" == *"000000.zst"* ]]
+    [ -z "$(find out -name '*.zst*')" ] && [ ! -e out/dataset.jsonl ]
+    run_code 74 bash -c 'shardtool tokenize -o - big.txt >/dev/full'
+    run_code 0 shardtool tokenize -o out big.txt
+    shardtool verify out
+}
+
+@test "an output directory that cannot be is refused before the work" {
+    texts
+    : >file
+    run_code 73 shardtool tokenize -o file/out in
+    run_code 73 shardtool tokenize -o file in
+    mkdir locked && chmod 555 locked
+    run_code 77 as_user shardtool tokenize -o locked/out in
+}
+
+@test "what a killed run left is cleared by the next" {
+    texts
+    mkdir -p out/train/000 out/val/000
+    shardtool tokenize -o - in/a.txt | tee out/train/000/000000.zst >out/train/000/000001.zst
+    : >out/train/000/.000002.zst.tmp.99999999
+    run_code 0 shardtool tokenize -o out in
+    [ ! -e out/train/000/000001.zst ] && [ ! -e out/train/000/.000002.zst.tmp.99999999 ]
+    run_code 0 shardtool verify out
+}
+
+@test "verify: 0 when all is well, 1 and a line for each bad shard, and it goes on" {
+    texts
+    shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
+    [ "$(ls out/train/000 | wc -l)" -ge 4 ]
+    run_code 0 shardtool verify out
+    [[ "$output" == *"5 shards, 17 tokens: all good" ]]
+    for n in 0 2; do printf '\xff' | dd of=out/train/000/00000$n.zst bs=1 seek=130 conv=notrunc status=none; done
+    run_code 1 shardtool verify out
+    [ "$(grep -c '^shard ' <<<"$output")" = 2 ]
+    [[ "$output" == *"000000.zst': frame 0 at offset"* ]]
+    [[ "$output" == *"2 of 5 are bad"* ]]
+    run_code 1 shardtool verify --json out
+    [ "$(grep -c '"ok":false' <<<"$output")" = 2 ]
+    run_code 1 shardtool verify --quick out/train/000/000000.zst
+    run_code 65 shardtool cat -o merged.zst out/train/000/*.zst
+    [ ! -e merged.zst ]
+}
+
+@test "a truncated shard is 65 for readers and 1 for verify" {
+    texts
+    shardtool tokenize -o - in >a.zst
+    head -c -20 a.zst >cut.zst
+    run_code 65 shardtool info cut.zst
+    [[ "$output" == *"cut.zst"*"truncated"* ]]
+    run_code 65 shardtool cat cut.zst
+    run_code 1 shardtool verify cut.zst
+}
+
+@test "shards of another run in a dataset are found" {
+    texts
+    shardtool tokenize -q -o a --docs lines in
+    printf 'The other document.\n' >in/a.txt
+    shardtool tokenize -q -o b --docs lines in
+    cp b/train/000/000000.zst a/train/000/000000.zst
+    run shardtool verify a
+    [ "$status" = 1 ]
+    [[ "$output" == *"content hash is not that of the manifest"* ]]
+}
+
+@test "info shows shards and datasets, one JSON object a line" {
+    texts
+    shardtool tokenize -q -o out in
+    run_code 0 shardtool info out out/train/000/000000.zst
+    [[ "$output" == *"train_documents 3"* ]]
+    shardtool info --json out out/train/000/000000.zst >rows
+    [ "$(wc -l <rows)" = 2 ]
+    python3 -c '
+import json
+a, b = map(json.loads, open("rows"))
+assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b["documents"] == 3'
+}
+
+@test "cat merges shards, and refuses to write over a file without --force" {
+    texts
+    shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
+    shardtool cat -o all.zst out/train/000/*.zst
+    shardtool verify all.zst
+    zstd -dcq out/train/000/*.zst >want
+    zstd -dcq all.zst | cmp - want
+    shardtool cat --raw -o all.bin out/train/000/*.zst && cmp all.bin want
+    shardtool cat -o - out/train/000/*.zst | cmp - all.zst
+    run_code 73 shardtool cat -o all.zst out/train/000/000000.zst
+    [[ "$output" == *"--force"* ]]
+    shardtool cat --force -o all.zst out/train/000/000000.zst
+}
+
+@test "encode and decode are each other's way back" {
+    run_code 0 shardtool decode <<<"15496 995 50256"
+    [ "$output" = "Hello world<|endoftext|>" ]
+    run_code 0 bash -c 'printf "Hello world" | shardtool encode'
+    [ "$output" = "15496 995" ]
+    printf '{"text": "not sniffed"}' >a.jsonl
+    shardtool encode a.jsonl | shardtool decode | cmp - a.jsonl
+    run_code 65 shardtool decode <<<"15496 50257"
+    [[ "$output" == *"50257"* ]]
+    run_code 65 shardtool decode <<<"x"
+    run_code 65 bash -c 'printf abc | shardtool decode --raw'
+}
+
+@test "text prints documents as JSON or NUL-separated" {
+    texts
+    run_code 0 shardtool text in/a.txt
+    [ "$output" = '{"text": "The first document.\n"}' ]
+    shardtool text -0 in | tr '\0' '|' >out
+    [ "$(cat out)" = "The first document.
+|The third.
+|The second, in a folder.
+|" ]
+    seq 1000 | shardtool text | head -c 1 >/dev/null
+}
+
+@test "a member's name is only printed, and not as a terminal command" {
+    mkdir d && printf '\x00\x01\x02\x03' >"d/$(printf 'a\033[31m')"
+    tar -cf t.tar -C d .
+    run_code 65 shardtool text t.tar
+    [[ "$output" == *"t.tar:./a?[31m"* ]]
+}
+
+@test "bad options are 2 and name what is allowed" {
+    run_code 2 shardtool tokenize
+    [[ "$output" == *"-o DIR"* ]]
+    run_code 2 shardtool tokenize -o out --val 2 x
+    run_code 2 shardtool tokenize -o out --docs words x
+    [[ "$output" == *"file, lines, paragraphs"* ]]
+    run_code 2 shardtool text --text-field a..b <<<'{"a": 1}'
+    run_code 2 shardtool tokenize -o out --shard-token 5 x
+    [[ "$output" == *"--shard-tokens"* ]]
+}
