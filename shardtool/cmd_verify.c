@@ -89,7 +89,7 @@ static void report(Verifier *verifier, const char *path, uint64_t tokens) {
         buffer_print(&out, "}\n");
     } else if (bad)
         buffer_print(&out, "%s\n", err_text());
-    fwrite(out.data, 1, out.size, stdout);
+    if (out.size) fwrite(out.data, 1, out.size, stdout);
     fflush(stdout);
     buffer_close(&out);
     err_clear();

@@ -1,0 +1,241 @@
+// Inputs: documents must not depend on where windows and reads happen to end.
+#include "common/file.h"
+#include "shardtool/source/source.h"
+#include "tests/test.h"
+
+// A stream over memory.
+typedef struct {
+    Stream stream;
+    Bytes left;
+} MemoryStream;
+
+static ssize_t memory_read(Stream *stream, void *data, size_t size) {
+    MemoryStream *memory = (MemoryStream *)stream;
+    size_t take = memory->left.size < size ? memory->left.size : size;
+    memcpy(data, memory->left.data, take);
+    memory->left.data += take, memory->left.size -= take;
+    return (ssize_t)take;
+}
+
+// All documents of `text` in one buffer, each ended by a byte 0xFF, or -1.
+static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
+    static MemoryStream memory;
+    memory = (MemoryStream){
+        .stream = {.read = memory_read, .name = "memory"},
+          .left = text
+    };
+    Reader *reader;
+    int status = reader_open(&reader, &memory.stream, options, 0);
+    Part part;
+    bool open = false;
+    out->size = 0;
+    while (status == 0 && reader && (status = reader->format->next(reader, &part)) > 0) {
+        CHECK_EQUAL(part.first, !open);
+        open = !part.last;
+        buffer_add(out, part.text.data, part.text.size);
+        if (part.last) buffer_add(out, "\xFF", 1);
+        status = 0;
+    }
+    CHECK(status < 0 || !open);
+    reader_close(reader);
+    return status;
+}
+
+static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
+
+static void check_documents(const char *text, SourceDocs docs, const char *want) {
+    SourceOptions options = {.docs = docs, .text_field = "text"};
+    Buffer out = {0};
+    NEED(read_all(bytes_of(text), &options, &out) == 0);
+    buffer_add(&out, "", 1);
+    if (strcmp((char *)out.data, want)) {
+        print_error("'%s' gives '%s', not '%s'\n", text, (char *)out.data, want);
+        CHECK(!"the documents wanted");
+    }
+    buffer_close(&out);
+}
+
+TEST(source_cuts_text_as_asked) {
+    check_documents("a\nb\n", DOCS_FILE, "a\nb\n\xFF");
+    check_documents("a\r\n\nb", DOCS_LINES,
+                    "a\xFF"
+                    "b\xFF");
+    check_documents("\n\n", DOCS_LINES, "");
+    check_documents("\n \na\nb\n\t\n\nc\n", DOCS_PARAGRAPHS,
+                    "a\nb\xFF"
+                    "c\xFF");
+    check_documents("a\r\n\r\nb\r\n", DOCS_PARAGRAPHS,
+                    "a\xFF"
+                    "b\xFF");
+    check_documents("", DOCS_FILE, "");
+}
+
+// Puts a text at every place around the end of the window, and compares with the same text far from it.
+static void slide_over_edge(const char *filler, const char *text, SourceOptions options) {
+    Buffer input = {0}, got = {0}, want = {0};
+    size_t length = strlen(text), filler_size = strlen(filler);
+    for (size_t before = SOURCE_WINDOW_BYTES - length - 2; before <= SOURCE_WINDOW_BYTES + 2; before++) {
+        input.size = 0;
+        while (input.size + filler_size <= before) buffer_add(&input, filler, filler_size);
+        while (input.size < before) buffer_add(&input, "\n", 1);
+        size_t lead = input.size;
+        buffer_add(&input, text, length);
+        NEED(read_all((Bytes){input.data, lead}, &options, &want) == 0);
+        size_t head = want.size;
+        NEED(read_all(bytes_of(text), &options, &got) == 0);
+        buffer_add(&want, got.data, got.size);
+        NEED(read_all((Bytes){input.data, input.size}, &options, &got) == 0);
+        CHECK_EQUAL(got.size, want.size);
+        CHECK(got.size >= head && !memcmp(got.data, want.data, got.size));
+    }
+    buffer_close(&input), buffer_close(&got), buffer_close(&want);
+}
+
+TEST(lines_and_paragraphs_do_not_see_the_window) {
+    slide_over_edge("line\r\n", "\none\r\n two\r\n\r\n\r\nthree\n", (SourceOptions){.docs = DOCS_LINES});
+    slide_over_edge("line\r\n\n", "\n\none\r\n two\r\n\t\r\n\r\nthree\n", (SourceOptions){.docs = DOCS_PARAGRAPHS});
+}
+
+TEST(json_lines_do_not_see_the_window) {
+    slide_over_edge("{\"text\": \"filler\"}\n",
+                    "{\"n\": [-1.25e+3, true, {\"a\": null}], \"te\\u0078t\": \"a\\ud83d\\ude00\\n\\ud83d!\\\\\"}\r\n",
+                    (SourceOptions){.text_field = "text"});
+}
+
+TEST(a_paragraph_longer_than_the_window_is_one_document) {
+    Buffer text = {0}, got = {0};
+    while (text.size < 3 * SOURCE_WINDOW_BYTES) buffer_print(&text, "line %zu\r\n", text.size);
+    size_t body = text.size - 2;
+    buffer_print(&text, "\r\nnext");
+    SourceOptions options = {.docs = DOCS_PARAGRAPHS};
+    NEED(read_all((Bytes){text.data, text.size}, &options, &got) == 0);
+    CHECK_EQUAL(got.size, body + 1 + 4 + 1);
+    CHECK(!memcmp(got.data, text.data, body));
+    buffer_close(&text), buffer_close(&got);
+}
+
+TEST(json_lines_refuse_and_say_why) {
+    static const struct {
+        const char *line, *why;
+    } rows[] = {
+        {"{\"text\": \"a\"",                  "in the middle of an object"},
+        {"{\"text\": \"a",                    "ends in a string"          },
+        {"{\"text\": \"a\tb\"}",              "a control character"       },
+        {"{\"text\": \"\\x\"}",               "a bad escape"              },
+        {"{\"text\": \"\\u12g4\"}",           "a bad escape"              },
+        {"{\"text\": 01}",                    "no JSON value"             },
+        {"{\"text\": \"a\"} x",               "something follows"         },
+        {"{\"a\": 1}",                        "no text at its key"        },
+        {"{\"text\": \"a\", \"text\": null}", "no text at its key"        },
+        {"{\"text\" \"a\"}",                  "no colon"                  },
+        {"{\"text\": \"a\",}",                "no key"                    },
+        {"{\"a\": [1 2]}",                    "no comma or ]"             },
+        {"{\"a\": [1}",                       "no comma or ]"             },
+        {"[1]",                               "not a JSON object"         },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Buffer text = {0}, out = {0};
+        buffer_print(&text, "{\"text\": \"good\"}\n%s\n", rows[i].line);
+        SourceOptions options = {.text_field = "text"};
+        CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        CHECK_TEXT(err_text(), "'memory' line 2");
+        CHECK_TEXT(err_text(), rows[i].why);
+        err_clear();
+        buffer_close(&text), buffer_close(&out);
+    }
+}
+
+TEST(json_lines_nested_too_deep_are_bad_and_the_next_line_is_read) {
+    Buffer text = {0}, out = {0};
+    buffer_print(&text, "{\"a\": ");
+    for (int i = 0; i < 100000; i++) buffer_add(&text, "[", 1);
+    buffer_print(&text, "\n{\"text\": \"next\"}");
+    SourceOptions options = {.text_field = "text", .max_bad = 1};
+    NEED(read_all((Bytes){text.data, text.size}, &options, &out) == 0);
+    CHECK_EQUAL(options.bad, 1);
+    CHECK_TEXT(options.first_bad, "deep");
+    CHECK(out.size == 5 && !memcmp(out.data, "next\xFF", 5));
+    buffer_close(&text), buffer_close(&out);
+}
+
+TEST(a_text_too_long_to_hold_refuses_a_second_key_and_a_bad_end) {
+    Buffer text = {0}, out = {0};
+    const char *ends[] = {"\", \"text\": \"b\"}", "\"", "\", \"a\": 1, }"};
+    for (int i = 0; i < 3; i++) {
+        text.size = 0;
+        buffer_print(&text, "{\"text\": \"");
+        while (text.size < 3 << 20) buffer_add(&text, "long ", 5);
+        buffer_print(&text, "%s", ends[i]);
+        SourceOptions options = {.text_field = "text", .max_bad = 9}; // it is too late to skip it
+        CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        err_clear();
+    }
+    buffer_close(&text), buffer_close(&out);
+}
+
+static void add_file(const char *path) {
+    char folder[64];
+    snprintf(folder, sizeof folder, "%s", path);
+    if (strrchr(folder, '/')) {
+        *strrchr(folder, '/') = '\0';
+        NEED(dir_make(folder) == 0);
+    }
+    write_file(path, path, strlen(path));
+}
+
+TEST(folders_are_walked_in_byte_order_of_paths) {
+    const char *const want[] = {"d/B", "d/a-b", "d/a.c", "d/a/0", "d/a/z/y", "d/a0", "d/\xC3\xA9"};
+    for (int i = 6; i >= 0; i--) add_file(want[i]);
+    add_file("d/.dot");
+    add_file("d/.git/x");
+    Inputs inputs;
+    char *arguments[] = {"d"};
+    NEED(inputs_open(&inputs, 1, arguments) == 0);
+    CHECK_EQUAL(inputs.file_count, 7);
+    for (int i = 0; i < 7; i++) CHECK(!strcmp(inputs.files[i].path, want[i]));
+    CHECK_EQUAL(inputs.arguments[0].files, 7);
+    inputs_close(&inputs);
+}
+
+TEST(digest_of_an_input_sees_name_size_head_and_tail) {
+    enum { SIZE = 200000 };
+    char *data = calloc(1, SIZE), *arguments[] = {"f"};
+    uint8_t seen[5][16];
+    for (int i = 0; i < 5; i++) {
+        if (i == 1) data[0] = 1;
+        if (i == 2) data[SIZE - 1] = 1;
+        if (i == 3) data[SIZE / 2] = 1; // in between is not looked at
+        write_file("f", data, i == 4 ? SIZE - 1 : SIZE);
+        Inputs inputs;
+        NEED(inputs_open(&inputs, 1, arguments) == 0 && inputs_digest(&inputs) == 0);
+        memcpy(seen[i], inputs.arguments[0].digest, 16);
+        inputs_close(&inputs);
+    }
+    CHECK(memcmp(seen[0], seen[1], 16) && memcmp(seen[1], seen[2], 16) && memcmp(seen[3], seen[4], 16));
+    CHECK(!memcmp(seen[2], seen[3], 16));
+    free(data);
+}
+
+TEST(a_file_that_grows_while_it_is_read_is_an_error) {
+    Buffer text = {0};
+    while (text.size < 2 * SOURCE_WINDOW_BYTES) buffer_print(&text, "some words\n");
+    write_file("f", text.data, text.size);
+    Inputs inputs;
+    char *arguments[] = {"f"};
+    NEED(inputs_open(&inputs, 1, arguments) == 0);
+    SourceOptions options = {.docs = DOCS_LINES};
+    Source *source = source_open(&inputs, &options);
+    Part part;
+    NEED(source_next(source, &part) == 1);
+    write_file("f", text.data, text.size / 2 + 100000);
+    int status;
+    while ((status = source_next(source, &part)) > 0) continue;
+    CHECK(status < 0);
+    CHECK_EQUAL(err_code(), EX_IO);
+    CHECK_TEXT(err_text(), "changed while it was read");
+    source_close(source);
+    inputs_close(&inputs);
+    buffer_close(&text);
+}
