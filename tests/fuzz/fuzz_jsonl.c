@@ -1,0 +1,48 @@
+// Any bytes as text, JSON lines or an archive: whole documents, or bad data.
+// clang -I. -D_GNU_SOURCE -DVERSION=0 -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_jsonl.c shardtool/source/*.c
+//   common/*.c -larchive -lxxhash -lcrypto -lm -o fuzz_jsonl
+#include "common/err.h"
+#include "shardtool/source/source.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    Stream stream;
+    Bytes left;
+} MemoryStream;
+
+static ssize_t memory_read(Stream *stream, void *data, size_t size) {
+    MemoryStream *memory = (MemoryStream *)stream;
+    size_t take = memory->left.size < size ? memory->left.size : size;
+    if (take) memcpy(data, memory->left.data, take);
+    memory->left.data += take, memory->left.size -= take;
+    return (ssize_t)take;
+}
+
+// The first byte chooses how text is cut, and whether the text lies deeper.
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static MemoryStream memory;
+    if (!size) return 0;
+    memory = (MemoryStream){
+        .stream = {.read = memory_read, .name = "fuzzed"},
+          .left = {data + 1,            size - 1        }
+    };
+    SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
+    options.max_bad = data[0] & 8 ? 1000 : 0;
+    Reader *reader;
+    Part part;
+    bool open = false;
+    int status = reader_open(&reader, &memory.stream, &options, 0);
+    if (status == 0 && reader) {
+        while ((status = reader->format->next(reader, &part)) > 0) {
+            if (part.first == open) abort();
+            open = !part.last;
+        }
+        if (status == 0 && open) abort();
+        reader_close(reader);
+    }
+    if (status < 0 && err_code() != EX_DATA) abort();
+    err_clear();
+    return 0;
+}
