@@ -197,8 +197,8 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
     if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
     remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
-    if (mkdir(temp, 0777) < 0) return fail_errno("cannot create '%s'", temp);
-    int result = write_files(network, state, config, temp);
+    int result = mkdir(temp, 0777) < 0 ? fail_errno("cannot create '%s'", temp) : 0;
+    if (result == 0) result = write_files(network, state, config, temp);
     if (result == 0) result = dir_sync(temp);
     if (result == 0 && rename(temp, path) < 0) result = fail_errno("cannot rename '%s' to '%s'", temp, path);
     if (result < 0) {

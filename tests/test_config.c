@@ -1,0 +1,163 @@
+// nanoGPT's configuration files and flags.
+#include "tests/test.h"
+#include "trainer/config.h"
+#include <math.h>
+
+static ConfigReader reader;
+
+static void read_text(const char *text) {
+    write_file("a.py", text, strlen(text));
+    config_open(&reader);
+    config_file(&reader, "a.py");
+}
+
+static const char *mistakes(void) { return reader.mistakes.size ? (const char *)reader.mistakes.data : ""; }
+
+TEST(config_defaults_are_nanogpts) {
+    config_open(&reader);
+    const Config *c = &reader.config;
+    CHECK_EQUAL(c->batch_size * c->block_size * c->gradient_accumulation_steps, 491520);
+    CHECK(c->n_layer == 12 && c->n_head == 12 && c->n_embd == 768 && !c->bias && c->dropout == 0);
+    CHECK(c->learning_rate == 6e-4 && c->min_lr == 6e-5 && c->beta1 == 0.9 && c->beta2 == 0.95);
+    CHECK(c->weight_decay == 0.1 && c->grad_clip == 1.0 && c->warmup_iters == 2000 && c->max_iters == 600000);
+    CHECK(c->eval_interval == 2000 && c->eval_iters == 200 && c->log_interval == 1 && c->always_save_checkpoint);
+    CHECK_EQUAL(config_check(&reader), 0);
+    config_close(&reader);
+}
+
+// nanoGPT's config/train_gpt2.py and finetune_shakespeare.py, their kinds of lines together.
+TEST(config_reads_nanogpts_files) {
+    read_text("# config for training GPT-2 (124M)\n"
+              "# $ torchrun --standalone --nproc_per_node=8 train.py config/train_gpt2.py\n\n"
+              "import time\n"
+              "from os import path\n"
+              "wandb_log = True\n"
+              "wandb_project='owt'\n"
+              "wandb_run_name = 'ft-' + str(time.time())\n"
+              "out_dir = 'out-#1' # a comment, \"quotes\"\n"
+              "batch_size = 6\n"
+              "  block_size=512\r\n"
+              "gradient_accumulation_steps = 5 * 8*2\n"
+              "learning_rate = 3e-5\n"
+              "weight_decay = .5\n"
+              "max_iters = 1_000\n"
+              "always_save_checkpoint = False\n"
+              "bias = True\n"
+              "dataset = \"it's\\tdata\"\n"
+              "min_lr = 1e-4 # learning_rate / 10 usually\n"
+              "grad_clip = 1 # an integer is a number\n"
+              "compile = False # do not torch compile\n"
+              "backend = 'nccl'");
+    CHECK_TEXT(mistakes(), "");
+    CHECK_EQUAL(reader.mistake_count, 0);
+    CHECK_TEXT((char *)reader.ignored.data, "import, from, wandb_log, wandb_project, wandb_run_name, compile, backend");
+    const Config *c = &reader.config;
+    CHECK(!strcmp(c->out_dir, "out-#1") && !strcmp(c->dataset, "it's\tdata"));
+    CHECK(c->batch_size == 6 && c->block_size == 512 && c->gradient_accumulation_steps == 80 && c->max_iters == 1000);
+    CHECK(c->learning_rate == 3e-5 && c->weight_decay == 0.5 && c->grad_clip == 1.0);
+    CHECK(c->bias && !c->always_save_checkpoint);
+    CHECK(!strcmp(reader.origin[KEY_batch_size], "a.py:10") && !strcmp(reader.origin[KEY_seed], "default"));
+    config_close(&reader);
+}
+
+TEST(config_says_everything_that_is_wrong_at_once) {
+    read_text("batchsize = 4\n"
+              "n_layer = 'six'\n"
+              "n_head = 2.5\n"
+              "  bias = 1\n"
+              "seed = 3 4\n"
+              "out_dir = 'out\n"
+              "learning_rate = 1e400\n"
+              "eval_iters = 10k\n"
+              "max_iters = 5\n"
+              "what is this\n"
+              "max_iters = 6\n"
+              "beta2 == 3\n"
+              "grad_checkpoint = True\n"
+              "mem_limit = '11.3 parsecs'\n");
+    static const char *const wanted[] = {
+        "a.py:1:1: unknown key 'batchsize', did you mean 'batch_size'?\n",
+        "a.py:2:11: 'n_layer' takes an integer\n",
+        "a.py:3:10: 'n_head' takes an integer\n",
+        "a.py:4:10: 'bias' takes True or False\n",
+        "a.py:5:10: unexpected text after the value of 'seed'\n",
+        "a.py:6:11: the string for 'out_dir' has no closing quote\n",
+        "a.py:7:17: 'learning_rate' takes a number\n",
+        "a.py:8:14: 'eval_iters' takes an integer\n",
+        "a.py:10:1: not a 'key = value' line\n",
+        "a.py:11:1: 'max_iters' is set twice, first at a.py:9\n",
+        "a.py:12:1: not a 'key = value' line\n",
+        "a.py:13:1: unknown key 'grad_checkpoint'\n",
+        "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
+    };
+    size_t count = sizeof wanted / sizeof *wanted;
+    for (size_t i = 0; i < count; i++) CHECK_TEXT(mistakes(), wanted[i]);
+    CHECK_EQUAL(reader.mistake_count, count);
+    config_close(&reader);
+}
+
+TEST(config_flags_win_over_files) {
+    read_text("batch_size = 4\nbias = False\nmem_limit = 1000\n");
+    static const char *const flags[] = {"batch_size=8",      "gradient-accumulation-steps=2*3",
+                                        "bias=true",         "out_dir=a b",
+                                        "dataset='c'",       "eval_only",
+                                        "mem_limit=11.5GiB", "learning_rate=1e-2",
+                                        "wandb_log=True"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) config_flag(&reader, flags[i]);
+    CHECK_TEXT(mistakes(), "");
+    CHECK_EQUAL(reader.mistake_count, 0);
+    const Config *c = &reader.config;
+    CHECK(c->batch_size == 8 && c->gradient_accumulation_steps == 6 && c->bias && c->eval_only &&
+          c->learning_rate == 0.01);
+    CHECK(!strcmp(c->out_dir, "a b") && !strcmp(c->dataset, "c") && c->mem_limit == 11776ull << 20);
+    CHECK(!strcmp(reader.origin[KEY_batch_size], "--batch_size"));
+    config_flag(&reader, "batch_size=9");
+    config_flag(&reader, "n_layer=");
+    config_flag(&reader, "n_layr=2");
+    config_flag(&reader, "beta1");
+    config_flag(&reader, "grad_clip=nan");
+    CHECK_TEXT(mistakes(), "'batch_size' is set twice");
+    CHECK_TEXT(mistakes(), "'n_layer' takes an integer");
+    CHECK_TEXT(mistakes(), "unknown key 'n_layr', did you mean 'n_layer'?");
+    CHECK_TEXT(mistakes(), "write --beta1=VALUE");
+    CHECK_TEXT(mistakes(), "'grad_clip' takes a number");
+    CHECK_EQUAL(reader.mistake_count, 5);
+    config_close(&reader);
+}
+
+TEST(config_checks_values_against_each_other) {
+    read_text("n_embd = 512\nn_head = 12\ndropout = 0.2\nbatch_size = 0\noptimizer = 'muon'\ninit_from = "
+              "'gpt2-xl'\nbeta2 = 1.0\n");
+    CHECK_EQUAL(config_check(&reader), -1);
+    CHECK_EQUAL(err_code(), EX_USAGE);
+    CHECK_TEXT(err_text(), "6 mistakes");
+    CHECK_TEXT(mistakes(), "a.py:1: 'n_embd' 512 is not divisible by 'n_head' 12: the nearest that are: 504, 516");
+    CHECK_TEXT(mistakes(), "a.py:3: 'dropout' is 0.2: only 0.0 works");
+    CHECK_TEXT(mistakes(), "a.py:4: 'batch_size' is 0, outside 1 to 65536");
+    CHECK_TEXT(mistakes(), "a.py:5: 'optimizer' is 'muon', not one of adamw");
+    CHECK_TEXT(mistakes(), "a.py:6: 'init_from' is 'gpt2-xl': nothing is downloaded");
+    config_close(&reader);
+}
+
+TEST(config_values_survive_as_text) {
+    config_open(&reader);
+    char text[64];
+    static const double numbers[] = {6e-4, 0.1, 1.0 / 3, 1e-300, 0};
+    for (size_t i = 0; i < 5; i++) {
+        reader.config.learning_rate = numbers[i];
+        config_value(&reader.config, KEY_learning_rate, text, sizeof text);
+        CHECK(strtod(text, NULL) == numbers[i]);
+    }
+    reader.config.learning_rate = 6e-4;
+    config_value(&reader.config, KEY_learning_rate, text, sizeof text);
+    CHECK_TEXT(text, "0.0006");
+    config_close(&reader);
+}
+
+TEST(config_files_that_are_not_there_are_said) {
+    config_open(&reader);
+    config_file(&reader, "nowhere.conf");
+    CHECK_TEXT(mistakes(), "nowhere.conf");
+    CHECK_EQUAL(reader.mistake_count, 1);
+    config_close(&reader);
+}

@@ -1,0 +1,186 @@
+// The memory plan: sizes against formulas, what is planned against what is allocated, and what to do when it is too
+// much.
+#include "common/file.h"
+#include "tests/test_trainer.h"
+
+static Config gpt2_124m(void) {
+    ConfigReader reader;
+    config_open(&reader);
+    config_close(&reader);
+    reader.config.batch_size = 4, reader.config.bias = true;
+    return reader.config;
+}
+
+static const Backend *cpu(const char *dtype) {
+    char why[256];
+    const BackendChoice choice = {"cpu", dtype, 2, true};
+    const Backend *backend = backend_open(&choice, why);
+    NEED(backend);
+    return backend;
+}
+
+static void make(Plan *plan, Model *model, const Config *config, const Backend *backend) {
+    ModelShape shape = shape_of(config);
+    model_open(model, &shape);
+    plan_make(plan, config, model, backend, true);
+}
+
+// P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
+TEST(model_has_the_known_number_of_elements) {
+    Config config = gpt2_124m();
+    ModelShape shape = shape_of(&config);
+    Model model;
+    model_open(&model, &shape);
+    CHECK_EQUAL(model.elements, 124475904);
+    CHECK_EQUAL(model.parameters, 124439808); // without the rows that pad the vocabulary
+    CHECK_EQUAL(model.decay_elements, 50304 * 768 + 1024 * 768 + 12 * 12 * 768 * 768);
+    for (int i = 1; i < model.count; i++)
+        CHECK(model.tensors[i].offset == model.tensors[i - 1].offset + tensor_elements(&model.tensors[i - 1]));
+    model_close(&model);
+    shape.layers = 48, shape.heads = 25, shape.channels = 1600;
+    model_open(&model, &shape);
+    CHECK_EQUAL(model.elements, 1557686400);
+    model_close(&model);
+}
+
+// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16; the CPU
+// keeps it in fp32, 4C more.
+TEST(plan_saves_what_the_formula_says) {
+    Config config = gpt2_124m();
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    make(&plan, &model, &config, backend);
+    size_t N = 4 * 1024, C = 768, H = 12;
+    CHECK_EQUAL(plan.train.stride, N * ((32 + 4) * C + 4 * (H + 4)));
+    CHECK_EQUAL(plan.train.wide - plan.train.narrow, N * C * (2 + 4 + 2));
+    CHECK(plan.eval.end < plan.train.end);
+    size_t sum = 0;
+    for (int i = 0; i < plan.table_rows; i++) sum += plan.table[i].overlaid ? 0 : plan.table[i].bytes;
+    CHECK_EQUAL(sum, plan.bytes);
+    model_close(&model);
+    backend->close();
+}
+
+static size_t allocated;
+static int allocations;
+static void *(*real_alloc)(size_t bytes);
+static void *counting_alloc(size_t bytes) {
+    allocated += bytes, allocations++;
+    return real_alloc(bytes);
+}
+
+TEST(plan_is_what_is_allocated) {
+    Config config = gpt2_124m();
+    config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size = 2;
+    Backend backend = *cpu("float32");
+    real_alloc = backend.alloc, backend.alloc = counting_alloc;
+    Model model;
+    Plan plan;
+    Network network;
+    make(&plan, &model, &config, &backend);
+    NEED(network_open(&network, &backend, &model, &plan) == 0);
+    CHECK_EQUAL(allocations, 1);
+    CHECK_EQUAL(allocated, plan.bytes);
+    char printed[64];
+    Buffer text = {0};
+    plan_print(&plan, &config, &model, &backend, &text);
+    snprintf(printed, sizeof printed, "arena %35zu", allocated);
+    CHECK_TEXT((char *)text.data, printed);
+    buffer_close(&text);
+    network_close(&network);
+    model_close(&model);
+    backend.close();
+}
+
+// Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
+TEST(plan_keeps_buffers_apart) {
+    Config config = gpt2_124m();
+    config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size = 3;
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    make(&plan, &model, &config, backend);
+    const Pass *p = &plan.train;
+    size_t N = 96, C = 64, P = model.elements;
+    struct {
+        size_t offset, bytes;
+    } spans[64] = {
+        {plan.params,     4 * P              },
+        {plan.grads,      4 * P              },
+        {plan.moments[0], 4 * P              },
+        {plan.moments[1], 4 * P              },
+        {plan.numbers,    sizeof(StepNumbers)},
+        {plan.scratch,    plan.scratch_bytes },
+        {p->res3,         4 * N * C          },
+        {p->ln3,          2 * N * C          },
+        {p->mean3,        4 * N              },
+        {p->rstd3,        4 * N              },
+        {p->tokens,       2 * 3 * 33         },
+        {p->losses,       4 * N              },
+        {p->narrow,       2 * N * C          },
+        {p->dres,         4 * N * C          },
+        {p->dres_act,     2 * N * C          },
+        {p->logits,       2 * N * 50304      },
+        {p->wide,         0                  }
+    };
+    int count = 17;
+    for (int l = 0; l < 3; l++) {
+        size_t at = (size_t)l * p->stride;
+        const struct {
+            size_t offset, bytes;
+        } layer[] = {
+            {p->res1,  4 * N * C},
+            {p->ln1,   2 * N * C},
+            {p->mean1, 4 * N    },
+            {p->rstd1, 4 * N    },
+            {p->qkv,   6 * N * C},
+            {p->lse,   4 * N * 2},
+            {p->att,   2 * N * C},
+            {p->res2,  4 * N * C},
+            {p->ln2,   2 * N * C},
+            {p->mean2, 4 * N    },
+            {p->rstd2, 4 * N    },
+            {p->fc,    8 * N * C},
+            {p->gelu,  8 * N * C}
+        };
+        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+            spans[count].offset = layer[i].offset + at, spans[count++].bytes = layer[i].bytes;
+    }
+    for (int a = 0; a < count; a++) {
+        CHECK(spans[a].offset % 64 == 0 && spans[a].offset + spans[a].bytes <= plan.bytes);
+        for (int b = 0; b < a; b++)
+            CHECK(spans[a].offset + spans[a].bytes <= spans[b].offset ||
+                  spans[b].offset + spans[b].bytes <= spans[a].offset || !spans[a].bytes || !spans[b].bytes);
+    }
+    model_close(&model);
+    backend->close();
+}
+
+TEST(plan_that_does_not_fit_names_settings_that_do) {
+    Config config = gpt2_124m();
+    config.batch_size = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    make(&plan, &model, &config, backend);
+    CHECK(plan.bytes > config.mem_limit);
+    CHECK_EQUAL(plan_check(&plan, &config, backend), -1);
+    CHECK_EQUAL(err_code(), EX_MEMORY);
+    long long batch, accumulation;
+    const char *at = strstr(err_text(), "--batch_size=");
+    NEED(at && sscanf(at, "--batch_size=%lld --gradient_accumulation_steps=%lld", &batch, &accumulation) == 2);
+    CHECK_EQUAL(batch * accumulation, 480);
+    model_close(&model);
+    err_clear();
+    config.batch_size = batch, config.gradient_accumulation_steps = accumulation;
+    make(&plan, &model, &config, backend);
+    CHECK_EQUAL(plan_check(&plan, &config, backend), 0); // it fits
+    model_close(&model);
+    config.mem_limit = 1 << 20;
+    make(&plan, &model, &config, backend);
+    CHECK_EQUAL(plan_check(&plan, &config, backend), -1);
+    CHECK_TEXT(err_text(), "take a smaller model");
+    model_close(&model);
+    backend->close();
+}
