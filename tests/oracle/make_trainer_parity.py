@@ -1,0 +1,129 @@
+"""Makes tests/data/trainer_parity.txt: what a torch model equal to nanoGPT's computes from the weights and batches of
+tests/test_trainer_parity.c: logits before and after 10 steps of AdamW in float32, and each step's loss and norm.
+
+usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
+"""
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+V, VP, T, C, H, L, B, ACCUMULATION, STEPS = 97, 128, 16, 32, 2, 2, 4, 2, 10
+ROWS = range(12, 16)  # of which the logits are kept
+
+
+def philox(counter, key):
+    """Philox4x32-10 over arrays; counter (n,4), key (2)."""
+    c = [counter[:, i].astype(np.uint64) for i in range(4)]
+    k = [key[0], key[1]]
+    mask = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), p0 & mask]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def words(seed, stream, index):
+    counter = np.stack([index & 0xFFFFFFFF, index >> 32, np.full_like(index, stream & 0xFFFFFFFF), np.full_like(index, stream >> 32)], 1)
+    return philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+
+
+def normal(seed, stream, count):
+    w = words(seed, stream, np.arange(count, dtype=np.int64))
+    u = (((w[1] << np.uint64(32) | w[0]) >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
+    v = ((w[3] << np.uint64(32) | w[2]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
+
+
+def rows(split, first, count):
+    ids = np.arange(first * T, (first + count) * T + 1, dtype=np.int64)
+    w = words(99, split, ids)
+    ids = ((w[1] << np.uint64(32) | w[0]) % np.uint64(V)).astype(np.int64)
+    x = ids[:-1].reshape(count, T)
+    return torch.from_numpy(x), torch.from_numpy(ids[1:].reshape(count, T))
+
+
+WTE, WPE, QKV_W, ATT_W, FC_W, PROJ_W = range(6)  # streams of params.def
+
+
+class Block(torch.nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.ln_1, self.ln_2 = torch.nn.LayerNorm(C, bias=bias), torch.nn.LayerNorm(C, bias=bias)
+        self.attn, self.attn_proj = torch.nn.Linear(C, 3 * C, bias=bias), torch.nn.Linear(C, C, bias=bias)
+        self.fc, self.fc_proj = torch.nn.Linear(C, 4 * C, bias=bias), torch.nn.Linear(4 * C, C, bias=bias)
+
+    def forward(self, x):
+        b = x.shape[0]
+        q, k, v = (t.view(b, T, H, C // H).transpose(1, 2) for t in self.attn(self.ln_1(x)).split(C, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn_proj(y.transpose(1, 2).reshape(b, T, C))
+        return x + self.fc_proj(F.gelu(self.fc(self.ln_2(x))))
+
+
+class GPT(torch.nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.wte, self.wpe = torch.nn.Embedding(V, C), torch.nn.Embedding(T, C)
+        self.h = torch.nn.ModuleList(Block(bias) for _ in range(L))
+        self.ln_f = torch.nn.LayerNorm(C, bias=bias)
+        for p in self.parameters():
+            if p.dim() == 1:
+                torch.nn.init.zeros_(p)
+        for ln in [self.ln_f] + [m for b in self.h for m in (b.ln_1, b.ln_2)]:
+            torch.nn.init.ones_(ln.weight)
+        self.set(self.wte, WTE, 0, 0.02), self.set(self.wpe, WPE, 0, 0.02)
+        for i, b in enumerate(self.h):
+            residual = 0.02 / math.sqrt(2 * L)
+            self.set(b.attn, QKV_W, i, 0.02), self.set(b.attn_proj, ATT_W, i, residual)
+            self.set(b.fc, FC_W, i, 0.02), self.set(b.fc_proj, PROJ_W, i, residual)
+
+    def set(self, module, tensor, layer, deviation):
+        w = module.weight
+        values = (deviation * normal(1337, tensor << 32 | layer, w.numel())).astype(np.float32)
+        w.data.copy_(torch.from_numpy(values).view_as(w))
+
+    def forward(self, x):
+        x = self.wte(x) + self.wpe(torch.arange(T))
+        for b in self.h:
+            x = b(x)
+        return self.ln_f(x) @ self.wte.weight.T
+
+
+def rate(it, highest=1e-2, warmup=2, decay=10, lowest=1e-3):
+    if it < warmup:
+        return highest * (it + 1) / (warmup + 1)
+    return lowest + 0.5 * (1 + math.cos(math.pi * (it - warmup) / (decay - warmup))) * (highest - lowest)
+
+
+def put(name, values):
+    print(name, len(values), *("%.9g" % v for v in values))
+
+
+for bias in (0, 1):
+    model = GPT(bool(bias))
+    decay = [p for p in model.parameters() if p.dim() >= 2]
+    rest = [p for p in model.parameters() if p.dim() < 2]
+    adamw = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], betas=(0.9, 0.95))
+    x, _ = rows(1, 0, 1)
+    put("logits_before", model(x)[0, ROWS].flatten().tolist())
+    losses, norms = [], []
+    for step in range(STEPS):
+        for group in adamw.param_groups:
+            group["lr"] = rate(step)
+        total = 0
+        for micro in range(ACCUMULATION):
+            x, y = rows(0, (step * ACCUMULATION + micro) * B, B)
+            loss = F.cross_entropy(model(x).view(-1, V), y.view(-1)) / ACCUMULATION
+            loss.backward()
+            total += loss.item()
+        losses.append(total)
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
+        adamw.step()
+        adamw.zero_grad(set_to_none=True)
+    put("losses", losses)
+    put("norms", norms)
+    x, _ = rows(1, 0, 1)
+    put("logits_after", model(x)[0, ROWS].flatten().tolist())
