@@ -1,0 +1,145 @@
+// A feed and a loader that lies: what is not the answer to what was asked never reaches a slot that is handed out.
+#include "common/hash.h"
+#include "loader/feed.h"
+#include "loader/wire.h"
+#include "tests/test.h"
+#include <pthread.h>
+#include <sys/stat.h>
+#include <zmq.h>
+
+enum { T = 16, ROWS = 4, LIES = 11, BATCHES = 5 };
+
+typedef struct {
+    void *context;
+    int lies_told;
+    uint64_t told; // samples whose rows went out with a wrong CRC, once each
+} Liar;
+
+static uint16_t honest_id(uint64_t first, size_t i) { return (uint16_t)(first * 1000 + i); }
+
+static void send_to(void *router, zmq_msg_t *route, WireMessage *message, const void *payload, size_t size) {
+    Bytes frame = wire_encode(message);
+    zmq_send(router, zmq_msg_data(route), zmq_msg_size(route), ZMQ_SNDMORE);
+    zmq_send(router, frame.data, frame.size, size ? ZMQ_SNDMORE : 0);
+    if (size) zmq_send(router, payload, size, 0);
+}
+
+static void answer_get(Liar *liar, void *router, zmq_msg_t *route, const WireMessage *get, WireMessage answer) {
+    uint16_t ids[(ROWS + 1) * (T + 1)], wrong[ROWS * (T + 1)];
+    for (size_t i = 0; i < ROWS * (T + 1); i++) ids[i] = honest_id(get->get.first_sample, i), wrong[i] = 7;
+    answer.header.type = WIRE_BATCH;
+    answer.batch = (WireBatch){.first_sample = get->get.first_sample,
+                               .rows = ROWS,
+                               .sequence_tokens = T,
+                               .slot = get->get.slot,
+                               .generation = get->get.generation,
+                               .length = sizeof wrong,
+                               .payload_crc = crc32c(0, ids, sizeof wrong),
+                               .dtype = 1};
+    for (int lie = 0; lie < LIES; lie++) {
+        WireMessage message = answer;
+        size_t size = sizeof wrong;
+        switch (lie) {
+        case 0:
+            message.header.session++;
+            break;
+        case 1:
+            message.header.req_id += 100;
+            break;
+        case 2:
+            message.header.loader_instance++;
+            break;
+        case 3:
+            message.header.attach_id = 5;
+            break;
+        case 4:
+            message.batch.slot++;
+            break;
+        case 5:
+            message.batch.generation--;
+            break;
+        case 6:
+            message.batch.first_sample++;
+            break;
+        case 7:
+            message.batch.sequence_tokens++, message.batch.length += ROWS * 2, size += ROWS * 2;
+            break;
+        case 8:
+            message.batch.rows--, message.batch.length -= (T + 1) * 2, size -= (T + 1) * 2;
+            break;
+        case 9:
+            size = 0;
+            break;
+        case 10:
+            size -= 2;
+            break;
+        }
+        message.batch.payload_crc = crc32c(0, lie == 7 ? ids : wrong, message.batch.length);
+        send_to(router, route, &message, lie == 7 ? ids : wrong, size);
+    }
+    liar->lies_told += LIES;
+    // Rows that do not have their CRC: the feed must ask again under another generation.
+    bool again = liar->told > get->get.first_sample;
+    liar->told = get->get.first_sample + 1;
+    send_to(router, route, &answer, again ? ids : wrong, sizeof wrong);
+}
+
+static void *lie(void *argument) {
+    Liar *liar = argument;
+    void *router = zmq_socket(liar->context, ZMQ_ROUTER);
+    int ms = 5000;
+    zmq_setsockopt(router, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    for (bool bound = zmq_bind(router, "ipc://p/data.sock") == 0; bound;) {
+        zmq_msg_t route, frame, more;
+        zmq_msg_init(&route), zmq_msg_init(&frame), zmq_msg_init(&more);
+        WireMessage message, answer;
+        memset(&answer, 0, sizeof answer);
+        if (zmq_msg_recv(&route, router, 0) < 0 || zmq_msg_recv(&frame, router, 0) < 0) break;
+        if (wire_decode((Bytes){zmq_msg_data(&frame), zmq_msg_size(&frame)}, &message) != WIRE_FINE) break;
+        answer.header.session = message.header.session, answer.header.req_id = message.header.req_id;
+        answer.header.loader_instance = 3;
+        bound = message.header.type != WIRE_BYE;
+        if (message.header.type == WIRE_HELLO) {
+            send_to(router, &route, &message, NULL, 0); // our own words back
+            answer.header.type = WIRE_WELCOME;
+            answer.welcome = (WireWelcome){
+                .proto = 1, .dtype = 1, .window = 1, .tokens = {1000, 0},
+                           .vocab_size = 50257
+            };
+            send_to(router, &route, &answer, NULL, 0);
+        } else if (message.header.type == WIRE_GET) {
+            answer_get(liar, router, &route, &message, answer);
+        }
+        zmq_msg_close(&route), zmq_msg_close(&frame), zmq_msg_close(&more);
+    }
+    zmq_close(router);
+    return NULL;
+}
+
+TEST(feed_believes_no_answer_that_does_not_fit) {
+    Liar liar = {.context = zmq_ctx_new()};
+    pthread_t thread;
+    NEED(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, lie, &liar) == 0);
+    FeedConfig config = {.endpoint = "ipc://p",
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = ROWS,
+                         .window = 1,
+                         .timeout_ms = 5000};
+    Feed *feed = feed_open(&config);
+    NEED(feed && feed_attach(feed) == 0);
+    for (uint64_t first = 0; first < BATCHES; first++) {
+        FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
+        FeedBatch batch;
+        NEED(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(batch.rows == ROWS && batch.first_sample == first);
+        for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], honest_id(first, i));
+        feed_done(feed, &batch);
+    }
+    // Every lie was counted, the rows with the wrong CRC too.
+    CHECK_EQUAL(feed_stats(feed).batches, BATCHES);
+    CHECK(feed_stats(feed).duplicates >= (uint64_t)liar.lies_told && liar.lies_told == 2 * LIES * BATCHES);
+    feed_close(feed);
+    pthread_join(thread, NULL);
+    zmq_ctx_term(liar.context);
+}
