@@ -216,7 +216,7 @@ void feed_done(Feed *feed, const FeedBatch *batch) {
         }
         return;
     }
-    assert(!"a batch of this feed");
+    die(EX_BUG, "a batch was given back that is not lent");
 }
 
 FeedStats feed_stats(const Feed *feed) { return feed->stats; }
