@@ -60,6 +60,7 @@ typedef struct {
     const char *dtype;  // "auto", "float32", "bfloat16", "float16"
     int threads;        // CPU: 0 = all this process may use
     bool deterministic;
+    bool facts_only; // a plan is made: no device is needed, none is opened
 } BackendChoice;
 
 // One backend is open at a time. Says in `why` (one sentence) which device and type it took and why. NULL after fail().

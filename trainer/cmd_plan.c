@@ -10,7 +10,7 @@ static const Option options[] = {
 };
 
 static int print_plan(const Config *config) {
-    const Backend *backend = backend_for(config);
+    const Backend *backend = backend_for(config, true);
     if (!backend) return -1;
     ModelShape shape = shape_of(config);
     Model model;

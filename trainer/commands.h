@@ -25,7 +25,7 @@ int trained_open(Trained *trained, Config *config);
 void trained_close(Trained *trained); // accepts a zeroed struct
 
 // The backend by the configuration, with one line saying which and why. NULL after fail().
-const Backend *backend_for(const Config *config);
+const Backend *backend_for(const Config *config, bool facts_only);
 
 // Continues `start`: the whole text, appended to `out`.
 int sample_text(Network *network, const char *start, uint64_t tokens, double temperature, uint64_t top_k, uint64_t seed,

@@ -25,8 +25,9 @@ int config_read(ConfigReader *reader, int count, char **files) {
     return config_check(reader);
 }
 
-const Backend *backend_for(const Config *config) {
-    const BackendChoice choice = {config->device, config->dtype, (int)config->threads, config->deterministic};
+const Backend *backend_for(const Config *config, bool facts_only) {
+    const BackendChoice choice = {config->device, config->dtype, (int)config->threads, config->deterministic,
+                                  facts_only};
     char why[256];
     const Backend *backend = backend_open(&choice, why);
     if (backend) log_line("%s", why);
@@ -43,7 +44,7 @@ int trained_open(Trained *trained, Config *config) {
     if (!found) snprintf(trained->path, sizeof trained->path, "%s", config->init_from);
     if (checkpoint_config(trained->path, config) < 0) return -1;
 
-    const Backend *backend = backend_for(config);
+    const Backend *backend = backend_for(config, false);
     if (!backend) return -1;
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);

@@ -178,7 +178,7 @@ static int open_weights(Run *run) {
 int run_open(Run *run, const Config *config, bool fresh) {
     run->config = config;
     run->optimizer = optimizer_find(config->optimizer);
-    run->backend = backend_for(config);
+    run->backend = backend_for(config, false);
     if (!run->backend) return -1;
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);

@@ -267,7 +267,7 @@ int main(int count, char **arguments) {
     }
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
-    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true}, why);
+    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
     lay_out();
     arena = ops->alloc(arena_size = arena_used);
