@@ -12,7 +12,7 @@ Q      := $(if $(V),,@)
 VERSION := 0.1.0
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
-FOLDERS  := common tokenizer shardtool shardtool/source loader kernels kernels/cpu trainer
+FOLDERS  := common tokenizer shardtool shardtool/source loader kernels kernels/cpu $(if $(filter 1,$(CUDA)),kernels/cuda) trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(filter true,$(CI)),-Werror)
@@ -32,10 +32,13 @@ NVARCH    ?= 80 86 89 90
 CUSRC     := $(wildcard kernels/cuda/*.cu)
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart -lstdc++
 DEFS      += -isystem $(CUDA_HOME)/include
-DEFS      += $(if $(wildcard kernels/cuda/backend_cuda.cu),-DHAVE_CUDA_BACKEND=1)
+DEFS      += -DHAVE_CUDA_BACKEND=1
 GENCODE   := $(foreach a,$(NVARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
              -gencode arch=compute_$(lastword $(NVARCH)),code=compute_$(lastword $(NVARCH))
 endif
+# The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/emu/emu.h, under the sanitizers.
+EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(wildcard kernels/cuda/*.c tests/emu/*.cc tests/emu/*.c tests/gpu/*.c) tests/test_main.c)
 CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(O)/tokenizer/gpt2_merges.o
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 
@@ -59,16 +62,26 @@ $(O)/%.o: %.S
 $(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
 $(O)/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $<"
-	$(Q)nvcc $(DEFS) -O3 -g -lineinfo -std=c++17 $(GENCODE) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) $(CPPFLAGS) -MMD -MP -c $< -o $@
+	$(Q)nvcc $(DEFS) -O3 -g -lineinfo -std=c++17 $(GENCODE) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
+$(O)/emu/%.c.o: %.c Makefile
+	@mkdir -p $(@D); echo "  CC   $< (emulator)"
+	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
+$(O)/emu/%.o: % Makefile
+	@mkdir -p $(@D); echo "  CXX  $< (emulator)"
+	$(Q)$(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU -x c++ -include tests/emu/emu.h -MMD -MP -c $< -o $@
+$(O)/test-emu: $(EMU) $(O)/core.a
+	@echo "  LD   $@"
+	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
+
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test
-	$(Q)tests/run.sh $(O) $(T)
+test-now: all $(O)/test $(if $(CUSRC),$(O)/test-emu)
+	$(Q)LIBS='$(LIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizer
 check:
 	$(Q)for s in address undefined; do $(MAKE) SAN=$$s CUDA=0 CFLAGS='-O1 -g' test-san || exit 1; done

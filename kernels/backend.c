@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #if HAVE_CUDA_BACKEND
-const Backend *backend_cuda(const BackendChoice *choice, char why[256]); // kernels/cuda/backend_cuda.cu
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]); // kernels/cuda/backend_cuda.c
 
 // NULL when a GPU may be there, else why not.
 static const char *no_gpu(void) {

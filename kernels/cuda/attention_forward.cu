@@ -1,0 +1,143 @@
+// Causal flash attention forward: WARPS warps with M_TILES tiles of 16 queries each, 64 keys a step, keys and values
+// double buffered. Scores and the running softmax never leave the registers.
+#include "kernels/cuda/attention.cuh"
+
+enum { WARPS = 4, KEYS = 64, THREADS = WARPS * 32 };
+
+constexpr size_t shared_bytes(int D, int queries) { return (size_t)(queries + 4 * KEYS) * D * sizeof(act); }
+
+template <int D, int M_TILES, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    flash(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv, int T, int H, int width) {
+    constexpr int QUERIES = WARPS * M_TILES * 16, W = D / 8;
+    DYNAMIC_SHARED(uint4, tiles);
+    uint4 *q_tile = tiles, *k_tiles = q_tile + QUERIES * W, *v_tiles = k_tiles + 2 * KEYS * W;
+    int block = gridDim.x - 1 - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
+    int stride = 3 * H * width;
+    const act *q = qkv + (size_t)b * T * stride + h * width, *k = q + H * width, *v = k + H * width;
+    auto load_keys = [&](int step) {
+        load_tile<W, KEYS, THREADS>(k_tiles + (step & 1) * KEYS * W, k, stride, step * KEYS, T, width);
+        load_tile<W, KEYS, THREADS>(v_tiles + (step & 1) * KEYS * W, v, stride, step * KEYS, T, width);
+    };
+    load_tile<W, QUERIES, THREADS>(q_tile, q, stride, block * QUERIES, T, width);
+    load_keys(0);
+    cp_async_commit();
+
+    const float scale = LOG2E * rsqrtf((float)width); // exponentials are powers of two
+    float sums[M_TILES][D / 8][4] = {}, most[M_TILES][2], weight[M_TILES][2] = {};
+    uint32_t queries[M_TILES][D / 16][4];
+#pragma unroll
+    for (int i = 0; i < M_TILES; i++) most[i][0] = most[i][1] = -INFINITY;
+    int steps = (min((block + 1) * QUERIES, T) - 1) / KEYS + 1, row0 = block * QUERIES + warp * M_TILES * 16 + g;
+    for (int step = 0; step < steps; step++) {
+        const uint4 *k_tile = k_tiles + (step & 1) * KEYS * W, *v_tile = v_tiles + (step & 1) * KEYS * W;
+        cp_async_wait<0>();
+        __syncthreads();
+        if (step + 1 < steps) load_keys(step + 1);
+        cp_async_commit();
+        if (step == 0)
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+                for (int d = 0; d < D / 16; d++)
+                    ldmatrix_x4(queries[i][d], q_tile + rows_first<W>((warp * M_TILES + i) * 16, 2 * d, lane));
+
+        float s[M_TILES][KEYS / 8][4] = {};
+#pragma unroll
+        for (int d = 0; d < D / 16; d++)
+#pragma unroll
+            for (int n = 0; n < KEYS / 16; n++) {
+                uint32_t f[4];
+                ldmatrix_x4(f, k_tile + chunks_first<W>(n * 16, 2 * d, lane));
+#pragma unroll
+                for (int i = 0; i < M_TILES; i++) {
+                    mma_16x8x16(s[i][2 * n], queries[i][d], f[0], f[1]);
+                    mma_16x8x16(s[i][2 * n + 1], queries[i][d], f[2], f[3]);
+                }
+            }
+        if ((step + 1) * KEYS > block * QUERIES) // the diagonal
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        if (step * KEYS + n * 8 + 2 * t4 + (e & 1) > row0 + i * 16 + (e >> 1) * 8)
+                            s[i][n][e] = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) { // rows g and g+8; four lanes hold a row
+                float x = most[i][r];
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++) x = fmaxf(x, fmaxf(s[i][n][2 * r], s[i][n][2 * r + 1]));
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); // finite: key 0 is never masked
+                float fade = exp2_fast((most[i][r] - x) * scale), shift = x * scale, sum = 0;
+                most[i][r] = x;
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                    for (int e = 2 * r; e < 2 * r + 2; e++) sum += s[i][n][e] = exp2_fast(s[i][n][e] * scale - shift);
+                weight[i][r] = weight[i][r] * fade + sum;
+#pragma unroll
+                for (int d = 0; d < D / 8; d++) sums[i][d][2 * r] *= fade, sums[i][d][2 * r + 1] *= fade;
+            }
+#pragma unroll
+        for (int kk = 0; kk < KEYS / 16; kk++) { // accumulators are laid out as the next product's operand A
+            uint32_t p[M_TILES][4];
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const float *pair = s[i][2 * kk + (e >> 1)] + (e & 1) * 2;
+                    p[i][e] = pack(pair[0], pair[1]);
+                }
+#pragma unroll
+            for (int d = 0; d < D / 16; d++) {
+                uint32_t f[4];
+                ldmatrix_x4_transposed(f, v_tile + rows_first<W>(kk * 16, 2 * d, lane));
+#pragma unroll
+                for (int i = 0; i < M_TILES; i++) {
+                    mma_16x8x16(sums[i][2 * d], p[i], f[0], f[1]);
+                    mma_16x8x16(sums[i][2 * d + 1], p[i], f[2], f[3]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float z = weight[i][r];
+            z += __shfl_xor_sync(0xffffffffu, z, 1);
+            z += __shfl_xor_sync(0xffffffffu, z, 2);
+            int row = row0 + i * 16 + r * 8;
+            if (row >= T) continue;
+            float share = 1 / z;
+            act *to = out + (((size_t)b * T + row) * H + h) * width;
+#pragma unroll
+            for (int d = 0; d < D / 8; d++)
+                if (d * 8 < width)
+                    *(uint32_t *)(to + d * 8 + 2 * t4) = pack(sums[i][d][2 * r] * share, sums[i][d][2 * r + 1] * share);
+            if (t4 == 0) lse[((size_t)b * H + h) * T + row] = most[i][r] * scale / LOG2E + logf(z);
+        }
+}
+
+template <int D, int M_TILES, int BLOCKS>
+static void launch(act *out, float *lse, const act *qkv, int B, int T, int H, int width) {
+    constexpr int queries = WARPS * M_TILES * 16;
+    auto kernel = flash<D, M_TILES, BLOCKS>;
+    static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)shared_bytes(D, queries));
+    cuda_check(allowed, "attention_forward");
+    LAUNCH(kernel, dim3(blocks_of((size_t)T, queries), (unsigned)H, (unsigned)B), THREADS, shared_bytes(D, queries),
+           cuda.stream, out, lse, qkv, T, H, width);
+}
+
+void cuda_attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
+    auto kernel = attention_width(D) == 64   ? launch<64, 2, 2>
+                  : attention_width(D) == 96 ? launch<96, 1, 2>
+                                             : launch<128, 1, 2>;
+    kernel((act *)out, lse, (const act *)qkv, B, T, H, D);
+}

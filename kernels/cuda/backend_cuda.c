@@ -1,0 +1,224 @@
+// The CUDA backend: which device, its memory and streams, and the sentences when there is none.
+#include "common/err.h"
+#include "common/log.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/nvml.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Cuda cuda;
+
+enum {
+    STAGES = 2,             // batches on their way while an earlier one is computed with
+    STAGE_BYTES = 1 << 20,  // 524,288 token ids
+    PINNED_MAX = 16,        // ranges
+    CAPABILITY_NEEDED = 80, // mma.sync on bf16, cp.async
+};
+
+// A batch goes from the pinned ring to a stage over the copy stream, and from there into place between operations:
+// the host may reuse its bytes as soon as `arrived`, however far behind the operations are.
+typedef struct {
+    void *bytes;
+    cudaEvent_t arrived, taken;
+} Stage;
+static Stage stages[STAGES];
+static unsigned uploads;
+static cudaStream_t copy_stream;
+
+static struct {
+    const char *start;
+    size_t bytes;
+} pinned[PINNED_MAX];
+static int pinned_count;
+
+static Backend backend;
+
+void cuda_check(cudaError_t error, const char *what) {
+    if (error != cudaSuccess) die(EX_GPU, "%s: the GPU says: %s", what, cudaGetErrorString(error));
+}
+
+static size_t packed_bytes(int rows, int cols) {
+    (void)rows, (void)cols;
+    return 0; // cuBLASLt reads the parameters as they are
+}
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static size_t scratch_bytes(const Shape *shape) {
+    size_t bytes = cuda_matmul_scratch();
+    bytes = larger(bytes, attention_scratch(shape));
+    bytes = larger(bytes, layernorm_scratch(shape));
+    bytes = larger(bytes, embed_scratch(shape));
+    bytes = larger(bytes, column_sums_scratch(4 * shape->C));
+    bytes = larger(bytes, norm_scratch());
+    return (bytes + 255) / 256 * 256 + (size_t)STAGES * STAGE_BYTES;
+}
+
+static void *alloc(size_t bytes) {
+    void *arena = NULL;
+    cudaError_t error = cudaMalloc(&arena, bytes);
+    if (error == cudaSuccess) return arena;
+    (void)cudaGetLastError(); // it is told here, and must not be told again by the next launch
+    if (error != cudaErrorMemoryAllocation) {
+        fail(EX_GPU, "cannot take device memory: the GPU says: %s", cudaGetErrorString(error));
+        return NULL;
+    }
+    size_t free_bytes = 0, total = 0;
+    char wanted[16], left[16], all[16], others[256];
+    (void)cudaMemGetInfo(&free_bytes, &total);
+    nvml_other_processes(others, sizeof others);
+    fail(EX_VRAM, "the plan needs %s of device memory, %s of %s are free%s%s", human_bytes(wanted, (double)bytes),
+         human_bytes(left, (double)free_bytes), human_bytes(all, (double)total), *others ? ": " : "", others);
+    return NULL;
+}
+
+static void release(void *arena) {
+    cuda_check(cudaStreamSynchronize(cuda.stream), "the last operations");
+    cuda_check(cudaFree(arena), "cudaFree");
+}
+
+static void bind_scratch(void *scratch, size_t bytes) {
+    assert(bytes >= (size_t)STAGES * STAGE_BYTES);
+    cuda.scratch = scratch;
+    cuda.scratch_bytes = bytes - (size_t)STAGES * STAGE_BYTES;
+    for (int i = 0; i < STAGES; i++) stages[i].bytes = (char *)scratch + cuda.scratch_bytes + (size_t)i * STAGE_BYTES;
+}
+
+static void pin(void *host, size_t bytes) {
+    assert(pinned_count < PINNED_MAX);
+    cuda_check(cudaHostRegister(host, bytes, cudaHostRegisterDefault), "pinning host memory");
+    pinned[pinned_count].start = host;
+    pinned[pinned_count++].bytes = bytes;
+}
+
+static bool is_pinned(const char *host, size_t bytes) {
+    for (int i = 0; i < pinned_count; i++)
+        if (host >= pinned[i].start && host + bytes <= pinned[i].start + pinned[i].bytes) return true;
+    return false;
+}
+
+static void upload(void *device, const void *host, size_t bytes) {
+    const char *what = "copying to the GPU";
+    if (!cuda.scratch || bytes > STAGE_BYTES || !is_pinned(host, bytes)) {
+        cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.stream), what);
+        cuda_check(cudaStreamSynchronize(cuda.stream), what);
+        return;
+    }
+    Stage *stage = &stages[uploads++ % STAGES];
+    cuda_check(cudaStreamWaitEvent(copy_stream, stage->taken, 0), what);
+    cuda_check(cudaMemcpyAsync(stage->bytes, host, bytes, cudaMemcpyHostToDevice, copy_stream), what);
+    cuda_check(cudaEventRecord(stage->arrived, copy_stream), what);
+    cuda_check(cudaStreamWaitEvent(cuda.stream, stage->arrived, 0), what);
+    cuda_check(cudaMemcpyAsync(device, stage->bytes, bytes, cudaMemcpyDeviceToDevice, cuda.stream), what);
+    cuda_check(cudaEventRecord(stage->taken, cuda.stream), what);
+    cuda_check(cudaEventSynchronize(stage->arrived), what);
+}
+
+static void download(void *host, const void *device, size_t bytes) {
+    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), "copying from the GPU");
+    cuda_check(cudaStreamSynchronize(cuda.stream), "copying from the GPU");
+}
+
+static void zero(void *device, size_t bytes) {
+    cuda_check(cudaMemsetAsync(device, 0, bytes, cuda.stream), "clearing device memory");
+}
+
+static void close_device(void) {
+    if (!cuda.stream) return;
+    cuda_check(cudaStreamSynchronize(cuda.stream), "the last operations");
+    while (pinned_count) (void)cudaHostUnregister((void *)(uintptr_t)pinned[--pinned_count].start);
+    cuda_matmul_close();
+    for (int i = 0; i < STAGES; i++) {
+        (void)cudaEventDestroy(stages[i].arrived);
+        (void)cudaEventDestroy(stages[i].taken);
+    }
+    (void)cudaStreamDestroy(copy_stream);
+    (void)cudaStreamDestroy(cuda.stream);
+    memset(&cuda, 0, sizeof cuda);
+    memset(stages, 0, sizeof stages);
+    uploads = 0;
+}
+
+// Without a driver the runtime says that it is too old; version 0 tells the two apart.
+static int no_device(cudaError_t error) {
+    int driver = 0, runtime = 0;
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        return fail(EX_GPU, "no NVIDIA driver on this machine: install it, or say device=cpu");
+    if (error == cudaErrorInsufficientDriver)
+        return fail(
+            EX_GPU,
+            "the NVIDIA driver knows CUDA %d.%d, this program needs %d.%d: update the driver, or say device=cpu",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (error == cudaErrorNoDevice) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        return fail(EX_GPU, "the NVIDIA driver shows no GPU%s%s: say device=cpu to do without",
+                    visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    }
+    return fail(EX_GPU, "cannot use the GPU: %s", cudaGetErrorString(error));
+}
+
+static int open_device(char why[256]) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is asked for
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) return no_device(error);
+    struct cudaDeviceProp device;
+    error = cudaGetDeviceProperties(&device, 0);
+    if (error != cudaSuccess) return no_device(error);
+    if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
+        return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 8.0 is needed: say device=cpu", device.name,
+                    device.major, device.minor);
+    error = cudaSetDevice(0);
+    if (error != cudaSuccess) return no_device(error);
+    cuda.multiprocessors = device.multiProcessorCount;
+    cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "making a stream");
+    cuda_check(cudaStreamCreateWithFlags(&copy_stream, cudaStreamNonBlocking), "making a stream");
+    for (int i = 0; i < STAGES; i++) {
+        cuda_check(cudaEventCreateWithFlags(&stages[i].arrived, cudaEventDisableTiming), "making an event");
+        cuda_check(cudaEventCreateWithFlags(&stages[i].taken, cudaEventDisableTiming), "making an event");
+    }
+    cuda_matmul_open();
+    char memory[16];
+    snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, bfloat16", device.name, device.major, device.minor,
+             human_bytes(memory, (double)device.totalGlobalMem));
+    return 0;
+}
+
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
+    const char *dtype = choice->dtype;
+    if (dtype && strcmp(dtype, "auto") && strcmp(dtype, "bfloat16")) {
+        fail(EX_USAGE, "dtype=%s is not for device=cuda: say bfloat16, or device=cpu", dtype);
+        return NULL;
+    }
+    backend = (Backend){
+        .name = "cuda",
+        .act_bytes = 2,
+        .par_bytes = 2,
+        .grad_bytes = 4,
+        .res_bytes = 2,
+        .packed_bytes = packed_bytes,
+        .scratch_bytes = scratch_bytes,
+        .alloc = alloc,
+        .release = release,
+        .bind_scratch = bind_scratch,
+        .pin = pin,
+        .upload = upload,
+        .download = download,
+        .zero = zero,
+        .close = close_device,
+#define OP(name, arguments) .name = cuda_##name,
+#include "kernels/ops.def"
+#undef OP
+    };
+    snprintf(why, 256, "cuda: planned for, not opened; bfloat16");
+    if (!choice->facts_only && open_device(why) < 0) return NULL;
+    cuda.deterministic = choice->deterministic;
+    return &backend;
+}
+
+void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0

@@ -1,0 +1,126 @@
+// Softmax and loss over a chunk of bf16 logits, one block a row, the gradient in place of the logits. The first
+// VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest is read a second time,
+// from L2. The softmax is online, so any V will do.
+#include "kernels/cuda/ptx.cuh"
+
+enum { THREADS = 512, VECTORS = 7 };
+#define LOWEST -1e30f // not -infinity: times log2(e) it must stay finite
+
+// Columns from vocab on become -infinity: no later test is needed, whatever the padding holds.
+INLINE uint4 mask_padding(uint4 v, int column, int vocab) {
+    if (column + 8 <= vocab) return v;
+    uint32_t *word = &v.x;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if (column + 2 * k >= vocab) word[k] = (word[k] & 0xffff0000u) | 0xff80u;
+        if (column + 2 * k + 1 >= vocab) word[k] = (word[k] & 0xffffu) | 0xff800000u;
+    }
+    return v;
+}
+
+INLINE float max_of(uint4 v, float most) {
+    most = fmaxf(fmaxf(most, low(v.x)), high(v.x)), most = fmaxf(fmaxf(most, low(v.y)), high(v.y));
+    most = fmaxf(fmaxf(most, low(v.z)), high(v.z)), most = fmaxf(fmaxf(most, low(v.w)), high(v.w));
+    return most;
+}
+
+INLINE float sum_of(uint4 v, float most) { // of e^(x - most)
+    float shift = most * LOG2E, a[8];
+    unpack8(a, v);
+#pragma unroll
+    for (int k = 0; k < 8; k++) a[k] = exp2_fast(a[k] * LOG2E - shift);
+    return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]));
+}
+
+// The block's maximum and sum, joined in a fixed tree.
+INLINE float2 join(float most, float sum, float2 *parts) {
+    float warp_most = warp_max(most);
+    sum = warp_sum(sum * exp2_fast((most - warp_most) * LOG2E));
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = make_float2(warp_most, sum);
+    __syncthreads();
+    float2 part = threadIdx.x % 32 < THREADS / 32 ? parts[threadIdx.x % 32] : make_float2(LOWEST, 0);
+    warp_most = warp_max(part.x);
+    return make_float2(warp_most, warp_sum(part.y * exp2_fast((part.x - warp_most) * LOG2E)));
+}
+
+template <int KEPT, bool GRADIENT>
+__global__ void __launch_bounds__(THREADS, 2)
+    classify(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V, float scale) {
+    SHARED(float2, parts, THREADS / 32);
+    act *row = logits + (size_t)blockIdx.x * V;
+    uint4 *vectors = (uint4 *)row;
+    int n = first + blockIdx.x, target = rows[n + n / T + 1], used = (vocab + 7) / 8;
+    float of_target = threadIdx.x == 0 ? __bfloat162float(row[target]) : 0.0f; // before it is overwritten
+    float most = LOWEST, sum = 0;
+    const uint4 none = make_uint4(0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u);
+    uint4 kept[KEPT ? KEPT : 1];
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        int c = i * THREADS + threadIdx.x;
+        kept[i] = c < used ? vectors[c] : none;
+    }
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        kept[i] = mask_padding(kept[i], (i * THREADS + threadIdx.x) * 8, vocab);
+        most = max_of(kept[i], most);
+        KEEP_PACKED(kept[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        sum += sum_of(kept[i], most);
+        KEEP_PACKED(kept[i]);
+    }
+#pragma unroll 4
+    for (int c = KEPT * THREADS + threadIdx.x; c < used; c += THREADS) {
+        uint4 v = mask_padding(vectors[c], c * 8, vocab);
+        float more = max_of(v, most);
+        if (more > most) sum *= exp2_fast((most - more) * LOG2E), most = more;
+        sum += sum_of(v, most);
+    }
+    float2 all = join(most, sum, parts); // its barrier also puts the read of row[target] before the writes
+    if (threadIdx.x == 0) losses[n] = all.x - of_target + logf(all.y);
+    if constexpr (!GRADIENT) return;
+    float shift = all.x * LOG2E, factor = scale / all.y;
+    auto write = [&](uint4 v, int c) {
+        uint32_t *word = &v.x;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float a = exp2_fast(low(word[k]) * LOG2E - shift) * factor;
+            float b = exp2_fast(high(word[k]) * LOG2E - shift) * factor;
+            if (c * 8 + 2 * k == target) a -= scale;
+            if (c * 8 + 2 * k + 1 == target) b -= scale;
+            word[k] = pack(a, b);
+        }
+        vectors[c] = v;
+    };
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        int c = i * THREADS + threadIdx.x;
+        if (c < V / 8) write(kept[i], c);
+    }
+#pragma unroll 4
+    for (int c = KEPT * THREADS + threadIdx.x; c < V / 8; c += THREADS)
+        write(c < used ? mask_padding(vectors[c], c * 8, vocab) : none, c);
+}
+
+void cuda_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V,
+                        float scale, bool gradient) {
+    LAUNCH((gradient ? classify<VECTORS, true> : classify<0, false>), (unsigned)M, THREADS, 0, cuda.stream,
+           (act *)logits, losses, rows, first, T, vocab, V, scale);
+}
+
+__global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {
+    SHARED(double, sums, 256);
+    double sum = 0;
+    for (int i = threadIdx.x; i < n; i += 256) sum += losses[i];
+    sums[threadIdx.x] = sum;
+    for (unsigned half = 128; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) *total += sums[0];
+}
+
+void cuda_sum_losses(double *total, const float *losses, int n) {
+    LAUNCH(add_losses, 1, 256, 0, cuda.stream, total, losses, n);
+}

@@ -1,0 +1,50 @@
+// What the files of the CUDA backend share: the open device, and the launchers of ops.def. C and C++.
+#pragma once
+
+#include "kernels/backend.h"
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    cudaStream_t stream; // every operation runs here, in order
+    void *scratch;       // shared by all operations, one after another
+    size_t scratch_bytes;
+    int multiprocessors;
+    bool deterministic;
+} Cuda;
+extern Cuda cuda;
+
+// dtype bfloat16; needs no device when only facts are asked for. NULL after fail() (2 or 80).
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
+
+// Dies (80) with the runtime's words when error is one; `what` names the call or the kernel.
+void cuda_check(cudaError_t error, const char *what);
+
+// out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
+void column_sums(Grad *out, const Act *x, int N, int C, bool add);
+// a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
+void add_parts(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
+enum { ROW_BLOCKS = 128 }; // how many parts the rows of column_sums and gelu_backward are cut into, on every card
+
+// What each operation needs of the scratch.
+size_t column_sums_scratch(int C);
+size_t attention_scratch(const Shape *shape);
+size_t layernorm_scratch(const Shape *shape);
+size_t embed_scratch(const Shape *shape);
+size_t norm_scratch(void);
+size_t cuda_matmul_scratch(void);
+
+// matmul.c: the handle and the plans of all shapes met so far.
+void cuda_matmul_open(void);
+void cuda_matmul_close(void);
+
+#define OP(name, arguments) void cuda_##name arguments;
+#include "kernels/ops.def"
+#undef OP
+
+#ifdef __cplusplus
+}
+#endif

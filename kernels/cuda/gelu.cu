@@ -1,0 +1,71 @@
+// GELU, tanh form or exact, and its gradient with the bias of the matmul below. Bound by memory: eight a thread.
+#include "kernels/cuda/ptx.cuh"
+
+enum { THREADS = 256, WARPS = THREADS / 32, STRIP = 256 }; // columns a block of gelu_gradient
+#define SQRT_2_OVER_PI 0.7978845608028654f
+
+// 0.5(1 + tanh u) is the logistic function of 2u: one exponential, and no cancellation where x is far below zero.
+INLINE float tanh_gate(float x) {
+    float u = SQRT_2_OVER_PI * x * (1 + 0.044715f * x * x);
+    return __fdividef(1, 1 + exp2_fast(-2 * LOG2E * u));
+}
+INLINE float normal_gate(float x) { return 0.5f * erfcf(-0.7071067811865476f * x); }
+
+template <bool EXACT> INLINE float gelu_of(float x) { return x * (EXACT ? normal_gate(x) : tanh_gate(x)); }
+template <bool EXACT> INLINE float slope_of(float x) {
+    if (EXACT) return normal_gate(x) + x * 0.3989422804014327f * exp2_fast(-0.5f * LOG2E * x * x);
+    float gate = tanh_gate(x);
+    return gate + 2 * x * gate * (1 - gate) * SQRT_2_OVER_PI * (1 + 3 * 0.044715f * x * x);
+}
+
+template <bool EXACT> __global__ void __launch_bounds__(THREADS) gelu(act *out, const act *in, size_t vectors) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= vectors) return;
+    float x[8];
+    load8(x, in + i * 8);
+#pragma unroll
+    for (int k = 0; k < 8; k++) x[k] = gelu_of<EXACT>(x[k]);
+    store8(out + i * 8, x);
+}
+
+void cuda_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
+    assert(n % 8 == 0);
+    LAUNCH(exact ? gelu<true> : gelu<false>, blocks_of(n / 8, THREADS), THREADS, 0, cuda.stream, (act *)out,
+           (const act *)in, n / 8);
+}
+
+// A lane keeps its eight columns; parts (ROW_BLOCKS, C) take the column sums of what was written.
+template <bool EXACT>
+__global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, const act *in, int N, int C) {
+    SHARED(float, sums, WARPS *STRIP);
+    int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
+    float sum[8] = {};
+    if (c < C)
+        for (int n = blockIdx.y * WARPS + warp; n < N; n += ROW_BLOCKS * WARPS) {
+            size_t at = (size_t)n * C + c;
+            float x[8], g[8];
+            load8(x, in + at);
+            load8(g, d + at);
+#pragma unroll
+            for (int k = 0; k < 8; k++) g[k] *= slope_of<EXACT>(x[k]);
+            uint4 rounded = pack8(g);
+            *(uint4 *)(d + at) = rounded;
+            unpack8(g, rounded); // the bias gets what the weights get
+#pragma unroll
+            for (int k = 0; k < 8; k++) sum[k] += g[k];
+        }
+    if (!parts) return;
+    store8(sums + warp * STRIP + threadIdx.x % 32 * 8, sum);
+    __syncthreads();
+    float total = 0;
+    for (int w = 0; w < WARPS; w++) total += sums[w * STRIP + threadIdx.x];
+    c = blockIdx.x * STRIP + threadIdx.x;
+    if (c < C) parts[(size_t)blockIdx.y * C + c] = total;
+}
+
+void cuda_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+    float *parts = dbias ? (float *)cuda.scratch : NULL;
+    LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), ROW_BLOCKS), THREADS,
+           0, cuda.stream, (act *)d, parts, (const act *)in, N, C);
+    if (dbias) add_parts(dbias, NULL, parts, ROW_BLOCKS, C, C, add);
+}

@@ -1,0 +1,86 @@
+// Layer norm backward with the residual gradient's addition: one warp a row. A lane owns fixed columns and keeps their
+// weight and bias gradients in registers over all its rows; warps are added in order in shared memory, blocks leave
+// parts (GRID, 2, C) that add_parts adds in order. The grid is a constant, so the sums do not depend on the card.
+#include "kernels/cuda/ptx.cuh"
+
+enum { WARPS = 4, GRID = 256 };
+
+// dsum_act may be dsum, and is then written once
+template <int VECTORS, int BLOCKS>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+    norm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
+                  const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
+                  const act *__restrict__ weight, int N, int C, bool first) {
+    DYNAMIC_SHARED(float, sums); // (2, C)
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint4 zero = make_uint4(0, 0, 0, 0);
+    float dw[VECTORS][8] = {}, db[VECTORS][8] = {};
+    for (int row = blockIdx.x * WARPS + warp; row < N; row += GRID * WARPS) {
+        size_t at = (size_t)row * C;
+        uint4 xs[VECTORS], gs[VECTORS];
+        float mu = mean[row], r = rstd[row], sum_g = 0, sum_gx = 0;
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            int c = (i * 32 + lane) * 8;
+            xs[i] = c < C ? __ldcs((const uint4 *)(x + at + c)) : zero;
+            gs[i] = c < C ? __ldcs((const uint4 *)(dout + at + c)) : zero;
+        }
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            int c = (i * 32 + lane) * 8;
+            uint4 ws = c < C ? __ldg((const uint4 *)(weight + c)) : zero;
+            float a[8], g[8], w[8];
+            unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, ws);
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                float normal = (a[k] - mu) * r;
+                sum_g += g[k] * w[k], sum_gx += g[k] * w[k] * normal;
+                dw[i][k] += g[k] * normal, db[i][k] += g[k];
+            }
+        }
+        sum_g = warp_sum(sum_g) / C, sum_gx = warp_sum(sum_gx) / C;
+#pragma unroll
+        for (int i = 0; i < VECTORS; i++) {
+            int c = (i * 32 + lane) * 8;
+            if (c >= C) continue;
+            float a[8], g[8], w[8], d[8] = {};
+            unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, __ldg((const uint4 *)(weight + c)));
+            if (!first) load8(d, dsum + at + c);
+#pragma unroll
+            for (int k = 0; k < 8; k++) d[k] += r * (g[k] * w[k] - sum_g - (a[k] - mu) * r * sum_gx);
+            uint4 rounded = pack8(d);
+            *(uint4 *)(dsum + at + c) = rounded;
+            if (dsum_act != dsum) *(uint4 *)(dsum_act + at + c) = rounded;
+        }
+    }
+    for (int w = 0; w < WARPS; w++) {
+        if (warp == w)
+#pragma unroll
+            for (int i = 0; i < VECTORS; i++) {
+                int c = (i * 32 + lane) * 8;
+                if (c >= C) continue;
+                add8(sums + c, dw[i], w > 0);
+                add8(sums + C + c, db[i], w > 0);
+            }
+        __syncthreads();
+    }
+    for (int c = threadIdx.x * 4; c < 2 * C; c += WARPS * 32 * 4)
+        *(float4 *)(parts + (size_t)blockIdx.x * 2 * C + c) = *(float4 *)(sums + c);
+}
+
+size_t layernorm_scratch(const Shape *shape) { return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float); }
+
+void cuda_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout,
+                             const Res *sum, const float *mean, const float *rstd, const Par *weight, int N, int C,
+                             bool first, bool add) {
+    float *parts = (float *)cuda.scratch;
+    auto kernel = C <= 768    ? norm_gradient<3, 3>
+                  : C <= 1024 ? norm_gradient<4, 3>
+                  : C <= 1280 ? norm_gradient<5, 2>
+                              : norm_gradient<7, 2>;
+    assert(C <= 7 * 256);
+    LAUNCH(kernel, GRID, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum, (act *)dsum_act, parts,
+           (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);
+    add_parts(dweight, dbias, parts, GRID, C, 2 * C, add);
+    if (dbias_below) column_sums(dbias_below, dsum_act, N, C, add);
+}

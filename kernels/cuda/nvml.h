@@ -1,0 +1,7 @@
+// Who else uses the GPU, through the driver's management library when there is one.
+#pragma once
+
+#include <stddef.h>
+
+// "pid 4711 holds 3.1 GiB, pid 12 holds 200 MiB", without this process; "" when nobody does or nobody can say.
+void nvml_other_processes(char *text, size_t size);

@@ -1,0 +1,126 @@
+// What every kernel is written with: activations, vectors of eight, warp sums, and the instructions C++ has no name
+// for. The instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host (tests/emu/emu.h).
+#pragma once
+
+#include "kernels/cuda/cuda.h"
+#include <assert.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE __device__ __forceinline__
+typedef __nv_bfloat16 act;
+
+#ifndef EMU
+#define SHARED(type, name, count) __shared__ type name[count]
+#define DYNAMIC_SHARED(type, name)                                                                                     \
+    extern __shared__ __align__(128) unsigned char name##_bytes[];                                                     \
+    type *name = (type *)name##_bytes
+// clang-format off: it takes the launch for comparisons
+#define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
+    ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
+// clang-format on
+// more than 48 KiB of shared memory must be asked for, once a kernel
+#define ALLOW_SHARED(kernel, bytes) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+#define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(result, kernel, threads, bytes)
+#define WAIT_UNTIL(condition)                                                                                          \
+    while (!(condition)) {                                                                                             \
+    }
+// forget how a vector was made: else unpacked copies of its halves stay alive across phases, and spill
+#define KEEP_PACKED(v) asm volatile("" : "+r"((v).x), "+r"((v).y), "+r"((v).z), "+r"((v).w))
+
+// d (16,8) += a (16,16) b (16,8)
+INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+INLINE void ldmatrix_x4(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+INLINE void ldmatrix_x4_transposed(uint32_t (&r)[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+// 16 bytes into shared memory by the time a cp_async_wait returns; !read: zeros, and `from` is not touched
+INLINE void cp_async16(void *to, const void *from, bool read = true) {
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+                 "r"(read ? 16 : 0)
+                 : "memory");
+}
+INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// all but the last GROUPS committed groups have landed, for this thread
+template <int GROUPS> INLINE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
+INLINE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
+    return y;
+}
+INLINE int load_acquire(const int *p) {
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0,[%1];" : "=r"(value) : "l"(p) : "memory");
+    return value;
+}
+INLINE void store_release(int *p, int value) {
+    asm volatile("st.release.gpu.global.s32 [%0],%1;" ::"l"(p), "r"(value) : "memory");
+}
+#endif
+
+#define LOG2E 1.4426950408889634f
+
+// Two activations in a word, the first one low.
+INLINE uint32_t pack(float first, float second) {
+    __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    uint32_t word;
+    memcpy(&word, &pair, 4);
+    return word;
+}
+INLINE float low(uint32_t word) { return __uint_as_float(word << 16); }
+INLINE float high(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
+
+// Eight activations are one 16-byte vector.
+INLINE void unpack8(float (&to)[8], uint4 v) {
+    to[0] = low(v.x), to[1] = high(v.x), to[2] = low(v.y), to[3] = high(v.y);
+    to[4] = low(v.z), to[5] = high(v.z), to[6] = low(v.w), to[7] = high(v.w);
+}
+INLINE uint4 pack8(const float (&from)[8]) {
+    return make_uint4(pack(from[0], from[1]), pack(from[2], from[3]), pack(from[4], from[5]), pack(from[6], from[7]));
+}
+INLINE void load8(float (&to)[8], const act *from) { unpack8(to, *(const uint4 *)from); }
+INLINE void load8(float (&to)[8], const float *from) {
+    float4 a = ((const float4 *)from)[0], b = ((const float4 *)from)[1];
+    to[0] = a.x, to[1] = a.y, to[2] = a.z, to[3] = a.w, to[4] = b.x, to[5] = b.y, to[6] = b.z, to[7] = b.w;
+}
+INLINE void store8(act *to, const float (&from)[8]) { *(uint4 *)to = pack8(from); }
+INLINE void store8(float *to, const float (&from)[8]) {
+    ((float4 *)to)[0] = make_float4(from[0], from[1], from[2], from[3]);
+    ((float4 *)to)[1] = make_float4(from[4], from[5], from[6], from[7]);
+}
+// the same, or added to what is there
+INLINE void add8(float *to, const float (&from)[8], bool add) {
+    float sum[8] = {};
+    if (add) load8(sum, to);
+#pragma unroll
+    for (int k = 0; k < 8; k++) sum[k] += from[k];
+    store8(to, sum);
+}
+
+INLINE float warp_sum(float value) {
+    for (int lane = 16; lane; lane >>= 1) value += __shfl_xor_sync(0xffffffffu, value, lane);
+    return value;
+}
+INLINE float warp_max(float value) {
+    for (int lane = 16; lane; lane >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    return value;
+}
+
+// How many blocks of `size` cover n.
+static inline unsigned blocks_of(size_t n, unsigned size) { return (unsigned)((n + size - 1) / size); }
