@@ -1,0 +1,30 @@
+// What a test may set and ask of the stand-in for the CUDA runtime and cuBLASLt (device.cc, cublaslt.cc). C.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern int emu_order; // of threads, warps, blocks and streams: 0 to 3, see emu.h
+
+extern struct EmuDevice {
+    int error;                     // what asking for a device answers, a cudaError_t
+    int driver;                    // its version, 0: none
+    int capability;                // 80, 90
+    uint64_t memory;               // of the device
+    int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
+    int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
+} emu_device;
+
+// Counted since the program started.
+extern struct EmuCounts {
+    uint64_t allocations, launches, heuristics, products, flops, graphs, host_waits;
+    int live; // streams, events, allocations, pinned ranges, graphs and descriptors that still stand
+    uint64_t ldmatrix, bank_conflicts;
+} emu_counts;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""What ptxas said of every kernel when it was built, against what the kernels were tuned for.
+
+registers.py FOLDER: reads FOLDER/*.cu.o.ptxas. No kernel may spill or use a stack, for no architecture; the ones below
+may not use more registers than leaves them the blocks a multiprocessor that their launch bounds ask for.
+"""
+import glob
+import re
+import sys
+
+CEILINGS = {  # by the mangled name up to its template arguments
+    "5flashILi64E": 255, "5flashILi96E": 255, "5flashILi128E": 255,
+    "13keys_gradientILi64ELi4ELi64ELi16E": 168,  # three blocks of 128 threads
+    "13keys_gradientILi64ELi4ELi64ELi32E": 255, "16queries_gradient": 168,
+    "13norm_gradientILi3E": 168, "13norm_gradientILi4E": 168, "13norm_gradientILi5E": 255,
+    "12add_and_norm": 64, "8classify": 64, "6update": 64, "13gelu_gradient": 64, "4gelu": 48, "5embed": 40,
+}
+SHARED_CEILING = 50176  # static; 1 KiB more a block and sm_86 holds one of them less
+
+kernels, wrong, architectures = 0, [], set()
+for log in sorted(glob.glob(sys.argv[1] + "/*.cu.o.ptxas")):
+    name = arch = None
+    for line in open(log):
+        if m := re.search(r"Compiling entry function '(\S+)' for '(sm_\d+)'", line):
+            name, arch = m.groups()
+            kernels, architectures = kernels + 1, architectures | {arch}
+        elif m := re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores", line):
+            if m.groups() != ("0", "0"):
+                wrong.append(f"{arch} {name}: {m[1]} bytes of stack, {m[2]} spilled")
+        elif m := re.search(r"Used (\d+) registers", line):
+            for part, most in CEILINGS.items():
+                if name.startswith("_Z" + part) and int(m[1]) > most:
+                    wrong.append(f"{arch} {name}: {m[1]} registers, {most} are its ceiling")
+            shared = re.search(r"(\d+) bytes smem", line)
+            if shared and int(shared[1]) > SHARED_CEILING:
+                wrong.append(f"{arch} {name}: {shared[1]} bytes of static shared memory")
+print("\n".join(wrong))
+print(f"{kernels} kernel builds for {', '.join(sorted(architectures)) or 'nothing'}, {len(wrong)} over their ceilings")
+sys.exit(bool(wrong) or kernels == 0)

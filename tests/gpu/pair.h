@@ -1,0 +1,49 @@
+// Runs one operation on the CPU backend and on the CUDA backend with the same numbers, and compares. The CUDA side runs
+// four times and must give the same bits: on a device that is repeatability, in the emulator (tests/emu) the four runs
+// are the four orders of threads, blocks and streams.
+#pragma once
+
+#include "kernels/backend.h"
+#include "tests/test.h"
+
+typedef enum { ACTS, PARS, GRADS, RESIDUALS, FLOATS, DOUBLES, TOKENS } Kind;
+
+// One array on both sides. `start` is what both hold before an operation; numbers that CUDA keeps in bf16 are rounded
+// to it from the beginning, so that both sides compute with the same.
+typedef struct Array {
+    Kind kind;
+    size_t count;
+    double *start, *result[2];
+    void *memory[2];
+    unsigned char *bits; // of the first CUDA run
+    struct Array *next;
+} Array;
+
+enum { CPU, CUDA };
+
+// Both backends, with scratch for shape. Closed by pair_close, which checks that nothing on the device still stands.
+void pair_open(Shape shape);
+void pair_close(void);
+const Backend *pair_backend(int side);
+
+Array *array_normal(Kind kind, size_t count, double scale, double mean); // normal numbers
+Array *array_filled(Kind kind, size_t count, double value);              // NaN for what an operation shall write
+Array *array_tokens(size_t count, int vocab);
+void *array_at(const Array *array, int run); // memory of the backend of this run
+
+// The runs of a loop over both sides: CPU once, CUDA four times, every array at its start before each.
+enum { RUNS = 5 };
+bool pair_begin(int run);
+#define ON_BOTH(...)                                                                                                   \
+    for (int run = 0; pair_begin(run); run++) {                                                                        \
+        const Backend *on = pair_backend(run > 0);                                                                     \
+        __VA_ARGS__;                                                                                                   \
+    }
+#define AT(array) array_at(array, run)
+
+// CUDA's numbers against the CPU's: none not finite that is finite there, and sqrt(sum d^2 / sum want^2) <= limit.
+#define CHECK_NEAR(array, limit) check_near(array, limit, #array, __FILE__, __LINE__)
+void check_near(const Array *array, double limit, const char *name, const char *file, int line);
+
+// The largest error that rounding every number to bf16 once makes, in the sense of CHECK_NEAR, is 2^-9 = 0.00195.
+#define BF16_ONCE 0.002
