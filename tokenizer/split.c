@@ -1,4 +1,4 @@
-// The scanner, character by character: the meaning of the pattern.
+// The scanner, character by character: the meaning of the pattern. And where a text may be cut.
 #include "tokenizer/split.h"
 #include "tokenizer/unicode.h"
 
@@ -40,13 +40,25 @@ static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end) {
     return run_end(next, end, class_at(next, end, &length));
 }
 
-size_t split_next(Splitter *splitter, uint32_t *starts) {
+size_t split_portable(Splitter *splitter, uint32_t *starts) {
     const uint8_t *text = splitter->text.data, *end = text + splitter->text.size, *at = text + splitter->at;
     size_t count = 0;
     for (; at < end && count < SPLIT_BATCH; at = piece_end(at, end)) starts[count++] = (uint32_t)(at - text);
     splitter->at = (size_t)(at - text);
     starts[count] = (uint32_t)splitter->at;
     return count;
+}
+
+void splitter_open(Splitter *splitter, Bytes text, Isa isa) {
+    static size_t (*const next[])(Splitter *, uint32_t *) = {split_portable, split_avx2, split_avx512};
+    splitter->text = text;
+    splitter->at = 0;
+    splitter->next = next[isa];
+    splitter->before = (SplitBlock){0};
+    splitter->tail_at = text.size < SPLIT_TAIL / 2 ? 0 : (text.size - SPLIT_TAIL / 2) / 64 * 64;
+    size_t tail_size = text.size - splitter->tail_at;
+    memcpy(splitter->tail, text.data + splitter->tail_at, tail_size);
+    memset(splitter->tail + tail_size, 0, SPLIT_TAIL - tail_size);
 }
 
 // The class of the character that ends before `at`; a stray byte is CLASS_OTHER.

@@ -4,20 +4,41 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "common/cpu.h"
 
-enum { SPLIT_BATCH = 512, SPLIT_ROOM = SPLIT_BATCH + 128 };
+enum { SPLIT_BATCH = 512, SPLIT_ROOM = SPLIT_BATCH + 64, SPLIT_TAIL = 320 };
+
+// 64 bytes of text: bit i speaks of byte i. All bytes of a character are of its class.
+typedef struct {
+    uint64_t letter, number, space;
+    uint64_t blank;          // U+0020, the one space that joins what follows it
+    uint64_t space2, space3; // first bytes of white space that takes two or three
+    uint64_t short2, short3; // apostrophes before s, d, m, t; before ll, ve, re
+} SplitBlock;
 
 // Walks over one text of less than 4 GiB, a batch of pieces a call.
-typedef struct {
+typedef struct Splitter {
     Bytes text;
     size_t at;
+    size_t (*next)(struct Splitter *splitter, uint32_t *starts);
+    // of the scanners that take 64 bytes at a time
+    SplitBlock before, block; // the blocks before `at` and from `at` on
+    uint32_t pending;         // where the piece begins that the last batch did not end
+    size_t tail_at;
+    uint8_t tail[SPLIT_TAIL]; // the text from tail_at on, and zeros, where they may read past the end
 } Splitter;
 
-static inline Splitter splitter_of(Bytes text) { return (Splitter){text, 0}; }
+// Bytes that are not UTF-8 are CLASS_OTHER if isa is ISA_PORTABLE; for others the text must be valid.
+void splitter_open(Splitter *splitter, Bytes text, Isa isa);
 
 // Writes where the next pieces start, at most SPLIT_BATCH, and behind them where the last one ends (so starts has
-// SPLIT_ROOM). Returns how many pieces that are, 0 at the end of the text. Bytes that are not UTF-8 are CLASS_OTHER.
-size_t split_next(Splitter *splitter, uint32_t *starts);
+// SPLIT_ROOM). Returns how many pieces that are, 0 at the end of the text.
+static inline size_t split_next(Splitter *splitter, uint32_t *starts) { return splitter->next(splitter, starts); }
+
+// One for each instruction set.
+size_t split_portable(Splitter *splitter, uint32_t *starts);
+size_t split_avx2(Splitter *splitter, uint32_t *starts);
+size_t split_avx512(Splitter *splitter, uint32_t *starts);
 
 // A place to cut text in two that are split as the whole is: the last such place in [from, text.size), or 0. Nothing
 // behind the text can change it, and no character is cut.

@@ -19,6 +19,7 @@ enum {
 struct Encoder {
     Words words;
     InvalidUtf8 invalid;
+    Isa isa;
     uint64_t replaced;
     Buffer text;     // a window with its invalid bytes replaced
     Buffer held;     // what encode_part could not encode yet
@@ -29,6 +30,7 @@ Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
     Encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder) die(EX_MEMORY, "no memory for an encoder");
     encoder->invalid = invalid;
+    encoder->isa = cpu_isa();
     words_open(&encoder->words, vocab);
     return encoder;
 }
@@ -44,14 +46,15 @@ void encoder_close(Encoder *encoder) {
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 
 // Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on.
-static size_t encode_pieces(Words *words, Bytes text, uint16_t *ids) {
+static size_t encode_pieces(Words *words, Bytes text, Isa isa, uint16_t *ids) {
     uint8_t tail[2 * READ_PAST] = {0};
     size_t tail_at = text.size > READ_PAST ? text.size - READ_PAST : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
 
     uint32_t starts[SPLIT_ROOM];
     uint16_t *out = ids;
-    Splitter splitter = splitter_of(text);
+    Splitter splitter;
+    splitter_open(&splitter, text, isa);
     for (size_t count; (count = split_next(&splitter, starts));) {
         size_t whole = count;
         while (whole && (size_t)starts[whole - 1] + READ_PAST > text.size) whole--;
@@ -76,7 +79,9 @@ static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
     if (text.size > UINT32_MAX) // positions in a window are 32 bits
         return fail(EX_DATA, "a word of more than 4 GiB at byte %llu", (unsigned long long)encoder->offset);
     encoder->offset += source.size;
-    return (ssize_t)encode_pieces(&encoder->words, text, ids);
+    // bytes that stay invalid are for the one scanner that minds them
+    bool whole = encoder->invalid != INVALID_BYTES || utf8_valid(text) == text.size;
+    return (ssize_t)encode_pieces(&encoder->words, text, whole ? encoder->isa : ISA_PORTABLE, ids);
 }
 
 // How much of text goes into its first window: up to a cut, or all of it when there is none.

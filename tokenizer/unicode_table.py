@@ -14,6 +14,20 @@ for line in source.decode().splitlines():
         for point in range(int(first, 16), int(last, 16) + 1):
             classes[point] = CLASSES[name]
 
+
+def bits(count, test):
+    """test(0), test(1), ... as bits, eight a byte."""
+    return [sum(test(8 * byte + bit) << bit for bit in range(8)) for byte in range(count // 8)]
+
+
+def block_is(number, *wanted):
+    return set(classes[BLOCK * number : BLOCK * (number + 1)]) in [{value} for value in wanted]
+
+
+low_letters = bits(0x800, lambda point: classes[point] == 1)
+low_numbers = bits(0x800, lambda point: classes[point] == 2)
+letter_blocks = bits(0x10000 // BLOCK, lambda number: block_is(number, 1))
+mixed_blocks = bits(0x10000 // BLOCK, lambda number: not block_is(number, 0, 1))
 end = max(point for point in range(0x110000) if classes[point]) // BLOCK * BLOCK + BLOCK
 blocks, index = [], []
 for first in range(0, end, BLOCK):
@@ -47,5 +61,21 @@ static const uint16_t unicode_index[{len(index)}] = {{
 // Bit b of masks[0] and masks[1]: the low and the high bit of the class of the block's code point b.
 static const uint64_t unicode_masks[{len(blocks)}][2] = {{
 {rows(blocks, lambda m: f"{{0x{m[0]:016X}, 0x{m[1]:016X}}}", 2)}
+}};
+
+// One bit a code point below U+0800.
+const uint8_t unicode_low_letters[{len(low_letters)}] = {{
+{rows(low_letters, str, 28)}
+}};
+const uint8_t unicode_low_numbers[{len(low_numbers)}] = {{
+{rows(low_numbers, str, 28)}
+}};
+
+// One bit a block of 64 code points below U+10000: all letters; neither all letters nor all CLASS_OTHER.
+const uint8_t unicode_letter_blocks[{len(letter_blocks)}] = {{
+{rows(letter_blocks, str, 28)}
+}};
+const uint8_t unicode_mixed_blocks[{len(mixed_blocks)}] = {{
+{rows(mixed_blocks, str, 28)}
 }};
 // clang-format on""")

@@ -1,0 +1,98 @@
+// Times the encoder over a file of documents (u32 size, bytes, ...): tokenizer DOCUMENTS THREADS PASSES [IDS].
+// One JSON line: the first pass from an empty word table, the best later one. IDS gets the ids of the first thread's
+// documents, and so of all with one thread.
+#include "tokenizer/tokenizer.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/log.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+typedef struct {
+    Encoder *encoder;
+    Bytes documents;
+    uint16_t *ids;
+    size_t count, bytes;
+} Share;
+
+static void *encode_share(void *argument) {
+    Share *share = argument;
+    share->count = share->bytes = 0;
+    for (Cursor cursor = cursor_of(share->documents); cursor.at < cursor.end;) {
+        uint32_t size;
+        const uint8_t *text = cursor_u32(&cursor, &size) ? cursor_take(&cursor, size) : NULL;
+        if (!text) die(EX_DATA, "the documents end early");
+        ssize_t count = encode(share->encoder, (Bytes){text, size}, share->ids + share->count);
+        if (count < 0) die(err_code(), "%s", err_text());
+        share->count += (size_t)count;
+        share->bytes += size;
+    }
+    return NULL;
+}
+
+// One contiguous share a thread, of about the same size.
+static void cut_shares(Share *shares, size_t threads, Bytes all) {
+    Cursor cursor = cursor_of(all);
+    for (size_t i = 0; i < threads; i++) {
+        const uint8_t *begin = cursor.at;
+        while (cursor.at < cursor.end && (size_t)(cursor.at - all.data) < all.size * (i + 1) / threads) {
+            uint32_t size;
+            if (!cursor_u32(&cursor, &size) || !cursor_take(&cursor, size)) die(EX_DATA, "the documents end early");
+        }
+        shares[i].documents = (Bytes){begin, (size_t)(cursor.at - begin)};
+        shares[i].ids = malloc(encode_bound(shares[i].documents.size) * sizeof(uint16_t));
+        if (!shares[i].ids) die(EX_MEMORY, "no memory for the ids");
+    }
+}
+
+int main(int count, char **arguments) {
+    enum { THREADS_MAX = 256 };
+    size_t threads = count > 2 ? strtoul(arguments[2], NULL, 10) : 0,
+           passes = count > 3 ? strtoul(arguments[3], NULL, 10) : 0;
+    if (!threads || threads > THREADS_MAX || !passes) die(EX_USAGE, "usage: tokenizer DOCUMENTS THREADS PASSES [IDS]");
+    Bytes all;
+    if (file_map(&all, arguments[1]) < 0) die(err_code(), "%s", err_text());
+    volatile uint8_t touched = 0; // reading the file is not what is timed
+    for (size_t i = 0; i < all.size; i += 4096) touched ^= all.data[i];
+
+    uint64_t start = clock_ns();
+    const Vocab *vocab = vocab_open();
+    if (!vocab) die(err_code(), "%s", err_text());
+    double open_ms = (double)(clock_ns() - start) / 1e6;
+    static Share shares[THREADS_MAX];
+    cut_shares(shares, threads, all);
+    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE);
+
+    double cold = 0, warm = 0;
+    size_t ids = 0;
+    for (size_t pass = 0; pass < passes; pass++) {
+        pthread_t thread[THREADS_MAX];
+        start = clock_ns();
+        for (size_t i = 1; i < threads; i++)
+            if (pthread_create(&thread[i], NULL, encode_share, &shares[i])) die(EX_LIMIT, "cannot start a thread");
+        encode_share(&shares[0]);
+        for (size_t i = 1; i < threads; i++) pthread_join(thread[i], NULL);
+        double seconds = (double)(clock_ns() - start) / 1e9, bytes = 0;
+        ids = 0;
+        for (size_t i = 0; i < threads; i++) bytes += (double)shares[i].bytes, ids += shares[i].count;
+        double rate = bytes / seconds / 1e6;
+        if (!pass)
+            cold = rate;
+        else if (rate > warm)
+            warm = rate;
+    }
+    if (count > 4) {
+        FILE *file = fopen(arguments[4], "wb");
+        if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
+            die(EX_IO, "cannot write '%s'", arguments[4]);
+    }
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("{\"open_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"rss_mb\": %.1f}\n", open_ms, cold, warm,
+           ids, (double)usage.ru_maxrss * 1024 / 1e6);
+    for (size_t i = 0; i < threads; i++) encoder_close(shares[i].encoder), free(shares[i].ids);
+    vocab_close(vocab);
+    file_unmap(&all);
+}

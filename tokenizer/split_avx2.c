@@ -1,0 +1,52 @@
+// The scanner in AVX2. Characters beyond ASCII are looked up one by one.
+#include "tokenizer/split_blocks.h"
+#include <immintrin.h>
+
+static inline uint64_t mask_of(__m256i low, __m256i high) {
+    return (uint32_t)_mm256_movemask_epi8(low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;
+}
+
+// Bytes from first to last, both below 0x80; bytes from 0x80 on are negative and so below every first.
+static inline uint64_t mask_range(__m256i low, __m256i high, char first, char last) {
+    __m256i below = _mm256_set1_epi8((char)(first - 1)), above = _mm256_set1_epi8((char)(last + 1));
+    return mask_of(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(above, low)),
+                   _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(above, high)));
+}
+
+static inline uint64_t mask_equal(__m256i low, __m256i high, char byte) {
+    __m256i all = _mm256_set1_epi8(byte);
+    return mask_of(_mm256_cmpeq_epi8(low, all), _mm256_cmpeq_epi8(high, all));
+}
+
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before) {
+    const __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 32));
+    const __m256i fold = _mm256_set1_epi8(0x20);
+    SplitBlock block = {0};
+    block.letter = mask_range(_mm256_or_si256(low, fold), _mm256_or_si256(high, fold), 'a', 'z');
+    block.number = mask_range(low, high, '0', '9');
+    block.blank = mask_equal(low, high, ' ');
+    block.space = block.blank | mask_range(low, high, '\t', '\r');
+    for (uint64_t bits = mask_equal(low, high, '\''); bits; bits &= bits - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(bits);
+        uint8_t first = at[i + 1], second = at[i + 2];
+        bool one = first == 's' || first == 'd' || first == 'm' || first == 't';
+        bool two = (first == 'l' && second == 'l') || ((first == 'v' || first == 'r') && second == 'e');
+        block.short2 |= (uint64_t)one << i;
+        block.short3 |= (uint64_t)two << i;
+    }
+    uint64_t beyond = mask_of(low, high);
+    if (beyond) {
+        uint64_t leads = beyond & mask_of(_mm256_slli_epi16(low, 1), _mm256_slli_epi16(high, 1));
+        block_look_up(&block, at, leads);
+        block_spread(&block, before, beyond & ~leads);
+    }
+    return block;
+}
+
+// Eight at a time, as most blocks have 8 to 24: a few too many cost less than a loop that ends at the right one.
+static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) {
+    for (int count = __builtin_popcountll(bits); count > 0; count -= 8, starts += 8)
+        for (int i = 0; i < 8; i++, bits &= bits - 1) starts[i] = base + (uint32_t)_tzcnt_u64(bits);
+}
+
+size_t split_avx2(Splitter *splitter, uint32_t *starts) { return split_blocks(splitter, starts); }

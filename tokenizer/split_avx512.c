@@ -1,0 +1,87 @@
+// The scanner in AVX-512 (VBMI, VBMI2): characters of two bytes, and those of three in blocks of one class, are looked
+// up 64 bytes at a time.
+#include "tokenizer/split_blocks.h"
+#include <immintrin.h>
+
+static inline uint64_t mask_range(__m512i bytes, uint8_t first, uint8_t last) {
+    return _mm512_cmple_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8((char)first)),
+                                  _mm512_set1_epi8((char)(last - first)));
+}
+static inline uint64_t mask_equal(__m512i bytes, uint8_t byte) {
+    return _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8((char)byte));
+}
+
+// The bit `bit` (a byte with that bit set) of table[index], for 128 and for 256 bytes of table.
+static inline uint64_t look_up_128(const uint8_t *table, __m512i index, __m512i bit) {
+    return _mm512_test_epi8_mask(
+        _mm512_permutex2var_epi8(_mm512_loadu_si512(table), index, _mm512_loadu_si512(table + 64)), bit);
+}
+static inline uint64_t look_up_256(const uint8_t *table, __m512i index, __m512i bit) {
+    uint64_t upper = _mm512_movepi8_mask(index);
+    return (look_up_128(table, index, bit) & ~upper) | (look_up_128(table + 128, index, bit) & upper);
+}
+
+static inline void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
+                                   const SplitBlock *before) {
+    const __m512i second = _mm512_loadu_si512(at + 1);
+    // a lead byte's low bits and the top three of the next: which eight code points (of two bytes) or blocks (of three)
+    const __m512i index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
+                                          _mm512_and_si512(_mm512_srli_epi16(second, 3), _mm512_set1_epi8(7)));
+    const __m512i powers = _mm512_set1_epi64((long long)0x8040201008040201);
+    const __m512i bit = _mm512_shuffle_epi8(powers, _mm512_and_si512(second, _mm512_set1_epi8(7)));
+    uint64_t leads = _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xC0));
+    uint64_t three = leads & _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xE0));
+    uint64_t four = three & _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xF0));
+    uint64_t two = leads & ~three;
+    three &= ~four;
+    if (two) {
+        block->letter |= two & look_up_256(unicode_low_letters, index, bit);
+        block->number |= two & look_up_256(unicode_low_numbers, index, bit);
+        block->space2 = mask_equal(bytes, 0xC2) & (mask_equal(second, 0x85) | mask_equal(second, 0xA0));
+    }
+    if (three) {
+        const __m512i in_half = _mm512_and_si512(index, _mm512_set1_epi8(0x7F));
+        block->letter |= three & look_up_128(unicode_letter_blocks, in_half, bit);
+        three &= look_up_128(unicode_mixed_blocks, in_half, bit);
+    }
+    block_look_up(block, at, three | four);
+    block_spread(block, before, beyond & ~leads);
+}
+
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before) {
+    const __m512i bytes = _mm512_loadu_si512(at);
+    SplitBlock block = {0};
+    block.letter = mask_range(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 'z');
+    block.number = mask_range(bytes, '0', '9');
+    block.blank = mask_equal(bytes, ' ');
+    block.space = block.blank | mask_range(bytes, '\t', '\r');
+    uint64_t apostrophes = mask_equal(bytes, '\'');
+    if (apostrophes) {
+        const __m512i first = _mm512_loadu_si512(at + 1), second = _mm512_loadu_si512(at + 2);
+        block.short2 = apostrophes & (mask_equal(first, 's') | mask_equal(first, 'd') | mask_equal(first, 'm') |
+                                      mask_equal(first, 't'));
+        block.short3 = apostrophes & ((mask_equal(first, 'l') & mask_equal(second, 'l')) |
+                                      ((mask_equal(first, 'v') | mask_equal(first, 'r')) & mask_equal(second, 'e')));
+    }
+    uint64_t beyond = _mm512_movepi8_mask(bytes);
+    if (beyond) classify_beyond(&block, at, bytes, beyond, before);
+    return block;
+}
+
+static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) {
+    static const uint8_t numbers[64] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+                                        32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47,
+                                        48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    const __m512i places = _mm512_maskz_compress_epi8(bits, _mm512_loadu_si512(numbers)),
+                  all = _mm512_set1_epi32((int)base);
+    _mm512_storeu_si512(starts, _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(places))));
+    int count = __builtin_popcountll(bits);
+    if (count <= 16) return;
+    _mm512_storeu_si512(starts + 16, _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(places, 1))));
+    if (count <= 32) return;
+    _mm512_storeu_si512(starts + 32, _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(places, 2))));
+    _mm512_storeu_si512(starts + 48, _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(places, 3))));
+}
+
+size_t split_avx512(Splitter *splitter, uint32_t *starts) { return split_blocks(splitter, starts); }

@@ -1,0 +1,112 @@
+// The scanner over blocks of 64 bytes: what is left when an instruction set has said which byte is of which class.
+//
+// Included by split_avx2.c and split_avx512.c, which define block_classify and starts_write. The next block is
+// classified before the present one is finished, so that all a start depends on is known: one path, no block edges.
+#pragma once
+
+#include "tokenizer/split.h"
+#include "tokenizer/unicode.h"
+
+enum { BLOCK = 64 };
+
+// The classes of the 64 bytes at `at`, of which it may read up to 4 bytes more. `before` is the block before.
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before);
+// Writes base + i for each bit i of bits; may write up to 64 numbers.
+static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base);
+
+// Adds the characters (of valid UTF-8) that begin at the bits of `leads` to their class: their first bytes only.
+static inline void block_look_up(SplitBlock *block, const uint8_t *at, uint64_t leads) {
+    for (; leads; leads &= leads - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(leads);
+        const uint8_t *p = at + i;
+        uint32_t point = p[0] < 0xE0   ? (p[0] & 31u) << 6 | (p[1] & 63u)
+                         : p[0] < 0xF0 ? (p[0] & 15u) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u)
+                                       : (p[0] & 7u) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
+        Class class = unicode_class(point);
+        block->letter |= (uint64_t)(class == CLASS_LETTER) << i;
+        block->number |= (uint64_t)(class == CLASS_NUMBER) << i;
+        block->space2 |= (uint64_t)(class == CLASS_SPACE && p[0] < 0xE0) << i;
+        block->space3 |= (uint64_t)(class == CLASS_SPACE && p[0] >= 0xE0) << i;
+    }
+}
+
+static inline uint64_t spread(uint64_t class, uint64_t before, uint64_t follow) {
+    for (int i = 0; i < 3; i++) class |= (class << 1 | before >> 63) & follow;
+    return class;
+}
+
+// Gives the bytes that follow in a character (`follow`) the class of its first byte.
+static inline void block_spread(SplitBlock *block, const SplitBlock *before, uint64_t follow) {
+    block->letter = spread(block->letter, before->letter, follow);
+    block->number = spread(block->number, before->number, follow);
+    block->space = spread(block->space | block->space2 | block->space3, before->space, follow);
+}
+
+static inline SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before) {
+    const uint8_t *bytes =
+        at < splitter->tail_at ? splitter->text.data + at : splitter->tail + (at - splitter->tail_at);
+    SplitBlock block = block_classify(bytes, before);
+    if (__builtin_expect(at + BLOCK > splitter->text.size, 0)) {
+        // white space behind the end: then white space at the end is one piece, as the pattern has it
+        uint64_t inside = at < splitter->text.size ? ~0ull >> (at + BLOCK - splitter->text.size) : 0;
+        block.letter &= inside;
+        block.number &= inside;
+        block.space |= ~inside;
+    }
+    return block;
+}
+
+static inline uint64_t other(const SplitBlock *block) { return ~(block->letter | block->number | block->space); }
+
+// x << n, with the bits of the block before coming in.
+#define SHIFT_IN(x, x_before, n) ((x) << (n) | (x_before) >> (64 - (n)))
+
+// Where pieces start, but for contractions.
+static inline uint64_t block_starts(const SplitBlock *before, const SplitBlock *block, const SplitBlock *after) {
+    uint64_t same = (block->letter & SHIFT_IN(block->letter, before->letter, 1)) |
+                    (block->number & SHIFT_IN(block->number, before->number, 1)) |
+                    (other(block) & SHIFT_IN(other(block), other(before), 1));
+    uint64_t text = ~block->space & ~same & ~SHIFT_IN(block->blank, before->blank, 1);
+    // the last character of white space that text follows is a piece of its own, or the blank that joins the text
+    uint64_t last = block->space & ~(block->space >> 1 | after->space << 63);
+    uint64_t s2 = block->space2, s3 = block->space3;
+    if (__builtin_expect((s2 | s3 | before->space2 | before->space3) != 0, 0)) { // of several bytes: its first one
+        uint64_t wide = s2 | SHIFT_IN(s2, before->space2, 1) | s3 | SHIFT_IN(s3, before->space3, 1) |
+                        SHIFT_IN(s3, before->space3, 2);
+        last = (last & ~wide) | (s2 & ~(block->space >> 2 | after->space << 62)) |
+               (s3 & ~(block->space >> 3 | after->space << 61));
+    }
+    return text | (block->space & ~SHIFT_IN(block->space, before->space, 1)) | last;
+}
+
+static inline size_t split_blocks(Splitter *splitter, uint32_t *starts) {
+    size_t size = splitter->text.size, at = splitter->at, count = 0;
+    if (at >= size) return 0;
+    SplitBlock before = splitter->before, block = splitter->block;
+    if (at)
+        starts[count++] = splitter->pending;
+    else
+        block = block_at(splitter, 0, &before);
+    for (; at < size && count <= SPLIT_BATCH - BLOCK; at += BLOCK) {
+        SplitBlock after = block_at(splitter, at + BLOCK, &block);
+        uint64_t bits = block_starts(&before, &block, &after) | (at == 0); // nothing goes before the text
+        // a contraction takes its letters along, and a piece starts behind it
+        block.short2 &= bits;
+        block.short3 &= bits;
+        bits &= ~SHIFT_IN(block.short2 | block.short3, before.short2 | before.short3, 1);
+        bits |= SHIFT_IN(block.short2, before.short2, 2) | SHIFT_IN(block.short3, before.short3, 3);
+        if (__builtin_expect(at + BLOCK > size, 0)) bits &= ~0ull >> (at + BLOCK - size);
+        starts_write(starts + count, bits, (uint32_t)at);
+        count += (size_t)__builtin_popcountll(bits);
+        before = block;
+        block = after;
+    }
+    splitter->at = at;
+    splitter->before = before;
+    splitter->block = block;
+    if (at >= size)
+        starts[count] = (uint32_t)size;
+    else
+        splitter->pending = starts[--count];
+    return count;
+}
