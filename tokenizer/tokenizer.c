@@ -12,7 +12,6 @@
 
 enum {
     WINDOW = 256 << 10, // checking and encoding a window both find it in the second-level cache
-    READ_PAST = 32,     // what words_encode reads from the start of a piece
     UTF8_MAX = 4        // bytes of a character
 };
 
@@ -31,7 +30,7 @@ Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
     if (!encoder) die(EX_MEMORY, "no memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
-    words_open(&encoder->words, vocab);
+    words_open(&encoder->words, vocab, encoder->isa);
     return encoder;
 }
 
@@ -47,8 +46,8 @@ uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 
 // Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on.
 static size_t encode_pieces(Words *words, Bytes text, Isa isa, uint16_t *ids) {
-    uint8_t tail[2 * READ_PAST] = {0};
-    size_t tail_at = text.size > READ_PAST ? text.size - READ_PAST : 0;
+    uint8_t tail[2 * WORD_READ] = {0};
+    size_t tail_at = text.size > WORD_READ ? text.size - WORD_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
 
     uint32_t starts[SPLIT_ROOM];
@@ -57,7 +56,7 @@ static size_t encode_pieces(Words *words, Bytes text, Isa isa, uint16_t *ids) {
     splitter_open(&splitter, text, isa);
     for (size_t count; (count = split_next(&splitter, starts));) {
         size_t whole = count;
-        while (whole && (size_t)starts[whole - 1] + READ_PAST > text.size) whole--;
+        while (whole && (size_t)starts[whole - 1] + WORD_READ > text.size) whole--;
         out += words_encode(words, text.data, starts, whole, out);
         for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
         if (whole < count) out += words_encode(words, tail, starts + whole, count - whole, out);

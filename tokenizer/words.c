@@ -1,143 +1,108 @@
-// The word table of one encoder: two open hash tables of fixed-size entries, grown to a cap and then overwritten.
+// The word table of one encoder: open hash tables of fixed-size entries, grown to a cap and then overwritten.
 //
 // An entry lives in one of four places: those that differ from its hash in the two lowest bits. When all are taken, one
-// is overwritten. Memory: 32 MB of small and 16 MB of large entries at most, half of each while it grows.
+// is overwritten. Memory: 32 MB of small, 16 MB of large and 4 MB of whole entries at most, and 2 MB less while it
+// grows.
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
 #include "tokenizer/split.h"
+#include "tokenizer/words_entry.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 
 enum {
-    SMALL_KEY = 2, // words of 8 bytes in a key; the key's last byte is the word's length
-    LARGE_KEY = 4,
-    SMALL_BYTES = 8 * SMALL_KEY - 1,
-    LARGE_BYTES = 8 * LARGE_KEY - 1,
     WAYS = 4,
     GROWTH = 16,
-    // A new encoder fits into the second-level cache; the largest still finds 98 % of all words, and 64 MB a thread
-    // is what a machine of many cores can give.
-    SMALL_FIRST = 1 << 12,
-    SMALL_LAST = 1 << 20,
-    LARGE_FIRST = 1 << 10,
-    LARGE_LAST = 1 << 18,
     HUGE_PAGE = 2 << 20,
-    DEAD_FIRST = 64 // 4 KiB pieces
+    DEAD_WORDS = 64 // scratch for pieces of less than 4 KiB
 };
 
-static size_t entry_bytes(unsigned words) { return 16 * words; }
+// A new encoder fits into the second-level cache; the largest still finds nearly every word, and 64 MB a thread is what
+// a machine of many cores can give.
+static const struct {
+    unsigned words;
+    size_t first, last;
+} sizes[WORD_SIZES] = {
+    {SMALL_KEY, 1 << 12, 1 << 20},
+    {LARGE_KEY, 1 << 10, 1 << 18},
+    {WHOLE_KEY, 1 << 6,  1 << 14}
+};
 
-static uint64_t *entries_open(size_t count, unsigned words) {
-    size_t bytes = count * entry_bytes(words);
-    if (bytes < HUGE_PAGE) {
-        uint64_t *entries = aligned_alloc(64, bytes);
-        if (!entries) die(EX_MEMORY, "no memory for %zu bytes of word table", bytes);
-        return memset(entries, 0, bytes);
-    }
-    uint64_t *entries = aligned_alloc(HUGE_PAGE, bytes);
-    if (!entries) die(EX_MEMORY, "no memory for %zu bytes of word table", bytes);
-    madvise(entries, bytes,
-            MADV_HUGEPAGE); // before the first touch: a table in small pages misses the TLB at each word
-    return memset(entries, 0, bytes);
+const uint8_t words_keep[2 * WORD_READ] = {[0 ... WORD_READ - 1] = 0xFF};
+
+static size_t table_bytes(const WordTable *table) { return (table->mask + 1) * 16 * table->words; }
+
+static void table_map(WordTable *table, size_t count) {
+    table->mask = count - 1;
+    table->used = 0;
+    size_t bytes = table_bytes(table), spare = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
+    uint8_t *map = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) die(EX_MEMORY, "no memory for %zu bytes of word table", bytes);
+    size_t skip = spare ? HUGE_PAGE - (uintptr_t)map % HUGE_PAGE : 0;
+    if (skip) munmap(map, skip);
+    if (spare > skip) munmap(map + skip + bytes, spare - skip);
+    table->entries = (uint64_t *)(void *)(map + skip);
+    // before the first touch; in small pages each word would miss the TLB too
+    if (spare) madvise(table->entries, bytes, MADV_HUGEPAGE);
 }
 
-static void table_open(WordTable *table, size_t first, size_t last, unsigned words) {
-    *table = (WordTable){entries_open(first, words), first - 1, 0, last, words};
-}
+static void table_unmap(WordTable *table) { munmap(table->entries, table_bytes(table)); }
 
-void words_open(Words *words, const Vocab *vocab) {
+void words_open(Words *words, const Vocab *vocab, Isa isa) {
     words->vocab = vocab;
-    table_open(&words->small, SMALL_FIRST, SMALL_LAST, SMALL_KEY);
-    table_open(&words->large, LARGE_FIRST, LARGE_LAST, LARGE_KEY);
-    words->dead_words = DEAD_FIRST;
-    words->dead = malloc(DEAD_FIRST * sizeof *words->dead);
+    words->encode = isa == ISA_AVX512 ? words_encode_avx512 : words_encode_portable;
+    for (unsigned i = 0; i < WORD_SIZES; i++) {
+        words->tables[i] = (WordTable){.words = sizes[i].words, .limit = sizes[i].last};
+        table_map(&words->tables[i], sizes[i].first);
+    }
+    words->dead = malloc(DEAD_WORDS * sizeof *words->dead);
     if (!words->dead) die(EX_MEMORY, "no memory for an encoder");
 }
 
 void words_close(Words *words) {
-    free(words->small.entries);
-    free(words->large.entries);
+    for (unsigned i = 0; i < WORD_SIZES; i++) table_unmap(&words->tables[i]);
     free(words->dead);
-}
-
-// The key of a word of at most 8*words - 1 bytes; reads 8*words.
-__attribute__((always_inline)) static inline void key_load(uint64_t *key, const uint8_t *word, size_t size,
-                                                           unsigned words) {
-    for (unsigned i = 0; i < words; i++) {
-        size_t left = size > 8 * i ? size - 8 * i : 0;
-        key[i] = left >= 8 ? get_u64(word + 8 * i) : left ? get_u64(word + 8 * i) & ~0ull >> (64 - 8 * left) : 0;
-    }
-    key[words - 1] |= (uint64_t)size << 56;
-}
-
-__attribute__((always_inline)) static inline uint64_t key_hash(const uint64_t *key, unsigned words) {
-    uint64_t hash = 0;
-    for (unsigned i = 0; i < words; i += 2) {
-        __uint128_t product = (__uint128_t)(key[i] ^ 0x9E3779B97F4A7C15 ^ hash) * (key[i + 1] ^ 0xD6E8FEB86659FD93);
-        hash = (uint64_t)product ^ (uint64_t)(product >> 64);
-    }
-    return hash;
-}
-
-__attribute__((always_inline)) static inline bool key_equal(const uint64_t *a, const uint64_t *b, unsigned words) {
-    uint64_t differ = 0;
-    for (unsigned i = 0; i < words; i++) differ |= a[i] ^ b[i];
-    return !differ;
-}
-
-__attribute__((always_inline)) static inline uint64_t *entry_at(const WordTable *table, size_t index, unsigned words) {
-    return table->entries + (index & table->mask) * 2 * words;
-}
-static inline const uint16_t *entry_ids(const uint64_t *entry, unsigned words) {
-    return (const uint16_t *)(entry + words);
-}
-__attribute__((always_inline)) static inline unsigned entry_count(const uint64_t *entry, unsigned words) {
-    return (unsigned)(entry[2 * words - 1] >> 48);
 }
 
 // Where a new entry of this hash goes.
 static uint64_t *table_place(WordTable *table, uint64_t hash) {
     for (unsigned way = 0; way < WAYS; way++) {
         uint64_t *entry = entry_at(table, hash ^ way, table->words);
-        if (!entry_count(entry, table->words)) {
-            table->used++;
-            return entry;
-        }
+        if (entry_count(entry, table->words)) continue;
+        table->used++;
+        return entry;
     }
-    return entry_at(table, hash ^ hash >> 60 % WAYS, table->words);
+    return entry_at(table, hash ^ (hash >> 60) % WAYS, table->words);
 }
 
 static void table_grow(WordTable *table) {
     WordTable old = *table;
-    size_t count = (old.mask + 1) * GROWTH;
-    table->entries = entries_open(count, old.words);
-    table->mask = count - 1;
-    table->used = 0;
+    table_map(table, (old.mask + 1) * GROWTH);
     for (size_t i = 0; i <= old.mask; i++) {
         const uint64_t *entry = entry_at(&old, i, old.words);
         if (entry_count(entry, old.words))
-            memcpy(table_place(table, key_hash(entry, old.words)), entry, entry_bytes(old.words));
+            memcpy(table_place(table, key_hash(entry, old.words)), entry, 16 * old.words);
     }
-    free(old.entries);
+    table_unmap(&old);
 }
 
-static void table_add(WordTable *table, const uint64_t *key, uint64_t hash, const uint16_t *ids, size_t count) {
+static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids, size_t count) {
     if (table->used > table->mask / 2 && table->mask + 1 < table->limit) table_grow(table);
-    uint64_t *entry = table_place(table, hash);
-    memset(entry, 0, entry_bytes(table->words));
-    memcpy(entry, key, table->words * 8);
-    memcpy(entry + table->words, ids, count * 2);
+    uint64_t *entry = table_place(table, key_hash(key, table->words));
+    memset(entry, 0, 16 * table->words);
+    memcpy(entry, key, 8 * table->words);
+    memcpy(entry + table->words, ids, 2 * count);
     entry[2 * table->words - 1] |= (uint64_t)count << 48;
 }
 
-// Looks where the fast path does not. What is found moves to the first place, where it does.
-static const uint64_t *table_find(WordTable *table, const uint64_t *key, uint64_t hash) {
-    uint64_t *first = entry_at(table, hash, table->words);
+// Looks in all places. What is found moves to the first, where the fast path looks.
+static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
+    uint64_t hash = key_hash(key, table->words), *first = entry_at(table, hash, table->words);
     for (unsigned way = 0; way < WAYS; way++) {
         uint64_t *entry = entry_at(table, hash ^ way, table->words);
-        if (!key_equal(entry, key, table->words)) continue;
-        for (unsigned i = 0; i < 2 * table->words; i++) {
+        if (key_differs(entry, key, table->words)) continue;
+        for (unsigned i = 0; way && i < 2 * table->words; i++) {
             uint64_t word = entry[i];
             entry[i] = first[i];
             first[i] = word;
@@ -148,86 +113,57 @@ static const uint64_t *table_find(WordTable *table, const uint64_t *key, uint64_
 }
 
 static size_t encode_merged(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
-    if (size / 64 + 1 > words->dead_words) {
-        // a piece of more than 4 KiB: rare, and its scratch is not kept
-        uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead);
-        if (!dead) die(EX_MEMORY, "no memory for a word of %zu bytes", size);
-        size_t count = merge(words->vocab, piece, size, ids, dead);
-        free(dead);
-        return count;
-    }
-    return merge(words->vocab, piece, size, ids, words->dead);
-}
-
-// Any piece, known or not, and learns it.
-__attribute__((noinline)) static size_t encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
-    if (size > LARGE_BYTES) return encode_merged(words, piece, size, ids);
-    WordTable *tables[] = {&words->small, &words->large};
-    uint64_t key[LARGE_KEY], hash = 0;
-    size_t count = 0;
-    for (unsigned i = size > SMALL_BYTES; i < 2; i++) {
-        key_load(key, piece, size, tables[i]->words);
-        hash = key_hash(key, tables[i]->words);
-        const uint64_t *entry = table_find(tables[i], key, hash);
-        if (entry) {
-            count = entry_count(entry, tables[i]->words);
-            memcpy(ids, entry_ids(entry, tables[i]->words), count * 2);
-            return count;
-        }
-        // a small word is in the large table only if it has too many ids for the small one, which needs 8 bytes
-        if (size <= SMALL_BYTES / 2) break;
-    }
-    count = encode_merged(words, piece, size, ids);
-    bool small = size <= SMALL_BYTES && count < 4 * SMALL_KEY;
-    if (small) {
-        key_load(key, piece, size, SMALL_KEY);
-        hash = key_hash(key, SMALL_KEY);
-    }
-    if (count < 4 * LARGE_KEY) table_add(small ? &words->small : &words->large, key, hash, ids, count);
+    if (size < 64 * DEAD_WORDS) return merge(words->vocab, piece, size, ids, words->dead);
+    uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead); // rare, and not worth keeping
+    if (!dead) die(EX_MEMORY, "no memory for a word of %zu bytes", size);
+    size_t count = merge(words->vocab, piece, size, ids, dead);
+    free(dead);
     return count;
 }
 
-size_t words_encode(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
+size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
+    uint64_t key[WORD_SIZES][WHOLE_KEY];
+    // A word is in the first table that has room for its bytes and for its ids, of which it has `size` at most.
+    unsigned first = size > SMALL_BYTES ? size > LARGE_BYTES ? size > WHOLE_BYTES ? 3 : 2 : 1 : 0, last = first;
+    for (; last < WORD_SIZES; last++) {
+        WordTable *table = &words->tables[last];
+        key_load(key[last], piece, size, table->words);
+        const uint64_t *entry = table_find(table, key[last]);
+        if (entry) {
+            memcpy(ids, entry + table->words, 8 * table->words);
+            return entry_count(entry, table->words);
+        }
+        if (size < 4 * table->words) break;
+    }
+    size_t count = encode_merged(words, piece, size, ids);
+    for (unsigned i = first; i <= last && i < WORD_SIZES; i++)
+        if (count < 4 * words->tables[i].words) {
+            table_add(&words->tables[i], key[i], ids, count);
+            break;
+        }
+    return count;
+}
+
+size_t words_encode_portable(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
     uint32_t hashes[SPLIT_BATCH];
-    uint64_t key[LARGE_KEY];
     uint16_t *out = ids;
     // first all hashes, so that the table's lines are on their way when they are needed
+    for (size_t i = 0; i < count; i++) hashes[i] = word_find(words, text + starts[i], starts[i + 1] - starts[i]);
     for (size_t i = 0; i < count; i++) {
+        const uint8_t *word = text + starts[i];
         size_t size = starts[i + 1] - starts[i];
-        if (size <= SMALL_BYTES) {
-            key_load(key, text + starts[i], size, SMALL_KEY);
-            hashes[i] = (uint32_t)key_hash(key, SMALL_KEY);
-            __builtin_prefetch(entry_at(&words->small, hashes[i], SMALL_KEY));
-        } else if (size <= LARGE_BYTES) {
-            key_load(key, text + starts[i], size, LARGE_KEY);
-            hashes[i] = (uint32_t)key_hash(key, LARGE_KEY);
-            __builtin_prefetch(entry_at(&words->large, hashes[i], LARGE_KEY));
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *piece = text + starts[i];
-        size_t size = starts[i + 1] - starts[i];
-        if (size <= SMALL_BYTES) {
-            key_load(key, piece, size, SMALL_KEY);
-            const uint64_t *entry = entry_at(&words->small, hashes[i] & ~1u, SMALL_KEY);
-            bool second = key_equal(entry + 2 * SMALL_KEY, key, SMALL_KEY);
-            bool first = key_equal(entry, key, SMALL_KEY);
-            if (first | second) {
-                entry += second * 2 * SMALL_KEY;
-                memcpy(out, entry + SMALL_KEY, 16); // all seven and the count: one store, no loop
-                out += entry_count(entry, SMALL_KEY);
-                continue;
-            }
-        } else if (size <= LARGE_BYTES) {
-            key_load(key, piece, size, LARGE_KEY);
-            const uint64_t *entry = entry_at(&words->large, hashes[i], LARGE_KEY);
-            if (key_equal(entry, key, LARGE_KEY)) {
-                memcpy(out, entry + LARGE_KEY, 32);
-                out += entry_count(entry, LARGE_KEY);
+        if (__builtin_expect(size <= SMALL_BYTES, 1)) {
+            uint64_t key[SMALL_KEY];
+            key_load(key, word, size, SMALL_KEY);
+            // two places share a line, and which of them it is must not be a branch
+            const uint64_t *entry = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
+            entry += 2 * SMALL_KEY * (size_t)!key_differs(entry + 2 * SMALL_KEY, key, SMALL_KEY);
+            if (__builtin_expect(!key_differs(entry, key, SMALL_KEY), 1)) {
+                out += entry_emit(entry, SMALL_KEY, out);
                 continue;
             }
         }
-        out += encode_one(words, piece, size, out);
+        out += word_encode_rest(words, word, size, hashes[i], out);
     }
     return (size_t)(out - ids);
 }

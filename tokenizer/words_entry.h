@@ -1,0 +1,84 @@
+// What an entry of the word table looks like, for the paths that read it.
+//
+// The key is the word, zeros, and its length in the last byte, so equal keys are equal words. `words` is a constant
+// wherever speed matters, and everything here is inlined.
+#pragma once
+
+#include "tokenizer/words.h"
+
+enum {
+    SMALL_KEY = 2, // words of 8 bytes
+    LARGE_KEY = 4,
+    WHOLE_KEY = 16,
+    SMALL_BYTES = 8 * SMALL_KEY - 1,
+    LARGE_BYTES = 8 * LARGE_KEY - 1,
+    WHOLE_BYTES = 8 * WHOLE_KEY - 1
+};
+
+#define ENTRY_INLINE __attribute__((always_inline)) static inline
+
+extern const uint8_t words_keep[2 * WORD_READ]; // from words_keep + WORD_READ - n: n bytes of 0xFF, then zeros
+
+// The key of a word of at most 8*words - 1 bytes; reads 8*words. Masked by table: a branch on the size guesses wrong.
+ENTRY_INLINE void key_load(uint64_t *key, const uint8_t *word, size_t size, unsigned words) {
+    const uint8_t *keep = words_keep + WORD_READ - size;
+    for (unsigned i = 0; i < words; i++) key[i] = get_u64(word + 8 * i) & get_u64(keep + 8 * i);
+    key[words - 1] |= (uint64_t)size << 56;
+}
+
+// Products of 64 by 64 bits, folded: two words of key take about five cycles.
+ENTRY_INLINE uint64_t key_hash(const uint64_t *key, unsigned words) {
+    uint64_t hash = 0;
+    for (unsigned i = 0; i < words; i += 2) {
+        __uint128_t product = (__uint128_t)(key[i] ^ 0x9E3779B97F4A7C15 ^ hash) * (key[i + 1] ^ 0xD6E8FEB86659FD93);
+        hash = (uint64_t)product ^ (uint64_t)(product >> 64);
+    }
+    return hash;
+}
+
+ENTRY_INLINE uint64_t key_differs(const uint64_t *a, const uint64_t *b, unsigned words) {
+    uint64_t differs = 0;
+    for (unsigned i = 0; i < words; i++) differs |= a[i] ^ b[i];
+    return differs;
+}
+
+ENTRY_INLINE uint64_t *entry_at(const WordTable *table, size_t index, unsigned words) {
+    return table->entries + (index & table->mask) * 2 * words;
+}
+ENTRY_INLINE unsigned entry_count(const uint64_t *entry, unsigned words) {
+    return (unsigned)(entry[2 * words - 1] >> 48);
+}
+
+// All ids an entry may have are copied, which takes no loop and no branch. Returns how many count.
+ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *ids) {
+    memcpy(ids, entry + words, 8 * words);
+    return entry_count(entry, words);
+}
+
+// The slot of a word in the table of its size, or of no use when it is longer; asks for the slot's memory.
+ENTRY_INLINE uint32_t word_find(const Words *words, const uint8_t *word, size_t size) {
+    uint64_t key[LARGE_KEY], hash;
+    if (__builtin_expect(size <= SMALL_BYTES, 1)) {
+        key_load(key, word, size, SMALL_KEY);
+        hash = key_hash(key, SMALL_KEY);
+        __builtin_prefetch(entry_at(&words->tables[0], hash, SMALL_KEY));
+    } else if (size <= LARGE_BYTES) {
+        key_load(key, word, size, LARGE_KEY);
+        hash = key_hash(key, LARGE_KEY);
+        __builtin_prefetch(entry_at(&words->tables[1], hash, LARGE_KEY));
+    } else {
+        return 0;
+    }
+    return (uint32_t)hash;
+}
+
+// What the fast path does with a word that is not in its first place: longer ones are looked up in theirs.
+ENTRY_INLINE size_t word_encode_rest(Words *words, const uint8_t *word, size_t size, uint32_t hash, uint16_t *ids) {
+    if (size > SMALL_BYTES && size <= LARGE_BYTES) {
+        uint64_t key[LARGE_KEY];
+        key_load(key, word, size, LARGE_KEY);
+        const uint64_t *entry = entry_at(&words->tables[1], hash, LARGE_KEY);
+        if (!key_differs(entry, key, LARGE_KEY)) return entry_emit(entry, LARGE_KEY, ids);
+    }
+    return words_encode_one(words, word, size, ids);
+}
