@@ -2,14 +2,16 @@
 #include "tokenizer/split.h"
 #include "tokenizer/unicode.h"
 
-static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length) {
+// *invalid is set, not cleared.
+static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length, bool *invalid) {
     uint32_t point;
     *length = utf8_decode(at, end, &point);
-    return point == UTF8_INVALID ? CLASS_OTHER : unicode_class(point);
+    *invalid |= point == UTF8_INVALID;
+    return unicode_class(point);
 }
 
-static const uint8_t *run_end(const uint8_t *at, const uint8_t *end, Class class) {
-    for (unsigned length; at < end && class_at(at, end, &length) == class; at += length) {
+static const uint8_t *run_end(const uint8_t *at, const uint8_t *end, Class class, bool *invalid) {
+    for (unsigned length; at < end && class_at(at, end, &length, invalid) == class; at += length) {
     }
     return at;
 }
@@ -22,28 +24,29 @@ static const uint8_t *contraction_end(const uint8_t *at, const uint8_t *end) {
     return NULL;
 }
 
-static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end) {
+static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, bool *invalid) {
     const uint8_t *contraction = *at == '\'' ? contraction_end(at, end) : NULL;
     if (contraction) return contraction;
     unsigned length;
-    Class class = class_at(at, end, &length);
-    if (class != CLASS_SPACE) return run_end(at, end, class);
+    Class class = class_at(at, end, &length, invalid);
+    if (class != CLASS_SPACE) return run_end(at, end, class, invalid);
 
     const uint8_t *last = at, *next = at + length; // of the white space: its last character, and what follows
-    while (next < end && class_at(next, end, &length) == CLASS_SPACE) {
+    while (next < end && class_at(next, end, &length, invalid) == CLASS_SPACE) {
         last = next;
         next += length;
     }
     if (next == end) return end;
     if (last > at) return last;  // \s+(?!\S) gives one character back
     if (*at != ' ') return next; // \s+
-    return run_end(next, end, class_at(next, end, &length));
+    return run_end(next, end, class_at(next, end, &length, invalid), invalid);
 }
 
 size_t split_portable(Splitter *splitter, uint32_t *starts) {
     const uint8_t *text = splitter->text.data, *end = text + splitter->text.size, *at = text + splitter->at;
     size_t count = 0;
-    for (; at < end && count < SPLIT_BATCH; at = piece_end(at, end)) starts[count++] = (uint32_t)(at - text);
+    for (; at < end && count < SPLIT_BATCH; at = piece_end(at, end, &splitter->invalid))
+        starts[count++] = (uint32_t)(at - text);
     splitter->at = (size_t)(at - text);
     starts[count] = (uint32_t)splitter->at;
     return count;
@@ -53,6 +56,7 @@ void splitter_open(Splitter *splitter, Bytes text, Isa isa) {
     static size_t (*const next[])(Splitter *, uint32_t *) = {split_portable, split_avx2, split_avx512};
     splitter->text = text;
     splitter->at = 0;
+    splitter->invalid = false;
     splitter->next = next[isa];
     splitter->before = (SplitBlock){0};
     splitter->tail_at = text.size < SPLIT_TAIL / 2 ? 0 : (text.size - SPLIT_TAIL / 2) / 64 * 64;
@@ -66,7 +70,8 @@ static Class class_before(const uint8_t *at, const uint8_t *begin) {
     const uint8_t *lead = at - 1;
     while (lead > begin && at - lead < 4 && (*lead & 0xC0) == 0x80) lead--;
     unsigned length;
-    Class class = class_at(lead, at, &length);
+    bool invalid = false;
+    Class class = class_at(lead, at, &length, &invalid);
     return lead + length == at ? class : CLASS_OTHER;
 }
 

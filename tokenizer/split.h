@@ -13,6 +13,7 @@ typedef struct {
     uint64_t letter, number, space;
     uint64_t blank;          // U+0020, the one space that joins what follows it
     uint64_t space2, space3; // first bytes of white space that takes two or three
+    uint64_t owed;           // bytes that the next block owes to a character that began here
     uint64_t short2, short3; // apostrophes before s, d, m, t; before ll, ve, re
 } SplitBlock;
 
@@ -20,6 +21,7 @@ typedef struct {
 typedef struct Splitter {
     Bytes text;
     size_t at;
+    bool invalid; // so far something was not UTF-8
     size_t (*next)(struct Splitter *splitter, uint32_t *starts);
     // of the scanners that take 64 bytes at a time
     SplitBlock before, block; // the blocks before `at` and from `at` on
@@ -28,7 +30,8 @@ typedef struct Splitter {
     uint8_t tail[SPLIT_TAIL]; // the text from tail_at on, and zeros, where they may read past the end
 } Splitter;
 
-// Bytes that are not UTF-8 are CLASS_OTHER if isa is ISA_PORTABLE; for others the text must be valid.
+// What is not UTF-8 is CLASS_OTHER if isa is ISA_PORTABLE. With others it is of any class: then `invalid` says at the
+// end of the text that the pieces are good for nothing.
 void splitter_open(Splitter *splitter, Bytes text, Isa isa);
 
 // Writes where the next pieces start, at most SPLIT_BATCH, and behind them where the last one ends (so starts has

@@ -18,7 +18,30 @@ static inline uint64_t mask_equal(__m256i low, __m256i high, char byte) {
     return mask_of(_mm256_cmpeq_epi8(low, all), _mm256_cmpeq_epi8(high, all));
 }
 
-static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before) {
+// Bytes from 0x80 on, as many as `first` or more: as signed numbers they are ordered alike.
+static inline uint64_t mask_from(__m256i low, __m256i high, uint8_t first) {
+    __m256i below = _mm256_set1_epi8((char)(first - 1)), zero = _mm256_setzero_si256();
+    return mask_of(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(zero, low)),
+                   _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(zero, high)));
+}
+
+static inline void classify_beyond(SplitBlock *block, const uint8_t *at, __m256i low, __m256i high,
+                                   const SplitBlock *before, bool *invalid) {
+    const __m256i next_low = _mm256_loadu_si256((const __m256i *)(at + 1)),
+                  next_high = _mm256_loadu_si256((const __m256i *)(at + 33));
+    uint64_t leads = mask_from(low, high, 0xC0), three = mask_from(low, high, 0xE0), four = mask_from(low, high, 0xF0);
+    uint64_t follow = mask_of(low, high) & ~leads;
+    uint64_t from90 = mask_from(next_low, next_high, 0x90), fromA0 = mask_from(next_low, next_high, 0xA0);
+    // overlong forms, surrogates, beyond U+10FFFF
+    uint64_t bad = (leads & ~mask_from(low, high, 0xC2)) | mask_from(low, high, 0xF5) |
+                   (mask_equal(low, high, (char)0xE0) & ~fromA0) | (mask_equal(low, high, (char)0xED) & fromA0) |
+                   (mask_equal(low, high, (char)0xF0) & ~from90) | (mask_equal(low, high, (char)0xF4) & from90);
+    *invalid |= bad || !block_is_valid(block, before, follow, leads, three & ~four, four);
+    block_look_up(block, at, leads);
+    block_spread(block, before, follow);
+}
+
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
     const __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 32));
     const __m256i fold = _mm256_set1_epi8(0x20);
     SplitBlock block = {0};
@@ -35,11 +58,7 @@ static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *bef
         block.short3 |= (uint64_t)two << i;
     }
     uint64_t beyond = mask_of(low, high);
-    if (beyond) {
-        uint64_t leads = beyond & mask_of(_mm256_slli_epi16(low, 1), _mm256_slli_epi16(high, 1));
-        block_look_up(&block, at, leads);
-        block_spread(&block, before, beyond & ~leads);
-    }
+    if (beyond | before->owed) classify_beyond(&block, at, low, high, before, invalid);
     return block;
 }
 

@@ -11,6 +11,10 @@ static inline uint64_t mask_equal(__m512i bytes, uint8_t byte) {
     return _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8((char)byte));
 }
 
+static inline uint64_t mask_from(__m512i bytes, uint8_t first) {
+    return _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)first));
+}
+
 // The bit `bit` (a byte with that bit set) of table[index], for 128 and for 256 bytes of table.
 static inline uint64_t look_up_128(const uint8_t *table, __m512i index, __m512i bit) {
     return _mm512_test_epi8_mask(
@@ -22,33 +26,40 @@ static inline uint64_t look_up_256(const uint8_t *table, __m512i index, __m512i 
 }
 
 static inline void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
-                                   const SplitBlock *before) {
-    const __m512i second = _mm512_loadu_si512(at + 1);
+                                   const SplitBlock *before, bool *invalid) {
+    const __m512i next = _mm512_loadu_si512(at + 1);
     // a lead byte's low bits and the top three of the next: which eight code points (of two bytes) or blocks (of three)
     const __m512i index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
-                                          _mm512_and_si512(_mm512_srli_epi16(second, 3), _mm512_set1_epi8(7)));
+                                          _mm512_and_si512(_mm512_srli_epi16(next, 3), _mm512_set1_epi8(7)));
     const __m512i powers = _mm512_set1_epi64((long long)0x8040201008040201);
-    const __m512i bit = _mm512_shuffle_epi8(powers, _mm512_and_si512(second, _mm512_set1_epi8(7)));
-    uint64_t leads = _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xC0));
-    uint64_t three = leads & _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xE0));
-    uint64_t four = three & _mm512_cmpge_epu8_mask(bytes, _mm512_set1_epi8((char)0xF0));
-    uint64_t two = leads & ~three;
+    const __m512i bit = _mm512_shuffle_epi8(powers, _mm512_and_si512(next, _mm512_set1_epi8(7)));
+    uint64_t leads = mask_from(bytes, 0xC0), three = mask_from(bytes, 0xE0), four = mask_from(bytes, 0xF0);
+    uint64_t two = leads & ~three, mixed = four, bad = mask_range(bytes, 0xC0, 0xC1);
     three &= ~four;
     if (two) {
         block->letter |= two & look_up_256(unicode_low_letters, index, bit);
         block->number |= two & look_up_256(unicode_low_numbers, index, bit);
-        block->space2 = mask_equal(bytes, 0xC2) & (mask_equal(second, 0x85) | mask_equal(second, 0xA0));
+        block->space2 = mask_equal(bytes, 0xC2) & (mask_equal(next, 0x85) | mask_equal(next, 0xA0));
     }
     if (three) {
         const __m512i in_half = _mm512_and_si512(index, _mm512_set1_epi8(0x7F));
         block->letter |= three & look_up_128(unicode_letter_blocks, in_half, bit);
-        three &= look_up_128(unicode_mixed_blocks, in_half, bit);
+        mixed |= three & look_up_128(unicode_mixed_blocks, in_half, bit);
+        // overlong forms and surrogates
+        uint64_t fromA0 = mask_from(next, 0xA0);
+        bad |= (mask_equal(bytes, 0xE0) & ~fromA0) | (mask_equal(bytes, 0xED) & fromA0);
     }
-    block_look_up(block, at, three | four);
-    block_spread(block, before, beyond & ~leads);
+    if (four) { // overlong forms, and beyond U+10FFFF
+        uint64_t from90 = mask_from(next, 0x90);
+        bad |= (mask_equal(bytes, 0xF0) & ~from90) | (mask_equal(bytes, 0xF4) & from90) | mask_from(bytes, 0xF5);
+    }
+    uint64_t follow = beyond & ~leads;
+    *invalid |= bad || !block_is_valid(block, before, follow, leads, three, four);
+    block_look_up(block, at, mixed);
+    block_spread(block, before, follow);
 }
 
-static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before) {
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
     const __m512i bytes = _mm512_loadu_si512(at);
     SplitBlock block = {0};
     block.letter = mask_range(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 'z');
@@ -64,7 +75,7 @@ static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *bef
                                       ((mask_equal(first, 'v') | mask_equal(first, 'r')) & mask_equal(second, 'e')));
     }
     uint64_t beyond = _mm512_movepi8_mask(bytes);
-    if (beyond) classify_beyond(&block, at, bytes, beyond, before);
+    if (beyond | before->owed) classify_beyond(&block, at, bytes, beyond, before, invalid);
     return block;
 }
 

@@ -10,7 +10,8 @@
 enum { BLOCK = 64 };
 
 // The classes of the 64 bytes at `at`, of which it may read up to 4 bytes more. `before` is the block before.
-static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before);
+// Sets *invalid if they are not UTF-8.
+static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid);
 // Writes base + i for each bit i of bits; may write up to 64 numbers.
 static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base);
 
@@ -35,6 +36,15 @@ static inline uint64_t spread(uint64_t class, uint64_t before, uint64_t follow) 
     return class;
 }
 
+// Whether the bytes that follow in a character are where `leads`, of which `three` and `four` begin longer characters,
+// want them.
+static inline bool block_is_valid(SplitBlock *block, const SplitBlock *before, uint64_t follow, uint64_t leads,
+                                  uint64_t three, uint64_t four) {
+    uint64_t longer = three | four;
+    block->owed = leads >> 63 | longer >> 62 | four >> 61;
+    return follow == (leads << 1 | longer << 2 | four << 3 | before->owed);
+}
+
 // Gives the bytes that follow in a character (`follow`) the class of its first byte.
 static inline void block_spread(SplitBlock *block, const SplitBlock *before, uint64_t follow) {
     block->letter = spread(block->letter, before->letter, follow);
@@ -42,10 +52,10 @@ static inline void block_spread(SplitBlock *block, const SplitBlock *before, uin
     block->space = spread(block->space | block->space2 | block->space3, before->space, follow);
 }
 
-static inline SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before) {
+static inline SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before, bool *invalid) {
     const uint8_t *bytes =
         at < splitter->tail_at ? splitter->text.data + at : splitter->tail + (at - splitter->tail_at);
-    SplitBlock block = block_classify(bytes, before);
+    SplitBlock block = block_classify(bytes, before, invalid);
     if (__builtin_expect(at + BLOCK > splitter->text.size, 0)) {
         // white space behind the end: then white space at the end is one piece, as the pattern has it
         uint64_t inside = at < splitter->text.size ? ~0ull >> (at + BLOCK - splitter->text.size) : 0;
@@ -82,13 +92,14 @@ static inline uint64_t block_starts(const SplitBlock *before, const SplitBlock *
 static inline size_t split_blocks(Splitter *splitter, uint32_t *starts) {
     size_t size = splitter->text.size, at = splitter->at, count = 0;
     if (at >= size) return 0;
+    bool invalid = splitter->invalid;
     SplitBlock before = splitter->before, block = splitter->block;
     if (at)
         starts[count++] = splitter->pending;
     else
-        block = block_at(splitter, 0, &before);
+        block = block_at(splitter, 0, &before, &invalid);
     for (; at < size && count <= SPLIT_BATCH - BLOCK; at += BLOCK) {
-        SplitBlock after = block_at(splitter, at + BLOCK, &block);
+        SplitBlock after = block_at(splitter, at + BLOCK, &block, &invalid);
         uint64_t bits = block_starts(&before, &block, &after) | (at == 0); // nothing goes before the text
         // a contraction takes its letters along, and a piece starts behind it
         block.short2 &= bits;
@@ -102,6 +113,7 @@ static inline size_t split_blocks(Splitter *splitter, uint32_t *starts) {
         block = after;
     }
     splitter->at = at;
+    splitter->invalid = invalid;
     splitter->before = before;
     splitter->block = block;
     if (at >= size)

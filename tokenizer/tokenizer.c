@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 enum {
-    WINDOW = 256 << 10, // checking and encoding a window both find it in the second-level cache
+    WINDOW = 256 << 10, // what is encoded twice because it was not UTF-8, or copied to be replaced
     UTF8_MAX = 4        // bytes of a character
 };
 
@@ -44,8 +44,9 @@ void encoder_close(Encoder *encoder) {
 
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 
-// Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on.
-static size_t encode_pieces(Words *words, Bytes text, Isa isa, uint16_t *ids) {
+// Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on. Returns the count
+// of ids, or -1 without an error if the text is not UTF-8 and isa needs that.
+static ssize_t encode_pieces(Words *words, Bytes text, Isa isa, bool bytes, uint16_t *ids) {
     uint8_t tail[2 * WORD_READ] = {0};
     size_t tail_at = text.size > WORD_READ ? text.size - WORD_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
@@ -61,26 +62,28 @@ static size_t encode_pieces(Words *words, Bytes text, Isa isa, uint16_t *ids) {
         for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
         if (whole < count) out += words_encode(words, tail, starts + whole, count - whole, out);
     }
-    return (size_t)(out - ids);
+    return splitter.invalid && !bytes ? -1 : out - ids;
+}
+
+static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
+    if (encoder->invalid == INVALID_BYTES) return encode_pieces(&encoder->words, text, ISA_PORTABLE, true, ids);
+    if (encoder->invalid == INVALID_FAIL)
+        return fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)(encoder->offset + utf8_valid(text)));
+    encoder->text.size = 0;
+    encoder->replaced += utf8_replace(text, &encoder->text);
+    Bytes replaced = {encoder->text.data, encoder->text.size};
+    if (replaced.size > UINT32_MAX) return fail(EX_DATA, "%zu bytes of invalid UTF-8 in a row", text.size);
+    return encode_pieces(&encoder->words, replaced, encoder->isa, false, ids);
 }
 
 // A window: text that begins and ends where the document may be cut.
 static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
-    size_t valid = encoder->invalid == INVALID_BYTES ? text.size : utf8_valid(text);
-    if (valid < text.size && encoder->invalid == INVALID_FAIL)
-        return fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)(encoder->offset + valid));
-    Bytes source = text;
-    if (valid < text.size) {
-        encoder->text.size = 0;
-        encoder->replaced += utf8_replace(text, &encoder->text);
-        text = (Bytes){encoder->text.data, encoder->text.size};
-    }
     if (text.size > UINT32_MAX) // positions in a window are 32 bits
         return fail(EX_DATA, "a word of more than 4 GiB at byte %llu", (unsigned long long)encoder->offset);
-    encoder->offset += source.size;
-    // bytes that stay invalid are for the one scanner that minds them
-    bool whole = encoder->invalid != INVALID_BYTES || utf8_valid(text) == text.size;
-    return (ssize_t)encode_pieces(&encoder->words, text, whole ? encoder->isa : ISA_PORTABLE, ids);
+    ssize_t count = encode_pieces(&encoder->words, text, encoder->isa, false, ids);
+    if (count < 0) count = encode_invalid(encoder, text, ids);
+    encoder->offset += text.size;
+    return count;
 }
 
 // How much of text goes into its first window: up to a cut, or all of it when there is none.
@@ -106,8 +109,9 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
 
 ssize_t encode(Encoder *encoder, Bytes text, uint16_t *ids) {
     assert(!encoder->held.size); // a document that came in parts ends with its last part
+    ssize_t count = encode_windows(encoder, text, ids);
     encoder->offset = 0;
-    return encode_windows(encoder, text, ids);
+    return count;
 }
 
 ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
