@@ -42,6 +42,7 @@ static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32
         node = edge_child(*edge);
     }
     if (id < BYTE_TOKENS) return;
+    if (size == 2) vocab->byte_merged[bytes[0]][bytes[1]] = (uint16_t)id;
     uint32_t slot = vocab_hash(pair, 17);
     while (vocab->pair_slots[slot]) slot = (slot + 1) % PAIR_SLOTS;
     vocab->pair_slots[slot] = (uint16_t)id;
@@ -106,6 +107,7 @@ static const Vocab *open_table(Bytes table, const char *name) {
     Vocab *vocab = calloc(1, sizeof *vocab);
     if (!vocab) die(EX_MEMORY, "no memory for the vocabulary");
     Builder builder = {.vocab = vocab};
+    memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_TOKEN
     add_bytes(&builder);
     const uint8_t *at = memchr(table.data, '\n', table.size); // behind the version line
     for (at++; at < table.data + table.size;) {

@@ -17,6 +17,7 @@ struct Vocab {
     uint32_t pair[MERGED_COUNT];      // left << 16 | right: the merge that made the token; unused for single bytes
     uint16_t shorter[MERGED_COUNT];   // the longest other token the token begins with, or NO_TOKEN
     uint16_t byte_token[256];
+    uint16_t byte_merged[256][256];  // what two bytes merge to, or NO_TOKEN
     uint16_t pair_slots[PAIR_SLOTS]; // ids by the hash of their pair; 0 = empty (no merge makes a byte)
     // One edge of the trie each, by the hash of (node, byte): node << 8 | byte in bits 0..24, the child in 25..41, the
     // child's token (or NO_TOKEN) in 42..57. 0 = empty; node 0 is the root, and no child.

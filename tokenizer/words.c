@@ -52,6 +52,7 @@ static void table_unmap(WordTable *table) { munmap(table->entries, table_bytes(t
 void words_open(Words *words, const Vocab *vocab, Isa isa) {
     words->vocab = vocab;
     words->encode = isa == ISA_AVX512 ? words_encode_avx512 : words_encode_portable;
+    words->merge = isa == ISA_AVX512 ? merge_avx512 : merge;
     for (unsigned i = 0; i < WORD_SIZES; i++) {
         words->tables[i] = (WordTable){.words = sizes[i].words, .limit = sizes[i].last};
         table_map(&words->tables[i], sizes[i].first);
@@ -96,11 +97,12 @@ static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids
     entry[2 * table->words - 1] |= (uint64_t)count << 48;
 }
 
-// Looks in all places. What is found moves to the first, where the fast path looks.
+// Looks in all places that are taken. What is found moves to the first, where the fast path looks.
 static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
     uint64_t hash = key_hash(key, table->words), *first = entry_at(table, hash, table->words);
     for (unsigned way = 0; way < WAYS; way++) {
         uint64_t *entry = entry_at(table, hash ^ way, table->words);
+        if (!entry_count(entry, table->words)) break;
         if (key_differs(entry, key, table->words)) continue;
         for (unsigned i = 0; way && i < 2 * table->words; i++) {
             uint64_t word = entry[i];
@@ -113,32 +115,39 @@ static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
 }
 
 static size_t encode_merged(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
-    if (size < 64 * DEAD_WORDS) return merge(words->vocab, piece, size, ids, words->dead);
+    if (size < 64 * DEAD_WORDS) return words->merge(words->vocab, piece, size, ids, words->dead);
     uint64_t *dead = malloc((size / 64 + 1) * sizeof *dead); // rare, and not worth keeping
     if (!dead) die(EX_MEMORY, "no memory for a word of %zu bytes", size);
-    size_t count = merge(words->vocab, piece, size, ids, dead);
+    size_t count = words->merge(words->vocab, piece, size, ids, dead);
     free(dead);
     return count;
 }
 
+// Only text beyond ASCII has words with more ids than the table of their size has room for, often enough to look on.
+static bool is_ascii(const uint64_t *key, unsigned words) {
+    uint64_t bits = 0;
+    for (unsigned i = 0; i < words; i++) bits |= key[i];
+    return !(bits & 0x8080808080808080);
+}
+
 size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
-    uint64_t key[WORD_SIZES][WHOLE_KEY];
-    // A word is in the first table that has room for its bytes and for its ids, of which it has `size` at most.
-    unsigned first = size > SMALL_BYTES ? size > LARGE_BYTES ? size > WHOLE_BYTES ? 3 : 2 : 1 : 0, last = first;
-    for (; last < WORD_SIZES; last++) {
+    uint64_t keys[WORD_SIZES][WHOLE_KEY];
+    unsigned first = 0, last;
+    while (first < WORD_SIZES && size >= 8 * words->tables[first].words) first++;
+    for (last = first; last < WORD_SIZES; last++) {
         WordTable *table = &words->tables[last];
-        key_load(key[last], piece, size, table->words);
-        const uint64_t *entry = table_find(table, key[last]);
+        key_load(keys[last], piece, size, table->words);
+        const uint64_t *entry = table_find(table, keys[last]);
         if (entry) {
             memcpy(ids, entry + table->words, 8 * table->words);
             return entry_count(entry, table->words);
         }
-        if (size < 4 * table->words) break;
+        if (size < 4 * table->words || is_ascii(keys[last], table->words)) break;
     }
     size_t count = encode_merged(words, piece, size, ids);
     for (unsigned i = first; i <= last && i < WORD_SIZES; i++)
         if (count < 4 * words->tables[i].words) {
-            table_add(&words->tables[i], key[i], ids, count);
+            table_add(&words->tables[i], keys[i], ids, count);
             break;
         }
     return count;

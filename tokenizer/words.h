@@ -19,6 +19,7 @@ typedef struct Words {
     const Vocab *vocab;
     WordTable tables[WORD_SIZES];
     size_t (*encode)(struct Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids);
+    size_t (*merge)(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
     uint64_t *dead; // scratch of merge
 } Words;
 
