@@ -1,8 +1,7 @@
 // The word table of one encoder: open hash tables of fixed-size entries, grown to a cap and then overwritten.
 //
 // An entry lives in one of four places: those that differ from its hash in the two lowest bits. When all are taken, one
-// is overwritten. Memory: 32 MB of small, 16 MB of large and 4 MB of whole entries at most, and 2 MB less while it
-// grows.
+// is overwritten. Memory: 32 MB of small, 16 MB of large and 8 MB of whole entries at most.
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
@@ -66,6 +65,12 @@ void words_close(Words *words) {
     free(words->dead);
 }
 
+// A word with more ids than its table has room for leaves a note there and goes into the next one. A note's key is the
+// word's with a length that no word has.
+#define NOTE (1ull << 63)
+
+static bool entry_is_note(const uint64_t *entry, unsigned words) { return entry[words - 1] & NOTE; }
+
 // Where a new entry of this hash goes.
 static uint64_t *table_place(WordTable *table, uint64_t hash) {
     for (unsigned way = 0; way < WAYS; way++) {
@@ -82,28 +87,36 @@ static void table_grow(WordTable *table) {
     table_map(table, (old.mask + 1) * GROWTH);
     for (size_t i = 0; i <= old.mask; i++) {
         const uint64_t *entry = entry_at(&old, i, old.words);
-        if (entry_count(entry, old.words))
-            memcpy(table_place(table, key_hash(entry, old.words)), entry, 16 * old.words);
+        if (!entry_count(entry, old.words)) continue;
+        uint64_t key[WHOLE_KEY];
+        memcpy(key, entry, 8 * old.words);
+        key[old.words - 1] &= ~NOTE;
+        memcpy(table_place(table, key_hash(key, old.words)), entry, 16 * old.words);
     }
     table_unmap(&old);
 }
 
+// Without ids it is a note.
 static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids, size_t count) {
     if (table->used > table->mask / 2 && table->mask + 1 < table->limit) table_grow(table);
     uint64_t *entry = table_place(table, key_hash(key, table->words));
     memset(entry, 0, 16 * table->words);
     memcpy(entry, key, 8 * table->words);
     memcpy(entry + table->words, ids, 2 * count);
-    entry[2 * table->words - 1] |= (uint64_t)count << 48;
+    if (!count) entry[table->words - 1] |= NOTE;
+    entry[2 * table->words - 1] |= (uint64_t)(count ? count : 1) << 48; // 0 is an empty entry
 }
 
-// Looks in all places that are taken. What is found moves to the first, where the fast path looks.
+// Looks in all places that are taken, for the word or a note of it. A word that is found moves to the first place,
+// where the fast path looks.
 static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
     uint64_t hash = key_hash(key, table->words), *first = entry_at(table, hash, table->words);
     for (unsigned way = 0; way < WAYS; way++) {
         uint64_t *entry = entry_at(table, hash ^ way, table->words);
         if (!entry_count(entry, table->words)) break;
-        if (key_differs(entry, key, table->words)) continue;
+        uint64_t differs = key_differs(entry, key, table->words);
+        if (differs == NOTE && entry_is_note(entry, table->words)) return entry;
+        if (differs) continue;
         for (unsigned i = 0; way && i < 2 * table->words; i++) {
             uint64_t word = entry[i];
             entry[i] = first[i];
@@ -123,33 +136,27 @@ static size_t encode_merged(Words *words, const uint8_t *piece, size_t size, uin
     return count;
 }
 
-// Only text beyond ASCII has words with more ids than the table of their size has room for, often enough to look on.
-static bool is_ascii(const uint64_t *key, unsigned words) {
-    uint64_t bits = 0;
-    for (unsigned i = 0; i < words; i++) bits |= key[i];
-    return !(bits & 0x8080808080808080);
-}
-
 size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
     uint64_t keys[WORD_SIZES][WHOLE_KEY];
-    unsigned first = 0, last;
+    unsigned first = 0, missing;
     while (first < WORD_SIZES && size >= 8 * words->tables[first].words) first++;
-    for (last = first; last < WORD_SIZES; last++) {
-        WordTable *table = &words->tables[last];
-        key_load(keys[last], piece, size, table->words);
-        const uint64_t *entry = table_find(table, keys[last]);
-        if (entry) {
-            memcpy(ids, entry + table->words, 8 * table->words);
-            return entry_count(entry, table->words);
-        }
-        if (size < 4 * table->words || is_ascii(keys[last], table->words)) break;
+    for (missing = first; missing < WORD_SIZES; missing++) {
+        WordTable *table = &words->tables[missing];
+        key_load(keys[missing], piece, size, table->words);
+        const uint64_t *entry = table_find(table, keys[missing]);
+        if (!entry) break;
+        if (entry_is_note(entry, table->words)) continue;
+        memcpy(ids, entry + table->words, 8 * table->words);
+        return entry_count(entry, table->words);
     }
     size_t count = encode_merged(words, piece, size, ids);
-    for (unsigned i = first; i <= last && i < WORD_SIZES; i++)
-        if (count < 4 * words->tables[i].words) {
-            table_add(&words->tables[i], keys[i], ids, count);
-            break;
-        }
+    for (unsigned i = missing; i < WORD_SIZES; i++) {
+        WordTable *table = &words->tables[i];
+        bool fits = count < 4 * table->words;
+        key_load(keys[i], piece, size, table->words);
+        table_add(table, keys[i], ids, fits ? count : 0);
+        if (fits) break;
+    }
     return count;
 }
 

@@ -13,7 +13,7 @@ size_t words_encode_avx512(Words *words, const uint8_t *text, const uint32_t *st
         size_t size = starts[i + 1] - starts[i];
         // a word that is too long for this table gets a key that is not in it
         __m128i key = _mm_maskz_loadu_epi8((__mmask16)_bzhi_u32(0x7FFF, (unsigned)size), word);
-        key = _mm_insert_epi8(key, (int)size | (size > SMALL_BYTES) << 7, SMALL_BYTES);
+        key = _mm_insert_epi8(key, size > SMALL_BYTES ? 0x7F : (int)size, SMALL_BYTES);
         const uint64_t *line = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
         unsigned differs = _mm512_cmpneq_epi64_mask(_mm512_load_si512(line), _mm512_broadcast_i32x4(key));
         unsigned first = !(differs & 0x03), second = !(differs & 0x30);
