@@ -3,4 +3,4 @@
 
 #include "common/cli.h"
 
-extern const Command cmd_serve;
+extern const Command cmd_serve, cmd_stats;

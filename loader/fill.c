@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum {
-    WINDOWS = 4, // this group, the next, and the same for validation
+    WINDOWS = 16, // 18 MiB each once used: this group and the next, for each stream (split, seed) that is asked for
 };
 
 typedef struct {

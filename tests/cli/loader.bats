@@ -96,3 +96,16 @@ start() { # in the background, until it is ready; 3>&- lets bats end
     kill -9 "$(cat pid)"
     false
 }
+
+@test "stats tells what a running loader has done, 69 when there is none" {
+    run "$BIN/loader" stats --endpoint ipc://place
+    [ "$status" -eq 69 ]
+    start
+    run "$BIN/loader" stats --endpoint ipc://place
+    [ "$status" -eq 0 ]
+    [[ "${lines[0]}" =~ ^batches\ +0$ ]]
+    "$BIN/loader" stats --endpoint ipc://place --json | python3 -c '
+import json, sys
+stats = json.load(sys.stdin)
+assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
+}

@@ -1,0 +1,83 @@
+// loader stats: asks a running loader what it has done.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "loader/commands.h"
+#include "loader/place.h"
+#include "loader/wire.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <zmq.h>
+
+enum { WAIT_MS = 2000 };
+
+static const char *endpoint;
+static bool json;
+
+static const Option options[] = {
+    {OPT_STRING, "endpoint", &endpoint, "ipc://DIR", "where the loader is found"},
+    {OPT_FLAG,   "json",     &json,     NULL,        "one JSON object"          },
+    {OPT_END,    NULL,       NULL,      NULL,        NULL                       },
+};
+
+static int ask(void *socket, const Place *place, WireMessage *answer) {
+    WireMessage question;
+    memset(&question, 0, sizeof question);
+    question.header.type = WIRE_STATS, question.header.session = clock_ns() | 1;
+    question.header.sent_ns = clock_ns();
+    Bytes frame = wire_encode(&question);
+    uint8_t bytes[sizeof *answer];
+    int ms = WAIT_MS, none = 0, got;
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    if (zmq_connect(socket, place->endpoint) < 0 || zmq_send(socket, frame.data, frame.size, 0) < 0 ||
+        (got = zmq_recv(socket, bytes, sizeof bytes, 0)) < 0)
+        return fail(EX_PEER, "no loader answers at '%s'", place->endpoint);
+    if ((size_t)got > sizeof bytes || wire_decode((Bytes){bytes, (size_t)got}, answer) != WIRE_FINE ||
+        answer->header.type != WIRE_STATS)
+        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", place->endpoint);
+    return 0;
+}
+
+static void print(const WireStats *stats) {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"batches",        stats->batches            },
+        {"tokens",         stats->tokens             },
+        {"payload_bytes",  stats->payload_bytes      },
+        {"frames_decoded", stats->frames_decoded     },
+        {"produce_us",     stats->produce_ns / 1000  },
+        {"repeated",       stats->repeated           },
+        {"dropped",        stats->dropped            },
+        {"errors",         stats->errors             },
+        {"sessions",       stats->sessions           },
+        {"uptime_ms",      stats->uptime_ns / 1000000},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (json)
+            printf("%s\"%s\":%" PRIu64, i ? "," : "{", rows[i].name, rows[i].value);
+        else
+            printf("%-15s %" PRIu64 "\n", rows[i].name, rows[i].value);
+    }
+    if (json) printf("}\n");
+}
+
+static int run(int count, char **arguments) {
+    (void)arguments;
+    Place place;
+    WireMessage answer;
+    if (count) return fail(EX_USAGE, "stats takes no arguments");
+    if (place_of(&place, endpoint) < 0 || place_check(&place) < 0) return -1;
+    void *context = zmq_ctx_new(), *socket = context ? zmq_socket(context, ZMQ_DEALER) : NULL;
+    if (!socket) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
+    int status = ask(socket, &place, &answer);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    if (status == 0) print(&answer.stats);
+    return status;
+}
+
+const Command cmd_stats = {"stats", "", "show what a running loader has done", options, run, NULL};
