@@ -19,9 +19,10 @@ static const Option options[] = {
     {OPT_END,    NULL,              NULL,             NULL,        NULL                                                },
 };
 
-static int serve(const Place *place, const Dataset *dataset) {
-    Server *server = serve_open(place, dataset);
+static int serve(const Place *place, const char *path) {
+    Server *server = serve_open(place, path);
     if (!server) return -1;
+    const Dataset *dataset = serve_dataset(server);
     char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
     log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at ipc://%s", dataset->name,
@@ -41,11 +42,7 @@ static int run(int count, char **arguments) {
     }
     if (count != 1) return fail(EX_USAGE, "serve takes one dataset directory");
     Place place;
-    Dataset dataset = {0};
-    if (place_of(&place, endpoint) < 0 || dataset_open(&dataset, arguments[0]) < 0) return -1;
-    int status = serve(&place, &dataset);
-    dataset_close(&dataset);
-    return status;
+    return place_of(&place, endpoint) < 0 ? -1 : serve(&place, arguments[0]);
 }
 
 const Command cmd_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};

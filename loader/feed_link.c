@@ -279,6 +279,7 @@ static void hear_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     feed->worst_ns = took_ns > feed->worst_ns ? took_ns : feed->worst_ns - feed->worst_ns / 1024;
     feed->stats.batches++;
     link_heard(feed);
+    if (batch->flags & WIRE_BATCH_REPLACED) link_reopen(feed); // its NOTICE was lost
 }
 
 static int hear_error(Feed *feed, const WireMessage *message) {
@@ -325,7 +326,10 @@ static int hear_message(Feed *feed, Bytes frame, Bytes payload) {
         hear_batch(feed, &message, payload);
         return 0;
     case WIRE_NOTICE:
-        log_line("%s: waiting for another", message.error.text);
+        if (message.error.code == WIRE_FP)
+            link_reopen(feed); // its WELCOME says what is served now
+        else
+            log_line("%s: waiting for another", message.error.text);
         return 0;
     default:
         return 0;

@@ -1,4 +1,4 @@
-// The loader's side of wire.h: answers requests for one dataset until it is told to stop.
+// The loader's side of wire.h: answers requests for a dataset until it is told to stop.
 #pragma once
 
 #include "loader/place.h"
@@ -6,8 +6,11 @@
 
 typedef struct Server Server;
 
-// Opens the dataset's shards, takes the place and binds its sockets. Signals SIGTERM and SIGINT are blocked from here
-// on and end serve_run. NULL after fail(): 73 when another loader holds the place, 65 for a damaged dataset.
-Server *serve_open(const Place *place, const Dataset *dataset);
+// Opens dataset directory `path` (borrowed), takes the place and binds its sockets. From here on SIGTERM and SIGINT end
+// serve_run, and SIGHUP opens `path` again: when another dataset is there now, trainers are told, and the old one is
+// served beside it until nobody has asked for it for a minute. NULL after fail(): 73 when another loader holds the
+// place, 65 for a damaged dataset.
+Server *serve_open(const Place *place, const char *path);
+const Dataset *serve_dataset(const Server *server);
 int serve_run(Server *server);    // 0 when told to stop: what was queued is answered
 void serve_close(Server *server); // accepts NULL

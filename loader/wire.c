@@ -81,6 +81,7 @@ static bool body_fine(WireMessage *message) {
     case WIRE_BATCH: {
         const WireBatch *batch = &message->batch;
         return rows_fit(batch->rows, batch->sequence_tokens) && batch->slot < WIRE_SLOTS_MAX && batch->dtype == 1 &&
+               batch->flags <= WIRE_BATCH_REPLACED &&
                batch->length == (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2 && !batch->boundaries &&
                !batch->zero;
     }

@@ -7,7 +7,8 @@
 //   message = [header 64 | body]  [payload]      the second part only after HELLO, and after BATCH sent inline
 //   HELLO   -> WELCOME or ERROR   who we are; the payload is the canonical text of the sampling spec (may be empty)
 //   GET     -> BATCH or ERROR     a request is the credit: the loader never sends unasked
-//   PING    -> PONG, STATS -> STATS, BYE (the trainer leaves), NOTICE (the loader is going)
+//   PING    -> PONG, STATS -> STATS, BYE (the trainer leaves)
+//   NOTICE  the loader's own word: SHUTDOWN (it is going) or FP (another dataset: HELLO tells which)
 //
 // Header: `crc` is CRC32C of header and body, itself zero. `session` is the trainer's for life, over all its sockets;
 // an answer carries the request's session, req_id and sent_ns. `loader_instance` is new in each loader process.
@@ -34,7 +35,8 @@ enum {
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
     WIRE_SPEC_MAX = 64 << 10,
-    WIRE_REQUEST_MAX = 128 << 10 // what a loader receives
+    WIRE_REQUEST_MAX = 128 << 10, // what a loader receives
+    WIRE_BATCH_REPLACED = 1       // of a dataset that another has replaced: HELLO tells which
 };
 
 typedef enum {
@@ -113,9 +115,9 @@ typedef struct {
     uint32_t rows; // fewer than asked only at the end of a sequential split
     uint32_t sequence_tokens, slot, generation;
     uint32_t length, payload_crc; // bytes and CRC32C of the rows
-    uint16_t dtype, flags;
-    uint32_t boundaries; // document boundaries that follow the rows: none yet
-    uint64_t epoch;      // of the first row
+    uint16_t dtype, flags;        // flags: WIRE_BATCH_REPLACED
+    uint32_t boundaries;          // document boundaries that follow the rows: none yet
+    uint64_t epoch;               // of the first row
     uint32_t produce_us, queue_us;
     uint64_t zero;
 } WireBatch;

@@ -339,3 +339,43 @@ TEST(feed_tells_that_the_loader_serves_another_dataset) {
     feed_close(stream.feed);
     stop_loader(pid, SIGTERM);
 }
+
+TEST(feed_moves_to_another_dataset_without_a_restart) {
+    TestDataset foreign = other;
+    foreign.other_vocabulary = true;
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &other);
+    make_test_dataset("c", &foreign);
+    NEED(symlink("a", "d") == 0);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(64, 8);
+    Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
+    for (int i = 0; i < 20; i++) take_one(&stream);
+    for (int turn = 0; turn < 4; turn++) { // b, c which does not fit, nothing, a
+        static const char *const to[] = {"b", "c", "nowhere", "a"};
+        FeedBatch batch;
+        FeedResult result = FEED_BATCH;
+        NEED(unlink("d") == 0 && symlink(to[turn], "d") == 0);
+        kill(pid, SIGHUP);
+        if (turn == 1 || turn == 2) {
+            nanosleep(&(struct timespec){0, 30000000}, NULL);
+            for (int i = 0; i < 20; i++) take_one(&stream);
+            continue;
+        }
+        for (int tries = 0; result == FEED_BATCH && tries < 100000; tries++) {
+            ask_all(&stream);
+            if ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+        }
+        CHECK_EQUAL(result, FEED_CHANGED);
+        stream.spec = turn ? &small : &other;
+        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], stream.spec->train_tokens);
+        stream.asked = stream.got = 0;
+        for (int i = 0; i < 20; i++) take_one(&stream);
+    }
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "another vocabulary");
+    CHECK_TEXT(log, "the dataset stays as it was: 'd' is no dataset");
+    free(log);
+    feed_close(stream.feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
