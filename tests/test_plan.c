@@ -13,7 +13,7 @@ static Config gpt2_124m(void) {
 
 static const Backend *cpu(const char *dtype) {
     char why[256];
-    const BackendChoice choice = {"cpu", dtype, 2, true};
+    const BackendChoice choice = {"cpu", dtype, 2, true, false};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     return backend;
