@@ -1,9 +1,21 @@
 // trainer: owns the model.
 #include "trainer/commands.h"
+#include <stdlib.h>
+#include <unistd.h>
 
 static const Command *const commands[] = {&cmd_train, &cmd_plan, &cmd_eval, &cmd_sample, &cmd_status, NULL};
 
+// Threads that wait spin for some 50 us and then sleep. OpenMP's own default spins for milliseconds: with a busy
+// neighbour on the processor a step then takes two to three times as long. libgomp looks at the environment when it is
+// loaded, so the program starts once more.
+static void bound_spinning(char **argv) {
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    setenv("GOMP_SPINCOUNT", "10000", 1);
+    execv("/proc/self/exe", argv); // comes back only when it cannot; then waiting is only slower
+}
+
 int main(int argc, char **argv) {
+    bound_spinning(argv);
     const Program program = {"trainer", "train a GPT, within a memory plan made before it starts", commands};
     return cli_main(&program, argc, argv);
 }

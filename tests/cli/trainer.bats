@@ -1,0 +1,297 @@
+# What a user sees of the trainer: runs, resumes, refusals.
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
+    mkdir docs other
+    split -l 60 text.txt docs/part-
+    seq 1 4000 | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    cat >tiny.conf <<END
+n_layer = 1
+n_head = 2
+n_embd = 32
+block_size = 32
+batch_size = 2
+gradient_accumulation_steps = 2
+learning_rate = 1e-3
+warmup_iters = 5
+max_iters = 24
+lr_decay_iters = 24
+eval_interval = 8
+eval_iters = 4
+sample_tokens = 8
+threads = 1
+END
+}
+
+teardown() {
+    for pid in ${LOADER:-} ${TRAINER:-}; do
+        { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
+    done
+}
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+begin() { # in the background
+    "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
+    TRAINER=$!
+}
+ends() { # waits for it
+    status=0
+    wait "$TRAINER" || status=$?
+    TRAINER=
+}
+steps() { grep -c '"loss"' "$1/metrics.jsonl" 2>/dev/null; }
+wait_for_steps() { # RUN COUNT
+    for _ in $(seq 2000); do
+        n=$(steps "$1") && [ "$n" -ge "$2" ] && return
+        sleep 0.01
+    done
+    return 1
+}
+losses() { sed -E 's/, "ms": .*/}/' "$1/metrics.jsonl"; }
+last() { echo "$1/ckpt-00000024"; }
+same_run() { # RUN RUN: every bit of the checkpoint, every loss
+    for file in model.safetensors optimizer.safetensors state.json config.json; do cmp "$(last "$1")/$file" "$(last "$2")/$file"; done
+    diff <(losses "$1") <(losses "$2")
+}
+serve() { # DATASET
+    "$BIN/loader" serve "$1" --endpoint ipc://place 2>>log 3>&- &
+    LOADER=$!
+}
+
+@test "one command trains: losses fall, checkpoints, metrics, a report in one file" {
+    run train --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"cpu: "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | data-wait "* ]]
+    [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
+    [ "$(steps run)" -eq 24 ]
+    [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
+    [ "$(ls -d run/ckpt-* | wc -l)" -eq 2 ]
+    grep -q '<polyline class="val"' run/report.html
+    run grep -E 'src=|href=|<script|https?://' run/report.html
+    [ "$status" -eq 1 ]
+    run "$BIN/trainer" status run
+    [[ "$output" == *"step "*"24"*"val_loss_before"* ]]
+    "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
+}
+
+@test "a run stopped by Ctrl-C goes on with the same command, bit for bit" {
+    train --out_dir=whole --quiet
+    for signal in INT TERM USR1; do
+        begin --dataset="$data" --out_dir=cut
+        wait_for_steps cut $((${wanted:-0} + 5))
+        wanted=$(steps cut)
+        kill -$signal $TRAINER
+        ends
+        [ "$status" -eq 75 ]
+        [ -n "$(ls -d cut/ckpt-*)" ]
+    done
+    run train --out_dir=cut
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"going on at step"* ]]
+    same_run whole cut
+}
+
+@test "a run killed at any moment goes on from its last checkpoint, bit for bit" {
+    train --out_dir=whole --quiet
+    for at in 3 11 20; do
+        begin --dataset="$data" --out_dir=killed
+        wait_for_steps killed $at
+        kill -9 $TRAINER
+        ends
+        [ "$status" -eq 137 ]
+    done
+    train --out_dir=killed --quiet
+    same_run whole killed
+}
+
+@test "the losses do not depend on the number of threads or on how a step is cut into evaluations" {
+    train --out_dir=one --quiet
+    train --out_dir=two --quiet --threads=2 --eval_batch_size=1
+    same_run one two
+}
+
+@test "a loader killed and started again changes nothing" {
+    train --out_dir=whole --quiet
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run
+    wait_for_steps run 4
+    kill -9 $LOADER
+    sleep 0.3
+    serve "$data"
+    ends
+    [ "$status" -eq 0 ]
+    same_run whole run
+}
+
+@test "a loader started after the trainer is found" {
+    begin --loader=ipc://place --out_dir=run --max_iters=2
+    sleep 0.5
+    serve "$data"
+    ends
+    [ "$status" -eq 0 ]
+}
+
+@test "another dataset is taken at a step boundary, and both fingerprints are kept" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run
+    wait_for_steps run 4
+    kill -9 $LOADER
+    serve "$BATS_FILE_TMPDIR/data2"
+    ends
+    [ "$status" -eq 0 ]
+    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" words
+    old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
+    grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
+    grep -q "\"old\": \"$old\"" "$(last run)/state.json"
+    [ "$(steps run)" -eq 24 ]
+}
+
+@test "another dataset stops the run when that is asked, 75" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop
+    wait_for_steps run 4
+    kill -9 $LOADER
+    serve "$BATS_FILE_TMPDIR/data2"
+    ends
+    [ "$status" -eq 75 ]
+    [ -n "$(ls -d run/ckpt-*)" ]
+}
+
+@test "without a loader the trainer says so and leaves, 69" {
+    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
+    [ "$status" -eq 69 ]
+    [[ "$output" == *"no loader at ipc://nowhere"* ]]
+}
+
+@test "a loader that goes away for good costs nothing: saved, 69" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --data_timeout=1
+    wait_for_steps run 3
+    kill -9 $LOADER
+    ends
+    [ "$status" -eq 69 ]
+    [ -n "$(ls -d run/ckpt-*)" ]
+    train --out_dir=run --quiet
+    train --out_dir=whole --quiet
+    same_run whole run
+}
+
+@test "a wrong configuration is said at once, with the nearest key, 2" {
+    printf 'batchsize = 3\nn_head = 5\n' >bad.conf
+    run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"bad.conf:1:1: unknown key 'batchsize', did you mean 'batch_size'?"* ]]
+    [[ "$output" == *"unknown key 'n_layr', did you mean 'n_layer'?"* ]]
+    [[ "$output" == *"'n_embd' 32 is not divisible by 'n_head' 5: the nearest that are: 30, 35"* ]]
+    [[ "$output" == *"'device' is 'tpu'"* ]]
+    [[ "$output" == *"4 mistakes in the configuration"* ]]
+}
+
+@test "--print_config shows each value and where it comes from" {
+    run "$BIN/trainer" train tiny.conf --seed=7 --print_config
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ n_layer\ *=\ 1\ *#\ tiny.conf:1 ]]
+    [[ "$output" =~ seed\ *=\ 7\ *#\ --seed ]]
+    [[ "$output" =~ beta1\ *=\ 0.9\ *#\ default ]]
+}
+
+@test "nanoGPT's own lines are taken, and what means nothing here is said" {
+    printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
+    run "$BIN/trainer" plan tiny.conf nano.py
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"ignored: wandb_log, import, compile"* ]]
+}
+
+@test "validation data shorter than block_size is refused, 2" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 32 needs at least 33"*"--val"* ]]
+}
+
+@test "what is no dataset is refused, 66" {
+    run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
+    [ "$status" -eq 66 ]
+    [[ "$output" == *"'nowhere' is no dataset"* ]]
+}
+
+@test "a run directory in use is refused, 73" {
+    begin --dataset="$data" --out_dir=run --max_iters=2000
+    wait_for_steps run 1
+    run train --out_dir=run
+    [ "$status" -eq 73 ]
+    [[ "$output" == *"locked by pid $TRAINER"* ]]
+}
+
+@test "another model in the same directory is refused with the differences, 2; --fresh moves the old run aside" {
+    train --out_dir=run --quiet --max_iters=2
+    run train --out_dir=run --n_layer=2
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"n_layer is 2, was 1"* ]]
+    run train --out_dir=run --n_layer=2 --max_iters=2 --fresh
+    [ "$status" -eq 0 ]
+    [ -e run/before-1/metrics.jsonl ] && [ -d run/before-1/ckpt-00000002 ] && [ -d run/ckpt-00000002 ]
+}
+
+@test "a damaged checkpoint gives way to the one before, loudly" {
+    train --out_dir=run --quiet
+    printf x | dd of="$(last run)/model.safetensors" bs=1 seek=100000 conv=notrunc status=none
+    run train --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"A CHECKPOINT IS DAMAGED"*"transformer.wte.weight"*"going on at step 16"* ]]
+    train --out_dir=whole --quiet
+    same_run whole run
+}
+
+@test "losses that are not finite are not applied: three, then back, then past them, then 81" {
+    run train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
+    [ "$status" -eq 81 ]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: back from step"* ]]
+    grep -q rolled_back_from run/metrics.jsonl
+    grep -q passed_from run/metrics.jsonl
+}
+
+@test "a plan that does not fit is refused before anything is allocated, 82, with one that does" {
+    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=250MiB
+    [ "$status" -eq 82 ]
+    [ ! -e run ]
+    [[ "$output" =~ (--batch_size=[0-9]+)\ (--gradient_accumulation_steps=[0-9]+) ]]
+    run "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=250MiB
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"arena"*"spare"* ]]
+}
+
+@test "eval gives the loss of the run's own evaluation; sample repeats for a seed" {
+    train --out_dir=run --quiet
+    in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
+    run bash -c '"$BIN/trainer" eval --out_dir=run --dataset="$0" --eval_tokens=256 --json 2>/dev/null | tail -1' "$data"
+    [[ "$output" == *"\"split\": \"val\", \"loss\": ${in_run:0:9}"*'"tokens": 256}' ]]
+    one=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
+    two=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
+    [ "$one" = "$two" ]
+    [[ "$one" == "the wheel"* ]]
+}
+
+@test "a run begins from another's weights with init_from" {
+    train --out_dir=run --quiet --max_iters=4
+    run train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
+    [ "$status" -eq 0 ]
+    before=$(sed -n 's/{"step": 4, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
+    grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
+}
+
+@test "the configurations we ship are whole" {
+    for file in "${BATS_TEST_DIRNAME}"/../../trainer/config/*.conf; do
+        run "$BIN/trainer" plan "$file" --print_config --device=cpu
+        [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
+    done
+}
