@@ -184,6 +184,13 @@ as_user() { # permissions bind only who is not root
     shardtool verify out
 }
 
+@test "a disk that cannot hold the result is refused before the work, with what is missing" {
+    truncate -s 15T sparse.txt || skip "no file of that size here"
+    run_code 74 shardtool tokenize -o out sparse.txt
+    [[ "$output" == *"are needed: make room for"*"TiB more"* ]]
+    [ ! -e out/train ]
+}
+
 @test "an output directory that cannot be is refused before the work" {
     texts
     : >file

@@ -187,6 +187,22 @@ def test_long_document_equals_the_whole():
     assert zstd_bytes(run("tokenize", "-o", "-", "long.jsonl")) == ids_of([text, "next"])
 
 
+def test_documents_across_batches_and_windows():
+    """Documents that do not fit what is left of a batch, and one in windows that goes to validation whole."""
+    rng = random.Random(10)
+    documents = [f"{i} " + words(rng, 3000) * 110 for i in range(7)] + [words(rng, 5000) * 500, "last"]
+    write("straddle.jsonl", "".join(json.dumps({"text": d}) + "\n" for d in documents).encode())
+    want = ids_of(documents)
+    run("tokenize", "-o", "straddle", "--val", "0", "-j", "2", "straddle.jsonl")
+    assert b"".join(zstd_dc(p) for p in shards("straddle", "train")) == want
+    run("tokenize", "-o", "straddle", "--force", "--val", "1", "straddle.jsonl")
+    assert shards("straddle", "train") == []
+    assert b"".join(zstd_dc(p) for p in shards("straddle", "val")) == want
+    rows = [json.loads(line) for line in open("straddle/dataset.jsonl")]
+    assert rows[1]["documents"] == 9 and rows[1]["source_bytes"] == sum(len(d.encode()) for d in documents)
+    assert rows[1]["from"]["document"] == 0 and rows[1]["to"]["document"] == 8
+
+
 def zstd_bytes(data):
     return subprocess.run(["zstd", "-dcq"], input=data, check=True, capture_output=True).stdout
 
