@@ -104,7 +104,7 @@ static void answer_hello(Server *server, const Route *route, const WireMessage *
         session_note(server, request->header.session, route);
         WireMessage answer = answer_to(request, WIRE_WELCOME);
         WireWelcome *welcome = &answer.welcome;
-        welcome->proto = WIRE_MAJOR, welcome->dtype = 1, welcome->ring = 1;
+        welcome->proto = WIRE_MAJOR, welcome->dtype = 1, welcome->ring = server->listener >= 0;
         welcome->window = hello->window;
         for (int split = 0; split < SPLIT_COUNT; split++) {
             welcome->tokens[split] = dataset->tokens[split];

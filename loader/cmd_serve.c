@@ -25,9 +25,9 @@ static int serve(const Place *place, const char *path) {
     const Dataset *dataset = serve_dataset(server);
     char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
-    log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at ipc://%s", dataset->name,
+    log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at %s", dataset->name,
              (unsigned long long)dataset->tokens[SPLIT_TRAIN], (unsigned long long)dataset->tokens[SPLIT_VAL], fp,
-             place->dir);
+             place->name);
     int status = serve_run(server);
     serve_close(server);
     if (status == 0) log_line("stopped");

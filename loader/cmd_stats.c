@@ -16,9 +16,9 @@ static const char *endpoint;
 static bool json;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &endpoint, "ipc://DIR", "where the loader is found"},
-    {OPT_FLAG,   "json",     &json,     NULL,        "one JSON object"          },
-    {OPT_END,    NULL,       NULL,      NULL,        NULL                       },
+    {OPT_STRING, "endpoint", &endpoint, "ENDPOINT", "where the loader is found, as in serve"},
+    {OPT_FLAG,   "json",     &json,     NULL,       "one JSON object"                       },
+    {OPT_END,    NULL,       NULL,      NULL,       NULL                                    },
 };
 
 static int ask(void *socket, const Place *place, WireMessage *answer) {
@@ -33,10 +33,10 @@ static int ask(void *socket, const Place *place, WireMessage *answer) {
     zmq_setsockopt(socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
     if (zmq_connect(socket, place->endpoint) < 0 || zmq_send(socket, frame.data, frame.size, 0) < 0 ||
         (got = zmq_recv(socket, bytes, sizeof bytes, 0)) < 0)
-        return fail(EX_PEER, "no loader answers at '%s'", place->endpoint);
+        return fail(EX_PEER, "no loader answers at '%s'", place->name);
     if ((size_t)got > sizeof bytes || wire_decode((Bytes){bytes, (size_t)got}, answer) != WIRE_FINE ||
         answer->header.type != WIRE_STATS)
-        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", place->endpoint);
+        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", place->name);
     return 0;
 }
 

@@ -61,8 +61,7 @@ static void say_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
     if (now - feed->said_ns < SAY_MS * MS) return;
     feed->said_ns = now;
-    log_line("%s at ipc://%s (%llu s)", what, feed->place.dir,
-             (unsigned long long)((now - feed->heard_ns) / (1000 * MS)));
+    log_line("%s at %s (%llu s)", what, feed->place.name, (unsigned long long)((now - feed->heard_ns) / (1000 * MS)));
 }
 
 // Until GETs may go.
@@ -73,8 +72,8 @@ static int wait_live(Feed *feed) {
         if (link_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end)
-            return fail(EX_PEER, "no loader at ipc://%s after %llu s: start `loader serve DIR`, or raise data_timeout",
-                        feed->place.dir, (unsigned long long)feed->config.timeout_ms / 1000);
+            return fail(EX_PEER, "no loader at %s after %llu s: start `loader serve DIR`, or raise data_timeout",
+                        feed->place.name, (unsigned long long)feed->config.timeout_ms / 1000);
         if (feed->state != LINK_LIVE) say_waiting(feed, "waiting for the loader");
     }
     return 0;
@@ -178,7 +177,7 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
         if (feed_request(feed, 0)->ready) return hand_out(feed, batch);
         if (stopped(feed)) return FEED_STOPPED;
         if (clock_ns() - quiet_ns >= feed->config.timeout_ms * MS) {
-            fail(EX_PEER, "no data from the loader at ipc://%s for %llu s", feed->place.dir,
+            fail(EX_PEER, "no data from the loader at %s for %llu s", feed->place.name,
                  (unsigned long long)feed->config.timeout_ms / 1000);
             return FEED_ERROR;
         }

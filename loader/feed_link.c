@@ -14,6 +14,7 @@
 #define MS 1000000ull
 enum {
     DEADLINE_MS = 50, // an answer takes 0.1 ms; longer when the worst seen was
+    DEADLINE_TCP_MS = 500,
     DEADLINE_MOST_MS = 5000,
     BACKOFF_MS = 10,
     BACKOFF_MOST_MS = 1000,
@@ -72,6 +73,8 @@ static void say_hello(Feed *feed) {
     feed->hello_sent = zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT) >= 0;
 }
 
+static uint64_t least_deadline_ns(const Feed *feed) { return (feed->place.ipc ? DEADLINE_MS : DEADLINE_TCP_MS) * MS; }
+
 void link_open(Feed *feed) {
     uint8_t route[16]; // fresh: a ROUTER that still knows the old socket must not mix them up
     if (feed->state == LINK_ATTACH) drop_ctl(feed); // an offer without answer is void
@@ -86,13 +89,14 @@ void link_open(Feed *feed) {
     set_option(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
     set_option(feed->socket, ZMQ_LINGER, 0);
     set_option(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
+    if (!feed->place.ipc) place_keep_alive(feed->socket);
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (zmq_connect(feed->socket, feed->place.endpoint) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->place.endpoint, zmq_strerror(errno));
     feed->state = LINK_HELLO;
     feed->hello_req = ++feed->last_req;
-    feed->retry_ns = clock_ns() + feed->backoff_ns + DEADLINE_MS * MS;
+    feed->retry_ns = clock_ns() + feed->backoff_ns + least_deadline_ns(feed);
     say_hello(feed);
 }
 
@@ -104,7 +108,8 @@ static void link_reopen(Feed *feed) {
 
 static uint64_t deadline_ns(const Feed *feed) {
     uint64_t ns = 5 * feed->worst_ns;
-    return ns < DEADLINE_MS * MS ? DEADLINE_MS * MS : ns > DEADLINE_MOST_MS * MS ? DEADLINE_MOST_MS * MS : ns;
+    uint64_t least = least_deadline_ns(feed);
+    return ns < least ? least : ns > DEADLINE_MOST_MS * MS ? DEADLINE_MOST_MS * MS : ns;
 }
 
 static void link_heard(Feed *feed) {

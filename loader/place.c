@@ -1,20 +1,43 @@
 // The directory where loader and trainer meet.
 #include "loader/place.h"
 #include "common/err.h"
-#include "common/file.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zmq.h>
+
+// Only numbers and the one name that mean this machine: a name that is looked up may mean another tomorrow.
+static int place_of_tcp(Place *place, const char *endpoint) {
+    const char *host = endpoint + strlen("tcp://"), *colon = strrchr(host, ':');
+    char *end = NULL;
+    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
+    if (!colon || colon == host || !port || port > 65535 || *end || strlen(endpoint) >= sizeof place->endpoint)
+        return fail(EX_USAGE, "'%s' is not an endpoint: tcp://HOST:PORT", endpoint);
+    struct in_addr address;
+    char name[sizeof place->endpoint] = {0};
+    memcpy(name, host, (size_t)(colon - host));
+    bool loopback = !strcmp(name, "localhost") || !strcmp(name, "[::1]") ||
+                    (inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+    if (!loopback)
+        return fail(EX_PERMISSION, "'%s' leaves this machine: only loopback, or a tunnel to it (ssh -L)", endpoint);
+    snprintf(place->endpoint, sizeof place->endpoint, "tcp://%s%s", strcmp(name, "localhost") ? name : "127.0.0.1",
+             colon);
+    snprintf(place->name, sizeof place->name, "%s", endpoint);
+    return 0;
+}
 
 int place_of(Place *place, const char *endpoint) {
-    *place = (Place){.ipc = true};
+    *place = (Place){.ipc = !endpoint || strncmp(endpoint, "tcp://", 6)};
+    if (!place->ipc) return place_of_tcp(place, endpoint);
     char dir[PATH_MAX_BYTES];
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     if (endpoint && !strncmp(endpoint, "ipc://", 6)) endpoint += 6;
-    if (endpoint && strstr(endpoint, "://")) return fail(EX_USAGE, "'%s' is not an endpoint: ipc://DIR", endpoint);
+    if (endpoint && strstr(endpoint, "://"))
+        return fail(EX_USAGE, "'%s' is not an endpoint: ipc://DIR or tcp://HOST:PORT", endpoint);
     if (endpoint)
         snprintf(dir, sizeof dir, "%s", endpoint);
     else if (runtime && *runtime)
@@ -28,6 +51,7 @@ int place_of(Place *place, const char *endpoint) {
         return fail(EX_USAGE, "'%s' is too long for a socket: at most %zu bytes", dir,
                     PLACE_PATH_MAX - sizeof "/data.sock");
     memcpy(place->dir, dir, length + 1);
+    snprintf(place->name, sizeof place->name, "ipc://%s", place->dir);
     snprintf(place->ctl, sizeof place->ctl, "%.*s/ctl.sock", PLACE_PATH_MAX - 10, dir);
     snprintf(place->endpoint, sizeof place->endpoint, "ipc://%.*s/data.sock", PLACE_PATH_MAX - 11, dir);
     return 0;
@@ -35,6 +59,7 @@ int place_of(Place *place, const char *endpoint) {
 
 int place_check(const Place *place) {
     struct stat st;
+    if (!place->ipc) return 0;
     if (lstat(place->dir, &st) < 0) {
         if (errno == ENOENT || errno == ENOTDIR) return 0;
         return fail_errno("cannot look at '%s'", place->dir);
@@ -48,8 +73,9 @@ int place_check(const Place *place) {
     return 0;
 }
 
-int place_make(const Place *place) {
+int place_take(const Place *place, Lock *lock) {
     char parent[PLACE_PATH_MAX];
+    if (!place->ipc) return 0;
     memcpy(parent, place->dir, sizeof parent);
     char *slash = strrchr(parent, '/');
     if (slash && slash != parent) {
@@ -57,5 +83,12 @@ int place_make(const Place *place) {
         if (dir_make(parent) < 0) return -1;
     }
     if (mkdir(place->dir, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", place->dir);
-    return place_check(place);
+    // Before the sockets: libzmq would take a living loader's path from it without a word.
+    return place_check(place) < 0 ? -1 : lock_take(lock, place->dir);
+}
+
+void place_keep_alive(void *socket) {
+    int every_ms = 500, silence_ms = 2000;
+    zmq_setsockopt(socket, ZMQ_HEARTBEAT_IVL, &every_ms, sizeof every_ms);
+    zmq_setsockopt(socket, ZMQ_HEARTBEAT_TIMEOUT, &silence_ms, sizeof silence_ms);
 }

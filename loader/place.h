@@ -1,22 +1,28 @@
-// Where loader and trainer meet: a directory of ours with data.sock (ZeroMQ), ctl.sock (the ring) and the lock.
+// Where loader and trainer meet: a directory of ours with data.sock (ZeroMQ), ctl.sock (the ring) and the lock; or a
+// tcp port, which has neither ring nor lock.
 #pragma once
 
-#include <stdbool.h>
+#include "common/file.h"
 
 enum { PLACE_PATH_MAX = 108 }; // of a unix socket (sun_path)
 
 typedef struct {
-    bool ipc;                          // else another ZeroMQ transport, which has no ring
+    bool ipc;                          // else tcp
+    char name[PLACE_PATH_MAX + 8];     // for words: ipc://DIR, tcp://HOST:PORT
     char endpoint[PLACE_PATH_MAX + 8]; // for ZeroMQ: ipc://DIR/data.sock
     char dir[PLACE_PATH_MAX], ctl[PLACE_PATH_MAX];
 } Place;
 
-// From "ipc://DIR", a plain DIR, or NULL: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID. 2 when it is too long for
-// a socket or no endpoint at all.
+// From "ipc://DIR", a plain DIR, "tcp://HOST:PORT", or NULL: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID. 2 when
+// it is too long for a socket or no endpoint at all; 77 for tcp beyond this machine, where nobody would check who asks.
 int place_of(Place *place, const char *endpoint);
 
-// Creates the directory (0700) when there is none, and refuses one that others own or may enter: 77.
-int place_make(const Place *place);
+// The loader's: creates the directory (0700) when there is none, refuses one that others own or may enter (77), and
+// locks it (73 when another loader holds it). Nothing to do for tcp.
+int place_take(const Place *place, Lock *lock);
 
 // The trainer's look at it: fails (77) when the directory is there and is not ours alone. Absent is fine.
 int place_check(const Place *place);
+
+// A tcp peer that lost its power or its cable is found by ZeroMQ's heartbeats; other silence is the feed's to judge.
+void place_keep_alive(void *socket);

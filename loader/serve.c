@@ -32,8 +32,8 @@ static void set_option(void *socket, int option, int value) {
 }
 
 static int bind_sockets(Server *server, const Place *place) {
-    server->listener = ctl_listen(place->ctl);
-    if (server->listener < 0) return fail_errno("cannot listen on '%s'", place->ctl);
+    if (place->ipc) server->listener = ctl_listen(place->ctl);
+    if (place->ipc && server->listener < 0) return fail_errno("cannot listen on '%s'", place->ctl);
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
@@ -44,10 +44,11 @@ static int bind_sockets(Server *server, const Place *place) {
     set_option(server->router, ZMQ_RCVHWM, HIGH_WATER);
     set_option(server->router, ZMQ_LINGER, LINGER_MS);
     set_option(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+    if (!place->ipc) place_keep_alive(server->router);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (zmq_bind(server->router, place->endpoint) < 0)
-        return fail(EX_CREATE, "cannot bind '%s': %s", place->endpoint, zmq_strerror(errno));
+        return fail(EX_CREATE, "cannot bind '%s': %s", place->name, zmq_strerror(errno));
     return 0;
 }
 
@@ -82,8 +83,7 @@ Server *serve_open(const Place *place, const char *path) {
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
-    // The lock before the sockets: libzmq would take a living loader's path from it without a word.
-    if (served_open(&server->now, path) < 0 || place_make(place) < 0 || lock_take(&server->lock, place->dir) < 0 ||
+    if (served_open(&server->now, path) < 0 || place_take(place, &server->lock) < 0 ||
         bind_sockets(server, place) < 0) {
         serve_close(server);
         return NULL;

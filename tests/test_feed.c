@@ -45,21 +45,29 @@ static Feed *open_feed(const FeedConfig *config) {
     return feed;
 }
 
+// A port of our own; another test run on the machine has another process id.
+static const char *tcp_endpoint(void) {
+    static char endpoint[40];
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 12000);
+    return endpoint;
+}
+
 typedef struct {
     uint32_t rows, window, world;
-    bool inline_only;
+    bool inline_only, tcp;
 } Way;
 
 // The hash of samples [0, samples), asked by `world` trainers in turn, as gradient accumulation does.
 static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
     FeedConfig config = feed_config(T, way->rows);
     config.window = way->window, config.inline_only = way->inline_only;
+    if (way->tcp) config.endpoint = tcp_endpoint();
     Feed *feeds[4];
     uint64_t asked[4], got = 0;
     for (uint32_t rank = 0; rank < way->world; rank++) {
         feeds[rank] = open_feed(&config);
         asked[rank] = (uint64_t)rank * way->rows;
-        CHECK_EQUAL(feed_stats(feeds[rank]).ring, !way->inline_only);
+        CHECK_EQUAL(feed_stats(feeds[rank]).ring, !way->inline_only && !way->tcp);
     }
     Sha256 sha;
     sha256_open(&sha);
@@ -85,15 +93,16 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
     enum { T = 512, SAMPLES = 21000 }; // an epoch is one group of 16384 and a rest of 2170; the second begins
     const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false};
     static const Way ways[] = {
-        {64,  4, 1, false},
-        {64,  4, 1, true },
-        {7,   8, 1, false},
-        {128, 1, 1, false},
-        {16,  4, 2, false},
-        {8,   2, 4, true },
+        {64,  4, 1, false, false},
+        {64,  4, 1, true,  false},
+        {7,   8, 1, false, false},
+        {128, 1, 1, false, false},
+        {16,  4, 2, false, false},
+        {8,   2, 4, true,  false},
+        {32,  4, 2, false, true },
     };
     make_test_dataset("d", &big);
-    pid_t pid = start_loader("d", "p");
+    pid_t pid = start_loader("d", "p"), tcp_pid = start_loader("d", tcp_endpoint());
     for (int epochs = 0; epochs < 2; epochs++) {
         Sampling mode = epochs ? SAMPLING_EPOCH : SAMPLING_CROP;
         uint64_t samples = epochs ? SAMPLES : 3000;
@@ -108,6 +117,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
             CHECK(!memcmp(want, got, 32));
         }
     }
+    CHECK_EQUAL(stop_loader(tcp_pid, SIGTERM), 0);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
@@ -189,10 +199,12 @@ static void take_one(Stream *stream) {
     stream->got += stream->rows;
 }
 
-static void kill_loaders(bool inline_only, int kills) {
-    pid_t pid = start_loader("d", "p");
+static void kill_loaders(const char *place, bool inline_only, int kills) {
+    pid_t pid = start_loader("d", place);
     FeedConfig config = feed_config(128, 16);
     config.inline_only = inline_only;
+    bool tcp = strstr(place, "://");
+    if (tcp) config.endpoint = place;
     Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
     srand(1);
     for (int kill_number = 0; kill_number < kills; kill_number++) {
@@ -200,20 +212,21 @@ static void kill_loaders(bool inline_only, int kills) {
         ask_all(&stream);
         nanosleep(&(struct timespec){0, rand() % 200000}, NULL); // somewhere in the answers
         CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
-        pid = start_loader("d", "p");
+        pid = start_loader("d", place);
     }
     for (int i = 0; i < 50; i++) take_one(&stream);
     FeedStats stats = feed_stats(stream.feed);
     CHECK(stats.reconnects >= (uint64_t)kills);
-    CHECK_EQUAL(stats.ring, !inline_only);
+    CHECK_EQUAL(stats.ring, !inline_only && !tcp);
     feed_close(stream.feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
 TEST(feed_stream_survives_loaders_killed_at_random_points) {
     make_test_dataset("d", &small);
-    kill_loaders(false, 20);
-    kill_loaders(true, 10);
+    kill_loaders("p", false, 20);
+    kill_loaders("p", true, 10);
+    kill_loaders(tcp_endpoint(), false, 3);
 }
 
 TEST(feed_goes_on_after_a_loader_that_was_told_to_stop) {

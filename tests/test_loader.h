@@ -20,7 +20,8 @@ typedef struct {
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
 
-// Starts `loader serve DATASET --endpoint ipc://PLACE` with stderr to PLACE.log (appended); does not wait for it.
+// Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE as it is, when it is an endpoint) with stderr to
+// PLACE.log or tcp.log (appended); does not wait for it.
 pid_t start_loader(const char *dataset, const char *place);
 int stop_loader(pid_t pid, int signal);             // the exit status, or 128 + the signal that ended it
 void wait_for_loader(const char *place, int times); // until its log holds "ready" that many times

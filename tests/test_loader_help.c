@@ -69,8 +69,9 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
 pid_t start_loader(const char *dataset, const char *place) {
     char program[4096], endpoint[4096], log[4096];
     snprintf(program, sizeof program, "%s/loader", test_bin);
-    snprintf(endpoint, sizeof endpoint, "--endpoint=ipc://%s", place);
-    snprintf(log, sizeof log, "%s.log", place);
+    bool tcp = strstr(place, "://");
+    snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
+    snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
     char *arguments[] = {
         program, (char[]){"serve"}, (char *)(uintptr_t)dataset, endpoint, (char[]){"--die-with-parent"}, NULL};
     posix_spawn_file_actions_t actions;

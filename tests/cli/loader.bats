@@ -62,6 +62,8 @@ start() { # in the background, until it is ready; 3>&- lets bats end
     [ "$status" -eq 2 ]
     run "$BIN/loader" serve set --endpoint carrier-pigeon://coo
     [ "$status" -eq 2 ]
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1
+    [ "$status" -eq 2 ]
     run "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
     [ "$status" -eq 2 ]
     [[ "$output" == *"too long"* ]]
@@ -108,4 +110,15 @@ start() { # in the background, until it is ready; 3>&- lets bats end
 import json, sys
 stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
+}
+
+@test "tcp serves this machine only: anything else is 77, a taken port 73" {
+    for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org; do
+        run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
+        [ "$status" -eq 77 ]
+    done
+    start --endpoint "tcp://localhost:$((20000 + $$ % 12000))"
+    grep -q "at tcp://localhost:" log
+    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$((20000 + $$ % 12000))"
+    [ "$status" -eq 73 ]
 }
