@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify)
+#define COMMANDS(X) X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff)
 
 #define DECLARE(name) extern const Command cmd_##name;
 COMMANDS(DECLARE)

@@ -318,3 +318,68 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     run_code 2 shardtool tokenize -o out --shard-token 5 x
     [[ "$output" == *"--shard-tokens"* ]]
 }
+
+pieces() { # a dataset of several shards and frames, its ids in raw
+    seq 3000 >lines.txt
+    shardtool tokenize -q -o out --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 1000 lines.txt
+    zstd -dcq out/train/000/*.zst >raw
+    zstd -dcq out/val/000/*.zst >raw_val
+}
+
+slice() { # FILE FIRST END: bytes of those ids
+    tail -c +$((2 * $2 + 1)) "$1" | head -c $((2 * ($3 - $2)))
+}
+
+@test "get prints any range of a shard or a dataset, across frames and shards" {
+    pieces
+    total=$(($(stat -c %s raw) / 2))
+    for range in 0:1 0:64 63:65 1000:1100 5:4000 0:0 $((total - 1)):$total; do
+        shardtool get out $range | cmp - <(slice raw ${range%:*} ${range#*:})
+    done
+    shardtool get out : | cmp - raw
+    shardtool get --split val out 10: | cmp - <(tail -c +21 raw_val)
+    shardtool get out/train/000/000001.zst 3:200 | cmp - <(zstd -dcq out/train/000/000001.zst | tail -c +7 | head -c 394)
+    run_code 0 shardtool get --ids out 2:5 7:9
+    [ "${lines[0]}" = "$(slice raw 2 5 | od -An -tu2 | xargs)" ] && [ "${lines[1]}" = "$(slice raw 7 9 | od -An -tu2 | xargs)" ]
+    run_code 2 shardtool get --ids out 0:$((total + 1))
+    run_code 2 shardtool get --ids out 5:4
+    run_code 2 shardtool get --ids out 5
+    run_code 2 shardtool get --ids --split test out 0:1
+}
+
+@test "sample gives the same stretches for the same seed, all of them there" {
+    pieces
+    shardtool sample --ids -n 50 --length 5 --seed 7 out >a
+    shardtool sample --ids -n 50 --length 5 --seed 7 out | cmp - a
+    shardtool sample --ids -n 50 --length 5 --seed 8 out >b
+    run cmp -s a b
+    [ "$status" = 1 ]
+    [ "$(wc -l <a)" = 50 ]
+    od -An -v -tu2 -w2 raw | xargs >all
+    while read -r line; do grep -qF " $line " all || grep -q "^$line " all; done <a
+    run_code 2 shardtool sample --ids --length 1000000 out
+}
+
+@test "hist counts as sort and uniq do" {
+    pieces
+    od -An -v -tu2 -w2 raw | tr -d ' ' | sort | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
+    shardtool hist out | awk '{print $1, $2}' | cmp - want
+    run_code 0 shardtool hist --json -n 1 out
+    [ "$output" = "{\"id\":50256,\"count\":$(awk '$1==50256{print $2}' want),\"token\":\"<|endoftext|>\"}" ]
+}
+
+@test "diff says whether two hold the same, and where not" {
+    pieces
+    shardtool tokenize -q -o same --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 1000 lines.txt
+    shardtool tokenize -q -o resharded --docs lines --val 0.2 lines.txt
+    run_code 0 shardtool diff out same
+    run_code 1 shardtool diff out resharded
+    run_code 0 shardtool diff --content out resharded
+    sed 's/^2000$/2001/' lines.txt >changed.txt
+    shardtool tokenize -q -o changed --docs lines --val 0.2 changed.txt
+    run_code 1 shardtool diff --content out changed
+    [[ "$output" == *"train: token "*" is "*"in 'out'"*"in 'changed'"* ]]
+    run_code 0 shardtool diff same/train/000/000000.zst out/train/000/000000.zst
+    run_code 1 shardtool diff out/train/000/000000.zst out/train/000/000001.zst
+    run_code 66 shardtool diff out/train/000/000000.zst absent
+}

@@ -1,0 +1,95 @@
+// diff: do two shards, or two datasets, hold the same? 0 yes, 1 no, with the first difference on stdout.
+#include "common/cli.h"
+#include "common/err.h"
+#include "shardtool/tokens.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { STEP_TOKENS = 1 << 16 };
+
+static bool content;
+
+static const Option options[] = {
+    {OPT_FLAG,  "content", &content, NULL, "only the ids count, not how they are cut into frames and shards"},
+    {OPT_END},
+};
+
+// Ids in step, however they are stored. 1 when they differ.
+static int diff_ids(const char *a_path, const char *b_path, const char *split_name, const char *label) {
+    static uint16_t a_ids[STEP_TOKENS], b_ids[STEP_TOKENS];
+    Tokens a, b = {0};
+    if (tokens_open(&a, a_path, split_name) < 0) return -1;
+    int status = tokens_open(&b, b_path, split_name);
+    uint64_t common = a.tokens < b.tokens ? a.tokens : b.tokens;
+    for (uint64_t at = 0; status == 0 && at < common; at += STEP_TOKENS) {
+        size_t take = common - at < STEP_TOKENS ? (size_t)(common - at) : STEP_TOKENS;
+        if (tokens_get(&a, at, take, a_ids) < 0 || tokens_get(&b, at, take, b_ids) < 0) status = -1;
+        for (size_t i = 0; status == 0 && i < take; i++)
+            if (a_ids[i] != b_ids[i]) {
+                printf("%stoken %" PRIu64 " is %u in '%s' and %u in '%s'\n", label, at + i, a_ids[i], a_path, b_ids[i],
+                       b_path);
+                status = EX_NO;
+            }
+    }
+    if (status == 0 && a.tokens != b.tokens) {
+        printf("%s'%s' has %" PRIu64 " tokens, '%s' has %" PRIu64 "\n", label, a_path, a.tokens, b_path, b.tokens);
+        status = EX_NO;
+    }
+    tokens_close(&a);
+    tokens_close(&b);
+    return status;
+}
+
+static int diff_bytes(const char *a_path, const char *b_path) {
+    Bytes a, b = {0};
+    if (file_map(&a, a_path) < 0) return -1;
+    int status = file_map(&b, b_path);
+    size_t common = a.size < b.size ? a.size : b.size, at = 0;
+    while (status == 0 && at < common && a.data[at] == b.data[at]) at++;
+    if (status == 0 && (at < common || a.size != b.size)) {
+        printf("'%s' and '%s' differ at byte %zu of %zu and %zu\n", a_path, b_path, at, a.size, b.size);
+        status = EX_NO;
+    }
+    file_unmap(&a);
+    file_unmap(&b);
+    return status;
+}
+
+static int diff_manifests(const Dataset *a, const Dataset *b) {
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        if (a->shard_count[split] != b->shard_count[split]) {
+            printf("'%s' has %" PRIu64 " %s shards, '%s' has %" PRIu64 "\n", a->path, a->shard_count[split],
+                   split_names[split], b->path, b->shard_count[split]);
+            return EX_NO;
+        }
+        for (uint64_t i = 0; i < a->shard_count[split]; i++)
+            if (memcmp(a->shards[split][i].stored_hash, b->shards[split][i].stored_hash, 16)) {
+                printf("'%s' and '%s' differ\n", a->shards[split][i].path, b->shards[split][i].path);
+                return EX_NO;
+            }
+    }
+    return 0;
+}
+
+static int diff_datasets(const char *a_path, const char *b_path) {
+    if (content) {
+        int status = diff_ids(a_path, b_path, split_names[SPLIT_TRAIN], "train: ");
+        return status ? status : diff_ids(a_path, b_path, split_names[SPLIT_VAL], "val: ");
+    }
+    Dataset a, b = {0};
+    if (dataset_open(&a, a_path) < 0) return -1;
+    int status = dataset_open(&b, b_path);
+    if (status == 0) status = diff_manifests(&a, &b);
+    dataset_close(&a);
+    dataset_close(&b);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    if (count != 2) return fail(EX_USAGE, "which two shards or datasets?");
+    const char *a = arguments[0], *b = arguments[1];
+    if (dataset_is(a) && dataset_is(b)) return diff_datasets(a, b);
+    return content ? diff_ids(a, b, split_names[SPLIT_TRAIN], "") : diff_bytes(a, b);
+}
+
+const Command cmd_diff = {"diff", "A B", "compare two shards or datasets", options, run, NULL};

@@ -1,0 +1,76 @@
+// hist: how often each id occurs.
+#include "common/cli.h"
+#include "common/err.h"
+#include "shardtool/json.h"
+#include "shardtool/tokens.h"
+#include "tokenizer/tokenizer.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STEP_TOKENS = 1 << 16, IDS = 1 << 16 };
+
+static bool json;
+static const char *split_name = "train";
+static uint64_t top;
+
+static const Option options[] = {
+    {OPT_SIZE,                                        "n,top", &top, "N", "only the N most frequent, 0 = all that occur"},
+    {OPT_STRING,                                           "split", &split_name, "NAME", "of datasets: train or val"},
+    {OPT_FLAG, "json", &json, NULL, "one JSON object a line"},
+    {OPT_END                                     },
+};
+
+typedef struct {
+    uint64_t count;
+    uint32_t id;
+} Row;
+
+static int most_first(const void *a, const void *b) {
+    const Row *x = a, *y = b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static int count_ids(const char *path, Row *rows) {
+    static uint16_t ids[STEP_TOKENS];
+    Tokens tokens;
+    if (tokens_open(&tokens, path, split_name) < 0) return -1;
+    int status = 0;
+    for (uint64_t at = 0; status == 0 && at < tokens.tokens; at += STEP_TOKENS) {
+        size_t take = tokens.tokens - at < STEP_TOKENS ? (size_t)(tokens.tokens - at) : STEP_TOKENS;
+        status = tokens_get(&tokens, at, take, ids);
+        for (size_t i = 0; status == 0 && i < take; i++) rows[ids[i]].count++;
+    }
+    tokens_close(&tokens);
+    return status;
+}
+
+static void print_row(const Row *row, const Vocab *vocab) {
+    Buffer out = {0};
+    buffer_print(&out, json ? "{\"id\":%u,\"count\":%" PRIu64 ",\"token\":\"" : "%5u %12" PRIu64 "  \"", row->id,
+                 row->count);
+    if (row->id < TOKEN_COUNT)
+        json_add_text(&out, vocab_bytes(vocab, (uint16_t)row->id), true, &(JsonCarry){.size = 0});
+    buffer_print(&out, json ? "\"}\n" : "\"\n");
+    fwrite(out.data, 1, out.size, stdout);
+    buffer_close(&out);
+}
+
+static int run(int count, char **arguments) {
+    static Row rows[IDS];
+    if (count == 0) return fail(EX_USAGE, "of which shards or datasets?");
+    const Vocab *vocab = vocab_open();
+    if (!vocab) return -1;
+    for (uint32_t i = 0; i < IDS; i++) rows[i].id = i;
+    int status = 0;
+    for (int i = 0; status == 0 && i < count; i++) status = count_ids(arguments[i], rows);
+    if (status == 0) {
+        qsort(rows, IDS, sizeof *rows, most_first);
+        for (uint64_t i = 0; i < IDS && rows[i].count && (!top || i < top); i++) print_row(&rows[i], vocab);
+    }
+    vocab_close(vocab);
+    return status;
+}
+
+const Command cmd_hist = {"hist", "PATH...", "count how often each id occurs", options, run, NULL};

@@ -1,0 +1,84 @@
+// Ids by their place, across frames and shards.
+#include "shardtool/tokens.h"
+#include "common/err.h"
+
+int split_find(const char *name) {
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (!strcmp(name, split_names[split])) return split;
+    return fail(EX_USAGE, "--split '%s' is neither train nor val", name);
+}
+
+static const DatasetShard *shard_of(const Tokens *tokens, uint64_t number) {
+    return &tokens->dataset.shards[tokens->split][number];
+}
+
+static int open_number(Tokens *tokens, uint64_t number) {
+    if (tokens->is_open && tokens->number == number) return 0;
+    if (tokens->is_open) shard_close(&tokens->shard);
+    tokens->is_open = false;
+    const char *path = tokens->path ? tokens->path : shard_of(tokens, number)->path;
+    if (shard_open(&tokens->shard, path) < 0) return -1;
+    tokens->is_open = true;
+    tokens->number = number, tokens->index = UINT64_MAX;
+    if (!tokens->path && tokens->shard.tokens != shard_of(tokens, number)->tokens)
+        return fail(EX_DATA, "shard '%s': its number of tokens is not that of the manifest", path);
+    buffer_reserve(&tokens->frame, (size_t)tokens->shard.frame_tokens * sizeof(uint16_t));
+    return 0;
+}
+
+int tokens_open(Tokens *tokens, const char *path, const char *split_name) {
+    *tokens = (Tokens){.index = UINT64_MAX};
+    tokens->split = split_find(split_name);
+    if (tokens->split < 0) return -1;
+    tokens->cursor = shard_cursor_open();
+    int status;
+    if (dataset_is(path)) {
+        status = dataset_open(&tokens->dataset, path);
+        if (status == 0) tokens->tokens = tokens->dataset.tokens[tokens->split];
+    } else {
+        tokens->path = path;
+        status = open_number(tokens, 0);
+        if (status == 0) tokens->tokens = tokens->shard.tokens;
+    }
+    if (status < 0) tokens_close(tokens);
+    return status;
+}
+
+void tokens_close(Tokens *tokens) {
+    if (tokens->is_open) shard_close(&tokens->shard);
+    shard_cursor_close(tokens->cursor);
+    buffer_close(&tokens->frame);
+    if (!tokens->path) dataset_close(&tokens->dataset);
+    *tokens = (Tokens){0};
+}
+
+// The last shard that begins at or before a token.
+static uint64_t find_number(const Tokens *tokens, uint64_t token) {
+    uint64_t low = 0, high = tokens->path ? 1 : tokens->dataset.shard_count[tokens->split];
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (shard_of(tokens, middle)->first <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int tokens_get(Tokens *tokens, uint64_t first, size_t count, uint16_t *ids) {
+    uint16_t *frame_ids = NULL;
+    while (count) {
+        uint64_t number = find_number(tokens, first);
+        if (open_number(tokens, number) < 0) return -1;
+        uint64_t within = first - (tokens->path ? 0 : shard_of(tokens, number)->first);
+        uint64_t index = shard_frame_at(&tokens->shard, within);
+        const ShardFrame *frame = &tokens->shard.frames[index];
+        frame_ids = (uint16_t *)(void *)tokens->frame.data;
+        if (tokens->index != index && shard_decode(&tokens->shard, tokens->cursor, index, frame_ids) < 0) return -1;
+        tokens->index = index;
+        size_t skip = (size_t)(within - frame->first), left = frame->tokens - skip, take = left < count ? left : count;
+        memcpy(ids, frame_ids + skip, take * sizeof *ids);
+        first += take, ids += take, count -= take;
+    }
+    return 0;
+}
