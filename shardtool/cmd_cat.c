@@ -114,4 +114,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_cat = {"cat", "SHARD...", "print raw ids, or merge shards", options, run, NULL};
+const Command shardtool_cat = {"cat", "SHARD...", "print raw ids, or merge shards", options, run, NULL};

@@ -96,4 +96,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_decode = {"decode", "[FILE...]", "ids to the bytes they stand for", options, run, NULL};
+const Command shardtool_decode = {"decode", "[FILE...]", "ids to the bytes they stand for", options, run, NULL};

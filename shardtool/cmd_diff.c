@@ -92,4 +92,4 @@ static int run(int count, char **arguments) {
     return content ? diff_ids(a, b, split_names[SPLIT_TRAIN], "") : diff_bytes(a, b);
 }
 
-const Command cmd_diff = {"diff", "A B", "compare two shards or datasets", options, run, NULL};
+const Command shardtool_diff = {"diff", "A B", "compare two shards or datasets", options, run, NULL};

@@ -87,4 +87,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_encode = {"encode", "[FILE...]", "text to ids, each file one document", options, run, NULL};
+const Command shardtool_encode = {"encode", "[FILE...]", "text to ids, each file one document", options, run, NULL};

@@ -99,5 +99,5 @@ static int run_sample(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_get = {"get", "PATH A:B...", "print the ids of ranges of tokens", get_options, run_get, NULL};
-const Command cmd_sample = {"sample", "PATH", "print ids from random places", sample_options, run_sample, NULL};
+const Command shardtool_get = {"get", "PATH A:B...", "print the ids of ranges of tokens", get_options, run_get, NULL};
+const Command shardtool_sample = {"sample", "PATH", "print ids from random places", sample_options, run_sample, NULL};

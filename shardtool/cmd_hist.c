@@ -73,4 +73,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_hist = {"hist", "PATH...", "count how often each id occurs", options, run, NULL};
+const Command shardtool_hist = {"hist", "PATH...", "count how often each id occurs", options, run, NULL};

@@ -105,4 +105,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_info = {"info", "PATH...", "show what shards and datasets hold", options, run, NULL};
+const Command shardtool_info = {"info", "PATH...", "show what shards and datasets hold", options, run, NULL};

@@ -54,4 +54,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_text = {"text", "[INPUT...]", "print documents without tokenizing", options, run, NULL};
+const Command shardtool_text = {"text", "[INPUT...]", "print documents without tokenizing", options, run, NULL};

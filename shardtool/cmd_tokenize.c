@@ -249,4 +249,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_tokenize = {"tokenize", "[INPUT...]", "tokenize documents into shards", options, run, NULL};
+const Command shardtool_tokenize = {"tokenize", "[INPUT...]", "tokenize documents into shards", options, run, NULL};

@@ -164,4 +164,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_verify = {"verify", "PATH...", "check every byte of shards and datasets", options, run, NULL};
+const Command shardtool_verify = {"verify", "PATH...", "check every byte of shards and datasets", options, run, NULL};

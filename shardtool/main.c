@@ -4,11 +4,11 @@
 
 #define COMMANDS(X) X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff)
 
-#define DECLARE(name) extern const Command cmd_##name;
+#define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
 
 int main(int argc, char **argv) {
-#define ROW(name) &cmd_##name,
+#define ROW(name) &shardtool_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"shardtool", "documents to shards of token ids, and back", commands};
     return cli_main(&program, argc, argv);
