@@ -9,18 +9,20 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const char *endpoint;
+static const char *endpoint, *key_file, *allow_file;
 static bool die_with_parent;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint",        &endpoint,        "ipc://DIR",
-     "where trainers find the loader ($XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID)"                              },
-    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,        "stop when the process that started the loader ends"},
-    {OPT_END,    NULL,              NULL,             NULL,        NULL                                                },
+    {OPT_STRING, "endpoint",        &endpoint,        "ENDPOINT",
+     "ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or tcp://HOST:PORT"                                      },
+    {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, for tcp beyond this machine (loader keygen)"},
+    {OPT_STRING, "allow",           &allow_file,      "FILE",     "the public keys of the trainers that may ask, one a line"          },
+    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the process that started the loader ends"                },
+    {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                },
 };
 
-static int serve(const Place *place, const char *path) {
-    Server *server = serve_open(place, path);
+static int serve(const Place *place, const char *path, const ServerKeys *keys) {
+    Server *server = serve_open(place, path, keys);
     if (!server) return -1;
     const Dataset *dataset = serve_dataset(server);
     char fp[17];
@@ -42,7 +44,14 @@ static int run(int count, char **arguments) {
     }
     if (count != 1) return fail(EX_USAGE, "serve takes one dataset directory");
     Place place;
-    return place_of(&place, endpoint) < 0 ? -1 : serve(&place, arguments[0]);
+    ServerKeys keys = {0};
+    if (!key_file != !allow_file)
+        return fail(EX_USAGE, "--key and --allow go together: without a list anybody gets in");
+    if (place_of(&place, endpoint, key_file) < 0) return -1;
+    if (key_file && (keys_read(&keys.pair, key_file) < 0 || allow_read(&keys.allow, allow_file) < 0)) return -1;
+    int status = serve(&place, arguments[0], key_file ? &keys : NULL);
+    allow_close(&keys.allow);
+    return status;
 }
 
 const Command cmd_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};

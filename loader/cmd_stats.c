@@ -70,7 +70,7 @@ static int run(int count, char **arguments) {
     Place place;
     WireMessage answer;
     if (count) return fail(EX_USAGE, "stats takes no arguments");
-    if (place_of(&place, endpoint) < 0 || place_check(&place) < 0) return -1;
+    if (place_of(&place, endpoint, false) < 0 || place_check(&place) < 0) return -1;
     void *context = zmq_ctx_new(), *socket = context ? zmq_socket(context, ZMQ_DEALER) : NULL;
     if (!socket) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
     int status = ask(socket, &place, &answer);

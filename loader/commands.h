@@ -3,4 +3,4 @@
 
 #include "common/cli.h"
 
-extern const Command cmd_serve, cmd_stats;
+extern const Command cmd_keygen, cmd_serve, cmd_stats;

@@ -79,6 +79,14 @@ static int wait_live(Feed *feed) {
     return 0;
 }
 
+static int take_keys(Feed *feed) {
+    const FeedConfig *config = &feed->config;
+    if (!config->key_file && !config->loader_key) return 0;
+    if (!config->key_file || !config->loader_key)
+        return fail(EX_USAGE, "keys come in twos: a key file of ours and the loader's public key");
+    return key_check(config->loader_key, "the loader's key") < 0 ? -1 : keys_read(&feed->keys, config->key_file);
+}
+
 Feed *feed_open(const FeedConfig *config) {
     Feed *feed = calloc(1, sizeof *feed);
     if (!feed) die(EX_MEMORY, "no memory");
@@ -94,7 +102,8 @@ Feed *feed_open(const FeedConfig *config) {
     if (config->max_rows > WIRE_ROWS_MAX || config->sequence_tokens > WIRE_TOKENS_MAX || bytes > WIRE_PAYLOAD_MAX) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than a message may hold (1 GiB)", config->max_rows,
              config->sequence_tokens);
-    } else if (place_of(&feed->place, config->endpoint) == 0 && place_check(&feed->place) == 0) {
+    } else if (place_of(&feed->place, config->endpoint, config->key_file) == 0 && place_check(&feed->place) == 0 &&
+               take_keys(feed) == 0) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         link_open(feed);

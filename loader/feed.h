@@ -24,6 +24,8 @@ typedef struct {
     uint32_t max_rows;        // the largest batch that will be asked
     uint32_t window;          // requests out at once, 0 = 4
     uint64_t timeout_ms;      // data_timeout: this long without the data asked for ends in 69
+    const char *key_file;     // ours, for tcp beyond this machine (loader keygen); NULL = none
+    const char *loader_key;   // the loader's public key; NULL = none
     bool inline_only;         // payload over the socket even where the ring would work (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // pins the ring for the device; NULL = nothing to do
     void (*unpin)(void *address);             // before it is unmapped; NULL = nothing to do

@@ -90,6 +90,11 @@ void link_open(Feed *feed) {
     set_option(feed->socket, ZMQ_LINGER, 0);
     set_option(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
     if (!feed->place.ipc) place_keep_alive(feed->socket);
+    if (feed->config.loader_key) {
+        zmq_setsockopt(feed->socket, ZMQ_CURVE_SERVERKEY, feed->config.loader_key, KEY_TEXT);
+        zmq_setsockopt(feed->socket, ZMQ_CURVE_PUBLICKEY, feed->keys.public_key, KEY_TEXT);
+        zmq_setsockopt(feed->socket, ZMQ_CURVE_SECRETKEY, feed->keys.secret_key, KEY_TEXT);
+    }
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (zmq_connect(feed->socket, feed->place.endpoint) < 0)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "loader/feed.h"
+#include "loader/keys.h"
 #include "loader/place.h"
 #include "loader/ring.h"
 
@@ -37,6 +38,7 @@ struct Feed {
     FeedStats stats;
 
     LinkState state;
+    KeyPair keys;
     void *context, *socket;
     int ctl; // -1 = none
     bool hello_sent, shares_ring, known, changed;

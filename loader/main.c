@@ -1,7 +1,7 @@
 // loader: owns the data, feeds trainers.
 #include "loader/commands.h"
 
-static const Command *const commands[] = {&cmd_serve, &cmd_stats, NULL};
+static const Command *const commands[] = {&cmd_serve, &cmd_stats, &cmd_keygen, NULL};
 
 int main(int argc, char **argv) {
     static const Program program = {"loader", "serves a tokenized dataset to trainers", commands};

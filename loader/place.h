@@ -14,8 +14,9 @@ typedef struct {
 } Place;
 
 // From "ipc://DIR", a plain DIR, "tcp://HOST:PORT", or NULL: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID. 2 when
-// it is too long for a socket or no endpoint at all; 77 for tcp beyond this machine, where nobody would check who asks.
-int place_of(Place *place, const char *endpoint);
+// it is too long for a socket or no endpoint at all; 77 for tcp beyond this machine without keys, where nobody would
+// check who asks.
+int place_of(Place *place, const char *endpoint, bool keys);
 
 // The loader's: creates the directory (0700) when there is none, refuses one that others own or may enter (77), and
 // locks it (73 when another loader holds it). Nothing to do for tcp.

@@ -47,6 +47,11 @@ static int bind_sockets(Server *server, const Place *place) {
     if (!place->ipc) place_keep_alive(server->router);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
+    if (server->keys) {
+        set_option(server->router, ZMQ_CURVE_SERVER, 1);
+        zmq_setsockopt(server->router, ZMQ_CURVE_SECRETKEY, server->keys->pair.secret_key, KEY_TEXT);
+        if (!(server->zap = zap_open(server->context))) return -1;
+    }
     if (zmq_bind(server->router, place->endpoint) < 0)
         return fail(EX_CREATE, "cannot bind '%s': %s", place->name, zmq_strerror(errno));
     return 0;
@@ -67,10 +72,11 @@ static int served_open(Served *served, const char *path) {
 
 const Dataset *serve_dataset(const Server *server) { return &server->now.dataset; }
 
-Server *serve_open(const Place *place, const char *path) {
+Server *serve_open(const Place *place, const char *path, const ServerKeys *keys) {
     Server *server = calloc(1, sizeof *server);
     if (!server) die(EX_MEMORY, "no memory");
     server->path = path;
+    server->keys = keys;
     server->signals = server->listener = -1;
     server->instance = random_id();
     server->started_ns = clock_ns();
@@ -102,6 +108,7 @@ void serve_close(Server *server) {
     if (!server) return;
     while (server->attachment_count) attachment_close(server, &server->attachments[0]);
     if (server->router) zmq_close(server->router);
+    if (server->zap) zmq_close(server->zap);
     if (server->context) zmq_ctx_term(server->context);
     if (server->listener >= 0) close(server->listener);
     if (server->signals >= 0) close(server->signals);
@@ -218,7 +225,7 @@ static bool hear_signals(Server *server) {
 }
 
 int serve_run(Server *server) {
-    enum { ROUTER, SIGNALS, LISTENER, FIRST };
+    enum { ROUTER, SIGNALS, LISTENER, ZAP, FIRST };
     zmq_pollitem_t items[FIRST + ATTACHMENTS_MAX];
     bool idle = false;
     for (;;) {
@@ -226,6 +233,8 @@ int serve_run(Server *server) {
         items[ROUTER].socket = server->router;
         items[SIGNALS].fd = server->signals;
         items[LISTENER].fd = server->listener;
+        items[ZAP].socket = server->zap;
+        if (!server->zap) items[ZAP].fd = -1;
         unsigned attached = server->attachment_count;
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
@@ -246,6 +255,7 @@ int serve_run(Server *server) {
         for (unsigned i = attached; i--;)
             if (items[FIRST + i].revents) hear_trainer(server, &server->attachments[i]);
         if (items[LISTENER].revents) accept_trainer(server);
+        if (items[ZAP].revents) zap_answer(server->zap, &server->keys->allow);
         for (int i = 0; i < WIRE_WINDOW_MAX && take_message(server); i++) {
         }
     }

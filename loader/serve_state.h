@@ -47,7 +47,8 @@ struct Server {
     const char *path;
     Served now, before; // `before`: replaced, but still asked for
     Lock lock;
-    void *context, *router;
+    void *context, *router, *zap; // zap: NULL without keys
+    const ServerKeys *keys;
     int signals, listener;
     uint64_t instance, started_ns, errors_ns;
     unsigned errors_now;

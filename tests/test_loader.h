@@ -23,5 +23,6 @@ void make_test_dataset(const char *path, const TestDataset *spec);
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE as it is, when it is an endpoint) with stderr to
 // PLACE.log or tcp.log (appended); does not wait for it.
 pid_t start_loader(const char *dataset, const char *place);
+pid_t start_loader_with(const char *dataset, const char *place, const char *more, const char *and_more); // options
 int stop_loader(pid_t pid, int signal);             // the exit status, or 128 + the signal that ended it
 void wait_for_loader(const char *place, int times); // until its log holds "ready" that many times

@@ -66,22 +66,23 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
     dataset_close(&dataset);
 }
 
-pid_t start_loader(const char *dataset, const char *place) {
+pid_t start_loader_with(const char *dataset, const char *place, const char *more, const char *and_more) {
     char program[4096], endpoint[4096], log[4096];
     snprintf(program, sizeof program, "%s/loader", test_bin);
     bool tcp = strstr(place, "://");
     snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
     snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
-    char *arguments[] = {
-        program, (char[]){"serve"}, (char *)(uintptr_t)dataset, endpoint, (char[]){"--die-with-parent"}, NULL};
+    const char *arguments[] = {program, "serve", dataset, endpoint, "--die-with-parent", more, and_more, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, log, O_WRONLY | O_CREAT | O_APPEND, 0644);
     pid_t pid;
-    NEED(posix_spawn(&pid, program, &actions, NULL, arguments, environ) == 0);
+    NEED(posix_spawn(&pid, program, &actions, NULL, (char **)(uintptr_t)arguments, environ) == 0);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
 }
+
+pid_t start_loader(const char *dataset, const char *place) { return start_loader_with(dataset, place, NULL, NULL); }
 
 int stop_loader(pid_t pid, int signal) {
     int status;

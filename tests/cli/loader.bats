@@ -122,3 +122,30 @@ assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >
     run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$((20000 + $$ % 12000))"
     [ "$status" -eq 73 ]
 }
+
+@test "keygen makes a pair that others cannot read, and never overwrites one" {
+    run "$BIN/loader" keygen loader.key
+    [ "$status" -eq 0 ]
+    [ "${#output}" -eq 40 ]
+    [ "$(head -1 loader.key)" = "$output" ]
+    [ "$(stat -c %a loader.key)" = 600 ]
+    run "$BIN/loader" keygen loader.key
+    [ "$status" -eq 73 ]
+}
+
+@test "keys: both files or none, 77 for a readable secret, 2 for a line that is no key" {
+    "$BIN/loader" keygen loader.key
+    "$BIN/loader" keygen trainer.key >allow
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key
+    [ "$status" -eq 2 ]
+    echo nonsense >>allow
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'allow' line 2"* ]]
+    : >allow
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
+    [ "$status" -eq 66 ]
+    chmod 644 loader.key
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
+    [ "$status" -eq 77 ]
+}

@@ -1,0 +1,117 @@
+// Key files, the list of allowed keys, and the answers to libzmq's questions (ZeroMQ RFC 27).
+#include "loader/keys.h"
+#include "common/err.h"
+#include "common/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+enum { KEY_FILE_MAX = 4096, ALLOW_FILE_MAX = 1 << 20, ZAP_PARTS = 7 };
+
+int key_check(const char *text, const char *whose) {
+    uint8_t bytes[KEY_BYTES];
+    if (strlen(text) == KEY_TEXT - 1 && zmq_z85_decode(bytes, text)) return 0;
+    return fail(EX_USAGE, "%s is not a key: 40 characters, as `loader keygen` prints", whose);
+}
+
+int keys_make(KeyPair *pair, const char *path) {
+    char text[2 * KEY_TEXT + 1];
+    if (zmq_curve_keypair(pair->public_key, pair->secret_key) < 0)
+        return fail(EX_LIMIT, "cannot make keys: %s", zmq_strerror(errno));
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST) return fail(EX_CREATE, "'%s' is there already", path);
+    if (fd < 0) return fail_errno("cannot create '%s'", path);
+    int length = snprintf(text, sizeof text, "%s\n%s\n", pair->public_key, pair->secret_key);
+    int status = fd_write(fd, text, (size_t)length, path);
+    if (status == 0 && fsync(fd) < 0) status = fail_errno("cannot write '%s'", path);
+    close(fd);
+    return status;
+}
+
+int keys_read(KeyPair *pair, const char *path) {
+    struct stat st;
+    Buffer text = {0};
+    if (stat(path, &st) < 0) return fail_errno("cannot open '%s'", path);
+    if (st.st_mode & 077) return fail(EX_PERMISSION, "others may read the secret key in '%s': chmod 600 it", path);
+    int status = file_read(&text, path, KEY_FILE_MAX);
+    buffer_add(&text, "", 1);
+    if (status == 0 && sscanf((const char *)text.data, "%40s %40s", pair->public_key, pair->secret_key) != 2)
+        status = fail(EX_USAGE, "'%s' is not a key file of `loader keygen`", path);
+    if (status == 0) status = key_check(pair->public_key, path);
+    if (status == 0) status = key_check(pair->secret_key, path);
+    buffer_close(&text);
+    return status;
+}
+
+int allow_read(AllowList *list, const char *path) {
+    Buffer text = {0};
+    *list = (AllowList){0};
+    if (file_read(&text, path, ALLOW_FILE_MAX) < 0) {
+        buffer_close(&text);
+        return -1;
+    }
+    buffer_add(&text, "", 1);
+    list->keys = malloc(text.size / (KEY_TEXT - 1) * KEY_BYTES + KEY_BYTES);
+    if (!list->keys) die(EX_MEMORY, "no memory for the keys of '%s'", path);
+    int status = 0, number = 1;
+    for (char *line = (char *)text.data, *end; status == 0 && *line; line = end, number++) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = '\0';
+        line[strcspn(line, " \t\r")] = '\0';
+        if (!*line) continue;
+        if (key_check(line, "it") < 0)
+            status = fail_in("'%s' line %d", path, number);
+        else
+            zmq_z85_decode(list->keys[list->count++], line);
+    }
+    buffer_close(&text);
+    if (status == 0 && !list->count) status = fail(EX_NOINPUT, "'%s' allows nobody", path);
+    if (status < 0) allow_close(list);
+    return status;
+}
+
+void allow_close(AllowList *list) {
+    free(list->keys);
+    *list = (AllowList){0};
+}
+
+void *zap_open(void *context) {
+    void *socket = zmq_socket(context, ZMQ_REP);
+    if (socket && zmq_bind(socket, "inproc://zeromq.zap.01") == 0) return socket;
+    fail(EX_LIMIT, "cannot answer for keys: %s", zmq_strerror(errno));
+    if (socket) zmq_close(socket);
+    return NULL;
+}
+
+static bool allowed(const AllowList *list, const uint8_t *key) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!memcmp(list->keys[i], key, KEY_BYTES)) return true;
+    return false;
+}
+
+// version, request id, domain, address, identity, mechanism, and with CURVE the client's public key.
+void zap_answer(void *socket, const AllowList *list) {
+    uint8_t parts[ZAP_PARTS][256];
+    int sizes[ZAP_PARTS], count = 0, more = 1;
+    for (; more; count++) {
+        uint8_t extra[256];
+        size_t size = sizeof more;
+        int got = zmq_recv(socket, count < ZAP_PARTS ? parts[count] : extra, sizeof extra, count ? 0 : ZMQ_DONTWAIT);
+        if (got < 0) return;
+        if (count < ZAP_PARTS) sizes[count] = got;
+        zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size);
+    }
+    bool fine = count == ZAP_PARTS && sizes[1] >= 0 && (size_t)sizes[1] <= sizeof parts[1] && sizes[5] == 5 &&
+                !memcmp(parts[5], "CURVE", 5) && sizes[6] == KEY_BYTES && allowed(list, parts[6]);
+    zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
+    zmq_send(socket, parts[1], count > 1 && (size_t)sizes[1] <= sizeof parts[1] ? (size_t)sizes[1] : 0, ZMQ_SNDMORE);
+    zmq_send(socket, fine ? "200" : "400", 3, ZMQ_SNDMORE);
+    zmq_send(socket, fine ? "" : "no such key", fine ? 0 : 11, ZMQ_SNDMORE);
+    zmq_send(socket, "", 0, ZMQ_SNDMORE);
+    zmq_send(socket, "", 0, 0);
+}
