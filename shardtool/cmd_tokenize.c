@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
@@ -115,25 +114,6 @@ static int compare_finished(const char *params, const ShardParams *shard_params,
     return status < 0 ? -1 : 1;
 }
 
-// Removes what a run that did not finish, or that is made anew, left behind: temps, shards and the manifest.
-static int clear_directory(void) {
-    char path[PATH_MAX_BYTES];
-    dir_sweep(output);
-    snprintf(path, sizeof path, "%s/dataset.jsonl", output);
-    unlink(path);
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        for (uint64_t number = 0;; number++) {
-            dataset_shard_path(path, output, split, number);
-            if (number % 1000 == 0) {
-                *strrchr(path, '/') = '\0';
-                dir_sweep(path);
-                dataset_shard_path(path, output, split, number);
-            }
-            if (unlink(path) < 0) break;
-        }
-    return dir_sync(output);
-}
-
 // Ids compress to a third of the text or so. A quarter says for sure that it cannot fit.
 static int check_space(const Inputs *inputs) {
     struct statvfs vfs;
@@ -185,7 +165,7 @@ static int tokenize_locked(const PackOptions *pack, Inputs *inputs, SourceOption
         if (same > 0) log_line("'%s' is already complete", output);
         return same < 0 ? -1 : 0;
     }
-    if (clear_directory() < 0 || check_space(inputs) < 0) return -1;
+    if (dataset_clear(output) < 0 || check_space(inputs) < 0) return -1;
     for (uint64_t i = 0; i < inputs->argument_count; i++) {
         const InputArgument *argument = &inputs->arguments[i];
         DatasetSource source = {.path = argument->path, .files = argument->files, .bytes = argument->bytes};

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MANIFEST "dataset.jsonl"
 #define FORMAT   "SHRDSET1"
@@ -24,6 +25,11 @@ void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int spl
     shard_file(file, sizeof file, split, number);
     if (snprintf(out, PATH_MAX_BYTES, "%s/%s", directory, file) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", directory);
+}
+
+static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
+    dataset_shard_path(out, directory, split, number);
+    *strrchr(out, '/') = '\0';
 }
 
 bool dataset_is(const char *path) {
@@ -298,4 +304,28 @@ int dataset_open(Dataset *dataset, const char *path) {
     if (status == 0) return 0;
     dataset_close(dataset);
     return fail_in("dataset '%s': " MANIFEST, path);
+}
+
+int dataset_clear(const char *directory) {
+    char path[PATH_MAX_BYTES];
+    dir_sweep(directory);
+    snprintf(path, sizeof path, "%s/" MANIFEST, directory);
+    unlink(path);
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t number = 0;; number++) {
+            if (number % 1000 == 0) {
+                dataset_folder(path, directory, split, number);
+                dir_sweep(path);
+            }
+            dataset_shard_path(path, directory, split, number);
+            if (unlink(path) < 0) break;
+        }
+    return dir_sync(directory);
+}
+
+int dataset_make_folder(const char *directory, int split, uint64_t number) {
+    char folder[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
+    dataset_folder(folder, directory, split, number);
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(folder, '/') - folder), folder);
+    return dir_make(folder) || dir_sync(parent) || dir_sync(directory) ? -1 : 0;
 }

@@ -61,3 +61,7 @@ int dataset_save(Dataset *dataset); // the manifest appears whole; fills in the 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
 bool dataset_is(const char *path); // a directory with a manifest
+// Makes the folder of a shard, and it is on disk before a file in it is.
+int dataset_make_folder(const char *directory, int split, uint64_t number);
+// Removes what a run that did not finish, or that is made anew, left behind: temps, shards and the manifest.
+int dataset_clear(const char *directory);

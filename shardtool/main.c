@@ -2,7 +2,8 @@
 #include "common/cli.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff)
+#define COMMANDS(X)                                                                                                    \
+    X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)

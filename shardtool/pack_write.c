@@ -1,7 +1,6 @@
 // Ids to shards.
 #include "shardtool/pack_write.h"
 #include "common/err.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -90,15 +89,6 @@ void pack_writer_close(PackWriter *writer) {
     free(writer);
 }
 
-// The folder of a shard, on disk with its parents before a file in it is.
-static int make_folder(const char *directory, int split, uint64_t number) {
-    char folder[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
-    if (snprintf(parent, sizeof parent, "%s/%s", directory, split_names[split]) >= (int)sizeof parent - 16)
-        return fail(EX_CREATE, "path too long: '%.60s...'", directory);
-    snprintf(folder, sizeof folder, "%.*s/%03u", (int)(sizeof folder - 16), parent, (unsigned)(number / 1000));
-    return dir_make(folder) || dir_sync(parent) || dir_sync(directory) ? -1 : 0;
-}
-
 static int open_shard(PackWriter *writer, int split, const FrameJob *job) {
     Split *to = &writer->splits[split];
     const char *directory = writer->options->directory;
@@ -106,7 +96,7 @@ static int open_shard(PackWriter *writer, int split, const FrameJob *job) {
     char path[PATH_MAX_BYTES];
     if (directory) {
         dataset_shard_path(path, directory, split, number);
-        if (number % 1000 == 0 && make_folder(directory, split, number) < 0) return -1;
+        if (number % 1000 == 0 && dataset_make_folder(directory, split, number) < 0) return -1;
     }
     to->shard_from = job->from;
     if (shard_writer_open(&to->shard, directory ? path : NULL, STDOUT_FILENO, &writer->options->params, to->continues) <

@@ -383,3 +383,43 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 1 shardtool diff out/train/000/000000.zst out/train/000/000001.zst
     run_code 66 shardtool diff out/train/000/000000.zst absent
 }
+
+@test "merge joins datasets by links: the streams follow each other, and nothing is copied" {
+    seq 1000 >a.txt && seq 2000 3000 >b.txt
+    for part in a b; do shardtool tokenize -q -o $part --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 $part.txt; done
+    run_code 0 shardtool merge -o both a b
+    shardtool verify -q both
+    for split in train val; do
+        zstd -dcq a/$split/*/*.zst b/$split/*/*.zst >want
+        zstd -dcq both/$split/*/*.zst | cmp - want
+    done
+    [ a/train/000/000000.zst -ef both/train/000/000000.zst ]
+    shardtool get both : | cmp - <(zstd -dcq both/train/*/*.zst)
+    run_code 73 shardtool merge -o both a b
+    run_code 0 shardtool merge --force -o both b
+    shardtool diff both b
+    shardtool verify -q a
+    shardtool tokenize -q -o other --docs file a.txt
+    run_code 2 shardtool merge -o x a other
+    [[ "$output" == *"docs=lines"*"docs=file"* ]]
+    [ ! -e x/dataset.jsonl ] && [ -z "$(find x -name '*.zst')" ]
+    run_code 66 shardtool merge -o y a absent
+    run_code 2 shardtool merge --force -o both/ a both
+    shardtool verify -q both a
+}
+
+@test "kill -9 at any moment: no torn shard has a name, and the same command ends as if nothing had been" {
+    seq 60000 >lines.txt
+    options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
+    shardtool tokenize -o whole $options
+    for round in 1 2 3 4 5 6; do
+        rm -rf out
+        shardtool tokenize -o out $options &
+        sleep 0.0$((round * 3 % 10))
+        kill -9 $! && wait $! 2>/dev/null || true
+        if ls out/*/*/*.zst >/dev/null 2>&1; then shardtool verify -q out/*/*/*.zst; fi
+        shardtool tokenize -o out $options
+        shardtool diff out whole
+        [ -z "$(find out -name '*.tmp.*')" ]
+    done
+}

@@ -1,0 +1,110 @@
+// merge: several datasets into one, whose shards are links to theirs. Nothing is copied.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "shardtool/dataset.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *output;
+static bool force;
+
+static const Option options[] = {
+    {OPT_STRING,                                            "o,output", &output, "DIR", "the new dataset directory, on the same file system"},
+    {OPT_FLAG,                                              "force", &force, NULL, "make a finished dataset anew"},
+    {OPT_END},
+};
+
+// Making the whole anew would remove the shards of a part that is the same directory.
+static int refuse_itself(const char *part) {
+    struct stat whole_st, part_st;
+    if (stat(output, &whole_st) || stat(part, &part_st)) return 0;
+    if (whole_st.st_dev != part_st.st_dev || whole_st.st_ino != part_st.st_ino) return 0;
+    return fail(EX_USAGE, "'%s' cannot be made of itself", output);
+}
+
+// What the parts must share; the first gives it to the whole.
+static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
+    if (memcmp(part->vocab_fp, first->vocab_fp, 32))
+        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
+    if (strcmp(part->params, first->params))
+        return fail(EX_USAGE, "'%s' and '%s' were made with other options: %s and %s", first->path, part->path,
+                    first->params, part->params);
+    for (uint64_t i = 0; i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
+    return 0;
+}
+
+static int link_shards(Dataset *whole, const Dataset *part) {
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < part->shard_count[split]; i++) {
+            const DatasetShard *shard = &part->shards[split][i];
+            uint64_t number = whole->shard_count[split];
+            char path[PATH_MAX_BYTES];
+            dataset_shard_path(path, whole->path, split, number);
+            if (number % 1000 == 0 && dataset_make_folder(whole->path, split, number) < 0) return -1;
+            if (link(shard->path, path)) {
+                if (errno == EXDEV)
+                    return fail(EX_CREATE, "'%s' is on another file system than '%s'", output, shard->path);
+                return fail_errno("cannot link '%s' to '%s'", shard->path, path);
+            }
+            *strrchr(path, '/') = '\0';
+            if ((i + 1 == part->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
+            dataset_add(whole, split, shard);
+        }
+    return 0;
+}
+
+static void begin_whole(Dataset *whole, const Dataset *first) {
+    dataset_begin(whole, output);
+    whole->params = arena_copy_string(&whole->arena, first->params);
+    whole->val = arena_copy_string(&whole->arena, first->val);
+    whole->val_seed = first->val_seed;
+    whole->vocab_size = first->vocab_size, whole->eot_id = first->eot_id;
+    memcpy(whole->vocab_fp, first->vocab_fp, 32);
+    memcpy(whole->params_fp, first->params_fp, 32);
+}
+
+static int merge_locked(int count, char **paths) {
+    Dataset whole = {0}, first = {0};
+    if (dataset_is(output) && !force)
+        return fail(EX_CREATE, "'%s' holds a dataset already: --force makes it anew", output);
+    if (dataset_clear(output) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
+    begin_whole(&whole, &first);
+    int status = 0;
+    for (int i = 0; status == 0 && i < count; i++) {
+        Dataset part;
+        status = dataset_open(&part, paths[i]);
+        if (status < 0) break;
+        status = take_part(&whole, &part, &first);
+        if (status == 0) status = link_shards(&whole, &part);
+        dataset_close(&part);
+    }
+    if (status == 0) status = dataset_save(&whole);
+    if (status == 0)
+        log_line("%d datasets, %" PRIu64 " train and %" PRIu64 " val tokens", count, whole.tokens[SPLIT_TRAIN],
+                 whole.tokens[SPLIT_VAL]);
+    else
+        dataset_clear(output);
+    dataset_close(&whole);
+    dataset_close(&first);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    if (count == 0) return fail(EX_USAGE, "which datasets?");
+    if (!output) return fail(EX_USAGE, "where to? -o DIR");
+    for (int i = 0; i < count; i++) {
+        if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is no dataset", arguments[i]);
+        if (refuse_itself(arguments[i]) < 0) return -1;
+    }
+    Lock lock = {0};
+    int status = dir_make(output);
+    if (status == 0) status = lock_take(&lock, output);
+    if (status == 0) status = merge_locked(count, arguments);
+    lock_drop(&lock);
+    return status;
+}
+
+const Command shardtool_merge = {"merge", "DIR...", "join datasets without copying", options, run, NULL};
