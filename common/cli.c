@@ -155,7 +155,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
     }
     if (!option) {
         int status = 0;
-        if (command->take && command->take(given, &status)) return status < 0 ? -1 : 1;
+        if (command->more && command->more->take(given, &status)) return status < 0 ? -1 : 1;
         return fail_unknown(command->options, given, length);
     }
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;

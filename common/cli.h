@@ -19,12 +19,18 @@ typedef struct {
     const char *help;
 } Option;
 
+// Options that a command reads itself, such as the keys of a configuration.
+typedef struct {
+    const Option *rows;                            // for help, manual and completion
+    bool (*take)(const char *option, int *status); // "key=value"; false when it is not one of them
+} MoreOptions;
+
 typedef struct {
     const char *name, *arguments, *summary;
     const Option *options; // NULL when there are none
     // Gets what is left after the options. Returns 0, or -1 after fail(), or an exit code.
     int (*run)(int count, char **arguments);
-    bool (*take)(const char *option, int *status); // NULL, or: takes a long option that is in no row ("key=value")
+    const MoreOptions *more; // NULL when there are none
 } Command;
 
 typedef struct {

@@ -35,15 +35,22 @@ void cli_print_program(const Program *program) {
            program->name);
 }
 
-void cli_print_help(const Program *program, const Command *command) {
-    printf("usage: %s %s [OPTIONS] %s\n%s\n\n", program->name, command->name, command->arguments, command->summary);
-    for (const Option *o = command->options; o && o->type != OPT_END; o++) {
+static void print_rows(const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++) {
         char flag[80], value[220];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
         printf("  %-26s %s%s\n", flag, o->help, value);
     }
+}
+
+void cli_print_help(const Program *program, const Command *command) {
+    printf("usage: %s %s [OPTIONS] %s\n%s\n\n", program->name, command->name, command->arguments, command->summary);
+    print_rows(command->options);
     printf("  %-26s %s\n  %-26s %s\n", "-q, --quiet", "no progress, no notes", "-h, --help", "this");
+    if (!command->more) return;
+    printf("\nkeys, in config files (key = value) and as flags (--key=value):\n");
+    print_rows(command->more->rows);
 }
 
 // roff reads "-" as a hyphen and a leading "." or "'" as a request.
@@ -59,6 +66,20 @@ static void print_roff(const char *text) {
     }
 }
 
+static void print_roff_rows(const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++) {
+        char flag[80], value[220];
+        flag_text(o, flag, sizeof flag);
+        default_text(o, value, sizeof value);
+        printf(".TP\n.B ");
+        print_roff(flag);
+        putchar('\n');
+        print_roff(o->help);
+        print_roff(value);
+        putchar('\n');
+    }
+}
+
 void cli_print_man(const Program *program) {
     printf(".TH %s 1 \"\" \"millrace %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nCOMMAND [OPTIONS] [ARGUMENTS]\n"
            ".SH COMMANDS\n",
@@ -69,17 +90,8 @@ void cli_print_man(const Program *program) {
         putchar('\n');
         print_roff((*c)->summary);
         putchar('\n');
-        for (const Option *o = (*c)->options; o && o->type != OPT_END; o++) {
-            char flag[80], value[220];
-            flag_text(o, flag, sizeof flag);
-            default_text(o, value, sizeof value);
-            printf(".TP\n.B ");
-            print_roff(flag);
-            putchar('\n');
-            print_roff(o->help);
-            print_roff(value);
-            putchar('\n');
-        }
+        print_roff_rows((*c)->options);
+        if ((*c)->more) print_roff_rows((*c)->more->rows);
     }
     printf(".SH EXIT STATUS\n0 done, 1 the answer is no, 2 usage or config, 65 bad input, 66 no input, 69 peer "
            "unavailable, "
@@ -88,14 +100,19 @@ void cli_print_man(const Program *program) {
            "82 host memory, 83 device memory.\n");
 }
 
+static void print_flags(const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++) {
+        const char *name = o->name[0] && o->name[1] == ',' ? o->name + 2 : o->name;
+        if (name[1]) printf(" --%s", name);
+    }
+}
+
 void cli_print_completion(const Program *program) {
     printf("_%s() {\n    local word=${COMP_WORDS[COMP_CWORD]} words\n    case ${COMP_WORDS[1]} in\n", program->name);
     for (const Command *const *c = program->commands; *c; c++) {
         printf("    %s) words='--help --quiet", (*c)->name);
-        for (const Option *o = (*c)->options; o && o->type != OPT_END; o++) {
-            const char *name = o->name[0] && o->name[1] == ',' ? o->name + 2 : o->name;
-            if (name[1]) printf(" --%s", name);
-        }
+        print_flags((*c)->options);
+        if ((*c)->more) print_flags((*c)->more->rows);
         printf("' ;;\n");
     }
     printf("    esac\n    if [ \"$COMP_CWORD\" = 1 ]; then words='");

@@ -13,7 +13,7 @@ mkdir -p "$demo"
 
 say "shardtool tokenize: $text"
 # shellcheck disable=SC2086  # TEXT may name several files
-"$bin/shardtool" tokenize --val 0.05 -o $demo/data $text
+"$bin/shardtool" tokenize --val 0.05 --val-seed 3 -o $demo/data $text
 
 say "loader serve: a process of its own owns the data"
 "$bin/loader" serve $demo/data --endpoint $endpoint &

@@ -65,6 +65,9 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_eval = {
-    "eval",     "[CONFIG...] [--key=value...]", "the loss of out_dir's newest checkpoint on a dataset", options, run,
-    config_take};
+const Command cmd_eval = {"eval",
+                          "[CONFIG...] [--key=value...]",
+                          "the loss of out_dir's newest checkpoint on a dataset",
+                          options,
+                          run,
+                          &config_options};

@@ -38,5 +38,5 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_plan = {"plan",     "[CONFIG...] [--key=value...]", "print the memory plan of a run", options, run,
-                          config_take};
+const Command cmd_plan = {
+    "plan", "[CONFIG...] [--key=value...]", "print the memory plan of a run", options, run, &config_options};

@@ -87,4 +87,5 @@ static int run(int count, char **files) {
 }
 
 const Command cmd_sample = {
-    "sample", "[CONFIG...] [--key=value...]", "text from the newest checkpoint of out_dir", options, run, config_take};
+    "sample",       "[CONFIG...] [--key=value...]", "text from the newest checkpoint of out_dir", options, run,
+    &config_options};

@@ -85,4 +85,4 @@ static int run(int count, char **files) {
 }
 
 const Command cmd_train = {
-    "train", "[CONFIG...] [--key=value...]", "train, or go on with the run in out_dir", options, run, config_take};
+    "train", "[CONFIG...] [--key=value...]", "train, or go on with the run in out_dir", options, run, &config_options};

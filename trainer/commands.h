@@ -8,8 +8,8 @@
 
 extern const Command cmd_train, cmd_plan, cmd_eval, cmd_sample, cmd_status;
 
-// Command.take: keeps --key=value of the configuration for config_read.
-bool config_take(const char *option, int *status);
+// Keeps --key=value of the configuration for config_read.
+extern const MoreOptions config_options;
 // Files, then the flags taken. Says what is ignored. -1 (2) after printing every mistake.
 int config_read(ConfigReader *reader, int count, char **files);
 

@@ -17,6 +17,17 @@ static const Config defaults = {
 #undef KEY
 };
 
+static Config shown = {
+#define KEY(type, field, initial, class, meaning) .field = initial,
+#include "trainer/keys.def"
+#undef KEY
+};
+const Option config_keys[KEY_COUNT + 1] = {
+#define KEY(type, field, initial, class, meaning) {OPT_##type, #field, &shown.field, NULL, meaning},
+#include "trainer/keys.def"
+#undef KEY
+};
+
 static const struct {
     OptionType type;
     const char *name, *meaning;

@@ -26,6 +26,8 @@ enum {
     KEY_COUNT
 };
 
+extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for words about them
+
 // Reads files and flags into `config`; collects what is wrong instead of stopping at it.
 typedef struct {
     Config config;

@@ -9,13 +9,15 @@ enum { FLAGS_MAX = 256 };
 static const char *flags[FLAGS_MAX];
 static int flag_count;
 
-bool config_take(const char *option, int *status) {
+static bool take(const char *option, int *status) {
     if (flag_count == FLAGS_MAX)
         *status = fail(EX_USAGE, "more than %d flags", FLAGS_MAX);
     else
         flags[flag_count++] = option;
     return true;
 }
+
+const MoreOptions config_options = {config_keys, take};
 
 int config_read(ConfigReader *reader, int count, char **files) {
     config_open(reader);

@@ -1,0 +1,28 @@
+# What the Makefile promises: install, help, a missing library named with its package.
+setup() { cd "$BATS_TEST_DIRNAME/../.."; }
+
+@test "install puts programs, manual pages and completion under PREFIX" {
+    tests/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    cd "$BATS_TEST_TMPDIR/usr"
+    [ -x bin/shardtool ] && [ -x bin/millrace-loader ] && [ -x bin/millrace-trainer ]
+    bin/shardtool --version | grep -E 'millrace\) [0-9]'
+    groff -man -Tutf8 -ww share/man/man1/millrace-trainer.1 2>"$BATS_TEST_TMPDIR/warnings" | grep -q block_size
+    [ ! -s "$BATS_TEST_TMPDIR/warnings" ]
+    bash -c '. share/bash-completion/completions/shardtool
+        COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]'
+}
+
+@test "help lists the targets" {
+    run make -s help
+    [ "$status" = 0 ]
+    for target in all test check demo deps format lint install; do grep -q "make $target " <<<"$output"; done
+}
+
+@test "a missing library is named with its Debian package in one line" {
+    printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
+    chmod +x "$BATS_TEST_TMPDIR/cc"
+    run tests/deps.sh headers "$BATS_TEST_TMPDIR/cc"
+    [ "$status" = 71 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ "$output" == *"apt-get install libxxhash-dev" ]]
+}
