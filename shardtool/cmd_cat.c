@@ -9,10 +9,10 @@ static bool raw, force;
 static const char *output;
 
 static const Option options[] = {
-    {OPT_STRING,                                            "o,output", &output, "FILE", "write one merged shard there; - is standard output"},
-    {OPT_FLAG,                                              "raw", &raw, NULL, "raw u16 ids, also with -o (without it that is what comes)"},
-    {OPT_FLAG, "force", &force, NULL, "write over an existing file"},
-    {OPT_END                                             },
+    {OPT_STRING, "o,output", &output, "FILE", "write one merged shard there; - is standard output"       },
+    {OPT_FLAG,   "raw",      &raw,    NULL,   "raw u16 ids, also with -o (without it that is what comes)"},
+    {OPT_FLAG,   "force",    &force,  NULL,   "write over an existing file"                              },
+    {OPT_END,    NULL,       NULL,    NULL,   NULL                                                       },
 };
 
 // Where frames go: a merged shard, or their ids alone to a file or a pipe.

@@ -15,9 +15,9 @@ static bool raw;
 static const char *merges;
 
 static const Option options[] = {
-    {OPT_FLAG,                         "raw", &raw, NULL, "ids come as little-endian u16"},
-    {OPT_STRING,                            "merges", &merges, "FILE", "another copy of the merge table (checked)"},
-    {OPT_END},
+    {OPT_FLAG,   "raw",    &raw,    NULL,   "ids come as little-endian u16"            },
+    {OPT_STRING, "merges", &merges, "FILE", "another copy of the merge table (checked)"},
+    {OPT_END,    NULL,     NULL,    NULL,   NULL                                       },
 };
 
 typedef struct {

@@ -10,8 +10,8 @@ enum { STEP_TOKENS = 1 << 16 };
 static bool content;
 
 static const Option options[] = {
-    {OPT_FLAG,  "content", &content, NULL, "only the ids count, not how they are cut into frames and shards"},
-    {OPT_END},
+    {OPT_FLAG, "content", &content, NULL, "only the ids count, not how they are cut into frames and shards"},
+    {OPT_END,  NULL,      NULL,     NULL, NULL                                                             },
 };
 
 // Ids in step, however they are stored. 1 when they differ.

@@ -13,10 +13,10 @@ static bool raw;
 static const char *merges, *invalid_utf8 = "replace";
 
 static const Option options[] = {
-    {OPT_FLAG,                                       "raw", &raw, NULL, "ids as little-endian u16, without line ends"},
-    {OPT_STRING,                                          "invalid-utf8", &invalid_utf8, "HOW", "replace (by U+FFFD), fail, or bytes (encode them as they are)"},
-    {OPT_STRING, "merges", &merges, "FILE", "another copy of the merge table (checked)"},
-    {OPT_END                                    },
+    {OPT_FLAG,   "raw",          &raw,          NULL,   "ids as little-endian u16, without line ends"      },
+    {OPT_STRING, "invalid-utf8", &invalid_utf8, "HOW",  "replace (by U+FFFD), fail, or bytes (as they are)"},
+    {OPT_STRING, "merges",       &merges,       "FILE", "another copy of the merge table (checked)"        },
+    {OPT_END,    NULL,           NULL,          NULL,   NULL                                               },
 };
 
 typedef struct {

@@ -14,19 +14,19 @@ static bool decimal;
 static const char *split_name = "train";
 static uint64_t sample_count = 1, length = 1024, seed;
 
-#define OUTPUT_OPTIONS                                                                                                 \
-    {OPT_FLAG, "ids", &decimal, NULL, "decimals, a line a range, instead of raw u16"}, {                               \
-        OPT_STRING, "split", &split_name, "NAME", "of a dataset: train or val"                                         \
-    }
-
-static const Option get_options[] = {OUTPUT_OPTIONS, {OPT_END}};
+static const Option get_options[] = {
+    {OPT_FLAG,   "ids",   &decimal,    NULL,   "decimals, a line a range, instead of raw u16"},
+    {OPT_STRING, "split", &split_name, "NAME", "of a dataset: train or val"                  },
+    {OPT_END,    NULL,    NULL,        NULL,   NULL                                          },
+};
 
 static const Option sample_options[] = {
-    {OPT_SIZE,              "n,count", &sample_count, "K", "how many stretches"},
-    {OPT_SIZE,        "length", &length, "L", "tokens in each"},
-    {OPT_SIZE, "seed", &seed, "S", "other seeds, other places"},
-    OUTPUT_OPTIONS,
-    {OPT_END             },
+    {OPT_SIZE,   "n,count", &sample_count, "K",    "how many stretches"                          },
+    {OPT_SIZE,   "length",  &length,       "L",    "tokens in each"                              },
+    {OPT_SIZE,   "seed",    &seed,         "S",    "other seeds, other places"                   },
+    {OPT_FLAG,   "ids",     &decimal,      NULL,   "decimals, a line a range, instead of raw u16"},
+    {OPT_STRING, "split",   &split_name,   "NAME", "of a dataset: train or val"                  },
+    {OPT_END,    NULL,      NULL,          NULL,   NULL                                          },
 };
 
 static int print_range(Tokens *tokens, uint64_t first, uint64_t end) {

@@ -15,10 +15,10 @@ static const char *split_name = "train";
 static uint64_t top;
 
 static const Option options[] = {
-    {OPT_SIZE,                                        "n,top", &top, "N", "only the N most frequent, 0 = all that occur"},
-    {OPT_STRING,                                           "split", &split_name, "NAME", "of datasets: train or val"},
-    {OPT_FLAG, "json", &json, NULL, "one JSON object a line"},
-    {OPT_END                                     },
+    {OPT_SIZE,   "n,top", &top,        "N",    "only the N most frequent, 0 = all that occur"},
+    {OPT_STRING, "split", &split_name, "NAME", "of datasets: train or val"                   },
+    {OPT_FLAG,   "json",  &json,       NULL,   "one JSON object a line"                      },
+    {OPT_END,    NULL,    NULL,        NULL,   NULL                                          },
 };
 
 typedef struct {

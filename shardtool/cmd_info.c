@@ -11,7 +11,7 @@ static bool json;
 
 static const Option options[] = {
     {OPT_FLAG, "json", &json, NULL, "one JSON object a line"},
-    {OPT_END  },
+    {OPT_END,  NULL,   NULL,  NULL, NULL                    },
 };
 
 // One row of the table, or one key of the object, whose first key is the path.

@@ -12,9 +12,9 @@ static const char *output;
 static bool force;
 
 static const Option options[] = {
-    {OPT_STRING,                                            "o,output", &output, "DIR", "the new dataset directory, on the same file system"},
-    {OPT_FLAG,                                              "force", &force, NULL, "make a finished dataset anew"},
-    {OPT_END},
+    {OPT_STRING, "o,output", &output, "DIR", "the new dataset directory, on the same file system"},
+    {OPT_FLAG,   "force",    &force,  NULL,  "make a finished dataset anew"                      },
+    {OPT_END,    NULL,       NULL,    NULL,  NULL                                                },
 };
 
 // Making the whole anew would remove the shards of a part that is the same directory.

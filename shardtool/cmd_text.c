@@ -9,9 +9,11 @@ enum { FLUSH_BYTES = 1 << 18 };
 static bool raw;
 
 static const Option options[] = {
-    {OPT_FLAG, "0,raw", &raw, NULL, "the bytes as they are, a NUL after each document"},
-    INPUT_OPTIONS,
-    {OPT_END   },
+    {OPT_FLAG,   "0,raw",      &raw,              NULL,   "the bytes as they are, a NUL after each document"             },
+    {OPT_STRING, "docs",       &input_docs,       "KIND", "how plain text is cut into documents: file, lines, paragraphs"},
+    {OPT_STRING, "text-field", &input_text_field, "KEY",  "where a JSON line has its text; a.b looks into a"             },
+    {OPT_SIZE,   "max-bad",    &input_max_bad,    "N",    "skip up to N lines that have no text there"                   },
+    {OPT_END,    NULL,         NULL,              NULL,   NULL                                                           },
 };
 
 static int flush(Buffer *out) {

@@ -13,17 +13,19 @@ static const char *output, *invalid_utf8 = "replace", *merges;
 static bool force;
 
 static const Option options[] = {
-    {OPT_STRING,                                                  "o,output", &output, "DIR", "the dataset directory; - is one shard on standard output"},
-    {OPT_SIZE,                                                    "j,jobs", &threads, "N", "worker threads, 0 = one a core"},
-    {OPT_FLOAT, "val", &val, "P", "share of the documents that go to validation, 0 to 1"},
-    {OPT_SIZE,                                                    "val-seed", &val_seed, "N", "choose other documents for validation"},
-    {OPT_SIZE,                                                   "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens (rounded up to whole frames)"},
-    {OPT_SIZE,                           "frame-tokens", &frame_tokens, "N", "tokens in one compressed frame"},
-    INPUT_OPTIONS,
-    {OPT_STRING,                                                   "invalid-utf8", &invalid_utf8, "HOW", "replace (by U+FFFD), fail, or bytes (encode them as they are)"},
-    {OPT_STRING,                                                       "merges", &merges, "FILE", "another copy of the merge table (checked)"},
-    {OPT_FLAG,     "force", &force, NULL, "make a finished dataset anew"},
-    {OPT_END                                                   },
+    {OPT_STRING, "o,output",     &output,           "DIR",  "the dataset directory; - is one shard on standard output"     },
+    {OPT_SIZE,   "j,jobs",       &threads,          "N",    "worker threads, 0 = one a core"                               },
+    {OPT_FLOAT,  "val",          &val,              "P",    "share of the documents that go to validation, 0 to 1"         },
+    {OPT_SIZE,   "val-seed",     &val_seed,         "N",    "choose other documents for validation"                        },
+    {OPT_SIZE,   "shard-tokens", &shard_tokens,     "N",    "start a new shard after N tokens, in whole frames"            },
+    {OPT_SIZE,   "frame-tokens", &frame_tokens,     "N",    "tokens in one compressed frame"                               },
+    {OPT_STRING, "docs",         &input_docs,       "KIND", "how plain text is cut into documents: file, lines, paragraphs"},
+    {OPT_STRING, "text-field",   &input_text_field, "KEY",  "where a JSON line has its text; a.b looks into a"             },
+    {OPT_SIZE,   "max-bad",      &input_max_bad,    "N",    "skip up to N lines that have no text there"                   },
+    {OPT_STRING, "invalid-utf8", &invalid_utf8,     "HOW",  "replace (by U+FFFD), fail, or bytes (as they are)"            },
+    {OPT_STRING, "merges",       &merges,           "FILE", "another copy of the merge table (checked)"                    },
+    {OPT_FLAG,   "force",        &force,            NULL,   "make a finished dataset anew"                                 },
+    {OPT_END,    NULL,           NULL,              NULL,   NULL                                                           },
 };
 
 // The shortest decimal that reads back as the same number: it is part of names that must not depend on the C library.

@@ -13,10 +13,10 @@ static bool json, quick;
 static uint64_t threads;
 
 static const Option options[] = {
-    {OPT_FLAG,                                                   "quick", &quick, NULL, "decode nothing: tables and the hash of the stored bytes"},
-    {OPT_SIZE,                                                    "j,jobs", &threads, "N", "worker threads, 0 = one a core"},
-    {OPT_FLAG, "json", &json, NULL, "one JSON object a shard"},
-    {OPT_END                                                  },
+    {OPT_FLAG, "quick",  &quick,   NULL, "decode nothing: tables and the hash of the stored bytes"},
+    {OPT_SIZE, "j,jobs", &threads, "N",  "worker threads, 0 = one a core"                         },
+    {OPT_FLAG, "json",   &json,    NULL, "one JSON object a shard"                                },
+    {OPT_END,  NULL,     NULL,     NULL, NULL                                                     },
 };
 
 typedef struct {
