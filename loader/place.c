@@ -13,12 +13,11 @@
 // Only numbers and the one name that mean this machine: a name that is looked up may mean another tomorrow.
 static int place_of_tcp(Place *place, const char *endpoint, bool keys) {
     const char *host = endpoint + strlen("tcp://"), *colon = strrchr(host, ':');
-    char *end = NULL;
+    char *end = NULL, name[64] = {0};
     unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-    if (!colon || colon == host || !port || port > 65535 || *end || strlen(endpoint) >= sizeof place->endpoint)
+    if (!colon || colon == host || !port || port > 65535 || *end || (size_t)(colon - host) >= sizeof name)
         return fail(EX_USAGE, "'%s' is not an endpoint: tcp://HOST:PORT", endpoint);
     struct in_addr address;
-    char name[sizeof place->endpoint] = {0};
     memcpy(name, host, (size_t)(colon - host));
     bool loopback = !strcmp(name, "localhost") || !strcmp(name, "[::1]") ||
                     (inet_pton(AF_INET, name, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);

@@ -216,6 +216,32 @@ static void bench_restart(char *program) {
     stop_loader(pid, SIGTERM);
 }
 
+// A trainer of 1 M tokens/s: what it waits for, batch by batch, from one group of the epoch's order into the next.
+static void bench_wait(void) {
+    enum { STEPS = 60, ROWS = 64, GROUP = 8 << 10, FROM = GROUP - STEPS / 2 * ROWS };
+    double us[STEPS];
+    Feed *feed = open_feed(ROWS, 4, false);
+    uint64_t asked = FROM, began = 0;
+    for (int step = -2; step < STEPS; step++) {
+        for (; feed_free(feed); asked += ROWS) {
+            FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
+            check(feed_ask(feed, &ask) == 0);
+        }
+        FeedBatch batch;
+        uint64_t before = feed_stats(feed).wait_ns;
+        check(feed_next(feed, &batch) == FEED_BATCH);
+        if (step >= 0) us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
+        if (!step) began = clock_ns();
+        usleep(ROWS * T);
+        feed_done(feed, &batch);
+    }
+    double sum = 0, seconds = seconds_since(began);
+    for (int step = 0; step < STEPS; step++) sum += us[step];
+    printf("wait_percent %.4g\n", sum * 1e-4 / seconds);
+    print_quantiles("wait_us", us, STEPS, 1);
+    feed_close(feed);
+}
+
 static double first_batch_ms(char *program, uint64_t first) {
     pid_t pid = start_loader(program);
     Feed *feed = open_feed(64, 4, false);
@@ -243,6 +269,7 @@ int main(int argc, char **argv) {
     }
     printf("ring_epoch_64 %.4g\n", feed_rate(64, 8, false, SAMPLING_EPOCH, 0.7, NULL));
     feed_rate(64, 1, false, SAMPLING_CROP, 0.7, "trip_us");
+    bench_wait();
     stop_loader(pid, SIGTERM);
     printf("cold_ms %.4g\n", first_batch_ms(program, 0));
     printf("cold_at_1e9_ms %.4g\n", first_batch_ms(program, 1000000000));
