@@ -67,6 +67,7 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
+$(O)/emu/tests/emu/cublaslt.cc.o: EMUFLAGS := -O3 -g
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@

@@ -1,12 +1,12 @@
 // The update: global gradient norm, and AdamW over the flat arena in one launch, eight parameters a thread.
 #include "kernels/cuda/ptx.cuh"
 
-enum { THREADS = 256, NORM_GRID = 512 }; // a constant grid: the sum does not depend on the card
+enum { THREADS = 256, NORM_GRID = 512 }; // by the count alone: the sum does not depend on the card
 
 __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float *gradients, size_t vectors) {
     SHARED(float, sums, THREADS / 32);
     float sum = 0;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (size_t)NORM_GRID * THREADS) {
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (size_t)gridDim.x * THREADS) {
         float g[8];
         load8(g, gradients + i * 8);
 #pragma unroll
@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float
     parts[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *parts) {
+__global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *parts, int count) {
     double sum = 0;
-    for (int i = threadIdx.x; i < NORM_GRID; i += 32) sum += parts[i];
+    for (int i = threadIdx.x; i < count; i += 32) sum += parts[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
     if (threadIdx.x == 0) *norm = (float)sqrt(sum);
 }
@@ -32,8 +32,9 @@ size_t norm_scratch(void) { return NORM_GRID * sizeof(float); }
 void cuda_gradient_norm(float *norm, const Grad *gradients, size_t count) {
     assert(count % 8 == 0);
     float *parts = (float *)cuda.scratch;
-    LAUNCH(sum_squares, NORM_GRID, THREADS, 0, cuda.stream, parts, (const float *)gradients, count / 8);
-    LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts);
+    unsigned blocks = min((unsigned)NORM_GRID, blocks_of(count / 8, THREADS));
+    LAUNCH(sum_squares, blocks, THREADS, 0, cuda.stream, parts, (const float *)gradients, count / 8);
+    LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts, (int)blocks);
 }
 
 typedef struct {

@@ -1,14 +1,14 @@
 // Sums over rows, for biases: parts of the rows first, then the parts in order, so that no atomics are needed.
 #include "kernels/cuda/ptx.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, STRIP = 256 }; // columns a block
+enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block
 
 __global__ void __launch_bounds__(THREADS) sum_strips(float *parts, const act *x, int N, int C) {
     SHARED(float, sums, WARPS *STRIP);
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
     float sum[8] = {};
     if (c < C)
-        for (int n = blockIdx.y * WARPS + warp; n < N; n += ROW_BLOCKS * WARPS) {
+        for (int n = blockIdx.y * WARPS + warp; n < N; n += gridDim.y * WARPS) {
             float row[8];
             load8(row, x + (size_t)n * C + c);
 #pragma unroll
@@ -47,7 +47,8 @@ size_t column_sums_scratch(int C) { return (size_t)ROW_BLOCKS * (size_t)C * size
 
 void column_sums(Grad *out, const Act *x, int N, int C, bool add) {
     float *parts = (float *)cuda.scratch;
-    LAUNCH(sum_strips, dim3(blocks_of((size_t)C, STRIP), ROW_BLOCKS), THREADS, 0, cuda.stream, parts, (const act *)x, N,
-           C);
-    add_parts(out, NULL, parts, ROW_BLOCKS, C, C, add);
+    int blocks = row_blocks(N);
+    LAUNCH(sum_strips, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks), THREADS, 0, cuda.stream, parts,
+           (const act *)x, N, C);
+    add_parts(out, NULL, parts, blocks, C, C, add);
 }

@@ -27,7 +27,13 @@ void cuda_check(cudaError_t error, const char *what);
 void column_sums(Grad *out, const Act *x, int N, int C, bool add);
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
 void add_parts(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
-enum { ROW_BLOCKS = 128 }; // how many parts the rows of column_sums and gelu_backward are cut into, on every card
+// How many parts the rows of column_sums and gelu_backward are cut into: by N alone, so that the sums do not depend on
+// the card.
+enum { ROW_BLOCKS = 128, ROWS_AT_ONCE = 8 };
+static inline int row_blocks(int N) {
+    int blocks = (N + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+    return blocks < ROW_BLOCKS ? blocks : ROW_BLOCKS;
+}
 
 // What each operation needs of the scratch.
 size_t column_sums_scratch(int C);

@@ -98,7 +98,7 @@ void cuda_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t
     uint32_t *keys = (uint32_t *)cuda.scratch;
     unsigned chunks = blocks_of((size_t)B * T, SORTED);
     LAUNCH(sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, B * T, T);
-    LAUNCH(gather_tokens, dim3(chunks * SORTED, blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
+    LAUNCH(gather_tokens, dim3((unsigned)(B * T), blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
            (float *)dwte, (const act *)dout, keys, (int)chunks, C);
     int vectors = T * C / 8;
     LAUNCH(add_positions, blocks_of((size_t)vectors, THREADS), THREADS, 0, cuda.stream, (float *)dwpe,

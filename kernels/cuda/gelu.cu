@@ -1,7 +1,7 @@
 // GELU, tanh form or exact, and its gradient with the bias of the matmul below. Bound by memory: eight a thread.
 #include "kernels/cuda/ptx.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, STRIP = 256 }; // columns a block of gelu_gradient
+enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block of gelu_gradient
 #define SQRT_2_OVER_PI 0.7978845608028654f
 
 // 0.5(1 + tanh u) is the logistic function of 2u: one exponential, and no cancellation where x is far below zero.
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
     float sum[8] = {};
     if (c < C)
-        for (int n = blockIdx.y * WARPS + warp; n < N; n += ROW_BLOCKS * WARPS) {
+        for (int n = blockIdx.y * WARPS + warp; n < N; n += gridDim.y * WARPS) {
             size_t at = (size_t)n * C + c;
             float x[8], g[8];
             load8(x, in + at);
@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
 }
 
 void cuda_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+    int blocks = row_blocks(N);
     float *parts = dbias ? (float *)cuda.scratch : NULL;
-    LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), ROW_BLOCKS), THREADS,
-           0, cuda.stream, (act *)d, parts, (const act *)in, N, C);
-    if (dbias) add_parts(dbias, NULL, parts, ROW_BLOCKS, C, C, add);
+    LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks),
+           THREADS, 0, cuda.stream, (act *)d, parts, (const act *)in, N, C);
+    if (dbias) add_parts(dbias, NULL, parts, blocks, C, C, add);
 }

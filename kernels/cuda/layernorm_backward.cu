@@ -1,6 +1,6 @@
 // Layer norm backward with the residual gradient's addition: one warp a row. A lane owns fixed columns and keeps their
 // weight and bias gradients in registers over all its rows; warps are added in order in shared memory, blocks leave
-// parts (GRID, 2, C) that add_parts adds in order. The grid is a constant, so the sums do not depend on the card.
+// parts (GRID, 2, C) that add_parts adds in order. The grid depends on N alone, so the sums do not depend on the card.
 #include "kernels/cuda/ptx.cuh"
 
 enum { WARPS = 4, GRID = 256 };
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     float dw[VECTORS][8] = {}, db[VECTORS][8] = {};
-    for (int row = blockIdx.x * WARPS + warp; row < N; row += GRID * WARPS) {
+    for (int row = blockIdx.x * WARPS + warp; row < N; row += gridDim.x * WARPS) {
         size_t at = (size_t)row * C;
         uint4 xs[VECTORS], gs[VECTORS];
         float mu = mean[row], r = rstd[row], sum_g = 0, sum_gx = 0;
@@ -79,8 +79,9 @@ void cuda_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbia
                   : C <= 1280 ? norm_gradient<5, 2>
                               : norm_gradient<7, 2>;
     assert(C <= 7 * 256);
-    LAUNCH(kernel, GRID, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum, (act *)dsum_act, parts,
-           (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);
-    add_parts(dweight, dbias, parts, GRID, C, 2 * C, add);
+    int blocks = min((int)GRID, (int)blocks_of((size_t)N, WARPS));
+    LAUNCH(kernel, (unsigned)blocks, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum,
+           (act *)dsum_act, parts, (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);
+    add_parts(dweight, dbias, parts, blocks, C, 2 * C, add);
     if (dbias_below) column_sums(dbias_below, dsum_act, N, C, add);
 }

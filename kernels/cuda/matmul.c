@@ -8,7 +8,7 @@
 
 enum {
     WORKSPACE = 32 << 20, // what Hopper's kernels ask for; the rest is content with 4 MiB
-    PLANS = 256,          // a model has about 6 weights, 3 products each, some for eval and the head's last chunk too
+    PLANS = 256, // a step needs about 20; a sample's growing text a new one each length, and the oldest makes room
 };
 
 // D (m,n) = op(A) op(B) [+ D] [+ bias], all column-major, k the shared dimension.
@@ -27,7 +27,7 @@ typedef struct {
 
 static cublasLtHandle_t handle;
 static Plan plans[PLANS];
-static int plan_count;
+static unsigned plan_count, plan_oldest;
 
 static void check(cublasStatus_t status, const Product *p) {
     if (status != CUBLAS_STATUS_SUCCESS)
@@ -40,14 +40,17 @@ void cuda_matmul_open(void) {
     if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", cublasLtGetStatusString(status));
 }
 
+static void forget(Plan *plan) {
+    cublasLtMatmulDescDestroy(plan->operation);
+    cublasLtMatrixLayoutDestroy(plan->a);
+    cublasLtMatrixLayoutDestroy(plan->b);
+    cublasLtMatrixLayoutDestroy(plan->d);
+}
+
 void cuda_matmul_close(void) {
-    for (int i = 0; i < plan_count; i++) {
-        cublasLtMatmulDescDestroy(plans[i].operation);
-        cublasLtMatrixLayoutDestroy(plans[i].a);
-        cublasLtMatrixLayoutDestroy(plans[i].b);
-        cublasLtMatrixLayoutDestroy(plans[i].d);
-    }
-    plan_count = 0;
+    while (plan_count) forget(&plans[--plan_count]);
+    memset(plans, 0, sizeof plans);
+    plan_oldest = 0;
     cublasLtDestroy(handle);
     handle = NULL;
 }
@@ -89,10 +92,10 @@ static void choose(Plan *plan) {
 }
 
 static Plan *plan_for(const Product *product) {
-    for (int i = 0; i < plan_count; i++)
+    for (unsigned i = 0; i < plan_count; i++)
         if (!memcmp(&plans[i].product, product, sizeof *product)) return &plans[i];
-    if (plan_count == PLANS) die(EX_BUG, "more than %d shapes of matrix products", PLANS);
-    Plan *plan = &plans[plan_count++];
+    Plan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
+    if (plan->operation) forget(plan);
     memcpy(&plan->product, product, sizeof *product);
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;

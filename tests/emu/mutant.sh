@@ -12,6 +12,9 @@ overrun|embed.cu|s/if (i >= vectors) return;//|embedding_agrees|heap-buffer-over
 shared|cross_entropy.cu|s/SHARED(double, sums, 256)/SHARED(double, sums, 255)/|loss|heap-buffer-overflow
 divergent|column_sums.cu|s/^    __syncthreads();/    if (threadIdx.x < 16) __syncthreads();/|attention_of_more|deadlock
 misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch + first + c + 1)/|layernorm_agrees|misaligned
+arrival|backend_cuda.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
+slot|backend_cuda.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
+stage|backend_cuda.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
 END
 }
 [ "${1:-}" = --list ] && mutants | cut -d'|' -f1 && exit
@@ -23,8 +26,12 @@ cmp -s "kernels/cuda/$file" "$folder/$file" && echo "the edit of '$name' changes
 toolkit=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 objects=$(find "$build/emu" -name '*.o' ! -path "*/$file.o")
-g++ -std=c++17 -O1 -g $sanitize -I. -isystem "$toolkit/include" -Wno-unknown-pragmas -DEMU -x c++ \
-    -include tests/emu/emu.h -c "$folder/$file" -o "$folder/mutant.o" || exit 1
+case $file in
+*.cu) compile="g++ -std=c++17 -Wno-unknown-pragmas -DEMU -x c++ -include tests/emu/emu.h" ;;
+*) compile="gcc -std=c11 -D_GNU_SOURCE" ;;
+esac
+# shellcheck disable=SC2086
+$compile -O1 -g $sanitize -I. -isystem "$toolkit/include" -c "$folder/$file" -o "$folder/mutant.o" || exit 1
 # shellcheck disable=SC2086
 g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/core.a" -Wl,--as-needed $LIBS -lcmocka -o "$folder/test" || exit 1
 EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&

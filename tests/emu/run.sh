@@ -23,7 +23,7 @@ export -f one mutant
 export build log
 
 {
-    grep -ohE '^TEST\(\w+' tests/gpu/*.c | grep -E "$word" | sed 's/TEST(\(.*\)/one \1 2 4/'
+    grep -ohE '^TEST\(\w+' tests/gpu/*.c tests/emu/*.c | grep -E "$word" | sed 's/TEST(\(.*\)/one \1 2 4/'
     # the other two forms of attention backward: two and three blocks a multiprocessor
     echo "one attention_of_64 1 0"
     echo "one attention_of_64 3 0"

@@ -1,0 +1,149 @@
+// The CUDA backend's host side against the stand-in for the runtime: what it says when there is no usable card, the
+// order of its streams, and that nothing is left or made anew.
+#include "kernels/cuda/cuda.h"
+#include "tests/emu/device.h"
+#include "tests/test.h"
+#include <math.h>
+
+static const BackendChoice choice = {"cuda", "bfloat16", 1, true, false};
+
+static const Backend *opened(void) {
+    char why[256];
+    const Backend *backend = backend_cuda(&choice, why);
+    NEED(backend);
+    return backend;
+}
+
+// What opening says on such a card.
+static void check_refused(struct EmuDevice device, const char *sentence) {
+    struct EmuDevice good = emu_device;
+    char why[256];
+    emu_device = device;
+    CHECK(!backend_cuda(&choice, why));
+    emu_device = good;
+    CHECK_EQUAL(err_code(), EX_GPU);
+    CHECK_TEXT(err_text(), sentence);
+    err_clear();
+}
+
+TEST(cuda_says_what_is_missing) {
+    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, turing = emu_device;
+    none.error = cudaErrorInsufficientDriver, none.driver = 0;
+    check_refused(none, "no NVIDIA driver on this machine");
+    old.error = cudaErrorInsufficientDriver, old.driver = 11040;
+    check_refused(old, "the NVIDIA driver knows CUDA 11.4, this program needs 1");
+    hidden.error = cudaErrorNoDevice;
+    check_refused(hidden, "shows no GPU");
+    turing.capability = 75;
+    check_refused(turing, "compute capability 7.5, 8.0 is needed");
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_plans_for_a_card_that_is_not_there) {
+    struct EmuDevice good = emu_device;
+    emu_device.error = cudaErrorInsufficientDriver;
+    BackendChoice plan = choice;
+    plan.facts_only = true;
+    char why[256];
+    const Backend *backend = backend_cuda(&plan, why);
+    emu_device = good;
+    CHECK(backend && backend->par_bytes == 2);
+    const Shape shape = {12, 1024, 768, 12, 50304, 1024, 1};
+    CHECK(backend->scratch_bytes(&shape) > 32 << 20);
+    backend->close();
+}
+
+TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
+    const Backend *backend = opened();
+    CHECK(!backend->alloc((size_t)13 << 30));
+    CHECK_EQUAL(err_code(), EX_VRAM);
+    CHECK_TEXT(err_text(), "13.0 GiB of device memory, 12.0 GiB of 12.0 GiB are free");
+    err_clear();
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// Batches come faster than they are used, from one pinned slot: each operation must see its own.
+TEST(cuda_uploads_neither_late_nor_early) {
+    enum { BATCHES = 7, COUNT = 512 };
+    static uint16_t slot[COUNT] __attribute__((aligned(4096)));
+    for (emu_order = 0; emu_order < 4; emu_order++) {
+        const Backend *backend = opened();
+        const Shape shape = {1, COUNT - 1, 64, 1, 64, 64, 1};
+        size_t bytes = backend->scratch_bytes(&shape);
+        void *scratch = backend->alloc(bytes), *tokens = backend->alloc(sizeof slot);
+        uint16_t *wte = backend->alloc(128 * 64 * 2), *wpe = backend->alloc(COUNT * 64 * 2), *out[BATCHES];
+        backend->bind_scratch(scratch, bytes);
+        backend->pin(slot, sizeof slot);
+        uint16_t table[128][64]; // bf16 of exactly the token
+        for (int i = 0; i < 128; i++)
+            for (int k = 0; k < 64; k++) {
+                float value = (float)i;
+                uint32_t bits;
+                memcpy(&bits, &value, 4);
+                table[i][k] = (uint16_t)(bits >> 16);
+            }
+        backend->upload(wte, table, sizeof table);
+        backend->zero(wpe, COUNT * 64 * 2);
+        for (int batch = 0; batch < BATCHES; batch++) {
+            out[batch] = backend->alloc((COUNT - 1) * 64 * 2);
+            for (int i = 0; i < COUNT; i++) slot[i] = (uint16_t)(batch * 10 + i % 7);
+            backend->upload(tokens, slot, sizeof slot);
+            backend->embed_forward(out[batch], tokens, wte, wpe, 1, COUNT - 1, 64);
+        }
+        uint64_t waits = emu_counts.host_waits;
+        for (int batch = 0; batch < BATCHES; batch++) {
+            static uint16_t got[COUNT - 1][64];
+            backend->download(got, out[batch], sizeof got);
+            for (int i = 0; i < COUNT - 1; i++) CHECK_EQUAL(got[i][5], table[batch * 10 + i % 7][5]);
+            backend->release(out[batch]);
+        }
+        CHECK(emu_counts.host_waits > waits);
+        backend->release(scratch), backend->release(tokens), backend->release(wte), backend->release(wpe);
+        backend->close();
+        CHECK_EQUAL(emu_counts.live, 0);
+    }
+    emu_order = 0;
+}
+
+TEST(cuda_asks_the_heuristic_once_a_shape) {
+    enum { M = 16, ROWS = 64, COLS = 128 };
+    const Backend *backend = opened();
+    const Shape shape = {1, M, COLS, 2, ROWS, M, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *in = backend->alloc(M * COLS * 2), *out = backend->alloc(M * ROWS * 2);
+    Weight w = {backend->alloc(ROWS * COLS * 2), NULL, ROWS, COLS};
+    backend->bind_scratch(scratch, bytes);
+    uint64_t asked = emu_counts.heuristics, flops = emu_counts.flops;
+    for (int i = 0; i < 3; i++) backend->matmul_forward(out, in, &w, NULL, M);
+    CHECK_EQUAL(emu_counts.heuristics - asked, 1);
+    CHECK_EQUAL(emu_counts.flops - flops, 3 * 2 * M * ROWS * COLS);
+    for (int m = 1; m <= M; m++) // as a sample's text grows
+        for (int i = 0; i < 20; i++) backend->matmul_forward((char *)out, (char *)in, &w, NULL, m);
+    CHECK_EQUAL(emu_counts.heuristics - asked, M);
+    backend->release(scratch), backend->release(in), backend->release(out),
+        backend->release((void *)(uintptr_t)w.param);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// Every ldmatrix of attention reads its eight rows from eight different groups of banks.
+TEST(cuda_attention_has_no_bank_conflicts) {
+    enum { T = 128, H = 1, D = 64, N = T };
+    const Backend *backend = opened();
+    const Shape shape = {1, T, D, H, 64, 64, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *qkv = backend->alloc(N * 3 * D * 2), *out = backend->alloc(N * D * 2);
+    void *dqkv = backend->alloc(N * 3 * D * 2), *lse = backend->alloc(N * 4);
+    backend->bind_scratch(scratch, bytes);
+    backend->zero(qkv, N * 3 * D * 2);
+    uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
+    backend->attention_forward(out, lse, qkv, 1, T, H, D);
+    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, 1, T, H, D, false);
+    backend->download(&bytes, dqkv, sizeof bytes);
+    CHECK(emu_counts.ldmatrix > reads);
+    CHECK_EQUAL(emu_counts.bank_conflicts, conflicts);
+    backend->release(scratch), backend->release(qkv), backend->release(out), backend->release(dqkv);
+    backend->release(lse);
+    backend->close();
+}

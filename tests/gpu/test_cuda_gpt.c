@@ -1,0 +1,92 @@
+// A whole GPT through the CUDA backend: steps with accumulation, and the losses of the CPU backend in fp32.
+#include "common/rng.h"
+#include "tests/test.h"
+#include "trainer/config.h"
+#include "trainer/optim.h"
+#include <math.h>
+#include <sys/mman.h>
+
+extern int emu_order __attribute__((weak)); // where there is an emulator
+
+enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 40, VOCAB = 500 };
+
+// Batches that repeat, so that there is something to learn in three steps.
+static void fill(uint16_t *ids, int micro) {
+    for (int i = 0; i < ROWS * (BLOCK + 1); i++) ids[i] = (uint16_t)(rng_u64(7, (uint64_t)micro, (uint64_t)i) % VOCAB);
+}
+
+// Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
+static void train(const char *device, const char *dtype, double losses[STEPS], double *norm, Buffer *bits) {
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 2, config.n_head = 2, config.n_embd = 128, config.block_size = BLOCK;
+    config.batch_size = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
+    config.loss_chunk_rows = 48; // the last chunk is shorter
+    char why[256];
+    const BackendChoice choice = {device, dtype, 1, true, false};
+    const Backend *backend = backend_open(&choice, why);
+    NEED(backend);
+    ModelShape shape = shape_of(&config);
+    shape.vocab = VOCAB, shape.padded_vocab = padded_vocab(VOCAB);
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0);
+    network_init(&network, 1337);
+
+    uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    backend->pin(slot, 4096);
+    const Pass *pass = &plan.train;
+    StepNumbers *on_device = network_at(&network, plan.numbers), numbers;
+    const float scale = 1.0f / (ROWS * BLOCK * MICROS);
+    for (int step = 0; step < STEPS; step++) {
+        backend->zero(on_device, sizeof *on_device);
+        for (int micro = 0; micro < MICROS; micro++) {
+            fill(slot, micro);
+            network_tokens(&network, pass, slot, ROWS, BLOCK);
+            memset(slot, 0xff, sizeof(uint16_t) * ROWS * (BLOCK + 1)); // the slot is the loader's again
+            network_forward(&network, pass, ROWS, BLOCK);
+            network_losses(&network, pass, ROWS, BLOCK, scale, true, micro > 0);
+            backend->sum_losses(&on_device->loss, network_at(&network, pass->losses), ROWS * BLOCK);
+            network_backward(&network, pass, ROWS, BLOCK, micro > 0);
+        }
+        optimizer_find("adamw")->update(&network, &config, 3e-3, (uint64_t)step);
+        backend->download(&numbers, on_device, sizeof numbers);
+        losses[step] = numbers.loss * (double)scale;
+    }
+    *norm = (double)numbers.norm;
+    size_t bytes = model.elements * backend->par_bytes;
+    buffer_reserve(bits, bytes);
+    backend->download(bits->data, network_at(&network, plan.params), bytes);
+    bits->size = bytes;
+    network_close(&network);
+    model_close(&model);
+    backend->close();
+    munmap(slot, 4096);
+}
+
+TEST(cuda_trains_a_gpt_as_the_cpu_does) {
+    double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
+    Buffer bits[2] = {{0}, {0}}, cpu_bits = {0};
+    train("cpu", "float32", want, &want_norm, &cpu_bits);
+    CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
+    for (int run = 0; run < 4; run++) {
+        if (&emu_order) emu_order = run;
+        Buffer *now = &bits[run > 0];
+        now->size = 0;
+        train("cuda", "bfloat16", losses, &norm, now);
+        for (int step = 0; step < STEPS; step++) {
+            if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
+            CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
+        }
+        CHECK(fabs(norm - want_norm) < 0.02 * want_norm);
+        if (run == 0) memcpy(first, losses, sizeof first);
+        CHECK(!memcmp(first, losses, sizeof first));
+        CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
+    }
+    buffer_close(&bits[0]), buffer_close(&bits[1]), buffer_close(&cpu_bits);
+}
