@@ -64,7 +64,7 @@ TEST(checkpoint_gives_back_every_bit) {
         tiny_close(&a);
 
         tiny_open(&b, &shape);
-        network_init(&b.network, 5); // others
+        NEED(network_init(&b.network, 5) == 0); // others
         NEED(checkpoint_load(&b.network, path, true) == 0);
         float *params2 = tiny_read(&b, b.plan.params), *m2 = tiny_read(&b, b.plan.moments[0]),
               *v2 = tiny_read(&b, b.plan.moments[1]);

@@ -165,7 +165,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     Plan plan;
     make(&plan, &model, &config, backend);
     CHECK(plan.bytes > config.mem_limit);
-    CHECK_EQUAL(plan_check(&plan, &config, backend), -1);
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
     long long batch, accumulation;
     const char *at = strstr(err_text(), "--batch_size=");
@@ -175,11 +175,11 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     err_clear();
     config.batch_size = batch, config.gradient_accumulation_steps = accumulation;
     make(&plan, &model, &config, backend);
-    CHECK_EQUAL(plan_check(&plan, &config, backend), 0); // it fits
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), 0); // it fits
     model_close(&model);
     config.mem_limit = 1 << 20;
     make(&plan, &model, &config, backend);
-    CHECK_EQUAL(plan_check(&plan, &config, backend), -1);
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
     CHECK_TEXT(err_text(), "take a smaller model");
     model_close(&model);
     backend->close();

@@ -23,7 +23,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     model_open(&tiny->model, &model);
     plan_make(&tiny->plan, config, &tiny->model, tiny->backend, true);
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
-    network_init(&tiny->network, 1337);
+    NEED(network_init(&tiny->network, 1337) == 0);
 }
 
 void tiny_close(Tiny *tiny) {

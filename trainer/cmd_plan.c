@@ -20,7 +20,7 @@ static int print_plan(const Config *config) {
     plan_make(&plan, config, &model, backend, true);
     plan_print(&plan, config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
-    int result = plan_check(&plan, config, backend);
+    int result = plan_check(&plan, config, backend, false);
     buffer_close(&text);
     model_close(&model);
     backend->close();

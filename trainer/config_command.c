@@ -51,7 +51,7 @@ int trained_open(Trained *trained, Config *config) {
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);
     plan_make(&trained->plan, config, &trained->model, backend, false);
-    if (plan_check(&trained->plan, config, backend) < 0) return -1;
+    if (plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
     return checkpoint_load(&trained->network, trained->path, false);
 }

@@ -1,8 +1,10 @@
 // The memory plan: offsets of all buffers in one arena.
 #include "trainer/memory_plan.h"
 #include "common/err.h"
+#include "common/file.h"
 #include "common/log.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { ALIGN = 256 };
 
@@ -150,7 +152,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
 
 // Settings near the asked ones that fit, largest first, effective batch kept: smaller micro-batches, then smaller
 // chunks of logits, then shorter sequences.
-static void suggest(const Config *asked, const Backend *backend, Buffer *out) {
+static void suggest(const Config *asked, const Backend *backend, uint64_t limit, Buffer *out) {
     int64_t sequences = asked->batch_size * asked->gradient_accumulation_steps;
     int found = 0;
     for (int step = 0; step < 3 && found < 3; step++) {
@@ -167,7 +169,7 @@ static void suggest(const Config *asked, const Backend *backend, Buffer *out) {
             model_open(&model, &shape);
             plan_make(&plan, &config, &model, backend, true);
             model_close(&model);
-            if (plan.bytes > asked->mem_limit) continue;
+            if (plan.bytes > limit) continue;
             char size[16];
             buffer_print(out, "%s--batch_size=%lld --gradient_accumulation_steps=%lld", found++ ? "; " : "",
                          (long long)rows, (long long)config.gradient_accumulation_steps);
@@ -183,17 +185,45 @@ static void suggest(const Config *asked, const Backend *backend, Buffer *out) {
     }
 }
 
-int plan_check(const Plan *plan, const Config *config, const Backend *backend) {
-    if (!config->mem_limit || plan->bytes <= config->mem_limit) return 0;
+// Bytes that processes can still get, by the kernel's estimate, and no more than a container's limit. 0: not known.
+static uint64_t host_memory(void) {
+    static const struct {
+        const char *path, *before;
+        uint64_t unit;
+    } sources[] = {
+        {"/proc/meminfo",                               "MemAvailable:", 1024},
+        {"/sys/fs/cgroup/memory.max",                   "",              1   },
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "",              1   }
+    };
+    uint64_t least = 0;
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        Buffer text = {0};
+        if (file_read(&text, sources[i].path, 1 << 20) < 0) err_clear();
+        buffer_add(&text, "", 1);
+        const char *at = strstr((const char *)text.data, sources[i].before);
+        uint64_t bytes = at ? strtoull(at + strlen(sources[i].before), NULL, 10) * sources[i].unit : 0;
+        if (bytes && (!least || bytes < least)) least = bytes; // "max" reads as 0: no limit
+        buffer_close(&text);
+    }
+    return least;
+}
+
+int plan_check(const Plan *plan, const Config *config, const Backend *backend, bool here) {
+    bool on_host = !strcmp(backend->name, "cpu");
+    uint64_t limit = config->mem_limit, host = here && on_host ? host_memory() : 0;
+    bool machine = host && (!limit || host < limit);
+    if (machine) limit = host;
+    if (!limit || plan->bytes <= limit) return 0;
     Buffer near = {0};
-    char need[16], limit[16];
-    suggest(config, backend, &near);
-    human_bytes(need, (double)plan->bytes), human_bytes(limit, (double)config->mem_limit);
-    int code = strcmp(backend->name, "cpu") ? EX_VRAM : EX_MEMORY;
+    char need[16], most[16];
+    suggest(config, backend, limit, &near);
+    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limit);
+    int code = on_host ? EX_MEMORY : EX_VRAM;
+    const char *what = machine ? "this machine's free memory" : "the limit";
     if (near.size)
-        fail(code, "the plan needs %s, the limit is %s; these fit: %s", need, limit, (const char *)near.data);
+        fail(code, "the plan needs %s, %s is %s; these fit: %s", need, what, most, (const char *)near.data);
     else
-        fail(code, "the plan needs %s, the limit is %s, and no batch size fits: take a smaller model", need, limit);
+        fail(code, "the plan needs %s, %s is %s, and no batch size fits: take a smaller model", need, what, most);
     buffer_close(&near);
     return -1;
 }
@@ -212,6 +242,8 @@ void plan_print(const Plan *plan, const Config *config, const Model *model, cons
                      human_bytes(bytes, (double)plan->table[i].bytes),
                      plan->table[i].overlaid ? "  (inside the above)" : "");
     buffer_print(out, "  %-26s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    buffer_print(out, "  %-26s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
+                 human_bytes(bytes, (double)plan->staging));
     if (config->mem_limit && plan->bytes <= config->mem_limit)
         buffer_print(out, "  %-26s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
                      human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));

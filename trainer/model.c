@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { VOCAB_MULTIPLE = 64, ALIGN_ELEMENTS = 64 }; // each tensor starts on 128 bytes, in bf16 too
 
@@ -42,6 +43,7 @@ static bool decays(ParamKind kind) { return kind <= KIND_RESIDUAL; }
 static void add_tensor(Model *model, ParamId id, int layer) {
     ParamKind kind = params[id].kind;
     if (kind == KIND_BIAS && !model->shape.bias) return;
+    model->places[layer * PARAM_COUNT + (int)id] = model->count;
     Tensor *tensor = &model->tensors[model->count++];
     *tensor = (Tensor){.id = id, .kind = kind, .layer = layer, .offset = model->elements};
     param_size(id, &model->shape, &tensor->rows, &tensor->cols);
@@ -69,8 +71,11 @@ static void add_part(Model *model, bool decay) {
 
 void model_open(Model *model, const ModelShape *shape) {
     *model = (Model){.shape = *shape};
-    model->tensors = calloc((size_t)(shape->layers + 1) * PARAM_COUNT, sizeof *model->tensors);
-    if (!model->tensors) die(EX_MEMORY, "no memory for the list of tensors");
+    size_t most = (size_t)shape->layers * PARAM_COUNT;
+    model->tensors = calloc(most, sizeof *model->tensors);
+    model->places = malloc(most * sizeof *model->places);
+    if (!model->tensors || !model->places) die(EX_MEMORY, "no memory for the list of tensors");
+    memset(model->places, -1, most * sizeof *model->places);
     add_part(model, true);
     model->decay_elements = model->elements;
     add_part(model, false);
@@ -78,13 +83,13 @@ void model_open(Model *model, const ModelShape *shape) {
 
 void model_close(Model *model) {
     free(model->tensors);
+    free(model->places);
     *model = (Model){0};
 }
 
 const Tensor *model_tensor(const Model *model, ParamId id, int layer) {
-    for (int i = 0; i < model->count; i++)
-        if (model->tensors[i].id == id && model->tensors[i].layer == layer) return &model->tensors[i];
-    return NULL;
+    int place = model->places[layer * PARAM_COUNT + (int)id];
+    return place < 0 ? NULL : &model->tensors[place];
 }
 
 void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values) {

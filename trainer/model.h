@@ -36,6 +36,7 @@ typedef struct {
     ModelShape shape;
     Tensor *tensors; // in arena order; owned
     int count;
+    int *places;           // of tensor (layer, id) in `tensors`, -1: none; owned
     size_t elements;       // of the flat range, gaps (always zero) included
     size_t decay_elements; // the first of them, which decay
     size_t parameters;     // without padding and gaps: what people count

@@ -1,6 +1,7 @@
 // The network's memory: the arena, its parameters and what is multiplied with.
 #include "trainer/network.h"
 #include "common/err.h"
+#include "common/pool.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -120,23 +121,61 @@ void network_forget_moments(Network *network) {
     network->ops->zero(network_at(network, plan->moments[0]), plan->numbers - plan->moments[0]);
 }
 
-void network_init(Network *network, uint64_t seed) {
+// A stretch of a tensor that one worker draws.
+typedef struct {
+    const Model *model;
+    const Tensor *tensor;
+    uint64_t seed;
+    size_t first, count;
+    float *values;
+} Draw;
+
+static int draw_values(void *job, unsigned worker) {
+    const Draw *draw = job;
+    (void)worker;
+    model_init(draw->model, draw->tensor, draw->seed, draw->first, draw->count, draw->values);
+    return 0;
+}
+
+// Elements [first, first + count) to the staging buffer, by all workers.
+static void draw_piece(const Network *network, Pool *pool, const Tensor *tensor, uint64_t seed, size_t first,
+                       size_t count) {
+    size_t share = (count + pool_threads(pool) - 1) / pool_threads(pool);
+    void *done;
+    for (size_t at = 0; at < count; at += share) {
+        Draw *draw = pool_free(pool);
+        *draw = (Draw){network->model,       tensor, seed, first + at, count - at < share ? count - at : share,
+                       network->staging + at};
+        pool_submit(pool);
+    }
+    do pool_done(pool, &done);
+    while (done);
+}
+
+int network_init(Network *network, uint64_t seed) {
+    enum { DRAWS_MAX = 1024 };
     const Plan *plan = network->plan;
     size_t piece = plan->staging / sizeof(float);
-    network_forget_moments(network);
+    Draw draws[DRAWS_MAX];
+    unsigned threads = pool_cores() < DRAWS_MAX ? pool_cores() : DRAWS_MAX;
+    Pool *pool = pool_open(threads, draw_values, draws, sizeof *draws, threads);
+    if (!pool) return -1;
     for (int i = 0; i < network->model->count; i++) {
         const Tensor *tensor = &network->model->tensors[i];
         size_t total = tensor_elements(tensor);
         for (size_t first = 0; first < total; first += piece) {
             size_t count = total - first < piece ? total - first : piece;
-            model_init(network->model, tensor, seed, first, count, network->staging);
+            draw_piece(network, pool, tensor, seed, first, count);
             network_write(network, plan->params, network->ops->par_bytes, tensor->offset + first, count,
                           network->staging);
             if (plan->master != plan->params)
                 network_write(network, plan->master, sizeof(float), tensor->offset + first, count, network->staging);
         }
     }
+    pool_close(pool);
+    network_forget_moments(network);
     network_pack(network);
+    return 0;
 }
 
 void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T) {

@@ -15,10 +15,10 @@ typedef struct {
 
 // Allocates the arena, which is zero. The backend, model and plan are borrowed. -1 (82, 83) when the machine refuses.
 int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan);
-void network_close(Network *network);               // accepts a zeroed struct
-void network_init(Network *network, uint64_t seed); // the first weights, packed, and moments of zero
-void network_forget_moments(Network *network);      // zero
-void network_pack(Network *network);                // after the parameters have changed
+void network_close(Network *network);              // accepts a zeroed struct
+int network_init(Network *network, uint64_t seed); // the first weights, packed, and moments of zero; -1 (71)
+void network_forget_moments(Network *network);     // zero
+void network_pack(Network *network);               // after the parameters have changed
 
 static inline void *network_at(const Network *network, size_t offset) { return network->arena + offset; }
 

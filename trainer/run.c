@@ -108,6 +108,7 @@ static int open_feed(Run *run) {
         .stop = &run->stop,
     };
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
+    if (run->state.dataset_count) memcpy(feed.dataset_fp, run_use(run)->fingerprint, sizeof feed.dataset_fp);
     run->feed = feed_open(&feed);
     if (!run->feed) return -1;
     run->source = source_of_feed(run->feed);
@@ -171,8 +172,7 @@ static int open_weights(Run *run) {
     const char *init_from = run->config->init_from;
     if (*run->checkpoint) return checkpoint_load(&run->network, run->checkpoint, true);
     if (strcmp(init_from, "scratch")) return checkpoint_load(&run->network, init_from, false);
-    network_init(&run->network, (uint64_t)run->config->seed);
-    return 0;
+    return network_init(&run->network, (uint64_t)run->config->seed);
 }
 
 int run_open(Run *run, const Config *config, bool fresh) {
@@ -183,7 +183,7 @@ int run_open(Run *run, const Config *config, bool fresh) {
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);
     plan_make(&run->plan, config, &run->model, run->backend, true);
-    if (plan_check(&run->plan, config, run->backend) < 0 || open_directory(run, fresh) < 0) return -1;
+    if (plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
     if (start_loader(run) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0) return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
