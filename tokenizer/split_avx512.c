@@ -25,8 +25,8 @@ static inline uint64_t look_up_256(const uint8_t *table, __m512i index, __m512i 
     return (look_up_128(table, index, bit) & ~upper) | (look_up_128(table + 128, index, bit) & upper);
 }
 
-static inline void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
-                                   const SplitBlock *before, bool *invalid) {
+__attribute__((noinline)) static void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i bytes,
+                                                      uint64_t beyond, const SplitBlock *before, bool *invalid) {
     const __m512i next = _mm512_loadu_si512(at + 1);
     // a lead byte's low bits and the top three of the next: which eight code points (of two bytes) or blocks (of three)
     const __m512i index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
@@ -59,7 +59,7 @@ static inline void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i
     block_spread(block, before, follow);
 }
 
-static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
     const __m512i bytes = _mm512_loadu_si512(at);
     SplitBlock block = {0};
     block.letter = mask_range(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 'z');

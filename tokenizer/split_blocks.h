@@ -9,9 +9,12 @@
 
 enum { BLOCK = 64 };
 
+// Three blocks at a time stay in registers only if nothing is called.
+#define BLOCK_INLINE __attribute__((always_inline)) static inline
+
 // The classes of the 64 bytes at `at`, of which it may read up to 4 bytes more. `before` is the block before.
 // Sets *invalid if they are not UTF-8.
-static inline SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid);
+BLOCK_INLINE SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid);
 // Writes base + i for each bit i of bits; may write up to 64 numbers.
 static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base);
 
@@ -52,7 +55,7 @@ static inline void block_spread(SplitBlock *block, const SplitBlock *before, uin
     block->space = spread(block->space | block->space2 | block->space3, before->space, follow);
 }
 
-static inline SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before, bool *invalid) {
     const uint8_t *bytes =
         at < splitter->tail_at ? splitter->text.data + at : splitter->tail + (at - splitter->tail_at);
     SplitBlock block = block_classify(bytes, before, invalid);
@@ -72,7 +75,7 @@ static inline uint64_t other(const SplitBlock *block) { return ~(block->letter |
 #define SHIFT_IN(x, x_before, n) ((x) << (n) | (x_before) >> (64 - (n)))
 
 // Where pieces start, but for contractions.
-static inline uint64_t block_starts(const SplitBlock *before, const SplitBlock *block, const SplitBlock *after) {
+BLOCK_INLINE uint64_t block_starts(const SplitBlock *before, const SplitBlock *block, const SplitBlock *after) {
     uint64_t same = (block->letter & SHIFT_IN(block->letter, before->letter, 1)) |
                     (block->number & SHIFT_IN(block->number, before->number, 1)) |
                     (other(block) & SHIFT_IN(other(block), other(before), 1));
@@ -89,7 +92,7 @@ static inline uint64_t block_starts(const SplitBlock *before, const SplitBlock *
     return text | (block->space & ~SHIFT_IN(block->space, before->space, 1)) | last;
 }
 
-static inline size_t split_blocks(Splitter *splitter, uint32_t *starts) {
+BLOCK_INLINE size_t split_blocks(Splitter *splitter, uint32_t *starts) {
     size_t size = splitter->text.size, at = splitter->at, count = 0;
     if (at >= size) return 0;
     bool invalid = splitter->invalid;

@@ -1,7 +1,7 @@
 // The word table of one encoder: open hash tables of fixed-size entries, grown to a cap and then overwritten.
 //
-// An entry lives in one of four places: those that differ from its hash in the two lowest bits. When all are taken, one
-// is overwritten. Memory: 32 MB of small, 16 MB of large and 8 MB of whole entries at most.
+// An entry lives in one of eight places: those that differ from its hash in the three lowest bits. When all are taken,
+// one is overwritten. Memory: 32 MB of small, 16 MB of large and 8 MB of whole entries at most.
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 enum {
-    WAYS = 4,
+    WAYS = 8,
     GROWTH = 16,
     HUGE_PAGE = 2 << 20,
     DEAD_WORDS = 64 // scratch for pieces of less than 4 KiB
@@ -25,7 +25,7 @@ static const struct {
 } sizes[WORD_SIZES] = {
     {SMALL_KEY, 1 << 12, 1 << 20},
     {LARGE_KEY, 1 << 10, 1 << 18},
-    {WHOLE_KEY, 1 << 6,  1 << 14}
+    {WHOLE_KEY, 1 << 7,  1 << 15}
 };
 
 const uint8_t words_keep[2 * WORD_READ] = {[0 ... WORD_READ - 1] = 0xFF};
@@ -70,16 +70,23 @@ void words_close(Words *words) {
 #define NOTE (1ull << 63)
 
 static bool entry_is_note(const uint64_t *entry, unsigned words) { return entry[words - 1] & NOTE; }
+static bool entry_is_second(const uint64_t *entry, unsigned words) { return entry[words - 1] == SECOND_HALF; }
+static bool entry_is_wide(const uint64_t *entry, unsigned words) { return entry_count(entry, words) >= 4 * words; }
 
-// Where a new entry of this hash goes.
-static uint64_t *table_place(WordTable *table, uint64_t hash) {
-    for (unsigned way = 0; way < WAYS; way++) {
-        uint64_t *entry = entry_at(table, hash ^ way, table->words);
-        if (entry_count(entry, table->words)) continue;
-        table->used++;
+static unsigned entries_in_line(unsigned words) { return words == SMALL_KEY ? 2 : 1; }
+
+// Where a new entry of this hash goes, or one that takes a line.
+static uint64_t *table_place(WordTable *table, uint64_t hash, bool wide) {
+    unsigned words = table->words, step = wide ? 2 : 1;
+    for (unsigned way = 0; way < WAYS; way += step) {
+        uint64_t *entry = entry_at(table, wide ? (hash & ~1ull) ^ way : hash ^ way, words);
+        if (entry_count(entry, words) || (wide && entry_count(entry + 2 * words, words))) continue;
+        table->used += step;
         return entry;
     }
-    return entry_at(table, hash ^ (hash >> 60) % WAYS, table->words);
+    unsigned in_line = entries_in_line(words);
+    uint64_t *line = entry_at(table, (hash & ~(uint64_t)(in_line - 1)) ^ ((hash >> 60) % WAYS & ~(in_line - 1)), words);
+    return memset(line, 0, 16 * words * in_line);
 }
 
 static void table_grow(WordTable *table) {
@@ -87,42 +94,62 @@ static void table_grow(WordTable *table) {
     table_map(table, (old.mask + 1) * GROWTH);
     for (size_t i = 0; i <= old.mask; i++) {
         const uint64_t *entry = entry_at(&old, i, old.words);
-        if (!entry_count(entry, old.words)) continue;
+        if (!entry_count(entry, old.words) || entry_is_second(entry, old.words)) continue;
         uint64_t key[WHOLE_KEY];
         memcpy(key, entry, 8 * old.words);
         key[old.words - 1] &= ~NOTE;
-        memcpy(table_place(table, key_hash(key, old.words)), entry, 16 * old.words);
+        bool wide = entry_is_wide(entry, old.words);
+        memcpy(table_place(table, key_hash(key, old.words), wide), entry, 16 * old.words << wide);
     }
     table_unmap(&old);
+}
+
+// How many ids a word may have in this table.
+static size_t table_room(const WordTable *table) {
+    return table->words == SMALL_KEY ? 2 * (4 * SMALL_KEY - 1) : 4 * table->words - 1;
 }
 
 // Without ids it is a note.
 static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids, size_t count) {
     if (table->used > table->mask / 2 && table->mask + 1 < table->limit) table_grow(table);
-    uint64_t *entry = table_place(table, key_hash(key, table->words));
-    memset(entry, 0, 16 * table->words);
-    memcpy(entry, key, 8 * table->words);
-    memcpy(entry + table->words, ids, 2 * count);
-    if (!count) entry[table->words - 1] |= NOTE;
-    entry[2 * table->words - 1] |= (uint64_t)(count ? count : 1) << 48; // 0 is an empty entry
+    size_t words = table->words, inner = 4 * words - 1;
+    bool wide = count > inner;
+    uint64_t *entry = table_place(table, key_hash(key, table->words), wide);
+    memcpy(entry, key, 8 * words);
+    if (!count) entry[words - 1] |= NOTE;
+    memcpy(entry + words, ids, 2 * (wide ? inner : count));
+    entry[2 * words - 1] |= (uint64_t)(count ? count : 1) << 48; // 0 is an empty entry
+    if (!wide) return;
+    entry += 2 * words;
+    entry[words - 1] = SECOND_HALF;
+    memcpy(entry + words, ids + inner, 2 * (count - inner));
+    entry[2 * words - 1] |= 1ull << 48;
 }
 
-// Looks in all places that are taken, for the word or a note of it. A word that is found moves to the first place,
-// where the fast path looks.
+// A word that is found moves to its first place, where the fast path looks, if that is not half of a line.
+static uint64_t *move_up(const WordTable *table, uint64_t hash, uint64_t *entry) {
+    unsigned words = table->words, in_line = entries_in_line(words);
+    uint64_t *first = entry_at(table, hash, words), *line = entry_at(table, hash & ~(uint64_t)(in_line - 1), words);
+    bool wide = entry_is_wide(entry, words);
+    if (wide) first = line;
+    else if (in_line == 2 && entry_is_wide(line, words)) return entry;
+    for (unsigned i = 0; i < 2 * words << wide; i++) {
+        uint64_t word = entry[i];
+        entry[i] = first[i];
+        first[i] = word;
+    }
+    return first;
+}
+
+// Looks in all places that are taken, for the word or a note of it.
 static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
-    uint64_t hash = key_hash(key, table->words), *first = entry_at(table, hash, table->words);
+    uint64_t hash = key_hash(key, table->words);
     for (unsigned way = 0; way < WAYS; way++) {
         uint64_t *entry = entry_at(table, hash ^ way, table->words);
         if (!entry_count(entry, table->words)) break;
         uint64_t differs = key_differs(entry, key, table->words);
         if (differs == NOTE && entry_is_note(entry, table->words)) return entry;
-        if (differs) continue;
-        for (unsigned i = 0; way && i < 2 * table->words; i++) {
-            uint64_t word = entry[i];
-            entry[i] = first[i];
-            first[i] = word;
-        }
-        return first;
+        if (!differs) return way < entries_in_line(table->words) ? entry : move_up(table, hash, entry);
     }
     return NULL;
 }
@@ -146,13 +173,12 @@ size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_
         const uint64_t *entry = table_find(table, keys[missing]);
         if (!entry) break;
         if (entry_is_note(entry, table->words)) continue;
-        memcpy(ids, entry + table->words, 8 * table->words);
-        return entry_count(entry, table->words);
+        return entry_emit(entry, table->words, ids);
     }
     size_t count = encode_merged(words, piece, size, ids);
     for (unsigned i = missing; i < WORD_SIZES; i++) {
         WordTable *table = &words->tables[i];
-        bool fits = count < 4 * table->words;
+        bool fits = count <= table_room(table);
         key_load(keys[i], piece, size, table->words);
         table_add(table, keys[i], ids, fits ? count : 0);
         if (fits) break;

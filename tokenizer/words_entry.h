@@ -49,10 +49,16 @@ ENTRY_INLINE unsigned entry_count(const uint64_t *entry, unsigned words) {
     return (unsigned)(entry[2 * words - 1] >> 48);
 }
 
+// A word of up to 15 bytes with 8 to 14 ids takes both places of a line. The key of the second is no word's.
+#define SECOND_HALF (~0ull)
+
 // All ids an entry may have are copied, which takes no loop and no branch. Returns how many count.
 ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *ids) {
     memcpy(ids, entry + words, 8 * words);
-    return entry_count(entry, words);
+    size_t count = entry_count(entry, words);
+    if (words == SMALL_KEY && __builtin_expect(count >= 4 * SMALL_KEY, 0))
+        memcpy(ids + 4 * SMALL_KEY - 1, entry + 3 * SMALL_KEY, 8 * SMALL_KEY);
+    return count;
 }
 
 // The slot of a word in the table of its size, or of no use when it is longer; asks for the slot's memory.
