@@ -126,32 +126,36 @@ static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids
     entry[2 * words - 1] |= 1ull << 48;
 }
 
-// A word that is found moves to its first place, where the fast path looks, if that is not half of a line.
-static uint64_t *move_up(const WordTable *table, uint64_t hash, uint64_t *entry) {
-    unsigned words = table->words, in_line = entries_in_line(words);
-    uint64_t *first = entry_at(table, hash, words), *line = entry_at(table, hash & ~(uint64_t)(in_line - 1), words);
-    bool wide = entry_is_wide(entry, words);
-    if (wide) first = line;
-    else if (in_line == 2 && entry_is_wide(line, words)) return entry;
-    for (unsigned i = 0; i < 2 * words << wide; i++) {
-        uint64_t word = entry[i];
-        entry[i] = first[i];
-        first[i] = word;
-    }
-    return first;
-}
-
-// Looks in all places that are taken, for the word or a note of it.
-static const uint64_t *table_find(WordTable *table, const uint64_t *key) {
-    uint64_t hash = key_hash(key, table->words);
+// Looks in all places that are taken, for the word or a note of it. Words stay where they are: who comes first is met
+// most often, and moving up what was found last made things worse.
+ENTRY_INLINE const uint64_t *table_find(const WordTable *table, const uint64_t *key, unsigned words) {
+    uint64_t hash = key_hash(key, words);
     for (unsigned way = 0; way < WAYS; way++) {
-        uint64_t *entry = entry_at(table, hash ^ way, table->words);
-        if (!entry_count(entry, table->words)) break;
-        uint64_t differs = key_differs(entry, key, table->words);
-        if (differs == NOTE && entry_is_note(entry, table->words)) return entry;
-        if (!differs) return way < entries_in_line(table->words) ? entry : move_up(table, hash, entry);
+        const uint64_t *entry = entry_at(table, hash ^ way, words);
+        if (!entry_count(entry, words)) break;
+        uint64_t differs = key_differs(entry, key, words);
+        if (!differs || (differs == NOTE && entry_is_note(entry, words))) return entry;
     }
     return NULL;
+}
+
+// The key of a piece for its table, and its entry there or NULL.
+ENTRY_INLINE const uint64_t *key_find(const WordTable *table, uint64_t *key, const uint8_t *piece, size_t size,
+                                      unsigned words) {
+    key_load(key, piece, size, words);
+    return table_find(table, key, words);
+}
+
+static const uint64_t *word_entry(const Words *words, unsigned i, uint64_t *key, const uint8_t *piece, size_t size) {
+    const WordTable *table = &words->tables[i];
+    switch (table->words) { // constants, so that the loops over a key unroll
+    case SMALL_KEY:
+        return key_find(table, key, piece, size, SMALL_KEY);
+    case LARGE_KEY:
+        return key_find(table, key, piece, size, LARGE_KEY);
+    default:
+        return key_find(table, key, piece, size, WHOLE_KEY);
+    }
 }
 
 static size_t encode_merged(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
@@ -168,9 +172,8 @@ size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_
     unsigned first = 0, missing;
     while (first < WORD_SIZES && size >= 8 * words->tables[first].words) first++;
     for (missing = first; missing < WORD_SIZES; missing++) {
-        WordTable *table = &words->tables[missing];
-        key_load(keys[missing], piece, size, table->words);
-        const uint64_t *entry = table_find(table, keys[missing]);
+        const WordTable *table = &words->tables[missing];
+        const uint64_t *entry = word_entry(words, missing, keys[missing], piece, size);
         if (!entry) break;
         if (entry_is_note(entry, table->words)) continue;
         return entry_emit(entry, table->words, ids);
