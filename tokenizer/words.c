@@ -190,25 +190,29 @@ size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_
 }
 
 size_t words_encode_portable(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
+    uint64_t keys[SPLIT_BATCH][SMALL_KEY];
     uint32_t hashes[SPLIT_BATCH];
-    uint16_t *out = ids;
     // first all hashes, so that the table's lines are on their way when they are needed
-    for (size_t i = 0; i < count; i++) hashes[i] = word_find(words, text + starts[i], starts[i + 1] - starts[i]);
     for (size_t i = 0; i < count; i++) {
         const uint8_t *word = text + starts[i];
         size_t size = starts[i + 1] - starts[i];
-        if (__builtin_expect(size <= SMALL_BYTES, 1)) {
-            uint64_t key[SMALL_KEY];
-            key_load(key, word, size, SMALL_KEY);
-            // two places share a line, and which of them it is must not be a branch
-            const uint64_t *entry = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
-            entry += 2 * SMALL_KEY * (size_t)!key_differs(entry + 2 * SMALL_KEY, key, SMALL_KEY);
-            if (__builtin_expect(!key_differs(entry, key, SMALL_KEY), 1)) {
-                out += entry_emit(entry, SMALL_KEY, out);
-                continue;
-            }
+        if (__builtin_expect(size > SMALL_BYTES, 0)) {
+            keys[i][0] = keys[i][1] = 0x7Full << 56; // is not in this table
+            hashes[i] = word_ask_large(words, word, size);
+            continue;
         }
-        out += word_encode_rest(words, word, size, hashes[i], out);
+        key_load(keys[i], word, size, SMALL_KEY);
+        hashes[i] = word_ask_small(words, keys[i]);
+    }
+    uint16_t *out = ids;
+    for (size_t i = 0; i < count; i++) {
+        // two places share a line, and which of them it is must not be a branch
+        const uint64_t *entry = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
+        entry += 2 * SMALL_KEY * (size_t)!key_differs(entry + 2 * SMALL_KEY, keys[i], SMALL_KEY);
+        if (__builtin_expect(!key_differs(entry, keys[i], SMALL_KEY), 1))
+            out += entry_emit(entry, SMALL_KEY, out);
+        else
+            out += word_encode_rest(words, text + starts[i], starts[i + 1] - starts[i], hashes[i], out);
     }
     return (size_t)(out - ids);
 }

@@ -61,20 +61,18 @@ ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *
     return count;
 }
 
-// The slot of a word in the table of its size, or of no use when it is longer; asks for the slot's memory.
-ENTRY_INLINE uint32_t word_find(const Words *words, const uint8_t *word, size_t size) {
-    uint64_t key[LARGE_KEY], hash;
-    if (__builtin_expect(size <= SMALL_BYTES, 1)) {
-        key_load(key, word, size, SMALL_KEY);
-        hash = key_hash(key, SMALL_KEY);
-        __builtin_prefetch(entry_at(&words->tables[0], hash, SMALL_KEY));
-    } else if (size <= LARGE_BYTES) {
-        key_load(key, word, size, LARGE_KEY);
-        hash = key_hash(key, LARGE_KEY);
-        __builtin_prefetch(entry_at(&words->tables[1], hash, LARGE_KEY));
-    } else {
-        return 0;
-    }
+// The hash of a word, after asking for the memory of its entry.
+ENTRY_INLINE uint32_t word_ask_small(const Words *words, const uint64_t key[SMALL_KEY]) {
+    uint64_t hash = key_hash(key, SMALL_KEY);
+    __builtin_prefetch(entry_at(&words->tables[0], hash, SMALL_KEY));
+    return (uint32_t)hash;
+}
+ENTRY_INLINE uint32_t word_ask_large(const Words *words, const uint8_t *word, size_t size) {
+    if (size > LARGE_BYTES) return 0;
+    uint64_t key[LARGE_KEY];
+    key_load(key, word, size, LARGE_KEY);
+    uint64_t hash = key_hash(key, LARGE_KEY);
+    __builtin_prefetch(entry_at(&words->tables[1], hash, LARGE_KEY));
     return (uint32_t)hash;
 }
 
