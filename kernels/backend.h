@@ -16,7 +16,7 @@ typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
 // A matrix that is multiplied with: (rows = outputs, cols = inputs).
 typedef struct {
     const Par *param;
-    void *packed; // backend's own form, packed_bytes(rows, cols); NULL where that is 0
+    void *packed; // backend's own form, packed_bytes(rows, cols), 64-byte aligned; NULL where that is 0
     int rows, cols;
 } Weight;
 

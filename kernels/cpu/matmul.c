@@ -1,6 +1,7 @@
 // The operations that multiply with weights: packed both ways from the fp32 parameters, or as they are.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/product.h"
+#include <assert.h>
 
 enum { WIDE_ROWS = 128 }; // rows widened at a time
 
@@ -89,6 +90,7 @@ static void pack(const Weight *w) {
         }
     }
     if (products != PRODUCTS_PACKED) return;
+    assert((uintptr_t)w->packed % 64 == 0);
     for (Direction direction = FORWARD; direction <= BACKWARD_INPUT; direction++) {
         const int block = product_layout_block(direction, w->rows, w->cols);
         void *packed = packed_of(w, direction);

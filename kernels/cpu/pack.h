@@ -1,12 +1,26 @@
 // Weights into oneDNN's blocked layout, and numbers between types.
 #pragma once
 
+// Past the caches, which the packed weights would fill before they are read: a third less memory traffic. Aligned.
+static inline void unit_stream(Unit *p, VW v) {
+#ifdef __AVX512F__
+    _mm512_stream_si512((void *)p, (__m512i)v);
+#else
+    unit_store(p, v);
+#endif
+}
+static inline void stream_end(void) { // before another thread looks
+#ifdef __AVX512F__
+    _mm_sfence();
+#endif
+}
+
 // Matrix (K, N) in blocks of `block` columns, each block in units of K: unit k of column n lies at
 // ((n / block * K_units) + k) * block + n % block. For w^T: K = cols, N = rows.
 static void pack_transposed(const float *w, int rows, int cols, int block, void *packed) {
     const int units = cols / UNIT;
 #pragma omp parallel for schedule(static)
-    for (int n = 0; n < rows; n += block)
+    for (int n = 0; n < rows; n += block) {
         for (int k = 0; k < units; k += W)
             for (int group = 0; group < block; group += W) {
                 VW r[W];
@@ -14,22 +28,26 @@ static void pack_transposed(const float *w, int rows, int cols, int block, void 
                     r[i] = unit_of_floats(w + (size_t)(n + group + i) * (size_t)cols + (size_t)k * UNIT);
                 v_transpose(r);
                 Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)k * (size_t)block + group;
-                for (int i = 0; i < W; i++) unit_store(out + (size_t)i * (size_t)block, r[i]);
+                for (int i = 0; i < W; i++) unit_stream(out + (size_t)i * (size_t)block, r[i]);
             }
+        stream_end();
+    }
 }
 
 // For w: K = rows, N = cols.
 static void pack_plain(const float *w, int rows, int cols, int block, void *packed) {
     const int units = rows / UNIT, tall = 16;
 #pragma omp parallel for schedule(static)
-    for (int k = 0; k < units; k += tall)
+    for (int k = 0; k < units; k += tall) {
         for (int n = 0; n < cols; n += block)
             for (int i = k; i < k + tall; i++) {
                 const float *above = w + (size_t)i * UNIT * (size_t)cols + n, *below = above + (UNIT - 1) * cols;
                 Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)i * (size_t)block;
                 for (int group = 0; group < block; group += W)
-                    unit_store(out + group, unit_zip(v_load(above + group), v_load(below + group)));
+                    unit_stream(out + group, unit_zip(v_load(above + group), v_load(below + group)));
             }
+        stream_end();
+    }
 }
 
 static void widen(float *out, const void *in, size_t n) {
