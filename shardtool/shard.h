@@ -94,6 +94,9 @@ ShardCursor *shard_cursor_open(void);
 void shard_cursor_close(ShardCursor *cursor); // accepts NULL
 int shard_decode(const Shard *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids);
 
+// Reads block B, of which the magic and the size were looked at, for those who find their way without a seek table.
+int shard_read_header(ShardMember *member, Bytes block, uint64_t offset);
+
 // Appends the LEB128 lengths of a member's document index to `lengths`; 65 when damaged or absent.
 int shard_lengths(const Shard *shard, const ShardMember *member, Buffer *lengths);
 

@@ -53,7 +53,7 @@ static int checked_payload(Bytes block, const char *name, uint64_t offset, Bytes
     return fail(EX_DATA, "%s at offset %" PRIu64 ": damaged (its checksum differs)", name, offset);
 }
 
-static int parse_header(ShardMember *member, Bytes block, uint64_t offset) {
+int shard_read_header(ShardMember *member, Bytes block, uint64_t offset) {
     Bytes p = {0};
     if (checked_payload(block, "header", offset, &p) < 0) return -1;
     if (p.size < 12 || memcmp(p.data, "SHRDHDR1", 8))
@@ -132,7 +132,7 @@ static int parse_member(Shard *shard, ShardMember *member) {
             if (block.size != sizeof SHARD_OPENING - 1 || memcmp(block.data, SHARD_OPENING, block.size))
                 status = fail(EX_DATA, "not a shard: no opening frame at offset %" PRIu64, offset);
         } else if (i == 1) {
-            status = magic == SHARD_HEADER_MAGIC ? parse_header(member, block, offset)
+            status = magic == SHARD_HEADER_MAGIC ? shard_read_header(member, block, offset)
                                                  : fail(EX_DATA, "not a shard: no header at offset %" PRIu64, offset);
         } else if (get_u32(entry + 4) > 0) {
             status = parse_data_frame(shard, member, entry, offset);

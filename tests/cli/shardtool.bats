@@ -423,3 +423,29 @@ slice() { # FILE FIRST END: bytes of those ids
         [ -z "$(find out -name '*.tmp.*')" ]
     done
 }
+
+@test "index shows frames, and rebuilds the tables of a cut or damaged shard from the frames that are whole" {
+    pieces
+    shard=out/train/000/000000.zst
+    [ "$(shardtool index --json $shard | wc -l)" = "$(shardtool info --json $shard | grep -o '"frames":[0-9]*' | cut -d: -f2)" ]
+    zstd -dcq $shard >raw
+    size=$(stat -c %s $shard)
+    offset=$(shardtool index --json $shard | sed -n '6s/.*"offset":\([0-9]*\).*/\1/p')
+    head -c $((offset + 20)) $shard >cut.zst
+    run_code 0 shardtool index --rebuild whole.zst cut.zst
+    [[ "$output" == *"5 frames, 320 tokens; read up to byte $offset of $((offset + 20))"* ]]
+    shardtool verify whole.zst
+    zstd -dcq whole.zst | cmp - <(head -c 640 raw)
+    shardtool index --rebuild same.zst $shard
+    zstd -dcq same.zst | cmp - raw
+    cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
+    shardtool index --rebuild whole.zst --force flipped.zst && zstd -dcq whole.zst | cmp - <(head -c 640 raw)
+    run_code 73 shardtool index --rebuild whole.zst cut.zst
+    run_code 65 shardtool index --rebuild x.zst lines.txt
+    [ ! -e x.zst ]
+    for length in 3 30 100 120; do
+        head -c $length $shard >cut.zst
+        run shardtool index --rebuild x$length.zst cut.zst
+        [ "$status" = 65 ] || shardtool verify x$length.zst
+    done
+}

@@ -1,0 +1,121 @@
+// index: where the frames of a shard are; or all its tables made again from the frames that are whole.
+#include "common/cli.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "shardtool/shard.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <zstd.h>
+
+static bool json, force;
+static const char *rebuild;
+
+static const Option options[] = {
+    {OPT_STRING, "rebuild", &rebuild, "FILE", "write the frames that are whole to FILE, with tables of their own"},
+    {OPT_FLAG,   "force",   &force,   NULL,   "write over an existing file"                                      },
+    {OPT_FLAG,   "json",    &json,    NULL,   "one JSON object a frame"                                          },
+    {OPT_END,    NULL,      NULL,     NULL,   NULL                                                               },
+};
+
+static int print_frames(const char *path) {
+    Shard shard;
+    if (shard_open(&shard, path) < 0) return -1;
+    if (!json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
+    for (uint64_t i = 0; i < shard.frame_count; i++) {
+        const ShardFrame *frame = &shard.frames[i];
+        printf(json ? "{\"frame\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%u,\"first\":%" PRIu64
+                      ",\"tokens\":%u,\"xxh64\":\"%08x\"}\n"
+                    : "%8" PRIu64 " %14" PRIu64 " %10u %14" PRIu64 " %8u %08x\n",
+               i, frame->offset, frame->bytes, frame->first, frame->tokens, frame->checksum);
+    }
+    shard_close(&shard);
+    return 0;
+}
+
+// A block that is whole: its size, or 0 when it is cut or no block.
+static size_t block_bytes(Bytes left) {
+    if (left.size < SKIPPABLE_BYTES) return 0;
+    size_t bytes = ZSTD_findFrameCompressedSize(left.data, left.size);
+    return ZSTD_isError(bytes) ? 0 : bytes;
+}
+
+// Reads A and B. Sets *offset behind them.
+static int read_head(Bytes map, ShardMember *member, size_t *offset) {
+    size_t opening = sizeof SHARD_OPENING - 1;
+    if (map.size < opening + SKIPPABLE_BYTES || memcmp(map.data, SHARD_OPENING, opening) ||
+        get_u32(map.data + opening) != SHARD_HEADER_MAGIC)
+        return fail(EX_DATA, "no shard begins here");
+    Bytes block = {map.data + opening, block_bytes((Bytes){map.data + opening, map.size - opening})};
+    if (!block.size) return fail(EX_DATA, "its header is cut");
+    *offset = opening + block.size;
+    return shard_read_header(member, block, opening);
+}
+
+// Appends frame after frame until one is cut or damaged; *stop is then where, else the end.
+static int recover(ShardWriter *writer, const char *path, Bytes map, const ShardMember *member, size_t *stop) {
+    ShardFrame frame = {0};
+    Shard loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
+    ShardCursor *cursor = shard_cursor_open();
+    Buffer ids = {0};
+    buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
+    uint16_t *data = (uint16_t *)(void *)ids.data;
+    int status = 0;
+    while (status == 0 && *stop < map.size) {
+        Bytes block = {map.data + *stop, block_bytes((Bytes){map.data + *stop, map.size - *stop})};
+        if (!block.size) break;
+        unsigned long long raw = ZSTD_getFrameContentSize(block.data, block.size); // 0 for skippable frames and for A
+        if (raw) {
+            if (raw % sizeof *data || raw / sizeof *data > member->frame_tokens) break;
+            frame = (ShardFrame){.offset = *stop,
+                                 .bytes = (uint32_t)block.size,
+                                 .tokens = (uint32_t)(raw / sizeof *data),
+                                 .checksum = get_u32(block.data + block.size - 4)};
+            if (shard_decode(&loose, cursor, 0, data) < 0) {
+                err_clear(); // a damaged frame ends what can be placed
+                break;
+            }
+            status = shard_append(writer, data, frame.tokens, block, 0);
+        }
+        *stop += block.size;
+    }
+    shard_cursor_close(cursor);
+    buffer_close(&ids);
+    return status;
+}
+
+static int rebuild_tables(const char *path) {
+    struct stat st;
+    if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists: --force writes over it", rebuild);
+    Bytes map;
+    if (file_map(&map, path) < 0) return -1;
+    ShardMember member = {0};
+    size_t stop = 0;
+    int status = read_head(map, &member, &stop) < 0 ? fail_in("shard '%s'", path) : 0;
+    if (status == 0) {
+        ShardParams params = {member.frame_tokens, member.vocab_size, member.eot_id, {0}, {0}};
+        memcpy(params.vocab_fp, member.vocab_fp, 32);
+        memcpy(params.params_fp, member.params_fp, 32);
+        ShardWriter writer;
+        status = shard_writer_open(&writer, rebuild, -1, &params, false);
+        if (status == 0) {
+            status = recover(&writer, path, map, &member, &stop);
+            if (status == 0)
+                status = shard_finish(&writer);
+            else
+                shard_abandon(&writer);
+        }
+        if (status == 0)
+            log_line("%" PRIu64 " frames, %" PRIu64 " tokens; read up to byte %zu of %zu", writer.frame_count,
+                     writer.tokens, stop, map.size);
+    }
+    file_unmap(&map);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    if (count != 1) return fail(EX_USAGE, "of which one shard?");
+    return rebuild ? rebuild_tables(arguments[0]) : print_frames(arguments[0]);
+}
+
+const Command shardtool_index = {"index", "SHARD", "show a shard's frames, or rebuild its tables", options, run, NULL};
