@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -67,18 +68,36 @@ static int wait_until_ready(Child *child, const char *dataset) {
     return 0;
 }
 
-int child_open(Child *child, const char *dataset) {
-    char program[PATH_MAX_BYTES];
+static bool is_dataset(const char *path) {
+    char manifest[PATH_MAX_BYTES];
+    snprintf(manifest, sizeof manifest, "%.*s/dataset.jsonl", PATH_MAX_BYTES - 32, path);
+    return access(manifest, F_OK) == 0;
+}
+
+int child_open(Child *child, const Config *config) {
+    char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES];
     *child = (Child){0};
+    if (*config->loader || !*config->dataset) return 0;
+    snprintf(dataset, sizeof dataset, "%s", config->dataset);
+    if (!is_dataset(dataset))
+        snprintf(dataset, sizeof dataset, "data/%.*s", PATH_MAX_BYTES - 8, config->dataset); // nanoGPT
+    if (!is_dataset(dataset))
+        return fail(EX_NOINPUT, "'%s' is no dataset: make one with shardtool tokenize -o DIR, or name a --loader",
+                    config->dataset);
     if (find_loader(program) < 0) return -1;
     snprintf(child->place, sizeof child->place, "/tmp/millrace-%d-XXXXXX", (int)getuid());
-    if (!mkdtemp(child->place)) return fail_errno("cannot create '%s'", child->place);
+    if (!mkdtemp(child->place)) return *child->place = 0, fail_errno("cannot create a directory in /tmp");
     snprintf(child->endpoint, sizeof child->endpoint, "ipc://%s", child->place);
     if (spawn(child, program, dataset) < 0 || wait_until_ready(child, dataset) < 0) {
         child_close(child);
         return -1;
     }
     return 0;
+}
+
+const char *child_endpoint(const Child *child, const Config *config) {
+    if (child->pid) return child->endpoint;
+    return *config->loader ? config->loader : NULL;
 }
 
 void child_close(Child *child) {

@@ -56,7 +56,7 @@ static int run(int count, char **files) {
     Child child = {0};
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
-    if (result == 0 && !*config->loader && *config->dataset) result = child_open(&child, config->dataset);
+    if (result == 0) result = child_open(&child, config);
     if (result == 0) result = trained_open(&trained, config);
     if (result == 0) result = evaluate_with(&trained, config, &child);
     child_close(&child);

@@ -62,25 +62,6 @@ static int open_directory(Run *run, bool fresh) {
 
 // ---- data
 
-static bool is_dataset(const char *path) {
-    char manifest[PATH_MAX_BYTES];
-    snprintf(manifest, sizeof manifest, "%.*s/dataset.jsonl", PATH_MAX_BYTES - 32, path);
-    return access(manifest, F_OK) == 0;
-}
-
-// A dataset without a loader: DIR, or nanoGPT's data/NAME.
-static int start_loader(Run *run) {
-    const Config *config = run->config;
-    if (*config->loader || !*config->dataset) return 0;
-    char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%s", config->dataset);
-    if (!is_dataset(path)) snprintf(path, sizeof path, "data/%.*s", PATH_MAX_BYTES - 8, config->dataset);
-    if (!is_dataset(path))
-        return fail(EX_NOINPUT, "'%s' is no dataset: make one with shardtool tokenize -o DIR, or name a --loader",
-                    config->dataset);
-    return child_open(&run->child, path);
-}
-
 static int check_dataset(const Run *run, const FeedDataset *dataset) {
     static const char *const splits[] = {"training", "validation"};
     uint64_t block = (uint64_t)run->config->block_size;
@@ -184,7 +165,8 @@ int run_open(Run *run, const Config *config, bool fresh) {
     model_open(&run->model, &shape);
     plan_make(&run->plan, config, &run->model, run->backend, true);
     if (plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
-    if (start_loader(run) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0) return -1;
+    if (child_open(&run->child, config) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0)
+        return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
     if (feed_attach(run->feed) < 0) return -1;

@@ -232,6 +232,13 @@ serve() { # DATASET
     [[ "$output" == *"locked by pid $TRAINER"* ]]
 }
 
+@test "checkpoints that cannot be written: training goes on twice, then 74, and nothing half is left" {
+    run bash -c 'trap "" XFSZ; ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
+    [ "$status" -eq 74 ]
+    [ "$(grep -c "no checkpoint: .*File too large; training goes on" <<<"$output")" -eq 2 ]
+    [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
+}
+
 @test "another model in the same directory is refused with the differences, 2; --fresh moves the old run aside" {
     train --out_dir=run --quiet --max_iters=2
     run train --out_dir=run --n_layer=2
