@@ -167,7 +167,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     CHECK(plan.bytes > config.mem_limit);
     CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
-    long long batch, accumulation;
+    long long batch = 0, accumulation = 0;
     const char *at = strstr(err_text(), "--batch_size=");
     NEED(at && sscanf(at, "--batch_size=%lld --gradient_accumulation_steps=%lld", &batch, &accumulation) == 2);
     CHECK_EQUAL(batch * accumulation, 480);

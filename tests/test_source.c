@@ -50,7 +50,7 @@ static void check_documents(const char *text, SourceDocs docs, const char *want)
     buffer_add(&out, "", 1);
     if (strcmp((char *)out.data, want)) {
         print_error("'%s' gives '%s', not '%s'\n", text, (char *)out.data, want);
-        CHECK(!"the documents wanted");
+        test_failed("the documents wanted", __FILE__, __LINE__);
     }
     buffer_close(&out);
 }
