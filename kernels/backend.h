@@ -32,6 +32,8 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
+enum { BACKEND_RECORDINGS = 4 };
+
 typedef struct {
     const char *name; // "cpu", "cuda"
 
@@ -49,6 +51,12 @@ typedef struct {
     void (*download)(void *host, const void *device, size_t bytes); // waits
     void (*zero)(void *device, size_t bytes);
     void (*close)(void);
+
+    // A run of operations that comes again with the same arguments: `if (begin(key)) { operations; end(key); }`. Where
+    // begin is false the run was replayed from a recording, and is skipped. No upload or download inside. Recordings
+    // last until the arena is released.
+    bool (*begin)(int key); // below BACKEND_RECORDINGS
+    void (*end)(int key);
 
 #define OP(name, arguments) void(*name) arguments;
 #include "kernels/ops.def"

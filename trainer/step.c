@@ -9,10 +9,12 @@ static void micro_batch(Network *network, const FeedBatch *batch, const Source *
     StepNumbers *numbers = network_at(network, network->plan->numbers);
     network_tokens(network, pass, batch->ids, B, T);
     source->done(source->self, batch);
+    if (!network->ops->begin(add)) return; // two kinds of micro-batch: what starts the gradients, and what adds to them
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(&numbers->loss, network_at(network, pass->losses), B * T);
     network_backward(network, pass, B, T, add);
+    network->ops->end(add);
 }
 
 FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream, uint64_t step,

@@ -64,6 +64,9 @@ static void cpu_upload(void *device, const void *host, size_t bytes) { memcpy(de
 static void cpu_download(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 static void cpu_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
 
+static bool cpu_begin(int key) { return (void)key, true; }
+static void cpu_end(int key) { (void)key; }
+
 static void cpu_close(void) {
     matmul_close();
     scratch.base = NULL;
@@ -138,7 +141,9 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .upload = cpu_upload,
                         .download = cpu_download,
                         .zero = cpu_zero,
-                        .close = cpu_close};
+                        .close = cpu_close,
+                        .begin = cpu_begin,
+                        .end = cpu_end};
     unit->install(&backend);
     matmul_install(&backend);
     snprintf(how, 96, "%d threads, %s (%s%s)", omp_get_max_threads(), bf16 ? "bfloat16" : "float32", cpu_isa_name(isa),

@@ -76,6 +76,7 @@ static void *alloc(size_t bytes) {
 
 static void release(void *arena) {
     cuda_check(cudaStreamSynchronize(cuda.stream), "the last operations");
+    cuda_forget_recordings();
     cuda_check(cudaFree(arena), "cudaFree");
 }
 
@@ -211,6 +212,8 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .download = download,
         .zero = zero,
         .close = close_device,
+        .begin = cuda_begin,
+        .end = cuda_end,
 #define OP(name, arguments) .name = cuda_##name,
 #include "kernels/ops.def"
 #undef OP

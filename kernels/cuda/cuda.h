@@ -43,6 +43,11 @@ size_t embed_scratch(const Shape *shape);
 size_t norm_scratch(void);
 size_t cuda_matmul_scratch(void);
 
+// graph.c: recorded runs.
+bool cuda_begin(int key);
+void cuda_end(int key);
+void cuda_forget_recordings(void);
+
 // matmul.c: the handle and the plans of all shapes met so far.
 void cuda_matmul_open(void);
 void cuda_matmul_close(void);

@@ -127,6 +127,36 @@ TEST(cuda_asks_the_heuristic_once_a_shape) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
+// Plain, recorded, replayed: the same numbers each time, and no launch of its own in a replay.
+TEST(cuda_replays_what_it_recorded) {
+    enum { N = 512 };
+    for (emu_order = 0; emu_order < 4; emu_order++) {
+        const Backend *backend = opened();
+        void *in = backend->alloc(N * 2), *out = backend->alloc(N * 2);
+        uint64_t graphs = emu_counts.graphs, launches = 0;
+        for (int run = 0; run < 5; run++) {
+            uint16_t x[N], y[N];
+            for (int i = 0; i < N; i++) x[i] = (uint16_t)(0x4080 + 0x80 * run); // 4, 8, 16: gelu(x) = x there
+            backend->upload(in, x, sizeof x);
+            launches = emu_counts.launches;
+            CHECK_EQUAL(backend->begin(2), run < 2);
+            if (run < 2) {
+                backend->gelu_forward(out, in, N, false);
+                backend->end(2);
+            } else {
+                CHECK_EQUAL(emu_counts.launches, launches);
+            }
+            backend->download(y, out, sizeof y);
+            CHECK(!memcmp(x, y, sizeof x));
+        }
+        CHECK_EQUAL(emu_counts.graphs - graphs, 1);
+        backend->release(in), backend->release(out);
+        backend->close();
+        CHECK_EQUAL(emu_counts.live, 0);
+    }
+    emu_order = 0;
+}
+
 // Every ldmatrix of attention reads its eight rows from eight different groups of banks.
 TEST(cuda_attention_has_no_bank_conflicts) {
     enum { T = 128, H = 1, D = 64, N = T };

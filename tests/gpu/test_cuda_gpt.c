@@ -49,10 +49,12 @@ static void train(const char *device, const char *dtype, double losses[STEPS], d
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);
             memset(slot, 0xff, sizeof(uint16_t) * ROWS * (BLOCK + 1)); // the slot is the loader's again
+            if (!backend->begin(micro > 0)) continue;
             network_forward(&network, pass, ROWS, BLOCK);
             network_losses(&network, pass, ROWS, BLOCK, scale, true, micro > 0);
             backend->sum_losses(&on_device->loss, network_at(&network, pass->losses), ROWS * BLOCK);
             network_backward(&network, pass, ROWS, BLOCK, micro > 0);
+            backend->end(micro > 0);
         }
         optimizer_find("adamw")->update(&network, &config, 3e-3, (uint64_t)step);
         backend->download(&numbers, on_device, sizeof numbers);
