@@ -39,8 +39,9 @@ static const struct {
 #undef KEY
 };
 
-// nanoGPT's keys for torch.compile, Weights & Biases and torch.distributed.
-static const char *const ignored_keys[] = {"compile", "backend", "wandb_log", "wandb_project", "wandb_run_name", NULL};
+// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases.
+static const char *const ignored_keys[] = {"compile", "backend", NULL};
+static const char ignored_prefix[] = "wandb_";
 
 // One assignment being read: where it stands, for the mistakes.
 typedef struct {
@@ -67,7 +68,7 @@ __attribute__((format(printf, 3, 4))) static void mistake(const Place *place, co
 static bool is_ignored(const char *name, size_t length) {
     for (int i = 0; ignored_keys[i]; i++)
         if (strlen(ignored_keys[i]) == length && !memcmp(ignored_keys[i], name, length)) return true;
-    return false;
+    return length >= sizeof ignored_prefix && !memcmp(name, ignored_prefix, sizeof ignored_prefix - 1);
 }
 
 static void note_ignored(ConfigReader *reader, const char *name, size_t length) {
