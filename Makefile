@@ -81,7 +81,7 @@ $(O)/test-emu: $(EMU) $(O)/core.a
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test $(if $(CUSRC),$(O)/test-emu)
+test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu)
 	$(Q)LIBS='$(LIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizer
 check:
@@ -104,6 +104,15 @@ bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 $(O)/bench_loader: $(O)/tests/bench/loader.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
+## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared: FILE=text of yours (else Debian's)
+bench-tokenizer: test-deps $(O)/bench_tokenizer
+	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
+	$(Q)build/venv/bin/python tests/bench/tokenizer.py $(O)/bench_tokenizer $(FILE)
+$(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
+## fuzz     F=tokenizer: random texts through ours and tiktoken's, for S=60 seconds
+fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 ## deps     install what building needs (as root), or print the line that does
 deps: ; $(Q)tests/deps.sh build
 test-deps: ; $(Q)tests/deps.sh test
@@ -118,7 +127,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels deps test-deps format lint install clean help
+.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
