@@ -113,17 +113,12 @@ def reference(encoding, documents):
 
 
 def reduced(differs, documents):
-    """Fewer documents that still differ, then a shorter last one."""
-    step = len(documents) // 2
-    while step:
-        at = 0
-        while at < len(documents):
-            fewer = documents[:at] + documents[at + step :]
-            if fewer and differs(fewer):
-                documents = fewer
-            else:
-                at += step
-        step //= 2
+    """The first document that differs, with what must go before it, and that one shortened."""
+    low, high = 0, len(documents)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if differs(documents[:middle]) else (middle, high)
+    documents = documents[high - 1 : high] if differs(documents[high - 1 : high]) else documents[:high]
     step = len(documents[-1]) // 2
     while step:
         at = 0
