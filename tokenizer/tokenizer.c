@@ -1,6 +1,6 @@
 // Encoder and decoder: documents of any size to ids, window by window, and back.
 //
-// Memory of an encoder: the word table (words.c, 56 MB at most), a window with its replaced copy (below 1 MB for text
+// Memory of an encoder: the word table (words.c, 64 MB at most), a window with its replaced copy (below 1 MB for text
 // that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"

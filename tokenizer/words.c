@@ -1,7 +1,7 @@
 // The word table of one encoder: open hash tables of fixed-size entries, grown to a cap and then overwritten.
 //
 // An entry lives in one of eight places: those that differ from its hash in the three lowest bits. When all are taken,
-// one is overwritten. Memory: 32 MB of small, 16 MB of large and 8 MB of whole entries at most.
+// one is overwritten. Memory: 32 MB of small, 16 MB of large and 16 MB of whole entries at most.
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
@@ -25,7 +25,7 @@ static const struct {
 } sizes[WORD_SIZES] = {
     {SMALL_KEY, 1 << 12, 1 << 20},
     {LARGE_KEY, 1 << 10, 1 << 18},
-    {WHOLE_KEY, 1 << 7,  1 << 15}
+    {WHOLE_KEY, 1 << 8,  1 << 16}
 };
 
 const uint8_t words_keep[2 * WORD_READ] = {[0 ... WORD_READ - 1] = 0xFF};
