@@ -14,7 +14,7 @@ static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188
 static bool is_printable(unsigned byte) { return (byte > 32 && byte < 127) || (byte > 160 && byte != 173); }
 
 static uint64_t *edge_slot(Vocab *vocab, uint32_t node, uint8_t byte) {
-    uint32_t key = node << 8 | byte, slot = vocab_hash(key, 18);
+    uint32_t key = node << 8 | byte, slot = trie_slot(vocab_hash(key));
     while (vocab->trie_slots[slot] && (vocab->trie_slots[slot] & 0x1FFFFFF) != key) slot = (slot + 1) % TRIE_SLOTS;
     return &vocab->trie_slots[slot];
 }
@@ -43,9 +43,10 @@ static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32
     }
     if (id < BYTE_TOKENS) return;
     if (size == 2) vocab->byte_merged[bytes[0]][bytes[1]] = (uint16_t)id;
-    uint32_t slot = vocab_hash(pair, 17);
+    uint64_t hash = vocab_hash(pair);
+    uint32_t slot = pair_slot(hash);
     while (vocab->pair_slots[slot]) slot = (slot + 1) % PAIR_SLOTS;
-    vocab->pair_slots[slot] = (uint16_t)id;
+    vocab->pair_slots[slot] = (uint32_t)pair_tag(hash) << 16 | id;
 }
 
 // One side of a merge: its bytes go to `out`, its id comes back. Stops after the blank or newline behind it.

@@ -18,7 +18,7 @@ struct Vocab {
     uint16_t shorter[MERGED_COUNT];   // the longest other token the token begins with, or NO_TOKEN
     uint16_t byte_token[256];
     uint16_t byte_merged[256][256];  // what two bytes merge to, or NO_TOKEN
-    uint16_t pair_slots[PAIR_SLOTS]; // ids by the hash of their pair; 0 = empty (no merge makes a byte)
+    uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id by the hash of their pair; 0 = empty (no merge makes a byte)
     // One edge of the trie each, by the hash of (node, byte): node << 8 | byte in bits 0..24, the child in 25..41, the
     // child's token (or NO_TOKEN) in 42..57. 0 = empty; node 0 is the root, and no child.
     uint64_t trie_slots[TRIE_SLOTS];
@@ -27,22 +27,26 @@ struct Vocab {
 
 static inline size_t vocab_length(const Vocab *vocab, unsigned id) { return vocab->start[id + 1] - vocab->start[id]; }
 
-static inline uint32_t vocab_hash(uint32_t key, unsigned bits) { return (key * 0x9E3779B1u) >> (32 - bits); }
+static inline uint64_t vocab_hash(uint32_t key) { return key * 0x9E3779B97F4A7C15; }
+static inline uint32_t pair_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
+static inline uint16_t pair_tag(uint64_t hash) { return (uint16_t)(hash >> 31); }
+static inline uint32_t trie_slot(uint64_t hash) { return (uint32_t)(hash >> 46); }
 
-// The token that a and b merge to, or NO_TOKEN.
+// The token that a and b merge to, or NO_TOKEN. Most pairs merge to none, and tags tell so without a look at the pair.
 static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) {
     uint32_t pair = a << 16 | b;
-    for (uint32_t slot = vocab_hash(pair, 17);; slot = (slot + 1) % PAIR_SLOTS) {
-        unsigned id = vocab->pair_slots[slot];
-        if (!id) return NO_TOKEN;
-        if (vocab->pair[id] == pair) return id;
+    uint64_t hash = vocab_hash(pair);
+    for (uint32_t slot = pair_slot(hash);; slot = (slot + 1) % PAIR_SLOTS) {
+        uint32_t found = vocab->pair_slots[slot];
+        if (!found) return NO_TOKEN;
+        if (found >> 16 == pair_tag(hash) && vocab->pair[found & 0xFFFF] == pair) return found & 0xFFFF;
     }
 }
 
 // The edge from node by byte, or 0.
 static inline uint64_t vocab_edge(const Vocab *vocab, uint32_t node, uint8_t byte) {
     uint32_t key = node << 8 | byte;
-    for (uint32_t slot = vocab_hash(key, 18);; slot = (slot + 1) % TRIE_SLOTS) {
+    for (uint32_t slot = trie_slot(vocab_hash(key));; slot = (slot + 1) % TRIE_SLOTS) {
         uint64_t edge = vocab->trie_slots[slot];
         if (!edge || (edge & 0x1FFFFFF) == key) return edge;
     }
