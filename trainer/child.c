@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +69,20 @@ static int wait_until_ready(Child *child, const char *dataset) {
     return 0;
 }
 
+// /tmp/millrace-UID/.run.tmp.PID, after sweeping away those of runs that were killed.
+static int make_place(Child *child) {
+    char base[48];
+    struct stat st;
+    snprintf(base, sizeof base, "/tmp/millrace-%u", (unsigned)getuid());
+    if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", base);
+    if (lstat(base, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
+        return fail(EX_PERMISSION, "'%s' is not ours alone: remove it, or name a --loader", base);
+    dir_sweep(base);
+    snprintf(child->place, sizeof child->place, "%.*s/.run.tmp.%d", 47, base, (int)getpid());
+    snprintf(child->endpoint, sizeof child->endpoint, "ipc://%s", child->place);
+    return mkdir(child->place, 0700) < 0 && errno != EEXIST ? fail_errno("cannot create '%s'", child->place) : 0;
+}
+
 static bool is_dataset(const char *path) {
     char manifest[PATH_MAX_BYTES];
     snprintf(manifest, sizeof manifest, "%.*s/dataset.jsonl", PATH_MAX_BYTES - 32, path);
@@ -84,10 +99,7 @@ int child_open(Child *child, const Config *config) {
     if (!is_dataset(dataset))
         return fail(EX_NOINPUT, "'%s' is no dataset: make one with shardtool tokenize -o DIR, or name a --loader",
                     config->dataset);
-    if (find_loader(program) < 0) return -1;
-    snprintf(child->place, sizeof child->place, "/tmp/millrace-%d-XXXXXX", (int)getuid());
-    if (!mkdtemp(child->place)) return *child->place = 0, fail_errno("cannot create a directory in /tmp");
-    snprintf(child->endpoint, sizeof child->endpoint, "ipc://%s", child->place);
+    if (find_loader(program) < 0 || make_place(child) < 0) return -1;
     if (spawn(child, program, dataset) < 0 || wait_until_ready(child, dataset) < 0) {
         child_close(child);
         return -1;
