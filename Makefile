@@ -113,6 +113,16 @@ $(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
 	$(LINK)
 ## fuzz     F=tokenizer: random texts through ours and tiktoken's, for S=60 seconds
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
+## test-gpu   the CUDA backend on a device: kernels, sanitizers, bit-exact repeats; writes docs/gpu-results.md
+test-gpu: all $(O)/test-gpu ; $(Q)tests/gpu/run.sh $(O)
+$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/gpu/*.c)) $(O)/tests/test_main.o $(O)/core.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
+## bench-gpu  tokens a second on a device beside PyTorch's, each operation, memory; writes docs/gpu-results.md
+bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/gpu.py $(O)
+$(O)/bench_gpu: $(O)/tests/bench/gpu.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
 ## deps     install what building needs (as root), or print the line that does
 deps: ; $(Q)tests/deps.sh build
 test-deps: ; $(Q)tests/deps.sh test
@@ -127,7 +137,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz deps test-deps format lint install clean help
+.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz test-gpu bench-gpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -5,7 +5,6 @@
 
 const Backend *backend_cpu(const BackendChoice *choice, char why[256]);
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
-extern int emu_order __attribute__((weak)); // where there is an emulator
 
 static const Backend *sides[2];
 static void *scratch[2];
@@ -137,13 +136,17 @@ static void fetch(Array *array, int run) {
     }
 }
 
+void array_send(int side) {
+    for (Array *array = arrays; array; array = array->next) send(array, side);
+}
+
 bool pair_begin(int run) {
     for (Array *array = arrays; array && run > 0; array = array->next) fetch(array, run - 1);
     if (run == RUNS) return false;
     if (run == 0)
         for (Array *array = arrays; array; array = array->next) free(array->bits), array->bits = NULL;
     if (&emu_order) emu_order = run > 0 ? run - 1 : 0;
-    for (Array *array = arrays; array; array = array->next) send(array, run > 0);
+    array_send(run > 0);
     return true;
 }
 

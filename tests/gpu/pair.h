@@ -20,6 +20,7 @@ typedef struct Array {
 } Array;
 
 enum { CPU, CUDA };
+extern int emu_order __attribute__((weak)); // of the emulator, where there is one
 
 // Both backends, with scratch for shape. Closed by pair_close, which checks that nothing on the device still stands.
 void pair_open(Shape shape);
@@ -29,6 +30,7 @@ const Backend *pair_backend(int side);
 Array *array_normal(Kind kind, size_t count, double scale, double mean); // normal numbers
 Array *array_filled(Kind kind, size_t count, double value);              // NaN for what an operation shall write
 Array *array_tokens(size_t count, int vocab);
+void array_send(int side);                   // all arrays' starts to one side
 void *array_at(const Array *array, int run); // memory of the backend of this run
 
 // The runs of a loop over both sides: CPU once, CUDA four times, every array at its start before each.

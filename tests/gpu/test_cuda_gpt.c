@@ -6,7 +6,7 @@
 #include <math.h>
 #include <sys/mman.h>
 
-extern int emu_order __attribute__((weak)); // where there is an emulator
+extern int emu_order __attribute__((weak)); // of the emulator, where there is one
 
 enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 40, VOCAB = 500 };
 

@@ -230,3 +230,29 @@ TEST(cuda_update_agrees_with_the_cpu) {
     for (size_t i = 0; i < n; i++) CHECK(m->result[CUDA][i] == (double)(float)m->start[i]);
     pair_close();
 }
+
+// Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can
+// show a fence that is missing: a thousand launches with all blocks at once, the same bits every time.
+TEST(cuda_attention_gradient_repeats_its_bits) {
+    const bool emulated = &emu_order != NULL;
+    const int B = emulated ? 1 : 8, T = emulated ? 70 : 1024, H = emulated ? 1 : 12, D = 64,
+              launches = emulated ? 2 : 1000;
+    pair_open((Shape){B, T, H * D, H, ANY, ANY, 1});
+    const Backend *on = pair_backend(CUDA);
+    const size_t n = (size_t)(B * T * H * D), bytes = 3 * n * on->act_bytes;
+    Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *out = array_filled(ACTS, n, NAN);
+    Array *lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), *dout = array_normal(ACTS, n, 1, 0);
+    Array *dqkv = array_filled(ACTS, 3 * n, NAN);
+    array_send(CUDA);
+    unsigned char *first = malloc(bytes), *now = malloc(bytes);
+    NEED(first && now);
+    on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1), B, T, H, D);
+    for (int launch = 0; launch < launches; launch++) {
+        on->attention_backward(array_at(dqkv, 1), NULL, array_at(dout, 1), array_at(out, 1), array_at(lse, 1),
+                               array_at(qkv, 1), B, T, H, D, false);
+        on->download(launch ? now : first, array_at(dqkv, 1), bytes);
+        CHECK(!launch || !memcmp(first, now, bytes));
+    }
+    free(first), free(now);
+    pair_close();
+}

@@ -1,0 +1,223 @@
+// Speed on a device. bench_gpu step|ops [device=cuda] [L=12 C=768 H=12 T=1024 B=16 accumulation=1 steps=10]: `step`
+// times whole training steps, `ops` each operation alone at the same shapes. One JSON object a line. Random weights and
+// tokens.
+#include "common/err.h"
+#include "common/log.h"
+#include "common/rng.h"
+#include "trainer/optim.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if HAVE_CUDA
+#include <cuda_runtime_api.h>
+static double used_bytes(void) { // of the whole card, by everybody
+    size_t left = 0, total = 0;
+    return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
+}
+#else
+static double used_bytes(void) { return 0; }
+#endif
+
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10;
+static char device[16] = "cuda";
+static const Backend *ops;
+static Config config;
+static Model model;
+static Plan plan;
+static Network network;
+static uint16_t *tokens;
+
+static void open_network(void) {
+    ConfigReader reader;
+    config_open(&reader);
+    config = reader.config;
+    config_close(&reader);
+    config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size = B;
+    config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
+    config.loss_chunk_rows = 4096;
+    char why[256];
+    ops = backend_open(&(BackendChoice){device, "auto", 0, true, false}, why);
+    if (!ops) die(err_code(), "%s", err_text());
+    fprintf(stderr, "%s\n", why);
+    ModelShape shape = shape_of(&config);
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, ops, true);
+    if (network_open(&network, ops, &model, &plan) < 0) die(err_code(), "%s", err_text());
+    network_init(&network, 1337);
+    size_t count = (size_t)B * (size_t)(T + 1), bytes = (count * 2 + 4095) / 4096 * 4096;
+    tokens = aligned_alloc(4096, bytes);
+    if (!tokens) die(EX_MEMORY, "no memory for a batch");
+    ops->pin(tokens, bytes);
+    for (size_t i = 0; i < count; i++) tokens[i] = (uint16_t)(rng_u64(1, 2, i) % GPT2_VOCAB);
+}
+
+static void wait_for_device(StepNumbers *numbers) {
+    ops->download(numbers, network_at(&network, plan.numbers), sizeof *numbers);
+}
+
+static void step(uint64_t update) {
+    StepNumbers *numbers = network_at(&network, plan.numbers);
+    ops->zero(numbers, sizeof *numbers);
+    for (int micro = 0; micro < accumulation; micro++) {
+        network_tokens(&network, &plan.train, tokens, B, T);
+        if (!ops->begin(micro > 0)) continue;
+        network_forward(&network, &plan.train, B, T);
+        network_losses(&network, &plan.train, B, T, 1 / ((float)B * (float)T * (float)accumulation), true, micro > 0);
+        ops->sum_losses(&numbers->loss, network_at(&network, plan.train.losses), B * T);
+        network_backward(&network, &plan.train, B, T, micro > 0);
+        ops->end(micro > 0);
+    }
+    optimizer_find("adamw")->update(&network, &config, 6e-4, update);
+}
+
+static int bench_step(void) {
+    double before = used_bytes(), best = 1e30, sum = 0;
+    StepNumbers numbers;
+    open_network();
+    for (int i = 0; i < 4; i++) step((uint64_t)i); // plans, recordings
+    wait_for_device(&numbers);
+    for (int i = 0; i < steps; i++) {
+        uint64_t start = clock_ns();
+        step((uint64_t)i + 4);
+        wait_for_device(&numbers);
+        double seconds = (double)(clock_ns() - start) * 1e-9;
+        sum += seconds;
+        if (seconds < best) best = seconds;
+    }
+    double per_step = (double)B * T * accumulation;
+    // 6 a parameter that is multiplied with, and attention, causal counted once
+    double flops = 6 * ((double)model.parameters - (double)T * C) + 6.0 * L * C * T;
+    printf("{\"what\": \"step\", \"device\": \"%s\", \"parameters\": %zu, \"L\": %d, \"C\": %d, \"B\": %d, \"T\": %d, "
+           "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"tflops\": %.2f, \"loss\": %.4f, "
+           "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
+           ops->name, model.parameters, L, C, B, T, sum / steps * 1e3, best * 1e3, per_step * steps / sum,
+           flops * per_step * steps / sum * 1e-12, numbers.loss / per_step, plan.bytes, used_bytes() - before);
+    return 0;
+}
+
+static const Pass *pass;
+static void *at(size_t offset) { return network_at(&network, offset); }
+static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
+static Par *param(ParamId id) { return network_param(&network, id, 0); }
+static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
+
+static void run_attention_forward(void) {
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), B, T, H, C / H);
+}
+static void run_attention_backward(void) {
+    ops->attention_backward(at(pass->wide), NULL, at(pass->narrow), at(pass->att), at(pass->lse), at(pass->qkv), B, T,
+                            H, C / H, false);
+}
+static void run_matmul_forward(void) {
+    ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
+}
+static void run_matmul_input(void) {
+    ops->matmul_backward_input(at(pass->narrow), at(pass->wide), weight(PARAM_FC_W), B * T);
+}
+static void run_matmul_weight(void) {
+    ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->wide), at(pass->ln2), B * T, 4 * C, C, true);
+}
+static void run_head(void) {
+    ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_WTE), NULL, plan.chunk_rows);
+}
+static void run_loss(void) {
+    ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
+                       model.shape.padded_vocab, 1e-4f, true);
+}
+static void run_layernorm_forward(void) {
+    ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),
+                           at(pass->narrow), param(PARAM_LN2_W), NULL, B * T, C);
+}
+static void run_layernorm_backward(void) {
+    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), grad(PARAM_LN2_W), NULL, NULL, at(pass->narrow),
+                            at(pass->res2), at(pass->mean2), at(pass->rstd2), param(PARAM_LN2_W), B * T, C, false,
+                            true);
+}
+static void run_gelu_forward(void) {
+    ops->gelu_forward(at(pass->gelu), at(pass->fc), (size_t)B * (size_t)T * 4 * (size_t)C, false);
+}
+static void run_gelu_backward(void) {
+    ops->gelu_backward(at(pass->wide), NULL, at(pass->fc), B * T, 4 * C, false, true);
+}
+static void run_embed_backward(void) {
+    ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);
+}
+static void run_norm(void) {
+    StepNumbers *numbers = at(plan.numbers);
+    ops->gradient_norm(&numbers->norm, at(plan.grads), model.elements);
+}
+static void run_adamw(void) {
+    const AdamW adamw = {0, 0.9f, 0.95f, 1e-8f, 0, 1};
+    StepNumbers *numbers = at(plan.numbers);
+    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.moments[0]), at(plan.moments[1]),
+               model.elements, model.decay_elements, &adamw, &numbers->norm, 1);
+}
+
+static int bench_ops(void) {
+    open_network();
+    pass = &plan.train;
+    step(0); // everything holds numbers
+    double N = (double)B * T, c = C, chunk = plan.chunk_rows, V = model.shape.padded_vocab, P = (double)model.elements;
+    const struct {
+        const char *name;
+        void (*run)(void);
+        double flops, bytes;
+    } rows[] = {
+        {"attention forward",  run_attention_forward,  2 * N * T * c,     0            },
+        {"attention backward", run_attention_backward, 5 * N * T * c,     0            },
+        {"matmul forward",     run_matmul_forward,     8 * N * c * c,     0            },
+        {"matmul input",       run_matmul_input,       8 * N * c * c,     0            },
+        {"matmul weight",      run_matmul_weight,      8 * N * c * c,     0            },
+        {"head forward",       run_head,               2 * chunk * V * c, 0            },
+        {"loss",               run_loss,               0,                 chunk * V * 4},
+        {"layernorm forward",  run_layernorm_forward,  0,                 N * c * 8    },
+        {"layernorm backward", run_layernorm_backward, 0,                 N * c * 10   },
+        {"gelu forward",       run_gelu_forward,       0,                 N * c * 16   },
+        {"gelu backward",      run_gelu_backward,      0,                 N * c * 24   },
+        {"embed backward",     run_embed_backward,     0,                 N * c * 4    },
+        {"gradient norm",      run_norm,               0,                 P * 4        },
+        {"adamw",              run_adamw,              0,                 P * 30       },
+    };
+    StepNumbers numbers;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rows[i].run();
+        wait_for_device(&numbers);
+        uint64_t start = clock_ns();
+        for (int k = 0; k < steps; k++) rows[i].run();
+        wait_for_device(&numbers);
+        double seconds = (double)(clock_ns() - start) * 1e-9 / steps;
+        printf("{\"what\": \"op\", \"name\": \"%s\", \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n", rows[i].name,
+               seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);
+    }
+    return 0;
+}
+
+int main(int count, char **arguments) {
+    const struct {
+        const char *format;
+        void *value;
+    } keys[] = {
+        {"device=%15s",     device       },
+        {"L=%d",            &L           },
+        {"C=%d",            &C           },
+        {"H=%d",            &H           },
+        {"T=%d",            &T           },
+        {"B=%d",            &B           },
+        {"accumulation=%d", &accumulation},
+        {"steps=%d",        &steps       },
+    };
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|ops [KEY=VALUE...]");
+    for (int i = 2; i < count; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
+        if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
+    }
+    int status = !strcmp(arguments[1], "ops") ? bench_ops() : bench_step();
+    network_close(&network);
+    model_close(&model);
+    ops->close();
+    free(tokens);
+    return status;
+}
