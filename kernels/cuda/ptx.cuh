@@ -17,7 +17,8 @@ typedef __nv_bfloat16 act;
 #define DYNAMIC_SHARED(type, name)                                                                                     \
     extern __shared__ __align__(128) unsigned char name##_bytes[];                                                     \
     type *name = (type *)name##_bytes
-// clang-format off: it takes the launch for comparisons
+// it takes the launch for comparisons
+// clang-format off
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
     ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
 // clang-format on
