@@ -1,9 +1,12 @@
 // The tokenizer against what tiktoken gave for 2,000 texts (tests/data/tokenizer_vectors.jsonl), and its promises.
 #include "common/file.h"
 #include "common/hash.h"
+#include "common/rng.h"
 #include "tests/test.h"
 #include "tokenizer/tokenizer.h"
 #include <jansson.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
 static const Vocab *vocab;
 
@@ -88,9 +91,17 @@ static uint16_t *ids_for(size_t bytes) {
     return ids;
 }
 
-TEST(tokenizer_gives_the_ids_of_tiktoken) {
+// On a path that the processor lacks, the next best is taken again.
+static Encoder *encoder_on(const char *isa, InvalidUtf8 invalid) {
+    setenv("MILLRACE_ISA", isa, 1);
+    Encoder *encoder = encoder_open(vocab, invalid);
+    unsetenv("MILLRACE_ISA");
+    return encoder;
+}
+
+static void check_vectors_on(const char *isa) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_on(isa, INVALID_REPLACE);
     for (size_t pass = 0; pass < 2; pass++) // the second time every word is known
         for (Vector *v = vectors; v < vectors + vector_count; v++) {
             // a copy of exact size, so that reading past the end is seen by the sanitizer
@@ -104,6 +115,10 @@ TEST(tokenizer_gives_the_ids_of_tiktoken) {
     CHECK(encoder_replaced(encoder) > 0);
     encoder_close(encoder);
 }
+
+TEST(tokenizer_gives_the_ids_of_tiktoken) { check_vectors_on("portable"); }
+TEST(tokenizer_gives_the_ids_of_tiktoken_in_avx2) { check_vectors_on("avx2"); }
+TEST(tokenizer_gives_the_ids_of_tiktoken_in_avx512) { check_vectors_on("avx512"); }
 
 TEST(tokenizer_decodes_what_it_encoded) {
     prepare();
@@ -302,6 +317,99 @@ TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
         CHECK(back.size == SIZE && !memcmp(back.data, text, SIZE));
     }
     buffer_close(&back);
+    encoder_close(encoder);
+    free(text);
+    free(ids);
+}
+
+// All vectors in one document, again and again: what is long, invalid or odd gets many neighbours.
+static Buffer long_document(size_t size) {
+    Buffer text = {0};
+    for (uint64_t i = 0; text.size < size; i++) {
+        const Vector *v = &vectors[rng_u64(1, 0, i) % vector_count];
+        if (v->text.size < 5000) buffer_add(&text, v->text.data, v->text.size);
+    }
+    return text;
+}
+
+TEST(tokenizer_gives_the_same_ids_on_every_path_whole_and_in_parts) {
+    prepare();
+    Buffer text = long_document(2 << 20);
+    uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
+    for (InvalidUtf8 invalid = INVALID_REPLACE; invalid <= INVALID_BYTES; invalid += INVALID_BYTES - INVALID_REPLACE) {
+        Encoder *encoder = encoder_on("portable", invalid);
+        ssize_t count = encode(encoder, (Bytes){text.data, text.size}, want);
+        NEED(count > 0);
+        encoder_close(encoder);
+        for (const char **isa = (const char *[]){"portable", "avx2", "avx512", NULL}; *isa; isa++) {
+            encoder = encoder_on(*isa, invalid);
+            CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count);
+            CHECK(!memcmp(ids, want, (size_t)count * 2));
+            uint16_t *out = ids;
+            uint64_t turn = 0;
+            for (size_t at = 0, size; at < text.size; at += size) {
+                size = rng_u64(2, 0, turn++) % 100000 + 1;
+                if (size > text.size - at) size = text.size - at;
+                ssize_t more = encode_part(encoder, (Bytes){text.data + at, size}, at + size == text.size, out);
+                NEED(more >= 0);
+                out += more;
+            }
+            CHECK_EQUAL(out - ids, count);
+            CHECK(!memcmp(ids, want, (size_t)count * 2));
+            encoder_close(encoder);
+        }
+    }
+    buffer_close(&text);
+    free(want);
+    free(ids);
+}
+
+static void *encode_in_thread(void *wanted) {
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    bool same = true;
+    for (Vector *v = vectors; v < vectors + vector_count; v++) {
+        uint16_t *ids = ids_for(v->text.size);
+        ssize_t count = encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
+        same &= count == (ssize_t)v->count && (!v->known || !memcmp(ids, v->ids, v->count * 2));
+        free(ids);
+    }
+    encoder_close(encoder);
+    return same ? wanted : NULL;
+}
+
+TEST(tokenizer_threads_share_the_vocabulary) {
+    prepare();
+    pthread_t threads[3];
+    char right[1]; // what a thread hands back when all was right
+    for (int i = 0; i < 3; i++) NEED(!pthread_create(&threads[i], NULL, encode_in_thread, right));
+    for (int i = 0; i < 3; i++) {
+        void *result;
+        pthread_join(threads[i], &result);
+        CHECK(result == right);
+    }
+}
+
+TEST(tokenizer_memory_stays_below_its_cap) {
+    prepare();
+    enum { SIZE = 1 << 20, CAP_KB = 72 << 10 };
+    uint8_t *text = malloc(SIZE);
+    uint16_t *ids = ids_for(SIZE);
+    memset(text, 0, SIZE);
+    memset(ids, 0, encode_bound(SIZE) * 2);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    for (uint64_t turn = 0; turn < 24; turn++) { // words of all sizes that never come again
+        for (size_t i = 0; i < SIZE; i++) {
+            uint64_t random = rng_u64(turn, 0, i);
+            text[i] = random % 11 == 0 || (random >> 32) % 64 == 0 ? ' ' : (uint8_t)('a' + (random >> 8) % 26);
+        }
+        NEED(encode(encoder, (Bytes){text, SIZE}, ids) > 0);
+    }
+    getrusage(RUSAGE_SELF, &after);
+#ifndef __SANITIZE_THREAD__ // which keeps several bytes for each
+    CHECK(after.ru_maxrss - before.ru_maxrss < CAP_KB);
+#endif
     encoder_close(encoder);
     free(text);
     free(ids);
