@@ -43,22 +43,36 @@ TEST(model_has_the_known_number_of_elements) {
     model_close(&model);
 }
 
-// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16; the CPU
-// keeps it in fp32, 4C more.
+// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C when
+// gelu is made again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
 TEST(plan_saves_what_the_formula_says) {
     Config config = gpt2_124m();
     const Backend *backend = cpu("bfloat16");
-    Model model;
-    Plan plan;
-    make(&plan, &model, &config, backend);
-    size_t N = 4 * 1024, C = 768, H = 12;
-    CHECK_EQUAL(plan.train.stride, N * ((32 + 4) * C + 4 * (H + 4)));
-    CHECK_EQUAL(plan.train.wide - plan.train.narrow, N * C * (2 + 4 + 2));
-    CHECK(plan.eval.end < plan.train.end);
-    size_t sum = 0;
-    for (int i = 0; i < plan.table_rows; i++) sum += plan.table[i].overlaid ? 0 : plan.table[i].bytes;
-    CHECK_EQUAL(sum, plan.bytes);
-    model_close(&model);
+    size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
+    const struct {
+        int recompute;
+        size_t saved, once;
+    } levels[] = {
+        {0, (32 + 4) * C + 4 * (H + 4), 0                         },
+        {1, (24 + 4) * C + 4 * (H + 4), 0                         },
+        {5, (2 + 2) * C,                (22 + 2) * C + 4 * (H + 4)}
+    };
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        Model model;
+        Plan plan;
+        config.recompute = levels[i].recompute;
+        make(&plan, &model, &config, backend);
+        CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
+        CHECK_EQUAL(plan.train.narrow - plan.train.rstd3, N * (4 + levels[i].once));
+        CHECK_EQUAL(plan.train.wide - plan.train.narrow, N * C * (2 + 4 + 2));
+        CHECK(plan.eval.end < plan.train.end);
+        if (i) CHECK_EQUAL(all - plan.bytes, N * (L * (levels[0].saved - levels[i].saved) - levels[i].once));
+        if (!i) all = plan.bytes;
+        size_t sum = 0;
+        for (int row = 0; row < plan.table_rows; row++) sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
+        CHECK_EQUAL(sum, plan.bytes);
+        model_close(&model);
+    }
     backend->close();
 }
 
@@ -94,8 +108,9 @@ TEST(plan_is_what_is_allocated) {
 }
 
 // Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
-TEST(plan_keeps_buffers_apart) {
+static void check_apart(int recompute) {
     Config config = gpt2_124m();
+    config.recompute = recompute;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size = 3;
     const Backend *backend = cpu("bfloat16");
     Model model;
@@ -126,26 +141,27 @@ TEST(plan_keeps_buffers_apart) {
     };
     int count = 17;
     for (int l = 0; l < 3; l++) {
-        size_t at = (size_t)l * p->stride;
+        size_t at = (size_t)l * p->block_stride, res1 = (size_t)l * p->res1_stride, gelu = (size_t)l * p->gelu_stride;
+        bool kept = recompute != BLOCK_AGAIN || !l; // else where those of layer 0 are
         const struct {
             size_t offset, bytes;
         } layer[] = {
-            {p->res1,  4 * N * C},
-            {p->ln1,   2 * N * C},
-            {p->mean1, 4 * N    },
-            {p->rstd1, 4 * N    },
-            {p->qkv,   6 * N * C},
-            {p->lse,   4 * N * 2},
-            {p->att,   2 * N * C},
-            {p->res2,  4 * N * C},
-            {p->ln2,   2 * N * C},
-            {p->mean2, 4 * N    },
-            {p->rstd2, 4 * N    },
-            {p->fc,    8 * N * C},
-            {p->gelu,  8 * N * C}
+            {p->res1 + res1, 4 * N * C                            },
+            {p->ln1 + at,    kept ? 2 * N * C : 0                 },
+            {p->mean1 + at,  kept ? 4 * N : 0                     },
+            {p->rstd1 + at,  kept ? 4 * N : 0                     },
+            {p->qkv + at,    kept ? 6 * N * C : 0                 },
+            {p->lse + at,    kept ? 4 * N * 2 : 0                 },
+            {p->att + at,    kept ? 2 * N * C : 0                 },
+            {p->res2 + at,   kept ? 4 * N * C : 0                 },
+            {p->ln2 + at,    kept ? 2 * N * C : 0                 },
+            {p->mean2 + at,  kept ? 4 * N : 0                     },
+            {p->rstd2 + at,  kept ? 4 * N : 0                     },
+            {p->fc + at,     kept ? 8 * N * C : 0                 },
+            {p->gelu + gelu, recompute == KEEP_ALL ? 8 * N * C : 0}
         };
         for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
-            spans[count].offset = layer[i].offset + at, spans[count++].bytes = layer[i].bytes;
+            spans[count].offset = layer[i].offset, spans[count++].bytes = layer[i].bytes;
     }
     for (int a = 0; a < count; a++) {
         CHECK(spans[a].offset % 64 == 0 && spans[a].offset + spans[a].bytes <= plan.bytes);
@@ -156,6 +172,8 @@ TEST(plan_keeps_buffers_apart) {
     model_close(&model);
     backend->close();
 }
+
+TEST(plan_keeps_buffers_apart) { check_apart(KEEP_ALL), check_apart(GELU_AGAIN), check_apart(BLOCK_AGAIN); }
 
 TEST(plan_that_does_not_fit_names_settings_that_do) {
     Config config = gpt2_124m();

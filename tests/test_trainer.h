@@ -6,7 +6,7 @@
 
 typedef struct {
     int layers, heads, channels, block, vocab;
-    int batch, accumulation, eval_batch, chunk_rows;
+    int batch, accumulation, eval_batch, chunk_rows, recompute;
     bool bias, bf16;
 } TinyShape;
 

@@ -136,6 +136,29 @@ TEST(steps_repeat_bit_for_bit) {
     free(a), free(b);
 }
 
+// What is made again in the backward pass has the bits it had: losses and parameters of steps are the same.
+TEST(steps_do_not_depend_on_what_is_kept) {
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        TinyShape kept = tiny_shape;
+        kept.layers = 3, kept.bf16 = bf16, kept.accumulation = 2, kept.chunk_rows = 20;
+        double wanted[4], losses[4];
+        float *params = run_steps(&kept, 4, wanted);
+        for (int recompute = GELU_AGAIN; recompute <= BLOCK_AGAIN; recompute += BLOCK_AGAIN - GELU_AGAIN) {
+            TinyShape again = kept;
+            again.recompute = recompute;
+            float *same = run_steps(&again, 4, losses);
+            CHECK(!memcmp(losses, wanted, sizeof losses));
+            ModelShape shape = {3, 2, 32, 16, 97, 128, true, true};
+            Model model;
+            model_open(&model, &shape);
+            CHECK(!memcmp(same, params, model.elements * sizeof *same));
+            model_close(&model);
+            free(same);
+        }
+        free(params);
+    }
+}
+
 TEST(step_stopped_between_micro_batches_changes_nothing) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 3;

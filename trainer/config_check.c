@@ -81,6 +81,12 @@ static void check_words(ConfigReader *reader) {
     check_word(reader, KEY_lr_schedule, (const char *const[]){"cosine", "linear", "constant", NULL});
 }
 
+static void check_recompute(ConfigReader *reader) {
+    int64_t level = reader->config.recompute;
+    if (level != 0 && level != 1 && level != 5)
+        wrong(reader, KEY_recompute, "'recompute' is %lld, not one of 0, 1, 5", (long long)level);
+}
+
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd % config->n_head) {
@@ -102,6 +108,7 @@ static void check_model(ConfigReader *reader) {
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
     check_words(reader);
+    check_recompute(reader);
     check_model(reader);
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)

@@ -3,39 +3,60 @@
 // Each norm adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
 #include "trainer/network.h"
 
+Block network_block(const Network *network, const Pass *pass, int layer) {
+    size_t at = (size_t)layer * pass->block_stride;
+    return (Block){
+        .res1 = network_at(network, pass->res1 + (size_t)layer * pass->res1_stride),
+        .ln1 = network_at(network, pass->ln1 + at),
+        .mean1 = network_at(network, pass->mean1 + at),
+        .rstd1 = network_at(network, pass->rstd1 + at),
+        .qkv = network_at(network, pass->qkv + at),
+        .lse = network_at(network, pass->lse + at),
+        .att = network_at(network, pass->att + at),
+        .res2 = network_at(network, pass->res2 + at),
+        .ln2 = network_at(network, pass->ln2 + at),
+        .mean2 = network_at(network, pass->mean2 + at),
+        .rstd2 = network_at(network, pass->rstd2 + at),
+        .fc = network_at(network, pass->fc + at),
+        .gelu = network_at(network, pass->gelu + (size_t)layer * pass->gelu_stride),
+    };
+}
+
+void network_block_forward(const Network *network, const Block *block, int layer, const Res *in, const Act *branch,
+                           Act *narrow, int B, int T) {
+    const Backend *ops = network->ops;
+    int N = B * T, C = network->model->shape.channels, H = network->model->shape.heads;
+    ops->layernorm_forward(block->res1, block->ln1, block->mean1, block->rstd1, in, branch,
+                           network_param(network, PARAM_LN1_W, layer), network_param(network, PARAM_LN1_B, layer), N,
+                           C);
+    ops->matmul_forward(block->qkv, block->ln1, network_weight(network, PARAM_QKV_W, layer),
+                        network_param(network, PARAM_QKV_B, layer), N);
+    ops->attention_forward(block->att, block->lse, block->qkv, B, T, H, C / H);
+    ops->matmul_forward(narrow, block->att, network_weight(network, PARAM_ATT_W, layer),
+                        network_param(network, PARAM_ATT_B, layer), N);
+    ops->layernorm_forward(block->res2, block->ln2, block->mean2, block->rstd2, block->res1, narrow,
+                           network_param(network, PARAM_LN2_W, layer), network_param(network, PARAM_LN2_B, layer), N,
+                           C);
+    ops->matmul_forward(block->fc, block->ln2, network_weight(network, PARAM_FC_W, layer),
+                        network_param(network, PARAM_FC_B, layer), N);
+}
+
 void network_forward(const Network *network, const Pass *pass, int B, int T) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
-    int N = B * T, C = shape->channels, H = shape->heads, L = shape->layers;
+    int N = B * T, C = shape->channels;
     Act *branch = network_at(network, pass->narrow);
     Res *residual = network_at(network, pass->res1);
 
     ops->embed_forward(residual, network_at(network, pass->tokens), network_param(network, PARAM_WTE, 0),
                        network_param(network, PARAM_WPE, 0), B, T, C);
-    for (int l = 0; l < L; l++) {
-        size_t at = (size_t)l * pass->stride;
-        Res *res1 = network_at(network, pass->res1 + at), *res2 = network_at(network, pass->res2 + at);
-        Act *ln1 = network_at(network, pass->ln1 + at), *ln2 = network_at(network, pass->ln2 + at);
-        Act *qkv = network_at(network, pass->qkv + at), *att = network_at(network, pass->att + at);
-        Act *fc = network_at(network, pass->fc + at), *gelu = network_at(network, pass->gelu + at);
-
-        ops->layernorm_forward(res1, ln1, network_at(network, pass->mean1 + at), network_at(network, pass->rstd1 + at),
-                               residual, l ? branch : NULL, network_param(network, PARAM_LN1_W, l),
-                               network_param(network, PARAM_LN1_B, l), N, C);
-        ops->matmul_forward(qkv, ln1, network_weight(network, PARAM_QKV_W, l), network_param(network, PARAM_QKV_B, l),
-                            N);
-        ops->attention_forward(att, network_at(network, pass->lse + at), qkv, B, T, H, C / H);
-        ops->matmul_forward(branch, att, network_weight(network, PARAM_ATT_W, l),
-                            network_param(network, PARAM_ATT_B, l), N);
-
-        ops->layernorm_forward(res2, ln2, network_at(network, pass->mean2 + at), network_at(network, pass->rstd2 + at),
-                               res1, branch, network_param(network, PARAM_LN2_W, l),
-                               network_param(network, PARAM_LN2_B, l), N, C);
-        ops->matmul_forward(fc, ln2, network_weight(network, PARAM_FC_W, l), network_param(network, PARAM_FC_B, l), N);
-        ops->gelu_forward(gelu, fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
-        ops->matmul_forward(branch, gelu, network_weight(network, PARAM_PROJ_W, l),
+    for (int l = 0; l < shape->layers; l++) {
+        Block block = network_block(network, pass, l);
+        network_block_forward(network, &block, l, residual, l ? branch : NULL, branch, B, T);
+        ops->gelu_forward(block.gelu, block.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
+        ops->matmul_forward(branch, block.gelu, network_weight(network, PARAM_PROJ_W, l),
                             network_param(network, PARAM_PROJ_B, l), N);
-        residual = res2;
+        residual = block.res2;
     }
     ops->layernorm_forward(network_at(network, pass->res3), network_at(network, pass->ln3),
                            network_at(network, pass->mean3), network_at(network, pass->rstd3), residual, branch,

@@ -35,10 +35,9 @@ static void add_row(Plan *plan, const char *name, size_t bytes, bool overlaid) {
     plan->table[plan->table_rows++].overlaid = overlaid;
 }
 
-// What a layer leaves for its backward pass.
-static size_t lay_layer(Pass *pass, size_t at, const ModelShape *shape, const Backend *backend) {
+// What a block leaves for its backward pass, besides its input and gelu.
+static size_t lay_block(Pass *pass, size_t at, const ModelShape *shape, const Backend *backend) {
     size_t N = (size_t)pass->rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
-    pass->res1 = take(&at, N * C * backend->res_bytes);
     pass->ln1 = take(&at, N * C * act);
     pass->mean1 = take(&at, N * sizeof(float));
     pass->rstd1 = take(&at, N * sizeof(float));
@@ -50,25 +49,36 @@ static size_t lay_layer(Pass *pass, size_t at, const ModelShape *shape, const Ba
     pass->mean2 = take(&at, N * sizeof(float));
     pass->rstd2 = take(&at, N * sizeof(float));
     pass->fc = take(&at, N * 4 * C * act);
-    pass->gelu = take(&at, N * 4 * C * act);
     return at;
 }
 
-// Adds rows to the table when `plan` is given.
-static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int chunk_rows, const ModelShape *shape,
-                     const Backend *backend, Plan *plan) {
+// Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
+static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompute, int chunk_rows,
+                     const ModelShape *shape, const Backend *backend, Plan *plan) {
     size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
     size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
-    *pass = (Pass){.rows = rows, .backward = backward};
+    size_t layers = backward ? (size_t)shape->layers : 1;
+    *pass = (Pass){.rows = rows, .backward = backward, .recompute = backward ? recompute : BLOCK_AGAIN};
 
-    size_t layer_end = lay_layer(pass, at, shape, backend);
-    pass->stride = backward ? layer_end - at : 0;
-    at = backward ? at + pass->stride * (size_t)shape->layers : layer_end;
+    pass->res1_stride = backward ? align(N * C * backend->res_bytes) : 0;
+    pass->res1 = take(&at, layers * align(N * C * backend->res_bytes));
+    size_t block = at;
+    if (pass->recompute != BLOCK_AGAIN) {
+        at = lay_block(pass, block, shape, backend);
+        pass->block_stride = at - block, at = block + layers * pass->block_stride;
+    }
+    if (pass->recompute == KEEP_ALL) {
+        pass->gelu_stride = align(N * 4 * C * act);
+        pass->gelu = take(&at, layers * pass->gelu_stride);
+    }
     pass->res3 = take(&at, N * C * backend->res_bytes);
     pass->ln3 = take(&at, N * C * act);
     pass->mean3 = take(&at, N * sizeof(float));
     pass->rstd3 = take(&at, N * sizeof(float));
     if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
+
+    if (pass->recompute == BLOCK_AGAIN) at = lay_block(pass, at, shape, backend);
+    if (plan && at > start) add_row(plan, "activations of a block", at - start, false), start = at;
 
     pass->narrow = take(&at, N * C * act);
     if (backward) {
@@ -77,8 +87,9 @@ static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int chunk_r
     }
     if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
 
-    size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = backward ? N * 4 * C * act : 0;
+    size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = N * 4 * C * act;
     pass->logits = pass->wide = take(&at, logits > wide ? logits : wide);
+    if (pass->recompute != KEEP_ALL) pass->gelu = pass->wide;
     if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
 
     pass->tokens = take(&at, (size_t)rows * (size_t)(shape->block + 1) * sizeof(uint16_t));
@@ -134,8 +145,9 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
 
     plan->passes = at;
     plan->train.end = plan->passes;
-    if (training) lay_pass(&plan->train, at, train_rows, true, plan->chunk_rows, m, backend, plan);
-    lay_pass(&plan->eval, at, eval_rows, false, plan->chunk_rows, m, backend, training ? NULL : plan);
+    int recompute = (int)config->recompute;
+    if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
+    lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
     plan->bytes = plan->train.end;
     if (plan->eval.end > plan->bytes) {
         if (training) add_row(plan, "more for evaluation", plan->eval.end - plan->bytes, false);

@@ -6,19 +6,25 @@
 #include "trainer/config.h"
 #include "trainer/model.h"
 
-// Offsets of what one forward (and backward) pass works in. Those of layer l lie l*stride further; an evaluation keeps
-// nothing, so its stride is 0.
+// What is not kept for the backward pass, but made again there. The numbers are a scale from everything kept to
+// nothing.
+enum { KEEP_ALL = 0, GELU_AGAIN = 1, BLOCK_AGAIN = 5 };
+
+// Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
+// turns, which in an evaluation is everywhere.
 typedef struct {
     int rows; // B: sequences at a time
     bool backward;
-    size_t stride;
-    // saved per layer: residual before each norm (Res), norm outputs, qkv, attention, fc and its gelu (Act), statistics
-    size_t res1, ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, gelu;
+    int recompute;
+    size_t res1, res1_stride; // what a block takes in (Res)
+    // the block: norm outputs, qkv, attention, fc (Act), the residual before its second norm (Res), statistics
+    size_t ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, block_stride;
+    size_t gelu, gelu_stride; // of fc (Act); `wide` where it is not kept
     // once: the last norm, the batch, losses; `narrow` (N,C) is a branch's output going forward, a gradient going back
     size_t res3, ln3, mean3, rstd3, tokens, losses, narrow;
     // backward only: gradient of the residual stream, also as activations
     size_t dres, dres_act;
-    // logits of a chunk, then, when the head is done, gradients of width 4C
+    // logits of a chunk; before and after the head, gelu and gradients of width 4C
     size_t logits, wide;
     size_t end;
 } Pass;

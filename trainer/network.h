@@ -40,6 +40,18 @@ void network_tokens(const Network *network, const Pass *pass, const uint16_t *id
 // Runs B sequences of T tokens (at most the pass's and the block) up to the last norm.
 void network_forward(const Network *network, const Pass *pass, int B, int T);
 
+// A block's buffers.
+typedef struct {
+    Res *res1, *res2;
+    Act *ln1, *qkv, *att, *ln2, *fc, *gelu;
+    float *mean1, *rstd1, *lse, *mean2, *rstd2;
+} Block;
+Block network_block(const Network *network, const Pass *pass, int layer);
+
+// A block up to its gelu: res1 = in + branch (NULL: in). `narrow` may be branch: its own first branch goes there.
+void network_block_forward(const Network *network, const Block *block, int layer, const Res *in, const Act *branch,
+                           Act *narrow, int B, int T);
+
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
 // of the head, both scaled by `scale`; `add` false starts new gradients.
 void network_losses(const Network *network, const Pass *pass, int B, int T, float scale, bool backward, bool add);

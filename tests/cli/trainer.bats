@@ -119,6 +119,19 @@ serve() { # DATASET
     same_run one two
 }
 
+@test "what is kept of a step for its backward pass changes its memory, not its bits" {
+    train --out_dir=whole --quiet --n_layer=3
+    for level in 1 5; do
+        train --out_dir=run$level --quiet --n_layer=3 --recompute=$level
+        cmp "$(last whole)/model.safetensors" "$(last run$level)/model.safetensors"
+        cmp "$(last whole)/optimizer.safetensors" "$(last run$level)/optimizer.safetensors"
+        diff <(losses whole) <(losses run$level)
+    done
+    run train --out_dir=no --recompute=3
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'recompute' is 3, not one of 0, 1, 5"* ]]
+}
+
 @test "a loader killed and started again changes nothing" {
     train --out_dir=whole --quiet
     serve "$data"
