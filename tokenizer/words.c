@@ -206,6 +206,7 @@ size_t words_encode_portable(Words *words, const uint8_t *text, const uint32_t *
     }
     uint16_t *out = ids;
     for (size_t i = 0; i < count; i++) {
+        __builtin_prefetch(out + IDS_AHEAD, 1);
         // two places share a line, and which of them it is must not be a branch
         const uint64_t *entry = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
         entry += 2 * SMALL_KEY * (size_t)!key_differs(entry + 2 * SMALL_KEY, keys[i], SMALL_KEY);

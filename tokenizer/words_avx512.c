@@ -22,6 +22,7 @@ size_t words_encode_avx512(Words *words, const uint8_t *text, const uint32_t *st
     }
     uint16_t *out = ids;
     for (size_t i = 0; i < count; i++) {
+        __builtin_prefetch(out + IDS_AHEAD, 1);
         const uint64_t *line = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
         unsigned differs = _mm512_cmpneq_epi64_mask(_mm512_load_si512(line), _mm512_broadcast_i32x4(keys[i]));
         unsigned first = !(differs & 0x03), second = !(differs & 0x30);
