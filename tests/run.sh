@@ -19,7 +19,7 @@ number() { grep -oE "$1" "$2" | tail -1 | grep -oE '[0-9]+' | head -1; }
 echo "== C"
 "$build/test" --data "$DATA" --bin "$BIN" $word >"$log/c" 2>&1
 status=$?
-grep -vE '^\[ (RUN     |      OK) \]' "$log/c" | grep -v '^\[==========\] Running' | tail -60
+if [ $status -eq 0 ]; then tail -2 "$log/c"; else grep -vE '^\[ (RUN     |      OK) \]' "$log/c" | tail -60; fi
 ran=$(grep -c '^\[       OK \]' "$log/c")
 bad=$(number '[0-9]+ FAILED TEST' "$log/c")
 [ $status -ne 0 ] && [ -z "$bad" ] && bad=1 && echo "the C tests ended early (exit $status)"
@@ -41,7 +41,9 @@ if [ $python = 1 ]; then
     echo "== Python"
     for file in tests/oracle/test_*"$word"*.py; do
         [ -e "$file" ] || continue
-        if build/venv/bin/python "$file" >"$log/py" 2>&1; then count 1 0 0; else count 0 1 0 && echo "$file failed:" && tail -30 "$log/py"; fi
+        if build/venv/bin/python "$file" >"$log/py" 2>&1; then
+            ok=$(number 'Ran [0-9]+ test' "$log/py") && count "${ok:-1}" 0 0
+        else count 0 1 0 && echo "$file failed:" && tail -30 "$log/py"; fi
     done
     for file in tests/emu/run.sh tests/cuda_build.sh; do
         [ -x "$file" ] || continue
