@@ -5,51 +5,25 @@ The peer is nanoGPT's model and step as train.py runs them on a CPU (fp32), and 
 tied head, AdamW in nanoGPT's groups, clipping at 1. Random ids; ours trains on a real dataset, which costs more, not less.
 Usage: cpu_step.py BIN DATASET SCRATCH [layers heads embd block batch]
 """
-import json, os, statistics, subprocess, sys, time
-import torch, torch.nn as nn, torch.nn.functional as F
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+from nanogpt import GPT
 
 ROUNDS, STEPS = 3, 5
-
-
-class Block(nn.Module):
-    def __init__(self, c, h):
-        super().__init__()
-        self.h = h
-        self.ln1, self.ln2 = nn.LayerNorm(c), nn.LayerNorm(c)
-        self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
-        self.fc, self.out = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, self.h, c // self.h).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(c, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.out(F.gelu(self.fc(self.ln2(x))))
-
-
-class GPT(nn.Module):
-    def __init__(self, layers, heads, c, block, vocab=50304):
-        super().__init__()
-        self.wte, self.wpe = nn.Embedding(vocab, c), nn.Embedding(block, c)
-        self.blocks = nn.ModuleList(Block(c, heads) for _ in range(layers))
-        self.ln = nn.LayerNorm(c)
-        for p in self.parameters():
-            if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
-
-    def forward(self, ids, targets):
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        logits = F.linear(self.ln(x), self.wte.weight)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
 
 
 class Peer:
     def __init__(self, shape, bf16):
         layers, heads, c, block, batch = shape
         torch.manual_seed(1)
-        self.model, self.bf16, self.shape = GPT(layers, heads, c, block), bf16, (batch, block)
+        self.model, self.bf16, self.shape = GPT(layers, c, heads, block, bias=True), bf16, (batch, block)
         groups = [{"params": [p for p in self.model.parameters() if p.dim() > 1], "weight_decay": 0.1},
                   {"params": [p for p in self.model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=True)
