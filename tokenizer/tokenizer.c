@@ -12,7 +12,8 @@
 
 enum {
     WINDOW = 256 << 10, // what is encoded twice because it was not UTF-8, or copied to be replaced
-    UTF8_MAX = 4        // bytes of a character
+    UTF8_MAX = 4,       // bytes of a character
+    KEPT = 4 << 20      // of memory that one long word took, for the next
 };
 
 struct Encoder {
@@ -73,7 +74,9 @@ static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
     encoder->replaced += utf8_replace(text, &encoder->text);
     Bytes replaced = {encoder->text.data, encoder->text.size};
     if (replaced.size > UINT32_MAX) return fail(EX_DATA, "%zu bytes of invalid UTF-8 in a row", text.size);
-    return encode_pieces(&encoder->words, replaced, encoder->isa, false, ids);
+    ssize_t count = encode_pieces(&encoder->words, replaced, encoder->isa, false, ids);
+    if (encoder->text.capacity > KEPT) buffer_close(&encoder->text);
+    return count;
 }
 
 // A window: text that begins and ends where the document may be cut.
@@ -129,6 +132,7 @@ ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
     if (count < 0 || last) {
         held->size = 0;
         encoder->offset = 0;
+        if (held->capacity > KEPT) buffer_close(held);
     } else if (joined) {
         memmove(held->data, held->data + done, held->size -= done);
     } else {
