@@ -39,6 +39,7 @@ typedef struct {
 
     // Facts: no device needed, so that a plan can be made for a card that is not there.
     size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element
+    int (*check)(int channels, int heads); // -1 after fail() (2) where it has no kernels for them; NULL: it always has
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
 

@@ -32,7 +32,8 @@ const Backend *backend_for(const Config *config, bool facts_only) {
                                   facts_only};
     char why[256];
     const Backend *backend = backend_open(&choice, why);
-    if (backend) log_line("%s", why);
+    if (!backend || (backend->check && backend->check((int)config->n_embd, (int)config->n_head) < 0)) return NULL;
+    log_line("%s", why);
     return backend;
 }
 

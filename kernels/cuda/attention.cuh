@@ -36,6 +36,6 @@ INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, i
 
 // The kernel width for a head of D channels.
 static inline int attention_width(int D) {
-    assert(D % 8 == 0 && D <= 128);
+    assert(D % 8 == 0 && D <= HEAD_MAX);
     return D <= 64 ? 64 : D <= 96 ? 96 : 128;
 }

@@ -39,6 +39,16 @@ void cuda_check(cudaError_t error, const char *what) {
     if (error != cudaSuccess) die(EX_GPU, "%s: the GPU says: %s", what, cudaGetErrorString(error));
 }
 
+static int check(int channels, int heads) {
+    int width = channels / heads;
+    if (width % 8 || width > HEAD_MAX)
+        return fail(EX_USAGE, "device=cuda does heads of up to %d channels, a multiple of 8, not n_embd / n_head = %d",
+                    HEAD_MAX, width);
+    if (channels > CHANNELS_MAX)
+        return fail(EX_USAGE, "device=cuda does n_embd up to %d, not %d", CHANNELS_MAX, channels);
+    return 0;
+}
+
 static size_t packed_bytes(int rows, int cols) {
     (void)rows, (void)cols;
     return 0; // cuBLASLt reads the parameters as they are
@@ -202,6 +212,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .par_bytes = 2,
         .grad_bytes = 4,
         .res_bytes = 2,
+        .check = check,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,
         .alloc = alloc,

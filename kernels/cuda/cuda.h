@@ -8,6 +8,9 @@
 extern "C" {
 #endif
 
+// Channels that there are kernels for: of a head (attention), and of a row (layer norm, which keeps it in registers).
+enum { HEAD_MAX = 128, CHANNELS_MAX = 7 * 256 };
+
 typedef struct {
     cudaStream_t stream; // every operation runs here, in order
     void *scratch;       // shared by all operations, one after another

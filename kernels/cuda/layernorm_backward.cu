@@ -78,7 +78,7 @@ void cuda_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbia
                   : C <= 1024 ? norm_gradient<4, 3>
                   : C <= 1280 ? norm_gradient<5, 2>
                               : norm_gradient<7, 2>;
-    assert(C <= 7 * 256);
+    assert(C <= CHANNELS_MAX);
     int blocks = min((int)GRID, (int)blocks_of((size_t)N, WARPS));
     LAUNCH(kernel, (unsigned)blocks, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum,
            (act *)dsum_act, parts, (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);

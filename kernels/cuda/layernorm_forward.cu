@@ -64,7 +64,7 @@ void cuda_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const 
                   : C <= 1024 ? add_and_norm<4>
                   : C <= 1280 ? add_and_norm<5>
                               : add_and_norm<7>;
-    assert(C <= 7 * 256);
+    assert(C <= CHANNELS_MAX);
     LAUNCH(kernel, blocks_of((size_t)N, WARPS), WARPS * 32, 0, cuda.stream, (act *)sum, (act *)out, mean, rstd,
            (const act *)in, (const act *)branch, (const act *)weight, (const act *)bias, N, C);
 }

@@ -53,6 +53,19 @@ TEST(cuda_plans_for_a_card_that_is_not_there) {
     backend->close();
 }
 
+TEST(cuda_says_which_shapes_it_has_no_kernels_for) {
+    const Backend *backend = opened();
+    CHECK_EQUAL(backend->check(576, 12), 0); // heads of 48
+    CHECK_EQUAL(backend->check(1600, 25), 0);
+    CHECK(backend->check(100, 5) < 0 && strstr(err_text(), "n_embd / n_head = 20"));
+    err_clear();
+    CHECK(backend->check(1024, 4) < 0 && strstr(err_text(), "n_embd / n_head = 256"));
+    err_clear();
+    CHECK(backend->check(2048, 16) < 0 && strstr(err_text(), "n_embd up to 1792, not 2048"));
+    err_clear();
+    backend->close();
+}
+
 TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
     const Backend *backend = opened();
     CHECK(!backend->alloc((size_t)13 << 30));
