@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <xxhash.h>
 
 static const Vocab *vocab;
 
@@ -412,5 +413,80 @@ TEST(tokenizer_memory_stays_below_its_cap) {
 #endif
     encoder_close(encoder);
     free(text);
+    free(ids);
+}
+
+static void change_byte(const char *path, size_t at, size_t size_of_copy, const char *copy) {
+    size_t size;
+    char *content = read_file(path, &size);
+    NEED(content && at < size);
+    content[at] ^= 1;
+    write_file(copy, content, size_of_copy ? size_of_copy : size);
+    free(content);
+}
+
+TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
+    prepare();
+    Buffer text = long_document(1 << 20);
+    uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
+    ssize_t count = encode(encoder, (Bytes){text.data, text.size}, want);
+    NEED(encoder_save(encoder, "words") == 0);
+    encoder_close(encoder);
+
+    for (const char **isa = (const char *[]){"portable", "avx512", NULL}; *isa; isa++) {
+        encoder = encoder_on(*isa, INVALID_BYTES);
+        NEED(encoder_load(encoder, "words") == 0);
+        CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count);
+        CHECK(!memcmp(ids, want, (size_t)count * 2));
+        // next to nothing was new; a few words may have been overwritten in either table
+        CHECK_EQUAL(encoder_save(encoder, "again"), 0);
+        size_t first_size, second_size;
+        free(read_file("words", &first_size));
+        free(read_file("again", &second_size));
+        CHECK(second_size < first_size + first_size / 100 && first_size < second_size + first_size / 100);
+        encoder_close(encoder);
+    }
+
+    encoder = encoder_open(vocab, INVALID_BYTES);
+    size_t size;
+    free(read_file("words", &size));
+    change_byte("words", 8, 0, "bad");
+    CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "another vocabulary");
+    err_clear();
+    const size_t places[] = {0, 40, 47, 64, size / 2, size - 1}; // head, sizes, entries, sum
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        change_byte("words", places[i], 0, "bad");
+        CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        CHECK_TEXT(err_text(), "bad");
+        err_clear();
+    }
+    for (size_t cut = 0; cut < size; cut += size / 7 + 1) {
+        change_byte("words", 0, cut, "bad");
+        CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        err_clear();
+    }
+    // a word that is not what its ids say is refused even under a right checksum
+    char *content = read_file("words", &size);
+    content[64 + 16] ^= 1; // its first id
+    XXH64_hash_t sum = XXH3_64bits(content, size - 8);
+    put_u64(content + size - 8, sum);
+    write_file("bad", content, size);
+    CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
+    CHECK_TEXT(err_text(), "do not spell");
+    err_clear();
+    free(content);
+    CHECK_EQUAL(encoder_load(encoder, "absent"), -1);
+    CHECK_EQUAL(err_code(), EX_NOINPUT);
+    err_clear();
+    CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count); // unharmed
+    CHECK(!memcmp(ids, want, (size_t)count * 2));
+    encoder_close(encoder);
+    buffer_close(&text);
+    free(want);
     free(ids);
 }

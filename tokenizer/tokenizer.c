@@ -45,6 +45,9 @@ void encoder_close(Encoder *encoder) {
 
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 
+int encoder_save(const Encoder *encoder, const char *path) { return words_save(&encoder->words, path); }
+int encoder_load(Encoder *encoder, const char *path) { return words_load(&encoder->words, path); }
+
 // Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on. Returns the count
 // of ids, or -1 without an error if the text is not UTF-8 and isa needs that.
 static ssize_t encode_pieces(Words *words, Bytes text, Isa isa, bool bytes, uint16_t *ids) {

@@ -31,6 +31,12 @@ Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
 void encoder_close(Encoder *encoder);              // accepts NULL
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
 
+// What the encoder has learnt, for later runs, which then start as fast as this one has become. encoder_load may be
+// called at any time between documents; 65 when the file is damaged or of another vocabulary, and the encoder is as it
+// was: go on, and save anew.
+int encoder_save(const Encoder *encoder, const char *path);
+int encoder_load(Encoder *encoder, const char *path);
+
 // Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
 // encode_bound. Returns the count, or -1 after fail(). Never adds an end-of-text id.
 static inline size_t encode_bound(size_t bytes) { return 3 * bytes + 64; }

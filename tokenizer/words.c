@@ -65,14 +65,6 @@ void words_close(Words *words) {
     free(words->dead);
 }
 
-// A word with more ids than its table has room for leaves a note there and goes into the next one. A note's key is the
-// word's with a length that no word has.
-#define NOTE (1ull << 63)
-
-static bool entry_is_note(const uint64_t *entry, unsigned words) { return entry[words - 1] & NOTE; }
-static bool entry_is_second(const uint64_t *entry, unsigned words) { return entry[words - 1] == SECOND_HALF; }
-static bool entry_is_wide(const uint64_t *entry, unsigned words) { return entry_count(entry, words) >= 4 * words; }
-
 static unsigned entries_in_line(unsigned words) { return words == SMALL_KEY ? 2 : 1; }
 
 // Where a new entry of this hash goes, or one that takes a line.
@@ -89,17 +81,26 @@ static uint64_t *table_place(WordTable *table, uint64_t hash, bool wide) {
     return memset(line, 0, 16 * words * in_line);
 }
 
+static void table_grow(WordTable *table);
+
+// Takes in an entry of another table of this size, with its second half if it is wide.
+static void table_put(WordTable *table, const uint64_t *entry) {
+    if (table->used > table->mask / 2 && table->mask + 1 < table->limit) table_grow(table);
+    uint64_t key[WHOLE_KEY];
+    memcpy(key, entry, 8 * table->words);
+    key[table->words - 1] &= ~NOTE;
+    bool wide = entry_is_wide(entry, table->words);
+    memcpy(table_place(table, key_hash(key, table->words), wide), entry, 16 * table->words << wide);
+}
+
+void words_put(Words *words, unsigned i, const uint64_t *entry) { table_put(&words->tables[i], entry); }
+
 static void table_grow(WordTable *table) {
     WordTable old = *table;
     table_map(table, (old.mask + 1) * GROWTH);
     for (size_t i = 0; i <= old.mask; i++) {
         const uint64_t *entry = entry_at(&old, i, old.words);
-        if (!entry_count(entry, old.words) || entry_is_second(entry, old.words)) continue;
-        uint64_t key[WHOLE_KEY];
-        memcpy(key, entry, 8 * old.words);
-        key[old.words - 1] &= ~NOTE;
-        bool wide = entry_is_wide(entry, old.words);
-        memcpy(table_place(table, key_hash(key, old.words), wide), entry, 16 * old.words << wide);
+        if (entry_count(entry, old.words) && !entry_is_second(entry, old.words)) table_put(table, entry);
     }
     table_unmap(&old);
 }
@@ -132,7 +133,11 @@ ENTRY_INLINE const uint64_t *table_find(const WordTable *table, const uint64_t *
     uint64_t hash = key_hash(key, words);
     for (unsigned way = 0; way < WAYS; way++) {
         const uint64_t *entry = entry_at(table, hash ^ way, words);
-        if (!entry_count(entry, words)) break;
+        if (!entry_count(entry, words)) {
+            // a wide entry passes by a line that has one place left
+            if (words == SMALL_KEY && entry_count(entry_at(table, hash ^ way ^ 1, words), words)) continue;
+            break;
+        }
         uint64_t differs = key_differs(entry, key, words);
         if (!differs || (differs == NOTE && entry_is_note(entry, words))) return entry;
     }

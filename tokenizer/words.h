@@ -33,6 +33,12 @@ static inline size_t words_encode(Words *words, const uint8_t *text, const uint3
     return words->encode(words, text, starts, count, ids);
 }
 
+// What was learnt, as a file: words_save writes it whole or not at all; words_load adds what it holds, and refuses (65)
+// a file that is damaged or of another vocabulary, leaving the words as they were.
+int words_save(const Words *words, const char *path);
+int words_load(Words *words, const char *path);
+void words_put(Words *words, unsigned i, const uint64_t *entry); // for words_load: one entry into tables[i]
+
 // Any one piece, known or not, and learns it.
 size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids);
 

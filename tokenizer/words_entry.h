@@ -54,6 +54,18 @@ ENTRY_INLINE unsigned entry_count(const uint64_t *entry, unsigned words) {
 // A word of up to 15 bytes with 8 to 14 ids takes both places of a line. The key of the second is no word's.
 #define SECOND_HALF (~0ull)
 
+// A word with more ids than its table has room for leaves a note there and goes into the next one. A note's key is the
+// word's with a length that no word has.
+#define NOTE (1ull << 63)
+
+ENTRY_INLINE bool entry_is_note(const uint64_t *entry, unsigned words) {
+    return (entry[words - 1] & NOTE) && entry[words - 1] != SECOND_HALF;
+}
+ENTRY_INLINE bool entry_is_second(const uint64_t *entry, unsigned words) { return entry[words - 1] == SECOND_HALF; }
+ENTRY_INLINE bool entry_is_wide(const uint64_t *entry, unsigned words) {
+    return words == SMALL_KEY && entry_count(entry, words) >= 4 * words;
+}
+
 // All ids an entry may have are copied, which takes no loop and no branch. Returns how many count.
 ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *ids) {
     memcpy(ids, entry + words, 8 * words);

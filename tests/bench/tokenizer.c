@@ -73,6 +73,10 @@ int main(int count, char **arguments) {
     cut_shares(shares, threads, all);
     for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE);
 
+    const char *saved = getenv("MILLRACE_WORDS");
+    for (size_t i = 0; saved && i < threads; i++)
+        if (encoder_load(shares[i].encoder, saved) < 0) fprintf(stderr, "%s\n", err_text()), err_clear();
+
     double cold = 0, warm = 0;
     size_t ids = 0;
     for (size_t pass = 0; pass < passes; pass++) {
@@ -96,6 +100,7 @@ int main(int count, char **arguments) {
         if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
+    if (saved && encoder_save(shares[0].encoder, saved) < 0) die(err_code(), "%s", err_text());
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"open_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"rss_mb\": %.1f}\n", open_ms, cold, warm,
