@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 enum {
-    WAYS = 8,
     GROWTH = 16,
     HUGE_PAGE = 2 << 20,
     DEAD_WORDS = 64 // scratch for pieces of less than 4 KiB
@@ -64,8 +63,6 @@ void words_close(Words *words) {
     for (unsigned i = 0; i < WORD_SIZES; i++) table_unmap(&words->tables[i]);
     free(words->dead);
 }
-
-static unsigned entries_in_line(unsigned words) { return words == SMALL_KEY ? 2 : 1; }
 
 // Where a new entry of this hash goes, or one that takes a line.
 static uint64_t *table_place(WordTable *table, uint64_t hash, bool wide) {

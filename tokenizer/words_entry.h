@@ -13,6 +13,7 @@ enum {
     SMALL_BYTES = 8 * SMALL_KEY - 1,
     LARGE_BYTES = 8 * LARGE_KEY - 1,
     WHOLE_BYTES = 8 * WHOLE_KEY - 1,
+    WAYS = 8,       // places an entry may be in
     IDS_AHEAD = 512 // where the ids go is asked for early: 1.07x when it is not in the caches
 };
 
@@ -50,6 +51,8 @@ ENTRY_INLINE uint64_t *entry_at(const WordTable *table, size_t index, unsigned w
 ENTRY_INLINE unsigned entry_count(const uint64_t *entry, unsigned words) {
     return (unsigned)(entry[2 * words - 1] >> 48);
 }
+
+ENTRY_INLINE unsigned entries_in_line(unsigned words) { return words == SMALL_KEY ? 2 : 1; }
 
 // A word of up to 15 bytes with 8 to 14 ids takes both places of a line. The key of the second is no word's.
 #define SECOND_HALF (~0ull)

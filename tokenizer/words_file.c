@@ -16,12 +16,22 @@ static const char magic[] = "MRWORDS1";
 
 static size_t entry_bytes(const uint64_t *entry, unsigned words) { return 16 * words << entry_is_wide(entry, words); }
 
+static bool entry_is_at_home(const uint64_t *entry, unsigned words, size_t index) {
+    uint64_t key[WHOLE_KEY];
+    memcpy(key, entry, 8 * words);
+    key[words - 1] &= ~NOTE;
+    return (key_hash(key, words) ^ index) % WAYS < entries_in_line(words);
+}
+
+// Those that are where the fast path looks go first, and so will be there again: they are the frequent ones.
 static void add_entries(Buffer *out, const WordTable *table) {
-    for (size_t i = 0; i <= table->mask; i++) {
-        const uint64_t *entry = entry_at(table, i, table->words);
-        if (entry_count(entry, table->words) && !entry_is_second(entry, table->words))
-            buffer_add(out, entry, entry_bytes(entry, table->words));
-    }
+    for (int home = 1; home >= 0; home--)
+        for (size_t i = 0; i <= table->mask; i++) {
+            const uint64_t *entry = entry_at(table, i, table->words);
+            if (entry_count(entry, table->words) && !entry_is_second(entry, table->words) &&
+                entry_is_at_home(entry, table->words, i) == home)
+                buffer_add(out, entry, entry_bytes(entry, table->words));
+        }
 }
 
 int words_save(const Words *words, const char *path) {
