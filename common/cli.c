@@ -103,6 +103,15 @@ int option_set(const Option *option, const char *value) {
         *(int64_t *)option->value = number;
         return 0;
     }
+    case OPT_AUTO: {
+        int64_t *number = option->value;
+        if (!strcmp(value, "auto")) return *number = *number < 0 ? *number : ~*number, 0;
+        long long given = strtoll(value, &end, 10);
+        if (end == value || *end || errno || given < 0)
+            return fail(EX_USAGE, "'%s' is neither a whole number nor auto", value);
+        *number = given;
+        return 0;
+    }
     case OPT_FLOAT: {
         double number = strtod(value, &end);
         if (end == value || *end || !isfinite(number)) return fail(EX_USAGE, "'%s' is not a finite number", value);
@@ -125,6 +134,12 @@ void option_print(const Option *option, char *out, size_t size) {
         break;
     case OPT_INT:
         snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
+        break;
+    case OPT_AUTO:
+        if (*(int64_t *)option->value < 0)
+            snprintf(out, size, "auto");
+        else
+            snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
         break;
     case OPT_FLOAT:
         snprintf(out, size, "%g", *(double *)option->value);

@@ -2,12 +2,14 @@
 // much.
 #include "common/file.h"
 #include "tests/test_trainer.h"
+#include "trainer/plan_choose.h"
+#include <math.h>
 
 static Config gpt2_124m(void) {
     ConfigReader reader;
     config_open(&reader);
     config_close(&reader);
-    reader.config.batch_size = 4, reader.config.bias = true;
+    reader.config.batch_size = 4, reader.config.bias = true, reader.config.recompute = KEEP_ALL;
     return reader.config;
 }
 
@@ -200,5 +202,81 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
     CHECK_TEXT(err_text(), "take a smaller model");
     model_close(&model);
+    backend->close();
+}
+
+#if HAVE_CUDA_BACKEND
+// The memory model of the research for a card, bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
+// largest micro-batches in 11.3 GiB. It counts gradients in bf16 (here fp32: 2 bytes a parameter more, so 350M loses a
+// sequence) and room for gelu and 16C of a block that here lies where the logits do, so that more fit when blocks are
+// made again.
+TEST(plan_for_a_card_is_the_designs) {
+    static const struct {
+        int64_t layers, heads, channels;
+        int recompute;
+        int64_t modelled, fits;
+        double peak;
+    } rows[] = {
+        {12, 12, 768,  KEEP_ALL,    30,  30,  7.1},
+        {12, 12, 768,  GELU_AGAIN,  38,  39,  6.1},
+        {12, 12, 768,  BLOCK_AGAIN, 157, 184, 3.5},
+        {24, 16, 1024, KEEP_ALL,    7,   6,   0  },
+        {24, 16, 1024, GELU_AGAIN,  9,   8,   0  },
+        {24, 16, 1024, BLOCK_AGAIN, 56,  59,  0  }
+    };
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, true};
+    const Backend *backend = backend_open(&choice, why);
+    NEED(backend);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Config config = gpt2_124m();
+        config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
+        config.recompute = rows[i].recompute, config.loss_chunk_rows = 4096;
+        const double limit = 11.3 * (1 << 30);
+        Model model;
+        Plan plan;
+        for (int64_t more = 0; more < 2; more++) {
+            config.batch_size = rows[i].fits + more;
+            make(&plan, &model, &config, backend);
+            CHECK_EQUAL((double)plan.bytes <= limit, !more);
+            model_close(&model);
+        }
+        CHECK(fabs(log((double)rows[i].fits / (double)rows[i].modelled)) < 0.17);
+        config.batch_size = 16, config.loss_chunk_rows = 1024; // the default
+        make(&plan, &model, &config, backend);
+        if (rows[i].peak > 0) CHECK((double)plan.bytes <= rows[i].peak * (1 << 30));
+        model_close(&model);
+    }
+    backend->close();
+}
+#endif
+
+// What is auto becomes the fastest that fits; the step stays, and so does what an evaluation reads.
+TEST(plan_chooses_what_is_auto) {
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    int64_t rows = 0;
+    for (int step = 0; step < 4; step++) {
+        static const double limits[] = {4, 6, 20, 100};
+        Config config = gpt2_124m();
+        config.batch_size = ~12, config.recompute = ~0, config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
+        plan_choose(&config, backend, false);
+        CHECK_EQUAL(config.batch_size * config.gradient_accumulation_steps, 480);
+        CHECK_EQUAL(config.eval_tokens, 200 * 12 * 1024);
+        make(&plan, &model, &config, backend);
+        CHECK(plan.bytes <= config.mem_limit);
+        model_close(&model);
+        CHECK(step < 3 || config.recompute == KEEP_ALL); // what has room is not made again
+        CHECK(config.batch_size >= rows);
+        rows = config.batch_size;
+    }
+    Config config = gpt2_124m();
+    config.batch_size = ~12, config.recompute = ~0; // without a limit: what stands there
+    plan_choose(&config, backend, false);
+    CHECK(config.batch_size == 12 && config.recompute == KEEP_ALL);
+    config.batch_size = 32, config.recompute = ~0, config.mem_limit = 6ull << 30; // only what is auto
+    plan_choose(&config, backend, false);
+    CHECK(config.batch_size == 32 && config.gradient_accumulation_steps == 40 && config.recompute == BLOCK_AGAIN);
     backend->close();
 }

@@ -235,6 +235,20 @@ static int verify(const char *directory, SavedState *saved) {
     return result;
 }
 
+void checkpoint_chosen(const char *out_dir, Config *config) {
+    char directory[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+    uint64_t step;
+    SavedState saved = {0};
+    Buffer text = {0};
+    if (!checkpoint_any(out_dir, directory, &step)) return;
+    if (file_read(&text, join(path, directory, "state.json"), 16 << 20) == 0 &&
+        state_parse(&saved, (Bytes){text.data, text.size}) == 0)
+        saved_choices(&saved, config);
+    err_clear(); // a damaged one is told when it is loaded
+    saved_close(&saved);
+    buffer_close(&text);
+}
+
 static void set_aside(const char *path) {
     char aside[PATH_MAX_BYTES];
     snprintf(aside, sizeof aside, "%.*s.damaged", PATH_MAX_BYTES - 16, path);

@@ -42,6 +42,9 @@ typedef struct {
 
 void state_open(RunState *state); // of a run that has not begun
 
+// Gives keys that are auto the values that the newest checkpoint's run chose, where it cut the same steps.
+void checkpoint_chosen(const char *out_dir, Config *config);
+
 // Writes out_dir/ckpt-STEP and then removes all but the last two and the best. Does nothing when it is there already.
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);
 

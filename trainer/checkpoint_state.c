@@ -226,6 +226,20 @@ int saved_compare(const SavedState *saved, const Config *config, const char *pat
     return result;
 }
 
+static int64_t saved_int(const SavedState *saved, int key) {
+    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+void saved_choices(const SavedState *saved, Config *config) {
+    int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
+    int64_t asked = auto_number(config->batch_size);
+    if (is_auto(config->recompute)) config->recompute = saved_int(saved, KEY_recompute);
+    if (!is_auto(config->batch_size) || rows * micros != asked * config->gradient_accumulation_steps) return;
+    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
+    config->batch_size = rows, config->gradient_accumulation_steps = micros;
+}
+
 static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {
     const json_t *found = json_object_get(root, key);
     *value = json_integer_value(found);

@@ -22,5 +22,7 @@ void saved_close(SavedState *saved);            // accepts a zeroed struct
 // 2 with every difference when the model or the order of samples would be another; other changes are only said.
 int saved_compare(const SavedState *saved, const Config *config, const char *path);
 
+void saved_choices(const SavedState *saved, Config *config); // checkpoint_chosen
+
 // As transformers' GPT2Config has it.
 void model_config_print(const ModelShape *shape, Buffer *out);

@@ -1,6 +1,7 @@
 // trainer plan: what a run would allocate, before it does.
 #include "common/err.h"
 #include "trainer/commands.h"
+#include "trainer/plan_choose.h"
 #include <stdio.h>
 
 static bool print_config;
@@ -9,9 +10,10 @@ static const Option options[] = {
     {OPT_END,  NULL,           NULL,          NULL, NULL                                                },
 };
 
-static int print_plan(const Config *config) {
+static int print_plan(Config *config) {
     const Backend *backend = backend_for(config, true);
     if (!backend) return -1;
+    plan_choose(config, backend, false);
     ModelShape shape = shape_of(config);
     Model model;
     Plan plan;
@@ -19,6 +21,7 @@ static int print_plan(const Config *config) {
     model_open(&model, &shape);
     plan_make(&plan, config, &model, backend, true);
     plan_print(&plan, config, &model, backend, &text);
+    plan_print_levers(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
     int result = plan_check(&plan, config, backend, false);
     buffer_close(&text);

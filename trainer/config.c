@@ -122,17 +122,17 @@ static const char *read_string(ConfigReader *reader, const char *at, char **valu
 }
 
 static const char *const type_names[] = {
-    [OPT_FLAG] = "True or False",
-    [OPT_INT] = "an integer",
-    [OPT_FLOAT] = "a number",
-    [OPT_STRING] = "a quoted string",
-    [OPT_SIZE] = "a number of bytes, as 1000000 or '11.3GiB'",
+    [OPT_FLAG] = "True or False",        [OPT_INT] = "an integer",
+    [OPT_AUTO] = "an integer or 'auto'", [OPT_FLOAT] = "a number",
+    [OPT_STRING] = "a quoted string",    [OPT_SIZE] = "a number of bytes, as 1000000 or '11.3GiB'",
 };
 
 // Stores a number, when the key takes one. Integers must be exact: 2^53 is far beyond any sensible setting.
 static bool store_number(const Option *option, double value, bool whole) {
     bool integral = whole && fabs(value) <= 0x1p53;
     if (option->type == OPT_INT && integral)
+        *(int64_t *)option->value = (int64_t)value;
+    else if (option->type == OPT_AUTO && integral && value >= 0)
         *(int64_t *)option->value = (int64_t)value;
     else if (option->type == OPT_SIZE && integral && value >= 0)
         *(uint64_t *)option->value = (uint64_t)value;
@@ -145,7 +145,7 @@ static bool store_number(const Option *option, double value, bool whole) {
 
 static bool store_word(const Option *option, const char *word) {
     if (option->type == OPT_STRING) return *(const char **)option->value = word, true;
-    if (option->type != OPT_SIZE) return false;
+    if (option->type != OPT_SIZE && option->type != OPT_AUTO) return false;
     if (option_set(option, word) == 0) return true;
     return err_clear(), false;
 }
@@ -281,7 +281,7 @@ void config_flag(ConfigReader *reader, const char *assignment) {
     const char *value = equals ? equals + 1 : "True";
     if (option->type == OPT_STRING && *value != '"' && *value != '\'')
         *(const char **)option->value = value;
-    else if (option->type == OPT_FLAG || option->type == OPT_SIZE) {
+    else if (option->type == OPT_FLAG || option->type == OPT_SIZE || !strcmp(value, "auto")) {
         if (option_set(option, value) == 0) return;
         err_clear();
         mistake(&place, value, "'--%s' takes %s", option->name, type_names[option->type]);

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "trainer/checkpoint.h"
 #include "trainer/commands.h"
+#include "trainer/plan_choose.h"
 #include <stdio.h>
 
 enum { FLAGS_MAX = 256 };
@@ -49,6 +50,7 @@ int trained_open(Trained *trained, Config *config) {
 
     const Backend *backend = backend_for(config, false);
     if (!backend) return -1;
+    config->batch_size = auto_number(config->batch_size);
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);
     plan_make(&trained->plan, config, &trained->model, backend, false);

@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
 
 enum { ALIGN = 256 };
@@ -109,6 +109,7 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
 }
 
 void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training) {
+    assert(!is_auto(config->batch_size)); // plan_choose has been there
     // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
     int64_t rows = config->batch_size * config->block_size;
     *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
@@ -145,7 +146,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
 
     plan->passes = at;
     plan->train.end = plan->passes;
-    int recompute = (int)config->recompute;
+    int recompute = (int)auto_number(config->recompute);
     if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
     lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
     plan->bytes = plan->train.end;
@@ -159,41 +160,6 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     for (int i = 0; i < model->count; i++) {
         size_t bytes = tensor_elements(&model->tensors[i]) * sizeof(float);
         if (tensor_transposed(&model->tensors[i]) && bytes > plan->staging) plan->staging = bytes;
-    }
-}
-
-// Settings near the asked ones that fit, largest first, effective batch kept: smaller micro-batches, then smaller
-// chunks of logits, then shorter sequences.
-static void suggest(const Config *asked, const Backend *backend, uint64_t limit, Buffer *out) {
-    int64_t sequences = asked->batch_size * asked->gradient_accumulation_steps;
-    int found = 0;
-    for (int step = 0; step < 3 && found < 3; step++) {
-        for (int64_t rows = asked->batch_size; rows >= 1; rows--) {
-            Config config = *asked;
-            if (sequences % rows) continue;
-            config.batch_size = rows, config.gradient_accumulation_steps = sequences / rows;
-            if (config.eval_batch_size > rows) config.eval_batch_size = rows;
-            if (step >= 1 && config.loss_chunk_rows > 256) config.loss_chunk_rows = 256;
-            if (step >= 2) config.block_size = config.block_size > 1 ? config.block_size / 2 : 1;
-            ModelShape shape = shape_of(&config);
-            Model model;
-            Plan plan;
-            model_open(&model, &shape);
-            plan_make(&plan, &config, &model, backend, true);
-            model_close(&model);
-            if (plan.bytes > limit) continue;
-            char size[16];
-            buffer_print(out, "%s--batch_size=%lld --gradient_accumulation_steps=%lld", found++ ? "; " : "",
-                         (long long)rows, (long long)config.gradient_accumulation_steps);
-            if (config.eval_batch_size != asked->eval_batch_size)
-                buffer_print(out, " --eval_batch_size=%lld", (long long)config.eval_batch_size);
-            if (config.loss_chunk_rows != asked->loss_chunk_rows)
-                buffer_print(out, " --loss_chunk_rows=%lld", (long long)config.loss_chunk_rows);
-            if (config.block_size != asked->block_size)
-                buffer_print(out, " --block_size=%lld", (long long)config.block_size);
-            buffer_print(out, " (%s)", human_bytes(size, (double)plan.bytes));
-            break;
-        }
     }
 }
 
@@ -220,24 +186,9 @@ static uint64_t host_memory(void) {
     return least;
 }
 
-int plan_check(const Plan *plan, const Config *config, const Backend *backend, bool here) {
-    bool on_host = !strcmp(backend->name, "cpu");
-    uint64_t limit = config->mem_limit, host = here && on_host ? host_memory() : 0;
-    bool machine = host && (!limit || host < limit);
-    if (machine) limit = host;
-    if (!limit || plan->bytes <= limit) return 0;
-    Buffer near = {0};
-    char need[16], most[16];
-    suggest(config, backend, limit, &near);
-    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limit);
-    int code = on_host ? EX_MEMORY : EX_VRAM;
-    const char *what = machine ? "this machine's free memory" : "the limit";
-    if (near.size)
-        fail(code, "the plan needs %s, %s is %s; these fit: %s", need, what, most, (const char *)near.data);
-    else
-        fail(code, "the plan needs %s, %s is %s, and no batch size fits: take a smaller model", need, what, most);
-    buffer_close(&near);
-    return -1;
+uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
+    uint64_t host = here && !strcmp(backend->name, "cpu") ? host_memory() : 0;
+    return host && (!config->mem_limit || host < config->mem_limit) ? host : config->mem_limit;
 }
 
 void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out) {

@@ -57,7 +57,7 @@ ModelShape shape_of(const Config *config);
 // Without `training` there are parameters and the evaluation's pass only.
 void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
 
-// -1 (82 on the CPU, 83 elsewhere) when the plan is larger than mem_limit, with the nearest settings that fit. `here`
-// also refuses what this machine's memory cannot hold, for those that are about to allocate.
-int plan_check(const Plan *plan, const Config *config, const Backend *backend, bool here);
+// The largest arena: mem_limit, or what is left of this machine's memory for those that allocate `here`. 0: not known.
+uint64_t plan_limit(const Config *config, const Backend *backend, bool here);
+
 void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out);

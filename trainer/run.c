@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "trainer/commands.h"
+#include "trainer/plan_choose.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -156,11 +157,14 @@ static int open_weights(Run *run) {
     return network_init(&run->network, (uint64_t)run->config->seed);
 }
 
-int run_open(Run *run, const Config *config, bool fresh) {
-    run->config = config;
+int run_open(Run *run, const Config *asked, bool fresh) {
+    const Config *config = run->config = &run->chosen;
+    run->chosen = *asked;
     run->optimizer = optimizer_find(config->optimizer);
     run->backend = backend_for(config, false);
     if (!run->backend) return -1;
+    if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
+    plan_choose(&run->chosen, run->backend, true);
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);
     plan_make(&run->plan, config, &run->model, run->backend, true);

@@ -9,7 +9,8 @@
 #include "trainer/step.h"
 
 typedef struct {
-    const Config *config;
+    const Config *config; // `chosen`
+    Config chosen;        // as asked, and what was auto
     const Backend *backend;
     const Optimizer *optimizer;
     Model model;

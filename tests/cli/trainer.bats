@@ -129,7 +129,7 @@ serve() { # DATASET
     done
     run train --out_dir=no --recompute=3
     [ "$status" -eq 2 ]
-    [[ "$output" == *"'recompute' is 3, not one of 0, 1, 5"* ]]
+    [[ "$output" == *"'recompute' is 3, not one of 0, 1, 5, auto"* ]]
 }
 
 @test "a loader killed and started again changes nothing" {
@@ -314,4 +314,37 @@ serve() { # DATASET
         run "$BIN/trainer" plan "$file" --print_config --device=cpu
         [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
     done
+}
+
+@test "a plan for a card that is not there: the table, 83 with what fits, the step kept" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
+    [[ "$output" != *"built without CUDA"* ]] || skip
+    card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
+    run "$BIN/trainer" "${card[@]}" --recompute=0
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"5  whole blocks made again"* ]]
+    [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
+    [[ "$output" == *"; --recompute=5 ("* ]]
+    run "$BIN/trainer" "${card[@]}"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"64 x 8 sequences"*"* 5  whole blocks made again"* ]]
+    run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"no batch size fits"* ]]
+}
+
+@test "what was chosen for batch_size and recompute is kept by the checkpoint" {
+    sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
+    card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=128 --n_layer=8)
+    run train --out_dir=run "${card[@]}" --mem_limit=100MiB --max_iters=2
+    [ "$status" -eq 0 ]
+    chosen=$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
+    [[ "$chosen" == *'"eval_tokens": "8192"'* ]]
+    [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
+    run train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
+    [ "$status" -eq 0 ]
+    [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
+    [ "$chosen" = "$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
+    run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=128 --n_layer=8 --max_iters=5
+    [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
 }
