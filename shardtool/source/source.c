@@ -145,7 +145,7 @@ int source_next(Source *source, Part *part) {
             int status = source->reader->format->next(source->reader, part);
             if (status != 0) {
                 part->file = source->next_file - 1, part->document = source->document;
-                source->document += part->last;
+                if (status > 0) source->document += part->last;
                 return status;
             }
         }
