@@ -44,7 +44,7 @@ LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
 all: $(PROGRAMS:%=$(O)/bin/%)
-	@mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin
+	@$(if $(SAN),true,mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	@mkdir -p $(@D); echo "  LD   $@"
@@ -83,9 +83,9 @@ test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
 test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu)
 	$(Q)LIBS='$(LIBS)' tests/run.sh $(O) $(T)
-## check    the C and command-line tests under the address and the undefined-behaviour sanitizer
+## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:
-	$(Q)for s in address undefined; do $(MAKE) SAN=$$s CUDA=0 CFLAGS='-O1 -g' test-san || exit 1; done
+	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san
 test-san: all $(O)/test
 	$(Q)tests/run.sh --no-python $(O) $(T)
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
