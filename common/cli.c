@@ -236,17 +236,29 @@ static int check_stdout(void) {
     return errno == EPIPE ? fail(EX_IO, "stdout was closed") : fail_errno("cannot write to stdout");
 }
 
+// What a program tells of itself. Returns false when `first` asks for none of it.
+static bool tells(const Program *program, const char *first) {
+    if (!strcmp(first, "--help") || !strcmp(first, "-h"))
+        cli_print_program(program);
+    else if (!strcmp(first, "--version"))
+        printf("%s (millrace) %s\n", program->name, VERSION);
+    else if (!strcmp(first, "--man"))
+        cli_print_man(program);
+    else if (!strcmp(first, "--completion"))
+        cli_print_completion(program);
+    else
+        return false;
+    return true;
+}
+
 int cli_main(const Program *program, int argc, char **argv) {
     cli_program = program->name;
     const char *first = argc > 1 ? argv[1] : "";
-    if (!strcmp(first, "--help") || !strcmp(first, "-h")) return cli_print_program(program), EX_DONE;
-    if (!strcmp(first, "--version")) return printf("%s (millrace) %s\n", program->name, VERSION), EX_DONE;
-    if (!strcmp(first, "--man")) return cli_print_man(program), EX_DONE;
-    if (!strcmp(first, "--completion")) return cli_print_completion(program), EX_DONE;
-
     int status = -1;
     const Command *command = NULL;
-    if (!*first)
+    if (tells(program, first))
+        status = EX_DONE;
+    else if (!*first)
         fail(EX_USAGE, "which command? (see %s --help)", program->name);
     else
         command = command_find(program, first);

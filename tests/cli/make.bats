@@ -26,3 +26,12 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
     [ "${#lines[@]}" = 1 ]
     [[ "$output" == *"apt-get install libxxhash-dev" ]]
 }
+
+@test "what cannot be written is 74, the help too" {
+    for program in shardtool loader trainer; do
+        for option in --help --version --man --completion; do
+            run bash -c '"$BIN/$0" $1 >/dev/full' $program $option
+            [ "$status" = 74 ]
+        done
+    done
+}
