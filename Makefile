@@ -88,6 +88,11 @@ check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san
 test-san: all $(O)/test
 	$(Q)tests/run.sh --no-python $(O) $(T)
+## check-threads  the tests of what runs in several threads under the thread sanitizer
+check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
+test-threads: all $(O)/test
+	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source order loader feed; do \
+	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
@@ -111,8 +116,18 @@ bench-tokenizer: test-deps $(O)/bench_tokenizer
 $(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## fuzz     F=tokenizer: random texts through ours and tiktoken's, for S=60 seconds
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard or wire, random bytes
+ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
+else
+fuzz: test-deps
+	$(Q)$(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined CUDA=0 CFLAGS='-O1 -g' fuzz-now
+endif
+fuzz-now: $(O)/fuzz_$(F) $(O)/bin/shardtool ; $(Q)tests/fuzz/run.sh "$(F)" $^ $(S)
+$(O)/fuzz_%: private SANFLAGS += -fsanitize=fuzzer
+$(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
 ## test-gpu   the CUDA backend on a device: kernels, sanitizers, bit-exact repeats; writes docs/gpu-results.md
 test-gpu: all $(O)/test-gpu ; $(Q)tests/gpu/run.sh $(O)
 $(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/gpu/*.c)) $(O)/tests/test_main.o $(O)/core.a
@@ -137,7 +152,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san check demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz test-gpu bench-gpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,7 +1,4 @@
 // Any bytes as text, JSON lines or an archive: whole documents, or bad data.
-// clang -I. -D_GNU_SOURCE -DVERSION=0 -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_jsonl.c
-// shardtool/source/*.c
-//   common/*.c -larchive -lxxhash -lcrypto -lm -o fuzz_jsonl
 #include "common/err.h"
 #include "shardtool/source/source.h"
 #include <stdlib.h>

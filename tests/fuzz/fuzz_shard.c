@@ -1,7 +1,4 @@
 // Any bytes as a shard: opened, every frame decoded, verified. Good or bad data, never anything else.
-// clang -I. -D_GNU_SOURCE -DVERSION=0 -g -O1 -fsanitize=fuzzer,address,undefined tests/fuzz/fuzz_shard.c
-// shardtool/shard_*.c
-//   common/*.c -lzstd -lxxhash -lcrypto -lm -o fuzz_shard
 #include "common/err.h"
 #include "shardtool/shard.h"
 #include <stdlib.h>

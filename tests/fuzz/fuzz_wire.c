@@ -1,8 +1,5 @@
 // Feeds any bytes to wire_decode, as they are and with a magic, length and crc that fit, so that the fields are
 // reached.
-//   clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -DVERSION=0 -I. tests/fuzz/fuzz_wire.c loader/wire.c
-//   \
-//       common/*.c -lcrypto -lm -o build/fuzz_wire && build/fuzz_wire -max_total_time=60
 #include "common/hash.h"
 #include "loader/feed.h"
 #include "loader/wire.h"
