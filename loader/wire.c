@@ -50,10 +50,28 @@ static bool rows_fit(uint32_t rows, uint32_t sequence_tokens) {
            (uint64_t)rows * (sequence_tokens + 1) * 2 <= WIRE_PAYLOAD_MAX;
 }
 
+// How many bytes the letter at `text` has in UTF-8, of any alphabet; 0 for what is none, or could command a terminal.
+static size_t letter_bytes(const char *text) {
+    const uint8_t *c = (const uint8_t *)text;
+    if (*c < 0x80) return *c >= ' ' && *c <= '~';
+    if (*c < 0xC2 || *c > 0xF4) return 0;
+    static const uint32_t least[] = {0, 0xA0, 0x800, 0x10000};
+    size_t more = *c >= 0xF0 ? 3 : *c >= 0xE0 ? 2 : 1;
+    uint32_t point = *c & (0x3Fu >> more);
+    for (size_t i = 1; i <= more; i++) {
+        if ((c[i] & 0xC0) != 0x80) return 0; // the NUL that ends the text is here too
+        point = point << 6 | (c[i] & 0x3F);
+    }
+    return point < least[more] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF) ? 0 : more + 1;
+}
+
 static bool text_end(char *text, size_t size) {
     if (!memchr(text, 0, size)) return false;
-    for (char *c = text; *c; c++)
-        if (*c < ' ' || *c > '~') *c = '?';
+    for (char *c = text; *c;) {
+        size_t bytes = letter_bytes(c);
+        if (!bytes) *c = '?', bytes = 1;
+        c += bytes;
+    }
     return true;
 }
 

@@ -118,6 +118,11 @@ TEST(wire_prints_no_foreign_control_characters) {
     strcpy(message.error.text, "a\x1b[31mb\n");
     CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_FINE);
     CHECK_TEXT(out.error.text, "a?[31mb?");
+    memset(message.error.text, 0, sizeof message.error.text);
+    strcpy(message.error.text, "Mühle 日本 🙂 \xff\xc3 \xc2\x9b"
+                               "31m \xed\xa0\x80 \xc0\xaf \xf4\x90\x80\x80 \xe2\x82");
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_FINE);
+    CHECK(!strcmp(out.error.text, "Mühle 日本 🙂 ?? ??31m ??? ?? ???? ??"));
     memset(message.error.text, 'x', sizeof message.error.text); // without an end
     CHECK_EQUAL(verdict_of(message), WIRE_BAD);
 }

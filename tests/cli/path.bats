@@ -103,6 +103,7 @@ END
     serve "Das Mühlrad"
     ends 0
     same_run whole "der Lauf/1"
+    grep -q '"dataset": "Das Mühlrad"' "der Lauf/1/metrics.jsonl"
     run "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
     [ "$status" -eq 0 ]
     [[ "$output" == *"die Mühle №"* ]]
