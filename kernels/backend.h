@@ -6,10 +6,11 @@
 #include <stdint.h>
 
 // Storage types are chosen when the backend is opened; in signatures these names say which one a pointer has.
-typedef void Act;  // activations: fp32 or bf16
-typedef void Par;  // parameters as the operations read them: fp32 on the CPU
-typedef void Grad; // gradients: fp32
-typedef void Res;  // residual stream and its gradient: fp32 on the CPU
+typedef void Act;    // activations: fp32 or bf16
+typedef void Par;    // parameters as the operations read them: fp32 on the CPU
+typedef void Grad;   // gradients: fp32
+typedef void Moment; // AdamW's two averages: fp32 or bf16
+typedef void Res;    // residual stream and its gradient: fp32 on the CPU
 
 typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
 
@@ -23,6 +24,7 @@ typedef struct {
 typedef struct {
     float learning_rate, beta1, beta2, epsilon, weight_decay;
     uint64_t step; // from 1: bias correction
+    uint64_t seed; // of stochastic rounding, where there is any
 } AdamW;
 
 // The largest shapes a run will use: what scratch and workspaces are sized by.
@@ -39,6 +41,7 @@ typedef struct {
 
     // Facts: no device needed, so that a plan can be made for a card that is not there.
     size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element
+    size_t master_bytes, moment_bytes;                  // of one element; master 0: parameters are their own
     int (*check)(int channels, int heads); // -1 after fail() (2) where it has no kernels for them; NULL: it always has
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
@@ -69,7 +72,8 @@ typedef struct {
     const char *dtype;  // "auto", "float32", "bfloat16", "float16"
     int threads;        // CPU: 0 = all this process may use
     bool deterministic;
-    bool facts_only; // a plan is made: no device is needed, none is opened
+    const char *optimizer_state; // "full"; CUDA: "m8" moments in bf16, "sr" and no master. NULL: full
+    bool facts_only;             // a plan is made: no device is needed, none is opened
 } BackendChoice;
 
 // One backend is open at a time. Says in `why` (one sentence) which device and type it took and why. NULL after fail().

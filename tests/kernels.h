@@ -28,7 +28,7 @@ static inline Kernels kernels_open(const char *dtype, int threads, const Shape *
     if (!kernels_host.base) arena_open(&kernels_host, KERNELS_ARENA);
     arena_reset(&kernels_host, 0);
     Kernels k = {.tight = !strcmp(dtype, "float32")};
-    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, false}, why);
+    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, NULL, false}, why);
     NEED(k.ops);
     k.arena = k.ops->alloc(KERNELS_ARENA);
     NEED(k.arena);

@@ -218,7 +218,7 @@ TEST(kernels_adamw_and_norm_are_torchs) {
     EACH_DTYPE(k) {
         if (!k.tight) continue; // parameters are fp32 in both
         enum { N = 1003, DECAYED = 700 };
-        AdamW hyper = {3e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0};
+        AdamW hyper = {3e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
         float *params = PUT_PAR(&k, numbers(1, N, 1), N), *m = take(&k, N * 4), *v = take(&k, N * 4);
         float *norm = take(&k, 4);
         k.ops->zero(m, N * 4), k.ops->zero(v, N * 4);

@@ -184,7 +184,7 @@ static uint64_t hash_after_three_steps(const char *dtype, int threads, Size size
     model_open(&m, &k, size);
     const size_t count = m.at[TENSORS];
     uint64_t hash = 0;
-    AdamW hyper = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0};
+    AdamW hyper = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
     for (hyper.step = 1; hyper.step <= 3; hyper.step++) {
         double loss = model_step(&m, true, false);
         loss += model_step(&m, true, true);

@@ -15,7 +15,7 @@ static Config gpt2_124m(void) {
 
 static const Backend *cpu(const char *dtype) {
     char why[256];
-    const BackendChoice choice = {"cpu", dtype, 2, true, false};
+    const BackendChoice choice = {"cpu", dtype, 2, true, NULL, false};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     return backend;

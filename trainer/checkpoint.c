@@ -79,13 +79,14 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
     }
     for (int i = 0; i < all.count && result == 0; i++) {
         const Tensor *own = model_tensor(network->model, all.tensors[i].id, all.tensors[i].layer);
-        size_t range = network->plan->master;
+        size_t range = network->plan->master,
+               bytes = network->ops->master_bytes ? sizeof(float) : network->ops->par_bytes;
         if (!own)
             result = write_absent_bias(&writer, file_elements(&all.tensors[i]));
         else if (tensor_transposed(own))
-            result = write_transposed(network, &writer, own, range, sizeof(float));
+            result = write_transposed(network, &writer, own, range, bytes);
         else
-            result = write_pieces(network, &writer, own, range, sizeof(float));
+            result = write_pieces(network, &writer, own, range, bytes);
     }
     model_close(&all);
     if (result == 0) result = safe_finish(&writer, hash);
@@ -107,7 +108,8 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
         }
     for (int m = 0; m < MOMENTS && result == 0; m++)
         for (int i = 0; i < model->count && result == 0; i++)
-            result = write_pieces(network, &writer, &model->tensors[i], network->plan->moments[m], sizeof(float));
+            result = write_pieces(network, &writer, &model->tensors[i], network->plan->moments[m],
+                                  network->ops->moment_bytes);
     if (result == 0) result = safe_finish(&writer, hash);
     safe_abandon(&writer);
     return result;
@@ -343,7 +345,7 @@ static int load_model(Network *network, const char *path) {
 }
 
 static int load_optimizer(Network *network, const char *path) {
-    const size_t bytes = sizeof(float);
+    const size_t bytes = network->ops->moment_bytes; // the file has floats, which hold them exactly
     SafeFile file;
     if (safe_open(&file, path) < 0) return -1;
     int result = 0;

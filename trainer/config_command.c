@@ -29,8 +29,8 @@ int config_read(ConfigReader *reader, int count, char **files) {
 }
 
 const Backend *backend_for(const Config *config, bool facts_only) {
-    const BackendChoice choice = {config->device, config->dtype, (int)config->threads, config->deterministic,
-                                  facts_only};
+    const BackendChoice choice = {config->device,        config->dtype,           (int)config->threads,
+                                  config->deterministic, config->optimizer_state, facts_only};
     char why[256];
     const Backend *backend = backend_open(&choice, why);
     if (!backend || (backend->check && backend->check((int)config->n_embd, (int)config->n_head) < 0)) return NULL;

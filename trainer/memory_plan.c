@@ -115,7 +115,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
-    bool own_master = training && backend->par_bytes != sizeof(float);
+    bool own_master = training && backend->master_bytes;
 
     plan->params = take(&at, model->elements * backend->par_bytes);
     add_row(plan, "parameters", at, false), start = at;
@@ -125,7 +125,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
     plan->grads = take(&at, trained * backend->grad_bytes);
     if (training) add_row(plan, "gradients", at - start, false), start = at;
-    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, trained * sizeof(float));
+    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
     plan->numbers = take(&at, sizeof(StepNumbers));
     add_row(plan, training ? "optimizer" : "numbers", at - start, false);
 

@@ -13,6 +13,7 @@ static void adamw_update(Network *network, const Config *config, double learning
         .epsilon = 1e-8f, // torch's, which nanoGPT leaves as it is
         .weight_decay = (float)config->weight_decay,
         .step = update + 1,
+        .seed = (uint64_t)config->seed,
     };
     const Grad *gradients = network_at(network, plan->grads);
     ops->gradient_norm(&numbers->norm, gradients, model->elements);

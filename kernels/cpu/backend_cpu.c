@@ -111,6 +111,10 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         fail(EX_USAGE, "dtype '%s' is not for the CPU: float32 or bfloat16", choice->dtype);
         return NULL;
     }
+    if (choice->optimizer_state && strcmp(choice->optimizer_state, "full")) {
+        fail(EX_USAGE, "optimizer_state '%s' is for device=cuda", choice->optimizer_state);
+        return NULL;
+    }
     static const CpuUnit *const units[2][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
         {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512}
@@ -133,6 +137,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,
+                        .moment_bytes = 4,
                         .scratch_bytes = scratch_bytes,
                         .alloc = cpu_alloc,
                         .release = free,

@@ -37,9 +37,10 @@ static void gradient_norm(float *norm, const Grad *gradients, size_t count) {
     *norm = (float)sqrt(sum);
 }
 
-static void adamw(Par *params, float *master, const Grad *gradients, float *m, float *v, size_t count,
-                  size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
+static void adamw(Par *params, float *master, const Grad *gradients, Moment *first_moment, Moment *second_moment,
+                  size_t count, size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
     (void)master; // parameters are fp32 here: they are their own master
+    float *m = first_moment, *v = second_moment;
     if (!isfinite(*norm)) return;
     const float clip = max_norm > 0 && *norm > max_norm ? max_norm / (*norm + 1e-6f) : 1;
     const double correct1 = 1 - pow((double)hyper->beta1, (double)hyper->step);

@@ -40,18 +40,51 @@ void cuda_gradient_norm(float *norm, const Grad *gradients, size_t count) {
 typedef struct {
     float rate, beta1, beta2, epsilon, shrink, root; // learning rate / correction 1, 1 - lr*decay, 1/sqrt(correction 2)
     float max_norm;
+    uint32_t seed[2], number; // number: of the step
 } Step;
 
+// Philox4x32-10 as in common/rng.h: bits are a function of (seed; element, step, stream), whatever the grid.
+INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint32_t high0 = __umulhi(0xD2511F53u, c[0]), low0 = 0xD2511F53u * c[0];
+        uint32_t high1 = __umulhi(0xCD9E8D57u, c[2]), low1 = 0xCD9E8D57u * c[2];
+        c[0] = high1 ^ c[1] ^ key0, c[1] = low1, c[2] = high0 ^ c[3] ^ key1, c[3] = low0;
+        key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+    }
+}
+
+// bf16 bits of value: up with the probability of the part that is cut off.
+INLINE uint32_t round_randomly(float value, uint32_t random16) {
+    uint32_t bits = __float_as_uint(value);
+    return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
+}
+
+INLINE void store8_randomly(act *to, const float (&from)[8], const Step &step, size_t element, uint32_t stream) {
+    uint32_t bits[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), step.number, stream}, word[4];
+    philox(bits, step.seed[0], step.seed[1]);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        word[k] = round_randomly(from[2 * k], bits[k] & 0xffffu) | round_randomly(from[2 * k + 1], bits[k] >> 16) << 16;
+    *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
+}
+INLINE void store8_randomly(float *to, const float (&from)[8], const Step &, size_t, uint32_t) { store8(to, from); }
+
+// With beta2 = 0.95 and more a step changes v by less than half a bf16 ulp: rounded to nearest it would never move.
+template <class M, bool MASTER>
 __global__ void __launch_bounds__(THREADS)
-    update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients,
-           float *__restrict__ m, float *__restrict__ v, size_t count, size_t decay_count, Step step,
-           const float *__restrict__ norm) {
+    update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients, M *__restrict__ m,
+           M *__restrict__ v, size_t count, size_t decay_count, Step step, const float *__restrict__ norm) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     float length = *norm;
     if (i >= count || !isfinite(length)) return;
     float scale = step.max_norm > 0 && length > step.max_norm ? step.max_norm / (length + 1e-6f) : 1.0f;
     float p[8], g[8], first[8], second[8], shrink = i < decay_count ? step.shrink : 1.0f;
-    load8(p, master + i), load8(g, gradients + i), load8(first, m + i), load8(second, v + i);
+    if (MASTER)
+        load8(p, master + i);
+    else
+        load8(p, params + i);
+    load8(g, gradients + i), load8(first, m + i), load8(second, v + i);
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         float x = g[k] * scale;
@@ -59,21 +92,39 @@ __global__ void __launch_bounds__(THREADS)
         second[k] = step.beta2 * second[k] + (1 - step.beta2) * x * x;
         p[k] = p[k] * shrink - step.rate * first[k] / (sqrtf(second[k]) * step.root + step.epsilon);
     }
-    store8(master + i, p), store8(params + i, p), store8(m + i, first), store8(v + i, second);
+    if (MASTER)
+        store8(master + i, p), store8(params + i, p);
+    else
+        store8_randomly(params + i, p, step, i, 0);
+    store8_randomly(m + i, first, step, i, 1);
+    store8_randomly(v + i, second, step, i, 2);
 }
 
-void cuda_adamw(Par *params, float *master, const Grad *gradients, float *m, float *v, size_t count, size_t decay_count,
-                const AdamW *adamw, const float *norm, float max_norm) {
+void cuda_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
+                size_t decay_count, const AdamW *adamw, const float *norm, float max_norm) {
     assert(count % 8 == 0 && decay_count % 8 == 0);
     double correct1 = 1 - pow((double)adamw->beta1, (double)adamw->step);
     double correct2 = 1 - pow((double)adamw->beta2, (double)adamw->step);
-    Step step = {(float)(adamw->learning_rate / correct1),
-                 adamw->beta1,
-                 adamw->beta2,
-                 adamw->epsilon,
-                 1 - adamw->learning_rate * adamw->weight_decay,
-                 (float)(1 / sqrt(correct2)),
-                 max_norm};
-    LAUNCH(update, blocks_of(count / 8, THREADS), THREADS, 0, cuda.stream, (act *)params, master,
-           (const float *)gradients, m, v, count, decay_count, step, norm);
+    Step step = {
+        (float)(adamw->learning_rate / correct1),
+        adamw->beta1,
+        adamw->beta2,
+        adamw->epsilon,
+        1 - adamw->learning_rate * adamw->weight_decay,
+        (float)(1 / sqrt(correct2)),
+        max_norm,
+        {(uint32_t)adamw->seed, (uint32_t)(adamw->seed >> 32)},
+        (uint32_t)adamw->step
+    };
+    unsigned blocks = blocks_of(count / 8, THREADS);
+    const float *g = (const float *)gradients;
+    if (cuda.wide_moments)
+        LAUNCH((update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m, (float *)v,
+               count, decay_count, step, norm);
+    else if (!cuda.no_master)
+        LAUNCH((update<act, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
+               count, decay_count, step, norm);
+    else
+        LAUNCH((update<act, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
+               count, decay_count, step, norm);
 }

@@ -206,12 +206,21 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         fail(EX_USAGE, "dtype=%s is not for device=cuda: say bfloat16, or device=cpu", dtype);
         return NULL;
     }
+    const char *state = choice->optimizer_state ? choice->optimizer_state : "full";
+    bool full = !strcmp(state, "full"), stochastic = !strcmp(state, "sr");
+    if (!full && !stochastic && strcmp(state, "m8")) {
+        fail(EX_USAGE, "optimizer_state '%s' is none of full, m8, sr", state);
+        return NULL;
+    }
+    cuda.wide_moments = full, cuda.no_master = stochastic;
     backend = (Backend){
         .name = "cuda",
         .act_bytes = 2,
         .par_bytes = 2,
         .grad_bytes = 4,
         .res_bytes = 2,
+        .master_bytes = stochastic ? 0 : 4,
+        .moment_bytes = full ? 4 : 2,
         .check = check,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,

@@ -17,6 +17,7 @@ typedef struct {
     size_t scratch_bytes;
     int multiprocessors;
     bool deterministic;
+    bool wide_moments, no_master; // optimizer_state: full; sr
 } Cuda;
 extern Cuda cuda;
 

@@ -37,7 +37,7 @@ static void open_network(void) {
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     config.loss_chunk_rows = 4096;
     char why[256];
-    ops = backend_open(&(BackendChoice){device, "auto", 0, true, false}, why);
+    ops = backend_open(&(BackendChoice){device, "auto", 0, true, NULL, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
     ModelShape shape = shape_of(&config);
@@ -148,7 +148,7 @@ static void run_norm(void) {
     ops->gradient_norm(&numbers->norm, at(plan.grads), model.elements);
 }
 static void run_adamw(void) {
-    const AdamW adamw = {0, 0.9f, 0.95f, 1e-8f, 0, 1};
+    const AdamW adamw = {0, 0.9f, 0.95f, 1e-8f, 0, 1, 1};
     StepNumbers *numbers = at(plan.numbers);
     ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.moments[0]), at(plan.moments[1]),
                model.elements, model.decay_elements, &adamw, &numbers->norm, 1);

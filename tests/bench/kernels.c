@@ -267,7 +267,7 @@ int main(int count, char **arguments) {
     }
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
-    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, false}, why);
+    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, NULL, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
     lay_out();
     arena = ops->alloc(arena_size = arena_used);
@@ -275,7 +275,7 @@ int main(int count, char **arguments) {
     lay_out();
     fill();
     pack();
-    AdamW hyper = {6e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0};
+    AdamW hyper = {6e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
     double best = 1e9, best_seconds[KINDS] = {0}, total = 0, load = 0, loss = 0;
     for (hyper.step = 1; hyper.step <= (uint64_t)steps + 1; hyper.step++) { // the first one makes primitives
         memset(seconds, 0, sizeof seconds);

@@ -5,7 +5,7 @@
 #include "tests/test.h"
 #include <math.h>
 
-static const BackendChoice choice = {"cuda", "bfloat16", 1, true, false};
+static const BackendChoice choice = {"cuda", "bfloat16", 1, true, NULL, false};
 
 static const Backend *opened(void) {
     char why[256];

@@ -10,11 +10,12 @@ static const Backend *sides[2];
 static void *scratch[2];
 static Array *arrays;
 static uint64_t seed;
+const char *pair_optimizer_state;
 
 void pair_open(Shape shape) {
     char why[256];
     BackendChoice cpu = {.dtype = "float32", .threads = 1, .deterministic = true};
-    BackendChoice cuda = {.dtype = "bfloat16", .deterministic = true};
+    BackendChoice cuda = {.dtype = "bfloat16", .deterministic = true, .optimizer_state = pair_optimizer_state};
     NEED(sides[CPU] = backend_cpu(&cpu, why));
     NEED(sides[CUDA] = backend_cuda(&cuda, why));
     shape.threads = 1;
@@ -41,7 +42,7 @@ void *array_at(const Array *array, int run) { return array->memory[run > 0]; }
 
 static size_t element_bytes(Kind kind, int side) {
     const Backend *b = sides[side];
-    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, 4, 8, 2};
+    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2};
     return bytes[kind];
 }
 

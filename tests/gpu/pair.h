@@ -6,7 +6,7 @@
 #include "kernels/backend.h"
 #include "tests/test.h"
 
-typedef enum { ACTS, PARS, GRADS, RESIDUALS, FLOATS, DOUBLES, TOKENS } Kind;
+typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS } Kind;
 
 // One array on both sides. `start` is what both hold before an operation; numbers that CUDA keeps in bf16 are rounded
 // to it from the beginning, so that both sides compute with the same.
@@ -24,6 +24,7 @@ extern int emu_order __attribute__((weak)); // of the emulator, where there is o
 
 // Both backends, with scratch for shape. Closed by pair_close, which checks that nothing on the device still stands.
 void pair_open(Shape shape);
+extern const char *pair_optimizer_state; // of CUDA; NULL: full
 void pair_close(void);
 const Backend *pair_backend(int side);
 

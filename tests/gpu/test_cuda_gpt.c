@@ -27,7 +27,7 @@ static void train(const char *device, const char *dtype, int recompute, double l
     config.recompute = recompute;
     config.loss_chunk_rows = 48; // the last chunk is shorter
     char why[256];
-    const BackendChoice choice = {device, dtype, 1, true, false};
+    const BackendChoice choice = {device, dtype, 1, true, NULL, false};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     ModelShape shape = shape_of(&config);

@@ -1,4 +1,5 @@
 // Every row of ops.def: CUDA against the CPU backend, values and gradients.
+#include "common/rng.h"
 #include "tests/gpu/pair.h"
 #include <math.h>
 
@@ -210,7 +211,7 @@ TEST(cuda_update_agrees_with_the_cpu) {
     Array *grads = array_normal(GRADS, n, 1e-3, 0), *m = array_normal(FLOATS, n, 1e-4, 0);
     Array *v = array_filled(FLOATS, n, 1e-7), *norm = array_filled(FLOATS, 1, NAN);
     memcpy(master->start, params->start, n * sizeof(double));
-    const AdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 5};
+    const AdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 5, 1};
     for (int clipped = 0; clipped < 2; clipped++) { // the CPU's parameters are their own master
         ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n);
                 on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), n, decays, &adamw,
@@ -229,6 +230,57 @@ TEST(cuda_update_agrees_with_the_cpu) {
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < n; i++) CHECK(m->result[CUDA][i] == (double)(float)m->start[i]);
     pair_close();
+}
+
+// The value that a second implementation of the rounding gives: random bits from common/rng.h.
+static double rounded_randomly(double value, size_t element, uint32_t step, uint32_t stream, uint64_t rounding_seed) {
+    uint32_t counter[4] = {(uint32_t)(element / 8), 0, step, stream}, bits[4], word;
+    const uint32_t key[2] = {(uint32_t)rounding_seed, (uint32_t)(rounding_seed >> 32)};
+    philox4x32(counter, key, bits);
+    float narrow = (float)value;
+    memcpy(&word, &narrow, 4);
+    word = (word + (bits[element % 8 / 2] >> (element & 1) * 16 & 0xffff)) & 0xffff0000u;
+    memcpy(&narrow, &word, 4);
+    return (double)narrow;
+}
+
+// All but a few of the numbers are exactly that, and the errors cancel: sums of two fp32 paths differ in the last bit
+// at times.
+static void check_rounding(const Array *array, uint32_t stream, uint64_t rounding_seed) {
+    size_t differ = 0;
+    double bias = 0, ulps = 0;
+    for (size_t i = 0; i < array->count; i++) {
+        double want = array->result[CPU][i], got = array->result[CUDA][i];
+        differ += got != rounded_randomly(want, i, 5, stream, rounding_seed);
+        bias += got - want, ulps += fabs(want) / 256;
+    }
+    CHECK(differ < array->count / 500 + 2);
+    CHECK(fabs(bias / ulps) < 5 / sqrt((double)array->count));
+}
+
+TEST(cuda_update_rounds_randomly_and_without_bias) {
+    const size_t n = 8192 + 64, decays = 4096;
+    const uint64_t rounding_seed = 0x1234567890abcdefu;
+    const AdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 5, rounding_seed};
+    for (int stochastic = 0; stochastic < 2; stochastic++) {
+        pair_optimizer_state = stochastic ? "sr" : "m8";
+        pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+        CHECK_EQUAL(pair_backend(CUDA)->master_bytes, stochastic ? 0 : 4);
+        Array *params = array_normal(PARS, n, 0.02, 0), *master = array_normal(FLOATS, n, 0, 0);
+        Array *grads = array_normal(GRADS, n, 1e-3, 0), *m = array_normal(MOMENTS, n, 1e-4, 0);
+        Array *v = array_filled(MOMENTS, n, 1e-7), *norm = array_filled(FLOATS, 1, 1);
+        memcpy(master->start, params->start, n * sizeof(double));
+        ON_BOTH(on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), n, decays, &adamw,
+                          AT(norm), 0));
+        check_rounding(m, 1, rounding_seed);
+        check_rounding(v, 2, rounding_seed);
+        if (stochastic)
+            check_rounding(params, 0, rounding_seed);
+        else
+            CHECK_NEAR(params, BF16_ONCE);
+        pair_close();
+    }
+    pair_optimizer_state = NULL;
 }
 
 // Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can
