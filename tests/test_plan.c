@@ -225,7 +225,7 @@ TEST(plan_for_a_card_is_the_designs) {
         {24, 16, 1024, BLOCK_AGAIN, 56,  59,  0  }
     };
     char why[256];
-    const BackendChoice choice = {"cuda", "auto", 0, true, true};
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
