@@ -3,7 +3,7 @@
 # that does.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-build="gcc make libzstd-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
+build="gcc libc6-dev make libzstd-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
 tests="libcmocka-dev bats zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 groff-base"
 
 if [ "${1:-build}" = headers ]; then # deps.sh headers CC: names the packages of the headers that CC cannot find
