@@ -8,6 +8,9 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
     bin/shardtool --version | grep -E 'millrace\) [0-9]'
     groff -man -Tutf8 -ww share/man/man1/millrace-trainer.1 2>"$BATS_TEST_TMPDIR/warnings" | grep -q block_size
     [ ! -s "$BATS_TEST_TMPDIR/warnings" ]
+    for name in shardtool millrace-loader millrace-trainer; do
+        [ "$(grep -c "^\(.TH $name \|$name \\\\-\|.B $name$\)" share/man/man1/$name.1)" = 3 ]
+    done
     bash -c '. share/bash-completion/completions/shardtool
         COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]'
 }
