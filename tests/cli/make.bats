@@ -38,3 +38,16 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
         done
     done
 }
+
+@test "who is not root gets the one line that installs what is missing, and nothing is installed" {
+    mkdir "$BATS_TEST_TMPDIR/bin"
+    printf '#!/bin/sh\ncase "$*" in *libzmq3-dev*|*libdnnl-dev*) exit 1;; esac\necho -n installed\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
+    printf '#!/bin/sh\necho 1000\n' >"$BATS_TEST_TMPDIR/bin/id"
+    printf '#!/bin/sh\n: >"%s/installed"\n' "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/bin/apt-get"
+    chmod +x "$BATS_TEST_TMPDIR"/bin/*
+    PATH="$BATS_TEST_TMPDIR/bin:$PATH" run tests/deps.sh build
+    [ "$status" = 71 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ "$output" == *"sudo apt-get install libzmq3-dev libdnnl-dev" ]]
+    [ ! -e "$BATS_TEST_TMPDIR/installed" ]
+}
