@@ -72,7 +72,7 @@ typedef struct {
     const char *dtype;  // "auto", "float32", "bfloat16", "float16"
     int threads;        // CPU: 0 = all this process may use
     bool deterministic;
-    const char *optimizer_state; // "full"; CUDA: "m8" moments in bf16, "sr" and no master. NULL: full
+    const char *optimizer_state; // "full"; "m8" moments in bf16, "sr" and no master. NULL: full
     bool facts_only;             // a plan is made: no device is needed, none is opened
 } BackendChoice;
 

@@ -240,3 +240,57 @@ TEST(kernels_adamw_and_norm_are_torchs) {
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
     }
 }
+
+static float truncated(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= 0xffff0000;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
+// `rounded` has bf16's values next to those of `exact`. Adds up how far they are, in steps between neighbours.
+static double rounding_error(const float *rounded, const float *exact, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        float below = truncated(exact[i]), step = ldexpf(1, ilogbf(exact[i]) - 7) * (exact[i] < 0 ? -1.0f : 1.0f);
+        CHECK(rounded[i] == below || rounded[i] == below + step);
+        sum += (double)((rounded[i] - exact[i]) / step);
+    }
+    return sum;
+}
+
+// Against the full state, which agrees with torch: neighbours in bf16, without bias, other ones with another seed.
+TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
+    enum { N = 1003, DECAYED = 700, SEEDS = 64 };
+    static float exact[3][N];
+    const char *const states[] = {"full", "m8", "sr"};
+    for (int s = 0; s < 3; s++) {
+        char why[256];
+        Kernels k = kernels_open("float32", 2, &(Shape){.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8});
+        k.ops->close();
+        k.ops = backend_open(&(BackendChoice){"cpu", "float32", 2, true, states[s], false}, why);
+        NEED(k.ops);
+        size_t width = k.ops->moment_bytes;
+        CHECK_EQUAL(width, s ? 2 : 4);
+        void *m = take(&k, N * width), *v = take(&k, N * width);
+        float *norm = take(&k, 4), *params = take(&k, N * 4), *first = numbers(1, N, 1);
+        Grad *g = PUT_GRAD(&k, numbers(10, N, 1), N);
+        double errors[3] = {0};
+        float *before = NULL;
+        k.ops->gradient_norm(norm, g, N);
+        for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
+            const AdamW hyper = {3e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, (uint64_t)seed};
+            k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
+            k.ops->adamw(params, params, g, m, v, N, DECAYED, &hyper, norm, 1.0f);
+            float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
+            for (int i = 0; i < 3 && !s; i++) memcpy(exact[i], now[i], sizeof exact[i]);
+            if (s == 1) CHECK(!memcmp(now[0], exact[0], sizeof exact[0]));
+            for (int i = s == 2 ? 0 : 1; i < 3 && s; i++) errors[i] += rounding_error(now[i], exact[i], N);
+            CHECK(!before || memcmp(before, now[1], N * sizeof(float)));
+            before = now[1];
+        }
+        for (int i = 0; i < 3; i++) CHECK(fabs(errors[i]) < 5 * 0.5 * sqrt(N * SEEDS)); // five sigma at most
+        kernels_close(&k);
+    }
+}

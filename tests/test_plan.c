@@ -249,6 +249,36 @@ TEST(plan_for_a_card_is_the_designs) {
     }
     backend->close();
 }
+
+// Bytes a parameter in parameters, gradients (fp32), master and moments: 18, 14 with moments in bf16, 10 without a
+// master.
+TEST(plan_of_optimizer_states_is_the_formulas) {
+    static const struct {
+        const char *device, *state;
+        size_t bytes;
+    } rows[] = {
+        {"cuda", "full", 18},
+        {"cuda", "m8",   14},
+        {"cuda", "sr",   10},
+        {"cpu",  "full", 16}, // parameters are their own master, and stay in fp32
+        {"cpu",  "m8",   12},
+        {"cpu",  "sr",   12}
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[256];
+        const BackendChoice choice = {rows[i].device, "bfloat16", 2, true, rows[i].state, true};
+        const Backend *backend = backend_open(&choice, why);
+        NEED(backend);
+        Config config = gpt2_124m();
+        Model model;
+        Plan plan;
+        make(&plan, &model, &config, backend);
+        size_t packed = plan.grads - plan.packed;
+        CHECK_EQUAL(plan.numbers - plan.params - packed, rows[i].bytes * model.elements);
+        model_close(&model);
+        backend->close();
+    }
+}
 #endif
 
 // What is auto becomes the fastest that fits; the step stays, and so does what an evaluation reads.

@@ -8,6 +8,7 @@ typedef struct {
     int layers, heads, channels, block, vocab;
     int batch, accumulation, eval_batch, chunk_rows, recompute;
     bool bias, bf16;
+    const char *optimizer_state; // NULL: full
 } TinyShape;
 
 typedef struct {

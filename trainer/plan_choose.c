@@ -149,16 +149,27 @@ static int64_t largest_rows(Config config, const Model *model, const Backend *ba
     return fits;
 }
 
+// The backend's facts with another optimizer_state.
+static Backend with_state(const Backend *backend, size_t master_bytes, size_t moment_bytes) {
+    Backend other = *backend;
+    other.master_bytes = backend->par_bytes == sizeof(float) ? 0 : master_bytes, other.moment_bytes = moment_bytes;
+    return other;
+}
+
 void plan_print_levers(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
-    buffer_print(out, "\n  recompute                           arena%s\n",
-                 config->mem_limit ? "   largest batch_size in mem_limit" : "");
+    const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
+    const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
+    buffer_print(out, "\n  %-26s %14s  %s\n", "recompute", "arena", title);
+    if (config->mem_limit) buffer_print(out, "  %41s  %8s %8s %8s\n", "", "full", "m8", "sr");
     for (int i = 0; i < LEVELS; i++) {
         Config other = *config;
         char bytes[16];
         other.recompute = levels[i].level;
-        buffer_print(out, "%s %d  %-24s %11s", config->recompute == levels[i].level ? "*" : " ", levels[i].level,
-                     levels[i].name, human_bytes(bytes, (double)bytes_of(&other, model, backend)));
-        if (config->mem_limit) buffer_print(out, "   %8lld", (long long)largest_rows(other, model, backend));
+        human_bytes(bytes, (double)bytes_of(&other, model, backend));
+        buffer_print(out, "%s %d %-24s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].level,
+                     levels[i].name, bytes);
+        for (size_t state = 0; config->mem_limit && state < sizeof states / sizeof *states; state++)
+            buffer_print(out, " %8lld", (long long)largest_rows(other, model, &states[state]));
         buffer_print(out, "\n");
     }
 }

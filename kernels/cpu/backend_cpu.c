@@ -111,10 +111,9 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         fail(EX_USAGE, "dtype '%s' is not for the CPU: float32 or bfloat16", choice->dtype);
         return NULL;
     }
-    if (choice->optimizer_state && strcmp(choice->optimizer_state, "full")) {
-        fail(EX_USAGE, "optimizer_state '%s' is for device=cuda", choice->optimizer_state);
-        return NULL;
-    }
+    OptimizerState state = STATE_FULL;
+    if (choice->optimizer_state && !strcmp(choice->optimizer_state, "m8")) state = STATE_M8;
+    if (choice->optimizer_state && !strcmp(choice->optimizer_state, "sr")) state = STATE_SR;
     static const CpuUnit *const units[2][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
         {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512}
@@ -137,7 +136,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,
-                        .moment_bytes = 4,
+                        .moment_bytes = state == STATE_FULL ? 4 : 2,
                         .scratch_bytes = scratch_bytes,
                         .alloc = cpu_alloc,
                         .release = free,
@@ -149,7 +148,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .close = cpu_close,
                         .begin = cpu_begin,
                         .end = cpu_end};
-    unit->install(&backend);
+    unit->install(&backend, state);
     matmul_install(&backend);
     snprintf(how, 96, "%d threads, %s (%s%s)", omp_get_max_threads(), bf16 ? "bfloat16" : "float32", cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");

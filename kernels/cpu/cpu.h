@@ -7,10 +7,12 @@
 // Sums over rows are cut here, whatever the number of threads: their bits depend on the shape alone.
 enum { CHUNK_ROWS = 32 };
 
+typedef enum { STATE_FULL, STATE_M8, STATE_SR } OptimizerState;
+
 // Kernels of one activation type, compiled for one instruction set (unit.h).
 typedef struct {
-    void (*install)(Backend *backend);       // every operation but the matrix products
-    size_t (*attention_bytes)(int T, int D); // scratch of one thread
+    void (*install)(Backend *backend, OptimizerState state); // every operation but the matrix products
+    size_t (*attention_bytes)(int T, int D);                 // scratch of one thread
     // For weights in oneDNN's blocked layout, rows of `block` outputs: rows and cols are multiples of it and of 32.
     void (*pack_transposed)(const float *w, int rows, int cols, int block, void *packed); // for w^T
     void (*pack_plain)(const float *w, int rows, int cols, int block, void *packed);      // for w

@@ -1,6 +1,8 @@
 // Global gradient norm and AdamW.
 #pragma once
 
+#include "common/rng.h"
+
 enum {
     NORM_PIECES = 4096, // at most; their borders depend on the count alone
     NORM_RUN = 4096,    // summed in fp32 before it goes to a double
@@ -37,10 +39,53 @@ static void gradient_norm(float *norm, const Grad *gradients, size_t count) {
     *norm = (float)sqrt(sum);
 }
 
-static void adamw(Par *params, float *master, const Grad *gradients, Moment *first_moment, Moment *second_moment,
-                  size_t count, size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
-    (void)master; // parameters are fp32 here: they are their own master
-    float *m = first_moment, *v = second_moment;
+// Sixteen random bits an element, by its index, the step and `stream`, whatever the threads and vectors: Philox gives
+// eight elements theirs.
+static inline VW random_bits(const AdamW *hyper, size_t first, uint32_t stream) {
+    const uint32_t key[2] = {(uint32_t)hyper->seed, (uint32_t)(hyper->seed >> 32)};
+    uint32_t bits[W], words[4];
+    size_t group = SIZE_MAX;
+    for (size_t lane = 0; lane < W; lane++) {
+        const size_t element = first + lane;
+        if (element / 8 != group) {
+            group = element / 8;
+            philox4x32((uint32_t[]){(uint32_t)group, (uint32_t)(group >> 32), (uint32_t)hyper->step, stream}, key,
+                       words);
+        }
+        bits[lane] = words[element % 8 / 2] >> element % 2 * 16 & 0xffff;
+    }
+    return *(const VWAnywhere *)bits;
+}
+
+// bf16 in the upper halves: up with the probability of the part that is cut off, so that small changes are not lost.
+static inline VW round_randomly(V value, VW random) {
+    const VW bits = (VW)value, exponent = v_word(0x7f800000), infinite = (VW)((bits & exponent) == exponent);
+    return (bits + (random & ~infinite)) & v_word(0xffff0000);
+}
+
+static inline V moment_load_part(const Moment *moments, size_t i, int left, bool narrow) {
+    if (!narrow) return v_load_part((const float *)moments + i, left);
+    uint16_t part[W] = {0};
+    memcpy(part, (const uint16_t *)moments + i, (size_t)left * sizeof *part);
+    return (V)(__builtin_convertvector(*(const VHAnywhere *)part, VW) << 16);
+}
+static inline void moment_store_part(Moment *moments, size_t i, V value, int left, bool narrow, const AdamW *hyper,
+                                     uint32_t stream) {
+    if (!narrow) {
+        v_store_part((float *)moments + i, value, left);
+        return;
+    }
+    uint16_t part[W];
+    *(VHAnywhere *)part =
+        __builtin_convertvector(round_randomly(value, random_bits(hyper, i, stream)) >> 16, VHAnywhere);
+    memcpy((uint16_t *)moments + i, part, (size_t)left * sizeof *part);
+}
+
+// Parameters are fp32 here and their own master; `rounded`, they are kept to values that bf16 has.
+static inline void adamw_as(float *params, const float *gradients, Moment *m, Moment *v, size_t count,
+                            size_t decay_count, const AdamW *hyper, const float *norm, float max_norm, bool narrow,
+                            bool rounded) {
+    enum { PARAMS, FIRST, SECOND }; // streams of random bits
     if (!isfinite(*norm)) return;
     const float clip = max_norm > 0 && *norm > max_norm ? max_norm / (*norm + 1e-6f) : 1;
     const double correct1 = 1 - pow((double)hyper->beta1, (double)hyper->step);
@@ -58,15 +103,34 @@ static void adamw(Par *params, float *master, const Grad *gradients, Moment *fir
             const V shrink = v_set(decays ? 1 - hyper->learning_rate * hyper->weight_decay : 1);
             for (size_t i = k; i < stop; i += W) {
                 const int left = stop - i < W ? (int)(stop - i) : W;
-                float *p = (float *)params + i;
-                V g = v_load_part((const float *)gradients + i, left) * scale;
-                V first = v_fma(g, take1, v_load_part(m + i, left) * keep1);
-                V second = v_fma(g * g, take2, v_load_part(v + i, left) * keep2);
+                V g = v_load_part(gradients + i, left) * scale;
+                V first = v_fma(g, take1, moment_load_part(m, i, left, narrow) * keep1);
+                V second = v_fma(g * g, take2, moment_load_part(v, i, left, narrow) * keep2);
                 V change = first / v_fma(v_sqrt(second), root, epsilon);
-                v_store_part(m + i, first, left);
-                v_store_part(v + i, second, left);
-                v_store_part(p, v_load_part(p, left) * shrink - change * step, left);
+                V p = v_load_part(params + i, left) * shrink - change * step;
+                if (rounded) p = (V)round_randomly(p, random_bits(hyper, i, PARAMS));
+                moment_store_part(m, i, first, left, narrow, hyper, FIRST);
+                moment_store_part(v, i, second, left, narrow, hyper, SECOND);
+                v_store_part(params + i, p, left);
             }
         }
     }
+}
+
+static void adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
+                  size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
+    (void)master;
+    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, false, false);
+}
+
+static void adamw_m8(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
+                     size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
+    (void)master;
+    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, true, false);
+}
+
+static void adamw_sr(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
+                     size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
+    (void)master;
+    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, true, true);
 }

@@ -17,7 +17,7 @@
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/pack.h"
 
-static void install(Backend *backend) {
+static void install(Backend *backend, OptimizerState state) {
     backend->embed_forward = embed_forward;
     backend->embed_backward = embed_backward;
     backend->layernorm_forward = layernorm_forward;
@@ -29,7 +29,7 @@ static void install(Backend *backend) {
     backend->cross_entropy = cross_entropy;
     backend->sum_losses = sum_losses;
     backend->gradient_norm = gradient_norm;
-    backend->adamw = adamw;
+    backend->adamw = state == STATE_FULL ? adamw : state == STATE_M8 ? adamw_m8 : adamw_sr;
 }
 
 const CpuUnit CPU_UNIT = {install, attention_bytes, pack_transposed, pack_plain, widen, narrow};

@@ -41,6 +41,7 @@ typedef uint32_t VWAnywhere __attribute__((vector_size(4 * W), aligned(4), may_a
 typedef uint16_t VHAnywhere __attribute__((vector_size(2 * W), aligned(2), may_alias));
 
 static inline V v_set(float x) { return (V){ALL(x)}; }
+static inline VW v_word(uint32_t x) { return (VW){ALL(x)}; }
 static inline V v_load(const float *p) { return *(const VAnywhere *)p; }
 static inline void v_store(float *p, V v) { *(VAnywhere *)p = v; }
 

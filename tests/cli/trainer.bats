@@ -322,12 +322,12 @@ serve() { # DATASET
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
     run "$BIN/trainer" "${card[@]}" --recompute=0
     [ "$status" -eq 83 ]
-    [[ "$output" == *"5  whole blocks made again"* ]]
+    [[ "$output" == *"  5 whole blocks made again"* ]]
     [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
     [[ "$output" == *"; --recompute=5 ("* ]]
     run "$BIN/trainer" "${card[@]}"
     [ "$status" -eq 0 ]
-    [[ "$output" == *"64 x 8 sequences"*"* 5  whole blocks made again"* ]]
+    [[ "$output" == *"64 x 8 sequences"*"* 5 whole blocks made again"* ]]
     run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600
     [ "$status" -eq 83 ]
     [[ "$output" == *"no batch size fits"* ]]
@@ -347,4 +347,23 @@ serve() { # DATASET
     [ "$chosen" = "$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
     run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=128 --n_layer=8 --max_iters=5
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
+}
+
+@test "optimizer states of two bytes: killed and gone on with bit for bit, another one refused, 2" {
+    for state in m8 sr; do
+        train --out_dir=whole-$state --quiet --optimizer_state=$state
+        begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state
+        wait_for_steps killed-$state 11
+        kill -9 $TRAINER
+        ends
+        train --out_dir=killed-$state --quiet --optimizer_state=$state
+        same_run whole-$state killed-$state
+        train --out_dir=two-$state --quiet --optimizer_state=$state --threads=2
+        same_run whole-$state two-$state
+    done
+    run train --out_dir=whole-sr --max_iters=30
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"optimizer_state is full, was sr"* ]]
+    run cmp "$(last whole-m8)/model.safetensors" "$(last whole-sr)/model.safetensors"
+    [ "$status" -eq 1 ]
 }
