@@ -180,8 +180,9 @@ serve() { # DATASET
 }
 
 @test "without a loader the trainer says so and leaves, 69" {
-    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
+    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=6 --out_dir=run
     [ "$status" -eq 69 ]
+    [[ "$output" == *"waiting for the loader at ipc://nowhere (5 s)"* ]]
     [[ "$output" == *"no loader at ipc://nowhere"* ]]
 }
 
