@@ -18,7 +18,7 @@ say "shardtool tokenize: $text"
 say "loader serve: a process of its own owns the data"
 "$bin/loader" serve $demo/data --endpoint $endpoint &
 loader=$!
-trap 'kill $loader 2>/dev/null; wait $loader 2>/dev/null || true' EXIT
+trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
 
 say "trainer train: a GPT of 16 million parameters"
 "$bin/trainer" train trainer/config/demo.conf --out_dir=$demo/run --loader=$endpoint
