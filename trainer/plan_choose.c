@@ -60,6 +60,11 @@ void plan_choose(Config *config, const Backend *backend, bool here) {
         }
     }
     model_close(&model);
+    if (config->batch_size == rows_asked && config->recompute == auto_number(asked.recompute)) return;
+    char size[16];
+    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %lld",
+             human_bytes(size, (double)limit), (long long)config->batch_size,
+             (long long)config->gradient_accumulation_steps, (long long)config->recompute);
 }
 
 // ---- what to ask for instead

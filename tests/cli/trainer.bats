@@ -339,6 +339,7 @@ serve() { # DATASET
     card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=128 --n_layer=8)
     run train --out_dir=run "${card[@]}" --mem_limit=100MiB --max_iters=2
     [ "$status" -eq 0 ]
+    [[ "$output" =~ "for 100.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "[015] ]]
     chosen=$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
     [[ "$chosen" == *'"eval_tokens": "8192"'* ]]
     [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
@@ -367,4 +368,13 @@ serve() { # DATASET
     [[ "$output" == *"optimizer_state is full, was sr"* ]]
     run cmp "$(last whole-m8)/model.safetensors" "$(last whole-sr)/model.safetensors"
     [ "$status" -eq 1 ]
+}
+
+@test "float16 is refused with what to take instead, 2" {
+    for device in cpu cuda; do
+        run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=$device --dtype=float16
+        [ "$status" -eq 2 ]
+        [[ "$output" == *float16*bfloat16* || "$output" == *"built without CUDA"* ]]
+        [ ! -e run ]
+    done
 }
