@@ -56,7 +56,8 @@ static int conclude(Run *run) {
     }
     printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss, run->state.last_loss,
            (unsigned long long)run->state.step);
-    log_line("report: %s/report.html", config->out_dir);
+    log_line("report: %s%sreport.html", config->out_dir,
+             config->out_dir[strlen(config->out_dir) - 1] == '/' ? "" : "/");
     return report_write(run);
 }
 

@@ -11,7 +11,11 @@ static const Command *const commands[] = {&cmd_train, &cmd_plan, &cmd_eval, &cmd
 static void bound_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("GOMP_SPINCOUNT", "10000", 1);
-    execv("/proc/self/exe", argv); // comes back only when it cannot; then waiting is only slower
+    char self[PATH_MAX_BYTES]; // by its own name: through /proc/self/exe it would show as "exe" in ps and to pkill
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return;
+    self[length] = '\0';
+    execv(self, argv); // comes back only when it cannot; then waiting is only slower
 }
 
 int main(int argc, char **argv) {

@@ -150,7 +150,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .end = cpu_end};
     unit->install(&backend, state);
     matmul_install(&backend);
-    snprintf(how, 96, "%d threads, %s (%s%s)", omp_get_max_threads(), bf16 ? "bfloat16" : "float32", cpu_isa_name(isa),
-             slow && automatic ? ", faster here than its bfloat16" : "");
+    const int threads = omp_get_max_threads();
+    snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", bf16 ? "bfloat16" : "float32",
+             cpu_isa_name(isa), slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;
 }

@@ -378,3 +378,9 @@ serve() { # DATASET
         [ ! -e run ]
     done
 }
+
+@test "the trainer goes by its own name" {
+    begin --dataset="$data" --max_iters=100000 --lr_decay_iters=100000
+    for _ in $(seq 100); do [ -s out/metrics.jsonl ] && break; sleep 0.1; done
+    [ "$(cat "/proc/$TRAINER/comm")" = trainer ]
+}
