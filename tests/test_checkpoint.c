@@ -9,16 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const TinyShape tiny_shape = {.layers = 2,
-                                     .heads = 2,
-                                     .channels = 32,
-                                     .block = 16,
-                                     .vocab = 97,
-                                     .batch = 2,
-                                     .accumulation = 1,
-                                     .eval_batch = 2,
-                                     .bias = true};
-
 static RunState state_at(uint64_t step) {
     RunState now;
     state_open(&now);

@@ -212,6 +212,15 @@ static WireStats stats_of(Peer *peer) {
     return answer.stats;
 }
 
+static const WireHello fine_hello = {.proto_min = 1,
+                                     .proto_max = 1,
+                                     .vocab_size = 50304,
+                                     .sequence_tokens = T,
+                                     .max_rows = ROWS,
+                                     .window = 4,
+                                     .world = 1,
+                                     .dtype_mask = 1};
+
 static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t slot, uint32_t generation) {
     WireGet get = {
         .rows = rows, .sequence_tokens = T, .mode = SAMPLING_SEQUENTIAL, .slot = slot, .generation = generation};
@@ -278,15 +287,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     int ctl = offer(8192, 8192, &ring, &reply);
     NEED(ctl >= 0);
 
-    WireHello hello = {.proto_min = 1,
-                       .proto_max = 1,
-                       .vocab_size = 50304,
-                       .sequence_tokens = T,
-                       .max_rows = ROWS,
-                       .window = 4,
-                       .world = 1,
-                       .dtype_mask = 1};
-    peer.message.hello = hello;
+    peer.message.hello = fine_hello;
     say(&peer, WIRE_HELLO, 0);
     CHECK_EQUAL(hear(&peer, &answer), WIRE_WELCOME);
     uint8_t fp8[8];
@@ -372,15 +373,7 @@ TEST(loader_tells_trainers_that_it_goes) {
     wait_for_loader("p", 1);
     Peer peer = open_peer();
     WireMessage answer;
-    WireHello hello = {.proto_min = 1,
-                       .proto_max = 1,
-                       .vocab_size = 50304,
-                       .sequence_tokens = T,
-                       .max_rows = ROWS,
-                       .window = 4,
-                       .world = 1,
-                       .dtype_mask = 1};
-    peer.message.hello = hello;
+    peer.message.hello = fine_hello;
     say(&peer, WIRE_HELLO, 0);
     CHECK_EQUAL(hear(&peer, &answer), WIRE_WELCOME);
     CHECK_EQUAL(answer.welcome.tokens[0], 100000);
@@ -407,8 +400,8 @@ TEST(loader_tells_trainers_that_it_goes) {
     // Another protocol is named, not ignored.
     pid = start_loader("d", "p");
     wait_for_loader("p", 2);
-    hello.proto_min = hello.proto_max = 9;
-    peer.message.hello = hello;
+    peer.message.hello = fine_hello;
+    peer.message.hello.proto_min = peer.message.hello.proto_max = 9;
     say(&peer, WIRE_HELLO, 0);
     CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
     CHECK_TEXT(answer.error.text, "9");

@@ -10,6 +10,7 @@ typedef struct {
     bool bias, bf16;
     const char *optimizer_state; // NULL: full
 } TinyShape;
+extern const TinyShape tiny_shape; // what most tests start from
 
 typedef struct {
     Config config;

@@ -2,6 +2,16 @@
 #include "common/rng.h"
 #include "tests/test_trainer.h"
 
+const TinyShape tiny_shape = {.layers = 2,
+                              .heads = 2,
+                              .channels = 32,
+                              .block = 16,
+                              .vocab = 97,
+                              .batch = 2,
+                              .accumulation = 1,
+                              .eval_batch = 2,
+                              .bias = true};
+
 void tiny_open(Tiny *tiny, const TinyShape *shape) {
     ConfigReader reader;
     config_open(&reader);

@@ -4,16 +4,6 @@
 #include "trainer/schedule.h"
 #include <math.h>
 
-static const TinyShape tiny_shape = {.layers = 2,
-                                     .heads = 2,
-                                     .channels = 32,
-                                     .block = 16,
-                                     .vocab = 97,
-                                     .batch = 2,
-                                     .accumulation = 1,
-                                     .eval_batch = 2,
-                                     .bias = true};
-
 static FeedAsk train_form(int rows) {
     return (FeedAsk){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
 }
