@@ -1,6 +1,7 @@
 // The CUDA backend: which device, its memory and streams, and the sentences when there is none.
 #include "common/err.h"
 #include "common/log.h"
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/nvml.h"
 #include <assert.h>
@@ -184,6 +185,7 @@ static int open_device(char why[256]) {
     if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
         return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 8.0 is needed: say device=cpu", device.name,
                     device.major, device.minor);
+    if (cublaslt_load() < 0) return -1;
     error = cudaSetDevice(0);
     if (error != cudaSuccess) return no_device(error);
     cuda.multiprocessors = device.multiProcessorCount;

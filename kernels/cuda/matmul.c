@@ -1,9 +1,9 @@
 // Matrix products by cuBLASLt. What a shape needs (descriptor, layouts, algorithm) is made when it is met first and
 // kept; a call only sets its bias and launches. cuBLASLt is column-major, so every product is asked for transposed.
 #include "common/err.h"
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda.h"
 #include <assert.h>
-#include <cublasLt.h>
 #include <string.h>
 
 enum {
@@ -31,27 +31,26 @@ static unsigned plan_count, plan_oldest;
 
 static void check(cublasStatus_t status, const Product *p) {
     if (status != CUBLAS_STATUS_SUCCESS)
-        die(EX_GPU, "matrix product %d x %d x %d: cuBLASLt says: %s", p->m, p->n, p->k,
-            cublasLtGetStatusString(status));
+        die(EX_GPU, "matrix product %d x %d x %d: cuBLASLt says: %s", p->m, p->n, p->k, blas.GetStatusString(status));
 }
 
 void cuda_matmul_open(void) {
-    cublasStatus_t status = cublasLtCreate(&handle);
-    if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", cublasLtGetStatusString(status));
+    cublasStatus_t status = blas.Create(&handle);
+    if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", blas.GetStatusString(status));
 }
 
 static void forget(Plan *plan) {
-    cublasLtMatmulDescDestroy(plan->operation);
-    cublasLtMatrixLayoutDestroy(plan->a);
-    cublasLtMatrixLayoutDestroy(plan->b);
-    cublasLtMatrixLayoutDestroy(plan->d);
+    blas.MatmulDescDestroy(plan->operation);
+    blas.MatrixLayoutDestroy(plan->a);
+    blas.MatrixLayoutDestroy(plan->b);
+    blas.MatrixLayoutDestroy(plan->d);
 }
 
 void cuda_matmul_close(void) {
     while (plan_count) forget(&plans[--plan_count]);
     memset(plans, 0, sizeof plans);
     plan_oldest = 0;
-    cublasLtDestroy(handle);
+    blas.Destroy(handle);
     handle = NULL;
 }
 
@@ -60,7 +59,7 @@ size_t cuda_matmul_scratch(void) { return WORKSPACE; }
 // A stored matrix of `rows` contiguous numbers in `cols` columns.
 static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int rows, int cols) {
     cublasLtMatrixLayout_t made;
-    check(cublasLtMatrixLayoutCreate(&made, type, (uint64_t)rows, (uint64_t)cols, rows), p);
+    check(blas.MatrixLayoutCreate(&made, type, (uint64_t)rows, (uint64_t)cols, rows), p);
     return made;
 }
 
@@ -68,13 +67,13 @@ static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int ro
 static void choose(Plan *plan) {
     const Product *p = &plan->product;
     cublasLtMatmulPreference_t preference;
-    check(cublasLtMatmulPreferenceCreate(&preference), p);
+    check(blas.MatmulPreferenceCreate(&preference), p);
     const uint64_t workspace = WORKSPACE;
     const uint32_t alignment = p->alignment;
     // sums split over blocks go through the workspace, in order, never through atomics
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 #define PREFER(name, value)                                                                                            \
-    check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value)), p)
+    check(blas.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), sizeof(value)), p)
     PREFER(MAX_WORKSPACE_BYTES, workspace);
     PREFER(REDUCTION_SCHEME_MASK, reductions);
     PREFER(MIN_ALIGNMENT_A_BYTES, alignment);
@@ -83,12 +82,12 @@ static void choose(Plan *plan) {
     PREFER(MIN_ALIGNMENT_D_BYTES, alignment);
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d, preference, 1,
-                                         &result, &found),
+    check(blas.MatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d, preference, 1,
+                                      &result, &found),
           p);
     if (!found) die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", p->m, p->n, p->k);
     plan->algorithm = result.algo;
-    cublasLtMatmulPreferenceDestroy(preference);
+    blas.MatmulPreferenceDestroy(preference);
 }
 
 static Plan *plan_for(const Product *product) {
@@ -100,9 +99,9 @@ static Plan *plan_for(const Product *product) {
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    check(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
+    check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
 #define DESCRIBE(name, value)                                                                                          \
-    check(cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
+    check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
     if (p->bias) DESCRIBE(EPILOGUE, epilogue);
@@ -122,8 +121,8 @@ static void multiply(Product product, void *d, const void *a, const void *b, con
     if (bias) DESCRIBE(BIAS_POINTER, bias);
     const float one = 1, beta = add ? 1 : 0;
     assert(cuda.scratch_bytes >= WORKSPACE);
-    check(cublasLtMatmul(handle, plan->operation, &one, a, plan->a, b, plan->b, &beta, d, plan->d, d, plan->d,
-                         &plan->algorithm, cuda.scratch, WORKSPACE, cuda.stream),
+    check(blas.Matmul(handle, plan->operation, &one, a, plan->a, b, plan->b, &beta, d, plan->d, d, plan->d,
+                      &plan->algorithm, cuda.scratch, WORKSPACE, cuda.stream),
           p);
 }
 

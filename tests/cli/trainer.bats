@@ -334,6 +334,11 @@ serve() { # DATASET
     [[ "$output" == *"no batch size fits"* ]]
 }
 
+@test "the trainer starts without the CUDA toolkit: its libraries are loaded with a device" {
+    libraries=$(LD_TRACE_LOADED_OBJECTS=1 "$BIN/trainer")
+    [[ "$libraries" == *libc.so* && "$libraries" != *libcu[bd]* ]]
+}
+
 @test "what was chosen for batch_size and recompute is kept by the checkpoint" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
     card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=128 --n_layer=8)

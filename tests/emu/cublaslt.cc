@@ -1,11 +1,11 @@
 // A stand-in for cuBLASLt: keeps what the setters are told, checks what the library accepts blindly (it takes an
 // epilogue 12345 and a leading dimension below the rows), and multiplies in fp32 with the result rounded once.
+#include "kernels/cuda/cublaslt.h"
 #include "tests/emu/device.h"
 #include "tests/emu/emu.h"
 
 #include <cstdio>
 #include <cstdlib>
-#include <cublasLt.h>
 #include <set>
 
 namespace {
@@ -220,6 +220,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
             }
     });
     return CUBLAS_STATUS_SUCCESS;
+}
+
+// The program finds this stand-in where it would find the library (linked with --wrap).
+void *__real_dlopen(const char *file, int flags);
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlopen(const char *file, int flags) {
+    if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
+    return emu_device.has_cublaslt ? &algorithms : __real_dlopen("libcublasLt.so.missing", flags);
+}
+void *__wrap_dlsym(void *library, const char *name) {
+    if (library != &algorithms) return __real_dlsym(library, name);
+#define FUNCTION(function)                                                                                             \
+    if (!strcmp(name, "cublasLt" #function)) return (void *)cublasLt##function;
+    CUBLASLT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    return nullptr;
 }
 
 } // extern "C"

@@ -17,7 +17,7 @@ static int number(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-struct EmuDevice emu_device = {0, 13000, 80, 12ull << 30, number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2)};
+struct EmuDevice emu_device = {0, 13000, 80, 12ull << 30, number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true};
 struct EmuCounts emu_counts;
 
 struct CUevent_st {

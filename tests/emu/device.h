@@ -1,6 +1,7 @@
 // What a test may set and ask of the stand-in for the CUDA runtime and cuBLASLt (device.cc, cublaslt.cc). C.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -16,6 +17,7 @@ extern struct EmuDevice {
     uint64_t memory;               // of the device
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
+    bool has_cublaslt;             // the library is found
 } emu_device;
 
 // Counted since the program started.

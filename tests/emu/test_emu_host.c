@@ -1,5 +1,6 @@
 // The CUDA backend's host side against the stand-in for the runtime: what it says when there is no usable card, the
 // order of its streams, and that nothing is left or made anew.
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emu/device.h"
 #include "tests/test.h"
@@ -27,7 +28,7 @@ static void check_refused(struct EmuDevice device, const char *sentence) {
 }
 
 TEST(cuda_says_what_is_missing) {
-    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, turing = emu_device;
+    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, turing = emu_device, bare = emu_device;
     none.error = cudaErrorInsufficientDriver, none.driver = 0;
     check_refused(none, "no NVIDIA driver on this machine");
     old.error = cudaErrorInsufficientDriver, old.driver = 11040;
@@ -36,6 +37,8 @@ TEST(cuda_says_what_is_missing) {
     check_refused(hidden, "shows no GPU");
     turing.capability = 75;
     check_refused(turing, "compute capability 7.5, 8.0 is needed");
+    bare.has_cublaslt = false, blas.Create = NULL;
+    check_refused(bare, "cannot load cuBLASLt (libcublasLt.so.missing: ");
     CHECK_EQUAL(emu_counts.live, 0);
 }
 

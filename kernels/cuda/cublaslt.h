@@ -1,0 +1,31 @@
+// cuBLASLt by dlopen: half a gigabyte of library that takes 0.1 s to load, and only a run on a device needs it. So
+// plans, samples on the CPU and machines without the toolkit do without.
+#pragma once
+
+#include <cublasLt.h>
+
+#define CUBLASLT_FUNCTIONS(F)                                                                                          \
+    F(Create)                                                                                                          \
+    F(Destroy)                                                                                                         \
+    F(GetStatusString)                                                                                                 \
+    F(Matmul)                                                                                                          \
+    F(MatmulAlgoGetHeuristic)                                                                                          \
+    F(MatmulDescCreate)                                                                                                \
+    F(MatmulDescDestroy)                                                                                               \
+    F(MatmulDescSetAttribute)                                                                                          \
+    F(MatmulPreferenceCreate)                                                                                          \
+    F(MatmulPreferenceDestroy)                                                                                         \
+    F(MatmulPreferenceSetAttribute)                                                                                    \
+    F(MatrixLayoutCreate)                                                                                              \
+    F(MatrixLayoutDestroy)
+
+// blas.Matmul is cublasLtMatmul, and so on; set by cublaslt_load.
+typedef struct {
+#define MEMBER(name) __typeof__(cublasLt##name) *name;
+    CUBLASLT_FUNCTIONS(MEMBER)
+#undef MEMBER
+} CublasLt;
+extern CublasLt blas;
+
+// -1 after fail() (80) when the library, in the version this was compiled with, is not to be had. Again costs nothing.
+int cublaslt_load(void);
