@@ -86,7 +86,7 @@ $(O)/test-emu: $(EMU) $(O)/core.a
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
 test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu)
-	$(Q)LIBS='$(EMUWRAP) $(LIBS)' tests/run.sh $(O) $(T)
+	$(Q)CUDA_HOME='$(CUDA_HOME)' LIBS='$(EMUWRAP) $(LIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san

@@ -23,7 +23,6 @@ IFS='|' read -r _ file edit word words < <(mutants | grep "^$name|")
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
 sed "$edit" "kernels/cuda/$file" >"$folder/$file"
 cmp -s "kernels/cuda/$file" "$folder/$file" && echo "the edit of '$name' changes nothing" && exit 1
-toolkit=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 objects=$(find "$build/emu" -name '*.o' ! -path "*/$file.o")
 case $file in
@@ -31,7 +30,7 @@ case $file in
 *) compile="gcc -std=c11 -D_GNU_SOURCE" ;;
 esac
 # shellcheck disable=SC2086
-$compile -O1 -g $sanitize -I. -isystem "$toolkit/include" -c "$folder/$file" -o "$folder/mutant.o" || exit 1
+$compile -O1 -g $sanitize -I. -isystem "$CUDA_HOME/include" -c "$folder/$file" -o "$folder/mutant.o" || exit 1
 # shellcheck disable=SC2086
 g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/core.a" -Wl,--as-needed $LIBS -lcmocka -o "$folder/test" || exit 1
 EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
