@@ -1,7 +1,6 @@
 // A loader of our own.
 #include "trainer/child.h"
 #include "common/err.h"
-#include "common/file.h"
 #include "common/log.h"
 #include <errno.h>
 #include <signal.h>
@@ -32,38 +31,37 @@ static int find_loader(char path[PATH_MAX_BYTES]) {
 }
 
 // In a process group of its own, so that Ctrl-C stops the trainer first and the loader with it.
-static int spawn(Child *child, const char *program, const char *dataset) {
-    char *arguments[] = {(char *)(uintptr_t)program,
-                         (char[]){"serve"},
-                         (char *)(uintptr_t)dataset,
-                         (char[]){"--endpoint"},
-                         child->endpoint,
-                         (char[]){"--die-with-parent"},
-                         (char[]){"--quiet"},
-                         NULL};
+static int spawn(Child *child) {
+    char *arguments[] = {child->program,      (char[]){"serve"},
+                         child->dataset,      (char[]){"--endpoint"},
+                         child->endpoint,     (char[]){"--die-with-parent"},
+                         (char[]){"--quiet"}, NULL};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
-    int error = posix_spawn(&child->pid, program, NULL, &attributes, arguments, environ);
+    int error = posix_spawn(&child->pid, child->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
+    child->started_ns = clock_ns();
     if (!error) return 0;
     child->pid = 0;
     errno = error;
-    return fail_errno("cannot start '%s'", program);
+    return fail_errno("cannot start '%s'", child->program);
+}
+
+static int ended(Child *child, int status) {
+    int code = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EX_PEER;
+    child->pid = 0;
+    return fail(code, "the loader started for '%s' ended (exit %d): see its line above", child->dataset, code);
 }
 
 // The loader binds ctl.sock last.
-static int wait_until_ready(Child *child, const char *dataset) {
+static int wait_until_ready(Child *child) {
     char socket_path[96];
     snprintf(socket_path, sizeof socket_path, "%s/ctl.sock", child->place);
     while (access(socket_path, F_OK)) {
         int status;
-        if (waitpid(child->pid, &status, WNOHANG) == child->pid) {
-            child->pid = 0;
-            int code = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EX_PEER;
-            return fail(code, "the loader started for '%s' ended (exit %d): see its line above", dataset, code);
-        }
+        if (waitpid(child->pid, &status, WNOHANG) == child->pid) return ended(child, status);
         usleep(2000);
     }
     return 0;
@@ -90,26 +88,53 @@ static bool is_dataset(const char *path) {
 }
 
 int child_open(Child *child, const Config *config) {
-    char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES];
     *child = (Child){0};
     if (*config->loader || !*config->dataset) return 0;
-    snprintf(dataset, sizeof dataset, "%s", config->dataset);
-    if (!is_dataset(dataset))
-        snprintf(dataset, sizeof dataset, "data/%.*s", PATH_MAX_BYTES - 8, config->dataset); // nanoGPT
-    if (!is_dataset(dataset))
+    snprintf(child->dataset, sizeof child->dataset, "%s", config->dataset);
+    if (!is_dataset(child->dataset)) // nanoGPT's place
+        snprintf(child->dataset, sizeof child->dataset, "data/%.*s", PATH_MAX_BYTES - 8, config->dataset);
+    if (!is_dataset(child->dataset))
         return fail(EX_NOINPUT, "'%s' is no dataset: make one with shardtool tokenize -o DIR, or name a --loader",
                     config->dataset);
-    if (find_loader(program) < 0 || make_place(child) < 0) return -1;
-    if (spawn(child, program, dataset) < 0 || wait_until_ready(child, dataset) < 0) {
+    if (find_loader(child->program) < 0 || make_place(child) < 0) return -1;
+    if (spawn(child) < 0 || wait_until_ready(child) < 0) {
         child_close(child);
         return -1;
     }
     return 0;
 }
 
-const char *child_endpoint(const Child *child, const Config *config) {
-    if (child->pid) return child->endpoint;
-    return *config->loader ? config->loader : NULL;
+static volatile int *watched;
+
+static void on_end(int number) {
+    (void)number;
+    if (!*watched) *watched = CHILD_ENDED;
+}
+
+void child_watch(volatile int *flag) {
+    struct sigaction action = {.sa_handler = on_end, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+    sigemptyset(&action.sa_mask);
+    watched = flag;
+    sigaction(SIGCHLD, &action, NULL);
+}
+
+int child_revive(Child *child) {
+    const uint64_t least_ns = 5000000000;
+    int status;
+    if (!child->pid || waitpid(child->pid, &status, WNOHANG) != child->pid) return 0;
+    if (!WIFSIGNALED(status)) return ended(child, status);
+    child->pid = 0;
+    if (clock_ns() - child->started_ns < least_ns)
+        return fail(EX_PEER, "the loader was killed (signal %d) within seconds of its start", WTERMSIG(status));
+    log_warn("the loader was killed (signal %d): starting it again", WTERMSIG(status));
+    return spawn(child);
+}
+
+void child_feed(const Child *child, const Config *config, FeedConfig *feed) {
+    feed->endpoint = child->pid ? child->endpoint : *config->loader ? config->loader : NULL;
+    feed->loader_key = *config->loader_key ? config->loader_key : NULL;
+    feed->key_file = *config->key_file ? config->key_file : NULL;
+    feed->timeout_ms = (uint64_t)config->data_timeout * 1000;
 }
 
 void child_close(Child *child) {

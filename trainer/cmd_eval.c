@@ -33,15 +33,12 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
 }
 
 static int evaluate_with(Trained *trained, const Config *config, const Child *child) {
-    const FeedConfig wanted = {
-        .endpoint = child->pid        ? child->endpoint
-                    : *config->loader ? config->loader
-                                      : NULL,
+    FeedConfig wanted = {
         .vocab_size = (uint32_t)trained->model.shape.vocab,
         .sequence_tokens = (uint32_t)config->block_size,
         .max_rows = (uint32_t)trained->plan.eval.rows,
-        .timeout_ms = (uint64_t)config->data_timeout * 1000,
     };
+    child_feed(child, config, &wanted);
     Feed *feed = feed_open(&wanted);
     int result = feed && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = FEED_TRAIN; split <= FEED_VAL && result == 0; split++)

@@ -19,7 +19,7 @@ static Run the_run;
 
 // The first signal asks to save and stop; a second Ctrl-C does not wait.
 static void on_signal(int number) {
-    if (the_run.stop && number == SIGINT) _exit(128 + SIGINT);
+    if (the_run.stop == 1 && number == SIGINT) _exit(128 + SIGINT);
     the_run.stop = 1;
 }
 

@@ -79,16 +79,13 @@ static int open_feed(Run *run) {
     const Config *config = run->config;
     int64_t rows = config->batch_size > config->eval_batch_size ? config->batch_size : config->eval_batch_size;
     FeedConfig feed = {
-        .endpoint = run->child.pid    ? run->child.endpoint
-                    : *config->loader ? config->loader
-                                      : NULL,
         .vocab_size = (uint32_t)run->model.shape.vocab,
         .sequence_tokens = (uint32_t)config->block_size,
         .max_rows = (uint32_t)rows,
-        .timeout_ms = (uint64_t)config->data_timeout * 1000,
         .pin = run->backend->pin,
         .stop = &run->stop,
     };
+    child_feed(&run->child, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
     if (run->state.dataset_count) memcpy(feed.dataset_fp, run_use(run)->fingerprint, sizeof feed.dataset_fp);
     run->feed = feed_open(&feed);

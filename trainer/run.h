@@ -25,7 +25,7 @@ typedef struct {
     RunState state;
     char checkpoint[PATH_MAX_BYTES]; // resumed from; "" = a fresh run
     char why[256];                   // the backend's sentence
-    volatile int stop;               // set by a signal
+    volatile int stop;               // 1 by a signal, CHILD_ENDED by the loader's end
     uint64_t saved_step;             // of the last checkpoint written or resumed from
     int failed_saves;                // without a success between
     Buffer sample;                   // text made after training, for the report

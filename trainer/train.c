@@ -154,6 +154,7 @@ static int leave(Run *run) {
 
 static Turn turn(Run *run) {
     const RunState *state = &run->state;
+    if (__sync_bool_compare_and_swap(&run->stop, CHILD_ENDED, 0) && child_revive(&run->child) < 0) return LEAVE;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
@@ -162,6 +163,7 @@ static Turn turn(Run *run) {
 }
 
 int train(Run *run) {
+    child_watch(&run->stop);
     while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
         if (turn(run) == LEAVE) return leave(run);
     if (run->state.step == run->saved_step) return 0;

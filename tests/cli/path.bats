@@ -109,6 +109,38 @@ END
     [[ "$output" == *"die Mühle №"* ]]
 }
 
+@test "kill -9 of the trainer's own loader: another is started, the run is the unbroken one; killed again at once: 69" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=orphan >lines 2>words 3>&- &
+    TRAINER=$!
+    steps orphan 3
+    kill -STOP "$TRAINER" # while it lives on, its loader becomes older than five seconds
+    sleep 5
+    pkill -9 -P "$TRAINER"
+    kill -CONT "$TRAINER"
+    ends 0
+    same_run whole orphan
+    grep -q "starting it again" words
+    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed >lines 2>words 3>&- &
+    TRAINER=$!
+    steps doomed 3
+    pkill -9 -P "$TRAINER"
+    ends 69
+    grep -q "within seconds of its start" words
+}
+
+@test "over tcp with keys the run is the same; without the loader's key it says what to do" {
+    "$BIN/loader" keygen mill.key >mill.public
+    "$BIN/loader" keygen miller.key >allowed
+    "$BIN/loader" serve "Das Mühlrad" --endpoint tcp://127.0.0.1:17717 --key mill.key --allow allowed 2>>log 3>&- &
+    LOADER=$!
+    "$BIN/trainer" train tiny.conf --quiet --loader=tcp://127.0.0.1:17717 --loader_key="$(cat mill.public)" \
+        --key_file=miller.key --out_dir=far
+    same_run whole far
+    run "$BIN/trainer" train tiny.conf --quiet --loader=tcp://127.0.0.1:17717 --key_file=miller.key --out_dir=further
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"keys come in twos"* ]]
+}
+
 @test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {
     fingerprint() { "$BIN/shardtool" info --json "$1" | sed 's/.*"fingerprint":"\([0-9a-f]*\)".*/\1/'; }
     serve "Das Mühlrad"
