@@ -50,7 +50,8 @@ typedef struct {
     void *(*alloc)(size_t bytes);
     void (*release)(void *arena);
     void (*bind_scratch)(void *scratch, size_t bytes); // part of the arena, shared by all operations
-    void (*pin)(void *host, size_t bytes);
+    void (*pin)(void *host, size_t bytes); // makes copies from there fast; before it is unmapped or freed: unpin
+    void (*unpin)(void *host);
     void (*upload)(void *device, const void *host, size_t bytes);   // in order with the operations
     void (*download)(void *host, const void *device, size_t bytes); // waits
     void (*zero)(void *device, size_t bytes);

@@ -17,8 +17,22 @@ static FeedConfig feed_config(uint64_t timeout_ms) {
         .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = timeout_ms};
 }
 
+// The ring in use, and one that still has a lent slot.
+static void *pinned[2];
+static int pins;
+static void pin(void *address, size_t bytes) {
+    (void)bytes;
+    NEED(!pinned[0] || !pinned[1]);
+    pinned[pinned[0] != NULL] = address, pins++;
+}
+static void unpin(void *address) {
+    NEED(address == pinned[0] || address == pinned[1]);
+    pinned[address == pinned[1]] = NULL;
+}
+
 static Feed *open_feed(uint64_t timeout_ms) {
     FeedConfig config = feed_config(timeout_ms);
+    config.pin = pin, config.unpin = unpin;
     Feed *feed = feed_open(&config);
     NEED(feed);
     NEED(feed_attach(feed) == 0);
@@ -87,6 +101,7 @@ TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         char old[16];
         snprintf(old, sizeof old, "p.%d", round);
         pid_t zombie = start_loader("d", "p");
+        pins = 0;
         Feed *feed = open_feed(10000);
         uint64_t asked = take(feed, 0, 5 + round);
         FeedBatch held;
@@ -106,10 +121,13 @@ TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
             nap_ms(1);
         }
         check_rows(&held);
+        CHECK(pins > 1 && pinned[0] && pinned[1]); // the new loader's ring, and the one with `held`
         feed_done(feed, &held);
+        CHECK(!pinned[0] != !pinned[1]);
         asked = take(feed, asked, 20);
         CHECK(feed_stats(feed).ring);
         feed_close(feed);
+        CHECK(!pinned[0] && !pinned[1]);
         CHECK_EQUAL(stop_loader(zombie, SIGTERM), 0);
         CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
     }

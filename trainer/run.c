@@ -83,6 +83,7 @@ static int open_feed(Run *run) {
         .sequence_tokens = (uint32_t)config->block_size,
         .max_rows = (uint32_t)rows,
         .pin = run->backend->pin,
+        .unpin = run->backend->unpin,
         .stop = &run->stop,
     };
     child_feed(&run->child, config, &feed);

@@ -60,6 +60,7 @@ static void cpu_bind_scratch(void *base, size_t bytes) {
 }
 
 static void cpu_pin(void *host, size_t bytes) { (void)host, (void)bytes; }
+static void cpu_unpin(void *host) { (void)host; }
 static void cpu_upload(void *device, const void *host, size_t bytes) { memcpy(device, host, bytes); }
 static void cpu_download(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 static void cpu_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
@@ -142,6 +143,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .release = free,
                         .bind_scratch = cpu_bind_scratch,
                         .pin = cpu_pin,
+                        .unpin = cpu_unpin,
                         .upload = cpu_upload,
                         .download = cpu_download,
                         .zero = cpu_zero,

@@ -105,6 +105,14 @@ static void pin(void *host, size_t bytes) {
     pinned[pinned_count++].bytes = bytes;
 }
 
+static void unpin(void *host) {
+    int i = 0;
+    while (i < pinned_count && pinned[i].start != host) i++;
+    assert(i < pinned_count);
+    cuda_check(cudaHostUnregister(host), "unpinning host memory");
+    pinned[i] = pinned[--pinned_count];
+}
+
 static bool is_pinned(const char *host, size_t bytes) {
     for (int i = 0; i < pinned_count; i++)
         if (host >= pinned[i].start && host + bytes <= pinned[i].start + pinned[i].bytes) return true;
@@ -230,6 +238,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .release = release,
         .bind_scratch = bind_scratch,
         .pin = pin,
+        .unpin = unpin,
         .upload = upload,
         .download = download,
         .zero = zero,

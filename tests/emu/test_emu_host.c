@@ -122,6 +122,35 @@ TEST(cuda_uploads_neither_late_nor_early) {
     emu_order = 0;
 }
 
+// A loader that starts again makes a ring anew, often at the address of the last one.
+TEST(cuda_unpins_what_goes) {
+    enum { RINGS = 40, BYTES = 1 << 16 };
+    const Backend *backend = opened();
+    const Shape shape = {1, 64, 64, 1, 64, 64, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *tokens = backend->alloc(BYTES);
+    backend->bind_scratch(scratch, bytes);
+    int live = emu_counts.live;
+    void *kept = aligned_alloc(4096, BYTES);
+    backend->pin(kept, BYTES);
+    for (int i = 0; i < RINGS; i++) {
+        unsigned char *ring = aligned_alloc(4096, BYTES), got[16];
+        memset(ring, i, BYTES);
+        backend->pin(ring, BYTES);
+        backend->upload(tokens, ring + 4096, 64); // over the copy stream: it is pinned
+        backend->unpin(ring);
+        CHECK_EQUAL(emu_counts.live, live + 1);
+        free(ring);
+        backend->download(got, tokens, sizeof got);
+        CHECK(got[0] == i && got[15] == i);
+    }
+    backend->unpin(kept);
+    free(kept);
+    backend->release(scratch), backend->release(tokens);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
 TEST(cuda_asks_the_heuristic_once_a_shape) {
     enum { M = 16, ROWS = 64, COLS = 128 };
     const Backend *backend = opened();
