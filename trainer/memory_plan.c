@@ -83,7 +83,7 @@ static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompu
     pass->narrow = take(&at, N * C * act);
     if (backward) {
         pass->dres = take(&at, N * C * backend->res_bytes);
-        pass->dres_act = take(&at, N * C * act);
+        pass->dres_act = act == backend->res_bytes ? pass->dres : take(&at, N * C * act);
     }
     if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
 

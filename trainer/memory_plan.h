@@ -22,7 +22,7 @@ typedef struct {
     size_t gelu, gelu_stride; // of fc (Act); `wide` where it is not kept
     // once: the last norm, the batch, losses; `narrow` (N,C) is a branch's output going forward, a gradient going back
     size_t res3, ln3, mean3, rstd3, tokens, losses, narrow;
-    // backward only: gradient of the residual stream, also as activations
+    // backward only: gradient of the residual stream, also as activations (the same where both have one type)
     size_t dres, dres_act;
     // logits of a chunk; before and after the head, gelu and gradients of width 4C
     size_t logits, wide;
