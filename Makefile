@@ -96,7 +96,8 @@ test-san: all $(O)/test
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
 	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source order loader feed; do \
-	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done
+	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done; \
+	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool.bats
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"

@@ -47,7 +47,7 @@ static int take_decimal(Decoding *decoding, uint8_t c, uint64_t offset) {
 
 static int take_raw(Decoding *decoding, uint8_t c, uint64_t offset) {
     decoding->id |= (uint32_t)c << 8 * decoding->digits++;
-    return decoding->digits == 2 ? put_id(decoding, decoding->id, offset) : 0;
+    return decoding->digits == 2 ? put_id(decoding, decoding->id, offset - 1) : 0;
 }
 
 static int decode_stream(Decoding *decoding, int fd) {

@@ -184,6 +184,18 @@ as_user() { # permissions bind only who is not root
     shardtool verify out
 }
 
+@test "a disk that is full at the last bytes of a shard is 74, too" {
+    for lines in $(seq 300 20 9000); do # until a shard ends a few bytes into a new KiB
+        seq "$lines" >in.txt
+        shardtool tokenize -q --force -o whole in.txt
+        size=$(stat -c %s whole/train/000/000000.zst)
+        [ $((size % 1024)) -lt 40 ] && [ $((size % 1024)) -gt 0 ] && break
+    done
+    [ $((size % 1024)) -lt 40 ]
+    run_code 74 bash -c "trap '' XFSZ; ulimit -f $((size / 1024)); shardtool tokenize -o out in.txt"
+    [ -z "$(find out -name '*.zst*')" ] && [ ! -e out/dataset.jsonl ]
+}
+
 @test "a disk that cannot hold the result is refused before the work, with what is missing" {
     truncate -s 15T sparse.txt || skip "no file of that size here"
     run_code 74 shardtool tokenize -o out sparse.txt
@@ -254,6 +266,8 @@ as_user() { # permissions bind only who is not root
     shardtool tokenize -q -o out in
     run_code 0 shardtool info out out/train/000/000000.zst
     [[ "$output" == *"train_documents 3"* ]]
+    shardtool info out out/train/000/000000.zst >rows
+    [ "$(grep -c '^$' rows)" = 1 ] && [ -n "$(tail -1 rows)" ] # an empty line between the two
     shardtool info --json out out/train/000/000000.zst >rows
     [ "$(wc -l <rows)" = 2 ]
     python3 -c '
@@ -287,6 +301,8 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     [[ "$output" == *"50257"* ]]
     run_code 65 shardtool decode <<<"x"
     run_code 65 bash -c 'printf abc | shardtool decode --raw'
+    run_code 65 bash -c "printf 'a\0b\0\121\304c\0' | shardtool decode --raw" # 50257 at byte 4
+    [[ "$output" == *"offset 4: id 50257"* ]]
 }
 
 @test "text prints documents as JSON or NUL-separated" {
@@ -312,6 +328,8 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     run_code 2 shardtool tokenize
     [[ "$output" == *"-o DIR"* ]]
     run_code 2 shardtool tokenize -o out --val 2 x
+    run_code 2 shardtool tokenize -o out -j 1025 x
+    [[ "$output" == *"1024"* ]]
     run_code 2 shardtool tokenize -o out --docs words x
     [[ "$output" == *"file, lines, paragraphs"* ]]
     run_code 2 shardtool text --text-field a..b <<<'{"a": 1}'
