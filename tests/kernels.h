@@ -12,6 +12,7 @@ typedef struct {
     char *arena;
     size_t used;
     bool tight; // fp32: else the values are bf16
+    float *one; // the number, a loss scale
 } Kernels;
 
 enum { KERNELS_ARENA = 256 << 20 };
@@ -21,6 +22,19 @@ static Arena kernels_host;
 static inline void *host(size_t n, size_t element) {
     void *p = arena_push(&kernels_host, (n + 1) * element);
     return memset(p, 0, (n + 1) * element);
+}
+
+static inline void *take(Kernels *k, size_t bytes) {
+    void *p = k->arena + k->used;
+    k->used += (bytes + 63) / 64 * 64;
+    NEED(k->used <= KERNELS_ARENA);
+    return p;
+}
+
+static inline float *kernels_number(Kernels *k, float value) {
+    float *device = take(k, sizeof value);
+    k->ops->upload(device, &value, sizeof value);
+    return device;
 }
 
 static inline Kernels kernels_open(const char *dtype, int threads, const Shape *shape) {
@@ -35,6 +49,7 @@ static inline Kernels kernels_open(const char *dtype, int threads, const Shape *
     k.used = (k.ops->scratch_bytes(shape) + 63) / 64 * 64;
     NEED(k.used < KERNELS_ARENA);
     k.ops->bind_scratch(k.arena, k.ops->scratch_bytes(shape));
+    k.one = kernels_number(&k, 1);
     return k;
 }
 
@@ -43,11 +58,10 @@ static inline void kernels_close(Kernels *k) {
     k->ops->close();
 }
 
-static inline void *take(Kernels *k, size_t bytes) {
-    void *p = k->arena + k->used;
-    k->used += (bytes + 63) / 64 * 64;
-    NEED(k->used <= KERNELS_ARENA);
-    return p;
+static inline AdamW *put_adamw(Kernels *k, const AdamWSettings *settings) {
+    AdamW step = adamw_of(settings), *device = take(k, sizeof step);
+    k->ops->upload(device, &step, sizeof step);
+    return device;
 }
 
 // Floats as backend elements of `element` bytes (2: bf16, to nearest even) and back.

@@ -190,15 +190,15 @@ TEST(kernels_cross_entropy_is_torchs_and_ignores_padded_columns) {
         uint16_t *rows = put(&k, (float *)token_ids(2, B * (T + 1), VOCAB), B * (T + 1) / 2, 4);
         Act *logits = PUT_ACT(&k, x, N * V);
         float *losses = take(&k, N * 4), *before = GET_ACT(&k, logits, N * V), losses_no[N];
-        k.ops->cross_entropy(logits, losses, rows, 0, N, T, VOCAB, V, 0.25f, false);
+        k.ops->cross_entropy(logits, losses, rows, 0, N, T, VOCAB, V, 0.25f, k.one, false);
         memcpy(losses_no, get(&k, losses, N, 4), sizeof losses_no);
         expect_torch(&k, "cross_entropy losses", losses_no, N);
         CHECK(!memcmp(before, GET_ACT(&k, logits, N * V), N * V * sizeof *before));
 
         // In two chunks, the first row of the second in the middle of a sequence.
-        k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0.25f, true);
+        k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0.25f, k.one, true);
         k.ops->cross_entropy((char *)logits + FIRST * V * k.ops->act_bytes, losses, rows, FIRST, N - FIRST, T, VOCAB, V,
-                             0.25f, true);
+                             0.25f, k.one, true);
         CHECK(!memcmp(losses_no, get(&k, losses, N, 4), sizeof losses_no));
         float *gradient = GET_ACT(&k, logits, N * V);
         expect_torch(&k, "cross_entropy gradient", gradient, N * V);
@@ -218,14 +218,14 @@ TEST(kernels_adamw_and_norm_are_torchs) {
     EACH_DTYPE(k) {
         if (!k.tight) continue; // parameters are fp32 in both
         enum { N = 1003, DECAYED = 700 };
-        AdamW hyper = {3e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
+        AdamWSettings settings = {3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
         float *params = PUT_PAR(&k, numbers(1, N, 1), N), *m = take(&k, N * 4), *v = take(&k, N * 4);
         float *norm = take(&k, 4);
         k.ops->zero(m, N * 4), k.ops->zero(v, N * 4);
-        for (hyper.step = 1; hyper.step <= 3; hyper.step++) {
-            Grad *g = PUT_GRAD(&k, numbers(9 + hyper.step, N, 1), N);
-            k.ops->gradient_norm(norm, g, N);
-            k.ops->adamw(params, params, g, m, v, N, DECAYED, &hyper, norm, 1.0f);
+        for (settings.step = 1; settings.step <= 3; settings.step++) {
+            Grad *g = PUT_GRAD(&k, numbers(9 + settings.step, N, 1), N);
+            k.ops->gradient_norm(norm, g, N, k.one);
+            k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         }
         expect_torch(&k, "adamw norm", get(&k, norm, 1, 4), 1);
         float *after = get(&k, params, N, 4);
@@ -234,9 +234,9 @@ TEST(kernels_adamw_and_norm_are_torchs) {
         float *bad = numbers(20, N, 1);
         bad[N - 1] = NAN;
         Grad *g = PUT_GRAD(&k, bad, N);
-        k.ops->gradient_norm(norm, g, N);
+        k.ops->gradient_norm(norm, g, N, k.one);
         CHECK(!isfinite(*get(&k, norm, 1, 4)));
-        k.ops->adamw(params, params, g, m, v, N, DECAYED, &hyper, norm, 1.0f);
+        k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
     }
 }
@@ -278,11 +278,11 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
         Grad *g = PUT_GRAD(&k, numbers(10, N, 1), N);
         double errors[3] = {0};
         float *before = NULL;
-        k.ops->gradient_norm(norm, g, N);
+        k.ops->gradient_norm(norm, g, N, k.one);
         for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
-            const AdamW hyper = {3e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, (uint64_t)seed};
+            const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, (uint64_t)seed});
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
-            k.ops->adamw(params, params, g, m, v, N, DECAYED, &hyper, norm, 1.0f);
+            k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, adamw, norm, k.one);
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             for (int i = 0; i < 3 && !s; i++) memcpy(exact[i], now[i], sizeof exact[i]);
             if (s == 1) CHECK(!memcmp(now[0], exact[0], sizeof exact[0]));
@@ -291,6 +291,46 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
             before = now[1];
         }
         for (int i = 0; i < 3; i++) CHECK(fabs(errors[i]) < 5 * 0.5 * sqrt(N * SEEDS)); // five sigma at most
+        kernels_close(&k);
+    }
+}
+
+// Slices of any size, their borders off the vectors and in both groups, have the bits of the whole; so has a loss
+// scale.
+TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
+    enum { N = 1003, DECAYED = 700 };
+    const char *const states[] = {"full", "m8", "sr"};
+    const size_t slices[] = {N, 1, 333, 704, 96};
+    for (int s = 0; s < 3; s++) {
+        char why[256];
+        Kernels k = kernels_open("float32", 2, &(Shape){.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8});
+        k.ops->close();
+        k.ops = backend_open(&(BackendChoice){"cpu", "float32", 2, true, states[s], false}, why);
+        NEED(k.ops);
+        const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, 7});
+        size_t width = k.ops->moment_bytes;
+        char *m = take(&k, N * width), *v = take(&k, N * width);
+        float *norm = take(&k, 4), *params = take(&k, N * 4), *first = numbers(1, N, 1), *whole[3] = {0},
+              whole_norm = 0;
+        for (size_t i = 0; i < sizeof slices / sizeof *slices; i++) {
+            const float by = i % 2 ? 1024 : 1, *scale = kernels_number(&k, by);
+            float *gradients = numbers(10, N, 1);
+            for (size_t j = 0; j < N; j++) gradients[j] *= by;
+            float *g = PUT_GRAD(&k, gradients, N);
+            k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
+            k.ops->gradient_norm(norm, g, N, scale);
+            for (size_t at = 0, n; at < N; at += n) {
+                n = N - at < slices[i] ? N - at : slices[i];
+                k.ops->adamw(params + at, params + at, g + at, m + at * width, v + at * width, at, n, DECAYED, adamw,
+                             norm, scale);
+            }
+            float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
+            if (i)
+                CHECK(*norm == whole_norm);
+            else
+                whole_norm = *norm, memcpy(whole, now, sizeof now);
+            for (int k3 = 0; k3 < 3; k3++) CHECK(!memcmp(now[k3], whole[k3], N * sizeof(float)));
+        }
         kernels_close(&k);
     }
 }

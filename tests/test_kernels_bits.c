@@ -112,7 +112,8 @@ static double model_step(Model *m, bool gradient, bool add) {
         const int M = N - first < s->chunk ? N - first : s->chunk;
         const size_t at = (size_t)first * (size_t)C * f->act_bytes;
         f->matmul_forward(m->logits, (char *)m->normed[2] + at, &m->head, NULL, M);
-        f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 1 / (float)N, gradient);
+        f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 1 / (float)N, m->k->one,
+                         gradient);
         if (!gradient) continue;
         f->matmul_backward_input((char *)m->d + at, m->logits, &m->head, M);
         f->matmul_backward_weight(G(WTE), m->logits, (char *)m->normed[2] + at, M, s->V, C, add || first);
@@ -184,12 +185,13 @@ static uint64_t hash_after_three_steps(const char *dtype, int threads, Size size
     model_open(&m, &k, size);
     const size_t count = m.at[TENSORS];
     uint64_t hash = 0;
-    AdamW hyper = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
-    for (hyper.step = 1; hyper.step <= 3; hyper.step++) {
+    AdamWSettings settings = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
+    for (settings.step = 1; settings.step <= 3; settings.step++) {
         double loss = model_step(&m, true, false);
         loss += model_step(&m, true, true);
-        k.ops->gradient_norm(m.norm, m.grads, count);
-        k.ops->adamw(m.params, m.params, m.grads, m.m, m.v, count, m.at[BIAS_QKV], &hyper, m.norm, 1);
+        k.ops->gradient_norm(m.norm, m.grads, count, k.one);
+        k.ops->adamw(m.params, m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings), m.norm,
+                     k.one);
         model_pack(&m);
         CHECK(isfinite(loss));
         hash = hash * 31 + XXH3_64bits(m.grads, 4 * count) + XXH3_64bits(&loss, sizeof loss);

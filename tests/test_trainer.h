@@ -4,6 +4,8 @@
 #include "tests/test.h"
 #include "trainer/step.h"
 
+#define place_of(steps) (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // after so many, all applied
+
 typedef struct {
     int layers, heads, channels, block, vocab;
     int batch, accumulation, eval_batch, chunk_rows, recompute;

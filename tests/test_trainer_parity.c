@@ -52,8 +52,8 @@ static void check_parity(FILE *file, bool bias, bool bf16, double atol) {
     stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, (uint64_t)step, (uint64_t)step,
-                      NULL, &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
+             FEED_BATCH);
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);

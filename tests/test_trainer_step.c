@@ -14,7 +14,8 @@ static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     const Pass *pass = &tiny->plan.train;
     int B = pass->rows, T = tiny->model.shape.block;
     StepNumbers numbers, *at = network_at(network, tiny->plan.numbers);
-    tiny->backend->zero(at, sizeof *at);
+    numbers = (StepNumbers){.loss_scale = 1};
+    tiny->backend->upload(at, &numbers, sizeof numbers);
     network_pack(network);
     network_tokens(network, pass, ids, B, T);
     network_forward(network, pass, B, T);
@@ -74,7 +75,7 @@ TEST(gradients_agree_with_differences_without_bias_and_in_small_chunks) {
 }
 
 // A run of `steps` on a tiny model; returns the parameters.
-static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
+static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, double losses[]) {
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, shape);
@@ -85,8 +86,9 @@ static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
         StepResult result;
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
         stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, (uint64_t)step, (uint64_t)step,
-                      NULL, &result) == FEED_BATCH);
+        const StepPlace place = {(uint64_t)step, (uint64_t)step, loss_scale};
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, &place, NULL, &result) ==
+             FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
     }
@@ -95,6 +97,10 @@ static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
     free(memory.ids);
     tiny_close(&tiny);
     return params;
+}
+
+static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
+    return run_scaled(shape, steps, 1, losses);
 }
 
 TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
@@ -149,6 +155,25 @@ TEST(steps_do_not_depend_on_what_is_kept) {
     }
 }
 
+// A power of two changes exponents alone: the same bits, clipped (grad_clip is 1) and accumulated.
+TEST(steps_do_not_depend_on_the_loss_scale) {
+    TinyShape shape = tiny_shape;
+    shape.accumulation = 2;
+    double losses[5], scaled[5];
+    ModelShape model_shape = {2, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &model_shape);
+    float *params = run_steps(&shape, 5, losses);
+    for (float scale = 1024; scale <= 0x1p20f; scale *= 1024) {
+        float *same = run_scaled(&shape, 5, scale, scaled);
+        CHECK(!memcmp(losses, scaled, sizeof losses));
+        CHECK(!memcmp(params, same, model.elements * sizeof *same));
+        free(same);
+    }
+    model_close(&model);
+    free(params);
+}
+
 TEST(step_stopped_between_micro_batches_changes_nothing) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 3;
@@ -162,12 +187,13 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     volatile int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     stream_start(&stream, &source, &form, 0, 60);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, &stop, &result) ==
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), &stop, &result) ==
           FEED_STOPPED);
     CHECK_EQUAL(memory.given, 1);
     stream_start(&stream, &source, &form, 0, 60); // and again from its start
     memory.event = FEED_CHANGED, memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, NULL, &result) == FEED_CHANGED);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+          FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     free(before), free(after), free(memory.ids);
@@ -187,7 +213,8 @@ TEST(step_that_is_not_finite_is_not_applied) {
     params[bad] = infinite;
     float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
     stream_start(&stream, &source, &form, 0, 2);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, 0, 0, NULL, &result) == FEED_BATCH);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+          FEED_BATCH);
     CHECK(!result.finite);
     float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.moments[0]);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
@@ -270,8 +297,8 @@ static double learn(const char *optimizer_state) {
         StepResult result;
         Stream stream = {0};
         stream_start(&stream, &source, &form, 0, 8);
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, (uint64_t)step, (uint64_t)step,
-                      NULL, &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
+             FEED_BATCH);
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }

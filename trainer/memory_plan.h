@@ -31,10 +31,12 @@ typedef struct {
 
 enum { PLAN_ROWS = 16, MOMENTS = 2 };
 
-// The two numbers of a step that live on the device.
+// The numbers of a step that live on the device: what it makes, and what it reads.
 typedef struct {
     double loss; // sum over the step's tokens
-    float norm, unused;
+    float norm;  // of the gradients
+    float loss_scale;
+    AdamW adamw;
 } StepNumbers;
 
 typedef struct {

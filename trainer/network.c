@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
-enum { LAYER_WEIGHTS = 4 };
+enum { LAYER_WEIGHTS = 4, PAGE = 4096 };
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -26,9 +26,12 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     int layers = model->shape.layers;
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
     network->staging = malloc(plan->staging);
-    if (!network->weights || !network->staging) return fail(EX_MEMORY, "no memory for the checkpoint buffer");
+    network->numbers = aligned_alloc(PAGE, PAGE);
+    if (!network->weights || !network->staging || !network->numbers)
+        return fail(EX_MEMORY, "no memory for the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
+    backend->pin(network->numbers, PAGE);
     backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
     size_t packed = plan->packed;
@@ -39,9 +42,10 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
 }
 
 void network_close(Network *network) {
-    if (network->arena) network->ops->release(network->arena);
+    if (network->arena) network->ops->unpin(network->numbers), network->ops->release(network->arena);
     free(network->weights);
     free(network->staging);
+    free(network->numbers);
     *network = (Network){0};
 }
 

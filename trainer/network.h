@@ -10,7 +10,8 @@ typedef struct {
     unsigned char *arena;
     Weight *weights; // those that are multiplied with: 4 a layer, then the head (the embedding)
     int weight_count;
-    float *staging; // host memory, plan->staging bytes
+    float *staging;       // host memory, plan->staging bytes
+    StepNumbers *numbers; // the host's copy of the plan's numbers, pinned
 } Network;
 
 // Allocates the arena, which is zero. The backend, model and plan are borrowed. -1 (82, 83) when the machine refuses.
@@ -53,7 +54,7 @@ void network_block_forward(const Network *network, const Block *block, int layer
                            Act *narrow, int B, int T);
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
-// of the head, both scaled by `scale`; `add` false starts new gradients.
+// of the head, both scaled by `scale` and by the loss_scale of the plan's numbers; `add` false starts new gradients.
 void network_losses(const Network *network, const Pass *pass, int B, int T, float scale, bool backward, bool add);
 
 // From the gradient that network_losses left down to the embedding.

@@ -6,9 +6,11 @@
 typedef struct {
     const char *name;
     int moments; // ranges of fp32 state, as long as the parameters
-    // Computes the gradients' norm into the plan's numbers, clips, updates unless the norm is not finite, and packs.
-    // `update` counts those before this one.
-    void (*update)(Network *network, const Config *config, double learning_rate, uint64_t update);
+    // What the update will read of the plan's numbers, before they go to the device. `update` counts those before.
+    void (*prepare)(StepNumbers *numbers, const Config *config, double learning_rate, uint64_t update);
+    // Computes the gradients' norm into the plan's numbers, clips, updates unless the norm is not finite, and packs:
+    // operations alone, the same at every step.
+    void (*update)(Network *network);
 } Optimizer;
 
 const Optimizer *optimizer_find(const char *name); // NULL when there is none

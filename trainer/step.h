@@ -4,6 +4,13 @@
 #include "trainer/optim.h"
 #include "trainer/stream.h"
 
+// Where a run stands before a step.
+typedef struct {
+    uint64_t step;    // of the schedule
+    uint64_t update;  // steps applied before
+    float loss_scale; // gradients are computed times this power of two, 1 unless activations are fp16
+} StepPlace;
+
 typedef struct {
     double loss; // mean over the step's tokens, natural log
     float norm;  // of the gradients before clipping
@@ -12,7 +19,12 @@ typedef struct {
 } StepResult;
 
 // Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Else nothing was
-// applied, and the stream stands somewhere inside the step. `update` counts the updates applied before; `stop` may be
-// NULL and is looked at between micro-batches.
-FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream, uint64_t step,
-                    uint64_t update, const volatile int *stop, StepResult *result);
+// applied, and the stream stands somewhere inside the step. `stop` may be NULL and is looked at between micro-batches.
+FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream,
+                    const StepPlace *place, const volatile int *stop, StepResult *result);
+
+// What it is made of, for those that bring their own batches (network_tokens before each). Only step_end waits: for
+// the plan's numbers, which are in network->numbers then. scale: 1 / tokens of the step.
+void step_begin(Network *network, const Config *config, const Optimizer *optimizer, const StepPlace *place);
+void step_micro_batch(Network *network, float scale, bool add);
+void step_end(Network *network, const Optimizer *optimizer);

@@ -122,8 +122,8 @@ static Turn step_now(Run *run) {
     if (pass_over(run) < 0) return LEAVE;
     aim_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
-    FeedResult found = step_run(&run->network, run->config, run->optimizer, &run->stream, state->step, state->updates,
-                                &run->stop, &result);
+    const StepPlace place = {state->step, state->updates, 1};
+    FeedResult found = step_run(&run->network, run->config, run->optimizer, &run->stream, &place, &run->stop, &result);
     if (found != FEED_BATCH) return stream_drop(&run->stream), answer(run, found);
 
     state->step++, state->updates += result.finite;

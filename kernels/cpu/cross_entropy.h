@@ -2,7 +2,8 @@
 #pragma once
 
 static void cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V_,
-                          float scale, bool gradient) {
+                          float scale, const float *loss_scale, bool gradient) {
+    if (gradient) scale *= *loss_scale;
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < M; i++) {
         Number *x = (Number *)logits + (size_t)i * (size_t)V_;

@@ -9,7 +9,7 @@ enum {
     ADAMW_PIECE = 65536
 };
 
-static void gradient_norm(float *norm, const Grad *gradients, size_t count) {
+static void gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
     static double squares[NORM_PIECES];
     const size_t piece = round_up((count + NORM_PIECES - 1) / NORM_PIECES, NORM_RUN);
     const int pieces = piece ? (int)((count + piece - 1) / piece) : 0;
@@ -36,21 +36,19 @@ static void gradient_norm(float *norm, const Grad *gradients, size_t count) {
     }
     double sum = 0;
     for (int p = 0; p < pieces; p++) sum += squares[p];
-    *norm = (float)sqrt(sum);
+    *norm = (float)(sqrt(sum) / (double)*loss_scale);
 }
 
 // Sixteen random bits an element, by its index, the step and `stream`, whatever the threads and vectors: Philox gives
 // eight elements theirs.
-static inline VW random_bits(const AdamW *hyper, size_t first, uint32_t stream) {
-    const uint32_t key[2] = {(uint32_t)hyper->seed, (uint32_t)(hyper->seed >> 32)};
+static inline VW random_bits(const AdamW *hyper, size_t start, uint32_t stream) {
     uint32_t bits[W], words[4];
     size_t group = SIZE_MAX;
     for (size_t lane = 0; lane < W; lane++) {
-        const size_t element = first + lane;
+        const size_t element = start + lane;
         if (element / 8 != group) {
             group = element / 8;
-            philox4x32((uint32_t[]){(uint32_t)group, (uint32_t)(group >> 32), (uint32_t)hyper->step, stream}, key,
-                       words);
+            philox4x32((uint32_t[]){(uint32_t)group, (uint32_t)(group >> 32), hyper->step, stream}, hyper->seed, words);
         }
         bits[lane] = words[element % 8 / 2] >> element % 2 * 16 & 0xffff;
     }
@@ -70,67 +68,59 @@ static inline V moment_load_part(const Moment *moments, size_t i, int left, bool
     return (V)(__builtin_convertvector(*(const VHAnywhere *)part, VW) << 16);
 }
 static inline void moment_store_part(Moment *moments, size_t i, V value, int left, bool narrow, const AdamW *hyper,
-                                     uint32_t stream) {
+                                     size_t element, uint32_t stream) {
     if (!narrow) {
         v_store_part((float *)moments + i, value, left);
         return;
     }
     uint16_t part[W];
     *(VHAnywhere *)part =
-        __builtin_convertvector(round_randomly(value, random_bits(hyper, i, stream)) >> 16, VHAnywhere);
+        __builtin_convertvector(round_randomly(value, random_bits(hyper, element, stream)) >> 16, VHAnywhere);
     memcpy((uint16_t *)moments + i, part, (size_t)left * sizeof *part);
 }
 
 // Parameters are fp32 here and their own master; `rounded`, they are kept to values that bf16 has.
-static inline void adamw_as(float *params, const float *gradients, Moment *m, Moment *v, size_t count,
-                            size_t decay_count, const AdamW *hyper, const float *norm, float max_norm, bool narrow,
+static inline void adamw_as(float *params, const float *gradients, Moment *m, Moment *v, size_t first, size_t count,
+                            size_t decay_count, const AdamW *hyper, float norm, float loss_scale, bool narrow,
                             bool rounded) {
     enum { PARAMS, FIRST, SECOND }; // streams of random bits
-    if (!isfinite(*norm)) return;
-    const float clip = max_norm > 0 && *norm > max_norm ? max_norm / (*norm + 1e-6f) : 1;
-    const double correct1 = 1 - pow((double)hyper->beta1, (double)hyper->step);
-    const double correct2 = 1 - pow((double)hyper->beta2, (double)hyper->step);
-    const V step = v_set((float)((double)hyper->learning_rate / correct1)), epsilon = v_set(hyper->epsilon);
-    const V root = v_set((float)(1 / sqrt(correct2))), scale = v_set(clip);
+    if (!isfinite(norm)) return;
+    const float clip = hyper->max_norm > 0 && norm > hyper->max_norm ? hyper->max_norm / (norm + 1e-6f) : 1;
+    const V rate = v_set(hyper->rate), root = v_set(hyper->root), epsilon = v_set(hyper->epsilon);
     const V keep1 = v_set(hyper->beta1), take1 = v_set(1 - hyper->beta1);
-    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2);
+    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2), scale = v_set(clip / loss_scale);
+    const size_t decayed = decay_count > first ? decay_count - first : 0;
 #pragma omp parallel for schedule(static)
     for (size_t start = 0; start < count; start += ADAMW_PIECE) {
         const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
         for (size_t k = start, stop; k < end; k = stop) {
-            const bool decays = k < decay_count;
-            stop = decays && decay_count < end ? decay_count : end;
-            const V shrink = v_set(decays ? 1 - hyper->learning_rate * hyper->weight_decay : 1);
+            const bool decays = k < decayed;
+            stop = decays && decayed < end ? decayed : end;
+            const V shrink = v_set(decays ? hyper->shrink : 1);
             for (size_t i = k; i < stop; i += W) {
                 const int left = stop - i < W ? (int)(stop - i) : W;
                 V g = v_load_part(gradients + i, left) * scale;
-                V first = v_fma(g, take1, moment_load_part(m, i, left, narrow) * keep1);
-                V second = v_fma(g * g, take2, moment_load_part(v, i, left, narrow) * keep2);
-                V change = first / v_fma(v_sqrt(second), root, epsilon);
-                V p = v_load_part(params + i, left) * shrink - change * step;
-                if (rounded) p = (V)round_randomly(p, random_bits(hyper, i, PARAMS));
-                moment_store_part(m, i, first, left, narrow, hyper, FIRST);
-                moment_store_part(v, i, second, left, narrow, hyper, SECOND);
+                V mean = v_fma(g, take1, moment_load_part(m, i, left, narrow) * keep1);
+                V square = v_fma(g * g, take2, moment_load_part(v, i, left, narrow) * keep2);
+                V change = mean / v_fma(v_sqrt(square), root, epsilon);
+                V p = v_load_part(params + i, left) * shrink - change * rate;
+                if (rounded) p = (V)round_randomly(p, random_bits(hyper, first + i, PARAMS));
+                moment_store_part(m, i, mean, left, narrow, hyper, first + i, FIRST);
+                moment_store_part(v, i, square, left, narrow, hyper, first + i, SECOND);
                 v_store_part(params + i, p, left);
             }
         }
     }
 }
 
-static void adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
-                  size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
-    (void)master;
-    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, false, false);
-}
-
-static void adamw_m8(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
-                     size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
-    (void)master;
-    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, true, false);
-}
-
-static void adamw_sr(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
-                     size_t decay_count, const AdamW *hyper, const float *norm, float max_norm) {
-    (void)master;
-    adamw_as(params, gradients, m, v, count, decay_count, hyper, norm, max_norm, true, true);
-}
+#define ADAMW(name, narrow, rounded)                                                                                   \
+    static void name(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,            \
+                     size_t count, size_t decay_count, const AdamW *hyper, const float *norm,                          \
+                     const float *loss_scale) {                                                                        \
+        (void)master;                                                                                                  \
+        adamw_as(params, gradients, m, v, first, count, decay_count, hyper, *norm, *loss_scale, narrow, rounded);      \
+    }
+ADAMW(adamw, false, false)
+ADAMW(adamw_m8, true, false)
+ADAMW(adamw_sr, true, true)
+#undef ADAMW

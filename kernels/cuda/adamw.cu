@@ -20,28 +20,22 @@ __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float
     parts[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *parts, int count) {
+__global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *parts, int count, const float *loss_scale) {
     double sum = 0;
     for (int i = threadIdx.x; i < count; i += 32) sum += parts[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
-    if (threadIdx.x == 0) *norm = (float)sqrt(sum);
+    if (threadIdx.x == 0) *norm = (float)(sqrt(sum) / *loss_scale);
 }
 
 size_t norm_scratch(void) { return NORM_GRID * sizeof(float); }
 
-void cuda_gradient_norm(float *norm, const Grad *gradients, size_t count) {
+void cuda_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
     assert(count % 8 == 0);
     float *parts = (float *)cuda.scratch;
     unsigned blocks = min((unsigned)NORM_GRID, blocks_of(count / 8, THREADS));
     LAUNCH(sum_squares, blocks, THREADS, 0, cuda.stream, parts, (const float *)gradients, count / 8);
-    LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts, (int)blocks);
+    LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts, (int)blocks, loss_scale);
 }
-
-typedef struct {
-    float rate, beta1, beta2, epsilon, shrink, root; // learning rate / correction 1, 1 - lr*decay, 1/sqrt(correction 2)
-    float max_norm;
-    uint32_t seed[2], number; // number: of the step
-} Step;
 
 // Philox4x32-10 as in common/rng.h: bits are a function of (seed; element, step, stream), whatever the grid.
 INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
@@ -60,26 +54,29 @@ INLINE uint32_t round_randomly(float value, uint32_t random16) {
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
 }
 
-INLINE void store8_randomly(act *to, const float (&from)[8], const Step &step, size_t element, uint32_t stream) {
-    uint32_t bits[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), step.number, stream}, word[4];
+INLINE void store8_randomly(act *to, const float (&from)[8], const AdamW &step, size_t element, uint32_t stream) {
+    uint32_t bits[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), step.step, stream}, word[4];
     philox(bits, step.seed[0], step.seed[1]);
 #pragma unroll
     for (int k = 0; k < 4; k++)
         word[k] = round_randomly(from[2 * k], bits[k] & 0xffffu) | round_randomly(from[2 * k + 1], bits[k] >> 16) << 16;
     *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
-INLINE void store8_randomly(float *to, const float (&from)[8], const Step &, size_t, uint32_t) { store8(to, from); }
+INLINE void store8_randomly(float *to, const float (&from)[8], const AdamW &, size_t, uint32_t) { store8(to, from); }
 
 // With beta2 = 0.95 and more a step changes v by less than half a bf16 ulp: rounded to nearest it would never move.
 template <class M, bool MASTER>
 __global__ void __launch_bounds__(THREADS)
     update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients, M *__restrict__ m,
-           M *__restrict__ v, size_t count, size_t decay_count, Step step, const float *__restrict__ norm) {
-    size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
+           M *__restrict__ v, size_t before, size_t count, size_t decay_count, const AdamW *__restrict__ adamw,
+           const float *__restrict__ norm, const float *__restrict__ loss_scale) {
+    size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8, element = before + i;
     float length = *norm;
     if (i >= count || !isfinite(length)) return;
-    float scale = step.max_norm > 0 && length > step.max_norm ? step.max_norm / (length + 1e-6f) : 1.0f;
-    float p[8], g[8], first[8], second[8], shrink = i < decay_count ? step.shrink : 1.0f;
+    const AdamW step = *adamw;
+    float clip = step.max_norm > 0 && length > step.max_norm ? step.max_norm / (length + 1e-6f) : 1.0f;
+    float scale = clip / *loss_scale, p[8], g[8], first[8], second[8];
+    float shrink = element < decay_count ? step.shrink : 1.0f;
     if (MASTER)
         load8(p, master + i);
     else
@@ -95,36 +92,23 @@ __global__ void __launch_bounds__(THREADS)
     if (MASTER)
         store8(master + i, p), store8(params + i, p);
     else
-        store8_randomly(params + i, p, step, i, 0);
-    store8_randomly(m + i, first, step, i, 1);
-    store8_randomly(v + i, second, step, i, 2);
+        store8_randomly(params + i, p, step, element, 0);
+    store8_randomly(m + i, first, step, element, 1);
+    store8_randomly(v + i, second, step, element, 2);
 }
 
-void cuda_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t count,
-                size_t decay_count, const AdamW *adamw, const float *norm, float max_norm) {
-    assert(count % 8 == 0 && decay_count % 8 == 0);
-    double correct1 = 1 - pow((double)adamw->beta1, (double)adamw->step);
-    double correct2 = 1 - pow((double)adamw->beta2, (double)adamw->step);
-    Step step = {
-        (float)(adamw->learning_rate / correct1),
-        adamw->beta1,
-        adamw->beta2,
-        adamw->epsilon,
-        1 - adamw->learning_rate * adamw->weight_decay,
-        (float)(1 / sqrt(correct2)),
-        max_norm,
-        {(uint32_t)adamw->seed, (uint32_t)(adamw->seed >> 32)},
-        (uint32_t)adamw->step
-    };
+void cuda_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t count,
+                size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale) {
+    assert(first % 8 == 0 && count % 8 == 0 && decay_count % 8 == 0);
     unsigned blocks = blocks_of(count / 8, THREADS);
     const float *g = (const float *)gradients;
     if (cuda.wide_moments)
         LAUNCH((update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m, (float *)v,
-               count, decay_count, step, norm);
+               first, count, decay_count, adamw, norm, loss_scale);
     else if (!cuda.no_master)
         LAUNCH((update<act, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
-               count, decay_count, step, norm);
+               first, count, decay_count, adamw, norm, loss_scale);
     else
         LAUNCH((update<act, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
-               count, decay_count, step, norm);
+               first, count, decay_count, adamw, norm, loss_scale);
 }

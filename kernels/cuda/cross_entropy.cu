@@ -44,8 +44,8 @@ INLINE float2 join(float most, float sum, float2 *parts) {
 }
 
 template <int KEPT, bool GRADIENT>
-__global__ void __launch_bounds__(THREADS, 2)
-    classify(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V, float scale) {
+__global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losses, const uint16_t *rows, int first,
+                                                       int T, int vocab, int V, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
@@ -80,6 +80,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     float2 all = join(most, sum, parts); // its barrier also puts the read of row[target] before the writes
     if (threadIdx.x == 0) losses[n] = all.x - of_target + logf(all.y);
     if constexpr (!GRADIENT) return;
+    scale *= *loss_scale;
     float shift = all.x * LOG2E, factor = scale / all.y;
     auto write = [&](uint4 v, int c) {
         uint32_t *word = &v.x;
@@ -104,9 +105,9 @@ __global__ void __launch_bounds__(THREADS, 2)
 }
 
 void cuda_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V,
-                        float scale, bool gradient) {
+                        float scale, const float *loss_scale, bool gradient) {
     LAUNCH((gradient ? classify<VECTORS, true> : classify<0, false>), (unsigned)M, THREADS, 0, cuda.stream,
-           (act *)logits, losses, rows, first, T, vocab, V, scale);
+           (act *)logits, losses, rows, first, T, vocab, V, scale, loss_scale);
 }
 
 __global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {

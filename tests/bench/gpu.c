@@ -4,7 +4,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
-#include "trainer/optim.h"
+#include "trainer/step.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +36,7 @@ static void open_network(void) {
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     config.loss_chunk_rows = 4096;
+    config.decay_lr = false;
     char why[256];
     ops = backend_open(&(BackendChoice){device, "auto", 0, true, NULL, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
@@ -52,35 +53,23 @@ static void open_network(void) {
     for (size_t i = 0; i < count; i++) tokens[i] = (uint16_t)(rng_u64(1, 2, i) % GPT2_VOCAB);
 }
 
-static void wait_for_device(StepNumbers *numbers) {
-    ops->download(numbers, network_at(&network, plan.numbers), sizeof *numbers);
-}
-
 static void step(uint64_t update) {
-    StepNumbers *numbers = network_at(&network, plan.numbers);
-    ops->zero(numbers, sizeof *numbers);
+    const Optimizer *adamw = optimizer_find("adamw");
+    step_begin(&network, &config, adamw, &(StepPlace){update, update, 1});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
-        if (!ops->begin(micro > 0)) continue;
-        network_forward(&network, &plan.train, B, T);
-        network_losses(&network, &plan.train, B, T, 1 / ((float)B * (float)T * (float)accumulation), true, micro > 0);
-        ops->sum_losses(&numbers->loss, network_at(&network, plan.train.losses), B * T);
-        network_backward(&network, &plan.train, B, T, micro > 0);
-        ops->end(micro > 0);
+        step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro > 0);
     }
-    optimizer_find("adamw")->update(&network, &config, 6e-4, update);
+    step_end(&network, adamw);
 }
 
 static int bench_step(void) {
     double before = used_bytes(), best = 1e30, sum = 0;
-    StepNumbers numbers;
     open_network();
     for (int i = 0; i < 4; i++) step((uint64_t)i); // plans, recordings
-    wait_for_device(&numbers);
     for (int i = 0; i < steps; i++) {
         uint64_t start = clock_ns();
         step((uint64_t)i + 4);
-        wait_for_device(&numbers);
         double seconds = (double)(clock_ns() - start) * 1e-9;
         sum += seconds;
         if (seconds < best) best = seconds;
@@ -92,12 +81,14 @@ static int bench_step(void) {
            "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"tflops\": %.2f, \"loss\": %.4f, "
            "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
            ops->name, model.parameters, L, C, B, T, sum / steps * 1e3, best * 1e3, per_step * steps / sum,
-           flops * per_step * steps / sum * 1e-12, numbers.loss / per_step, plan.bytes, used_bytes() - before);
+           flops * per_step * steps / sum * 1e-12, network.numbers->loss / per_step, plan.bytes, used_bytes() - before);
     return 0;
 }
 
 static const Pass *pass;
 static void *at(size_t offset) { return network_at(&network, offset); }
+static StepNumbers *numbers(void) { return at(plan.numbers); }
+static void wait_for_device(void) { ops->download(network.numbers, numbers(), sizeof(StepNumbers)); }
 static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
 static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
@@ -123,7 +114,7 @@ static void run_head(void) {
 }
 static void run_loss(void) {
     ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
-                       model.shape.padded_vocab, 1e-4f, true);
+                       model.shape.padded_vocab, 1e-4f, &numbers()->loss_scale, true);
 }
 static void run_layernorm_forward(void) {
     ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),
@@ -144,14 +135,11 @@ static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);
 }
 static void run_norm(void) {
-    StepNumbers *numbers = at(plan.numbers);
-    ops->gradient_norm(&numbers->norm, at(plan.grads), model.elements);
+    ops->gradient_norm(&numbers()->norm, at(plan.grads), model.elements, &numbers()->loss_scale);
 }
 static void run_adamw(void) {
-    const AdamW adamw = {0, 0.9f, 0.95f, 1e-8f, 0, 1, 1};
-    StepNumbers *numbers = at(plan.numbers);
-    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.moments[0]), at(plan.moments[1]),
-               model.elements, model.decay_elements, &adamw, &numbers->norm, 1);
+    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.moments[0]), at(plan.moments[1]), 0,
+               model.elements, model.decay_elements, &numbers()->adamw, &numbers()->norm, &numbers()->loss_scale);
 }
 
 static int bench_ops(void) {
@@ -179,13 +167,12 @@ static int bench_ops(void) {
         {"gradient norm",      run_norm,               0,                 P * 4        },
         {"adamw",              run_adamw,              0,                 P * 30       },
     };
-    StepNumbers numbers;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rows[i].run();
-        wait_for_device(&numbers);
+        wait_for_device();
         uint64_t start = clock_ns();
         for (int k = 0; k < steps; k++) rows[i].run();
-        wait_for_device(&numbers);
+        wait_for_device();
         double seconds = (double)(clock_ns() - start) * 1e-9 / steps;
         printf("{\"what\": \"op\", \"name\": \"%s\", \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n", rows[i].name,
                seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);

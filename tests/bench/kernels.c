@@ -158,12 +158,14 @@ static void forward(void) {
     TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, g.ln + C, N, C));
 }
 
+static const float one = 1;
+
 static double head(void) {
     for (int first = 0; first < N; first += s.chunk_rows) {
         const int M = N - first < s.chunk_rows ? N - first : s.chunk_rows;
         const size_t at = (size_t)first * (size_t)s.C * ops->act_bytes;
         TIME(HEAD_FWD, matmul_forward(g.logits, (char *)g.normed + at, &g.head, NULL, M));
-        TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 1 / (float)N, true));
+        TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 1 / (float)N, &one, true));
         TIME(HEAD_DX, matmul_backward_input((char *)g.d + at, g.logits, &g.head, M));
         TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, (char *)g.normed + at, M, s.V, s.C, first > 0));
     }
@@ -275,19 +277,20 @@ int main(int count, char **arguments) {
     lay_out();
     fill();
     pack();
-    AdamW hyper = {6e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0, 0};
+    AdamWSettings settings = {6e-4, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
     double best = 1e9, best_seconds[KINDS] = {0}, total = 0, load = 0, loss = 0;
-    for (hyper.step = 1; hyper.step <= (uint64_t)steps + 1; hyper.step++) { // the first one makes primitives
+    for (settings.step = 1; settings.step <= (uint64_t)steps + 1; settings.step++) { // the first one makes primitives
+        const AdamW step = adamw_of(&settings);
         memset(seconds, 0, sizeof seconds);
         const uint64_t start = clock_ns();
         forward();
         loss = head();
         backward();
-        TIME(NORM, gradient_norm(g.norm, g.grads, g.count));
-        TIME(ADAMW, adamw(g.params, g.params, g.grads, g.m, g.v, g.count, g.decayed, &hyper, g.norm, 1));
+        TIME(NORM, gradient_norm(g.norm, g.grads, g.count, &one));
+        TIME(ADAMW, adamw(g.params, g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
         pack();
         const double took = (double)(clock_ns() - start) * 1e-9;
-        if (hyper.step == 1 || took >= best) continue;
+        if (settings.step == 1 || took >= best) continue;
         best = took;
         memcpy(best_seconds, seconds, sizeof seconds);
     }

@@ -42,7 +42,7 @@ void *array_at(const Array *array, int run) { return array->memory[run > 0]; }
 
 static size_t element_bytes(Kind kind, int side) {
     const Backend *b = sides[side];
-    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2};
+    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2, 1};
     return bytes[kind];
 }
 
@@ -100,13 +100,19 @@ Array *array_tokens(size_t count, int vocab) {
     return array;
 }
 
+Array *array_bytes(const void *bytes, size_t count) {
+    Array *array = array_new(BYTES, count);
+    for (size_t i = 0; i < count; i++) array->start[i] = ((const unsigned char *)bytes)[i];
+    return array;
+}
+
 static void send(const Array *array, int side) {
     size_t bytes = element_bytes(array->kind, side), count = array->count;
     unsigned char *host = malloc(bytes * count);
     for (size_t i = 0; i < count; i++) {
         double value = array->start[i];
         float narrow = (float)value;
-        uint16_t half = array->kind == TOKENS ? (uint16_t)value : to_bf16(value);
+        uint16_t half = array->kind >= TOKENS ? (uint16_t)value : to_bf16(value);
         memcpy(host + i * bytes, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&narrow : (void *)&half, bytes);
     }
     sides[side]->upload(array->memory[side], host, bytes * count);

@@ -6,7 +6,7 @@
 #include "kernels/backend.h"
 #include "tests/test.h"
 
-typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS } Kind;
+typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS, BYTES } Kind;
 
 // One array on both sides. `start` is what both hold before an operation; numbers that CUDA keeps in bf16 are rounded
 // to it from the beginning, so that both sides compute with the same.
@@ -31,8 +31,9 @@ const Backend *pair_backend(int side);
 Array *array_normal(Kind kind, size_t count, double scale, double mean); // normal numbers
 Array *array_filled(Kind kind, size_t count, double value);              // NaN for what an operation shall write
 Array *array_tokens(size_t count, int vocab);
-void array_send(int side);                   // all arrays' starts to one side
-void *array_at(const Array *array, int run); // memory of the backend of this run
+Array *array_bytes(const void *bytes, size_t count); // a struct as it is
+void array_send(int side);                           // all arrays' starts to one side
+void *array_at(const Array *array, int run);         // memory of the backend of this run
 
 // The runs of a loop over both sides: CPU once, CUDA four times, every array at its start before each.
 enum { RUNS = 5 };

@@ -2,7 +2,7 @@
 #include "common/rng.h"
 #include "tests/test.h"
 #include "trainer/config.h"
-#include "trainer/optim.h"
+#include "trainer/step.h"
 #include <math.h>
 #include <sys/mman.h>
 
@@ -17,8 +17,8 @@ static void fill(uint16_t *ids, int micro) {
 
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards. `apart`: the gradient of
 // the residual stream as activations has a place of its own.
-static void train(const char *device, const char *dtype, int recompute, bool apart, double losses[STEPS], double *norm,
-                  Buffer *bits) {
+static void train(const char *device, const char *dtype, int recompute, bool apart, float loss_scale,
+                  double losses[STEPS], double *norm, Buffer *bits) {
     ConfigReader reader;
     config_open(&reader);
     Config config = reader.config;
@@ -46,26 +46,21 @@ static void train(const char *device, const char *dtype, int recompute, bool apa
     uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     backend->pin(slot, 4096);
     const Pass *pass = &plan.train;
-    StepNumbers *on_device = network_at(&network, plan.numbers), numbers;
+    const Optimizer *adamw = optimizer_find("adamw");
+    config.learning_rate = 3e-3, config.decay_lr = false;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
-        backend->zero(on_device, sizeof *on_device);
+        step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, loss_scale});
         for (int micro = 0; micro < MICROS; micro++) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);
             memset(slot, 0xff, sizeof(uint16_t) * ROWS * (BLOCK + 1)); // the slot is the loader's again
-            if (!backend->begin(micro > 0)) continue;
-            network_forward(&network, pass, ROWS, BLOCK);
-            network_losses(&network, pass, ROWS, BLOCK, scale, true, micro > 0);
-            backend->sum_losses(&on_device->loss, network_at(&network, pass->losses), ROWS * BLOCK);
-            network_backward(&network, pass, ROWS, BLOCK, micro > 0);
-            backend->end(micro > 0);
+            step_micro_batch(&network, scale, micro > 0);
         }
-        optimizer_find("adamw")->update(&network, &config, 3e-3, (uint64_t)step);
-        backend->download(&numbers, on_device, sizeof numbers);
-        losses[step] = numbers.loss * (double)scale;
+        step_end(&network, adamw);
+        losses[step] = network.numbers->loss * (double)scale;
     }
-    *norm = (double)numbers.norm;
+    *norm = (double)network.numbers->norm;
     size_t bytes = model.elements * backend->par_bytes;
     buffer_reserve(bits, bytes);
     backend->download(bits->data, network_at(&network, plan.params), bytes);
@@ -79,15 +74,16 @@ static void train(const char *device, const char *dtype, int recompute, bool apa
 TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
-    for (int apart = 0; apart < 2; apart++) train("cpu", "float32", 0, apart, want, &want_norm, &bits[apart]);
+    for (int apart = 0; apart < 2; apart++) train("cpu", "float32", 0, apart, 1, want, &want_norm, &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
-    CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
-    const int levels[] = {0, 1, 5, 0};      // what is computed again has the same bits
+    CHECK(want[STEPS - 1] < want[0] - 0.5);       // it does learn
+    const int levels[] = {0, 1, 5, 0};            // what is computed again has the same bits,
+    const float scales[] = {1, 1024, 1, 0x1p14f}; // and so have gradients times a power of two
     for (int run = 0; run < 4; run++) {
         if (&emu_order) emu_order = run;
         Buffer *now = &bits[run > 0];
         now->size = 0;
-        train("cuda", "bfloat16", levels[run], run == 0, losses, &norm, now);
+        train("cuda", "bfloat16", levels[run], run == 0, scales[run], losses, &norm, now);
         for (int step = 0; step < STEPS; step++) {
             if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
             CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);

@@ -181,16 +181,17 @@ TEST(cuda_attention_of_odd_channels_agrees_with_the_cpu) {
 static void loss(int N, int T, int vocab, int V, int first, int M) {
     pair_open((Shape){N / T, T, 64, 64 / 8, V, M, 1});
     Array *logits = array_normal(ACTS, (size_t)M * (size_t)V, 3, 0), *losses = array_filled(FLOATS, (size_t)N, 0);
-    Array *rows = array_tokens((size_t)(N / T * (T + 1)), vocab), *total = array_filled(DOUBLES, 1, 0.5);
+    Array *scale = array_filled(FLOATS, 1, 4), *rows = array_tokens((size_t)(N / T * (T + 1)), vocab),
+          *total = array_filled(DOUBLES, 1, 0.5);
     for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++)
             logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 64, false);
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), false);
             on->sum_losses(AT(total), AT(losses), N));
     CHECK_NEAR(losses, 1e-6);
     CHECK_NEAR(total, 1e-6);
     CHECK_NEAR(logits, 0); // loss only: untouched
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 64, true));
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), true));
     CHECK_NEAR(losses, 1e-6);
     CHECK_NEAR(logits, BF16_ONCE);
     for (int i = 0; i < M; i++)
@@ -204,6 +205,11 @@ TEST(cuda_loss_agrees_with_the_cpu) {
     loss(2, 2, 50257, 50304, 0, 2);
 }
 
+static Array *adamw_array(const AdamWSettings *settings) {
+    const AdamW step = adamw_of(settings);
+    return array_bytes(&step, sizeof step);
+}
+
 TEST(cuda_update_agrees_with_the_cpu) {
     const size_t n = 20480 + 264, decays = 8 * 999;
     pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
@@ -211,11 +217,13 @@ TEST(cuda_update_agrees_with_the_cpu) {
     Array *grads = array_normal(GRADS, n, 1e-3, 0), *m = array_normal(FLOATS, n, 1e-4, 0);
     Array *v = array_filled(FLOATS, n, 1e-7), *norm = array_filled(FLOATS, 1, NAN);
     memcpy(master->start, params->start, n * sizeof(double));
-    const AdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 5, 1};
+    Array *scale = array_filled(FLOATS, 1, 0.5), *steps[2];
+    for (int clipped = 0; clipped < 2; clipped++)
+        steps[clipped] = adamw_array(&(AdamWSettings){1e-3, 0.9, 0.95, 1e-8, 0.1, clipped ? 0.05 : 0, 5, 1});
     for (int clipped = 0; clipped < 2; clipped++) { // the CPU's parameters are their own master
-        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n);
-                on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), n, decays, &adamw,
-                          AT(norm), clipped ? 0.05f : 0));
+        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n, AT(scale));
+                on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, n, decays,
+                          AT(steps[clipped]), AT(norm), AT(scale)));
         CHECK_NEAR(norm, 1e-6);
         CHECK_NEAR(m, 1e-6);
         CHECK_NEAR(v, 1e-6);
@@ -224,8 +232,9 @@ TEST(cuda_update_agrees_with_the_cpu) {
         CHECK_NEAR(master, 1e-6);
     }
     grads->start[17] = INFINITY;
-    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n); on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads),
-                                                                 AT(m), AT(v), n, decays, &adamw, AT(norm), 1));
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n, AT(scale));
+            on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, n, decays, AT(steps[1]),
+                      AT(norm), AT(scale)));
     CHECK(!isfinite(norm->result[CUDA][0]));
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < n; i++) CHECK(m->result[CUDA][i] == (double)(float)m->start[i]);
@@ -261,7 +270,6 @@ static void check_rounding(const Array *array, uint32_t stream, uint64_t roundin
 TEST(cuda_update_rounds_randomly_and_without_bias) {
     const size_t n = 8192 + 64, decays = 4096;
     const uint64_t rounding_seed = 0x1234567890abcdefu;
-    const AdamW adamw = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 5, rounding_seed};
     for (int stochastic = 0; stochastic < 2; stochastic++) {
         pair_optimizer_state = stochastic ? "sr" : "m8";
         pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
@@ -269,9 +277,15 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
         Array *params = array_normal(PARS, n, 0.02, 0), *master = array_normal(FLOATS, n, 0, 0);
         Array *grads = array_normal(GRADS, n, 1e-3, 0), *m = array_normal(MOMENTS, n, 1e-4, 0);
         Array *v = array_filled(MOMENTS, n, 1e-7), *norm = array_filled(FLOATS, 1, 1);
+        Array *step = adamw_array(&(AdamWSettings){1e-3, 0.9, 0.95, 1e-8, 0.1, 0, 5, rounding_seed});
+        Array *scale = array_filled(FLOATS, 1, 1);
         memcpy(master->start, params->start, n * sizeof(double));
-        ON_BOTH(on->adamw(AT(params), run ? AT(master) : AT(params), AT(grads), AT(m), AT(v), n, decays, &adamw,
-                          AT(norm), 0));
+        ON_BOTH(for (size_t at = 0, end; at < n; at = end) { // CUDA in slices, one of them in both groups
+            end = run && at + 3000 < n ? at + 3000 : n;
+            on->adamw((char *)AT(params) + 2 * at, (float *)(run ? AT(master) : AT(params)) + at,
+                      (float *)AT(grads) + at, (char *)AT(m) + 2 * at, (char *)AT(v) + 2 * at, at, end - at, decays,
+                      AT(step), AT(norm), AT(scale));
+        });
         check_rounding(m, 1, rounding_seed);
         check_rounding(v, 2, rounding_seed);
         if (stochastic)
