@@ -57,6 +57,11 @@ typedef struct {
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
 
+    // Of an open device with memory of its own: bytes that an arena can have, 0: not known. Who else holds the rest, ""
+    // when nobody does or nobody can say.
+    size_t free_bytes;
+    void (*holders)(char *text, size_t size);
+
     // Memory: one arena for the life of the run. NULL after fail() (82 or 83).
     void *(*alloc)(size_t bytes);
     void (*release)(void *arena);

@@ -250,6 +250,39 @@ TEST(plan_for_a_card_is_the_designs) {
     backend->close();
 }
 
+static void other_processes(char *text, size_t size) { snprintf(text, size, "pid 4711 holds 8.0 GiB"); }
+
+// Without a mem_limit it is what the device has left that auto settings keep to, and that refusals name.
+TEST(plan_keeps_to_the_devices_free_memory) {
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const Backend *found = backend_open(&choice, why);
+    NEED(found);
+    Backend backend = *found;
+    backend.free_bytes = 3ull << 30, backend.holders = other_processes;
+    Config config = gpt2_124m();
+    Model model;
+    Plan plan;
+    config.batch_size = 8, config.gradient_accumulation_steps = 8, config.recompute = ~0;
+    plan_choose(&config, &backend, true);
+    CHECK_EQUAL(config.recompute, BLOCK_AGAIN);
+    make(&plan, &model, &config, &backend);
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), 0);
+    model_close(&model);
+    config.batch_size = 64, config.gradient_accumulation_steps = 1;
+    make(&plan, &model, &config, &backend);
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_EQUAL(err_code(), EX_VRAM);
+    CHECK_TEXT(err_text(), "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
+    err_clear();
+    config.mem_limit = 2867ull << 20; // the smaller of the two
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
+    model_close(&model);
+    found->close();
+}
+
 // Bytes a parameter in parameters, gradients (fp32), master and moments: 18, 14 with moments in bf16, 10 without a
 // master.
 TEST(plan_of_optimizer_states_is_the_formulas) {

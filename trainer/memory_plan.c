@@ -187,8 +187,8 @@ static uint64_t host_memory(void) {
 }
 
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
-    uint64_t host = here && !strcmp(backend->name, "cpu") ? host_memory() : 0;
-    return host && (!config->mem_limit || host < config->mem_limit) ? host : config->mem_limit;
+    uint64_t left = !here ? 0 : strcmp(backend->name, "cpu") ? backend->free_bytes : host_memory();
+    return left && (!config->mem_limit || left < config->mem_limit) ? left : config->mem_limit;
 }
 
 void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out) {

@@ -59,7 +59,8 @@ ModelShape shape_of(const Config *config);
 // Without `training` there are parameters and the evaluation's pass only.
 void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
 
-// The largest arena: mem_limit, or what is left of this machine's memory for those that allocate `here`. 0: not known.
+// The largest arena: mem_limit, or what is left of this machine's memory, or the device's where it has its own, for
+// those that allocate `here`. 0: not known.
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here);
 
 void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out);

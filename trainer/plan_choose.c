@@ -125,15 +125,15 @@ int plan_check(const Plan *plan, const Config *config, const Backend *backend, b
     uint64_t limit = plan_limit(config, backend, here);
     if (!limit || plan->bytes <= limit) return 0;
     Buffer near = {0};
-    char need[16], most[16];
+    char need[16], most[16], holders[256] = "";
     suggest(config, backend, limit, &near);
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)limit);
-    int code = strcmp(backend->name, "cpu") ? EX_VRAM : EX_MEMORY;
-    const char *what = limit == config->mem_limit ? "the limit" : "this machine's free memory";
-    if (near.size)
-        fail(code, "the plan needs %s, %s is %s; these fit:%s", need, what, most, (const char *)near.data);
-    else
-        fail(code, "the plan needs %s, %s is %s, and no batch size fits: take a smaller model", need, what, most);
+    bool card = strcmp(backend->name, "cpu"), asked = limit == config->mem_limit;
+    const char *what = asked ? "the limit" : card ? "the GPU's free memory" : "this machine's free memory";
+    if (card && !asked) backend->holders(holders, sizeof holders);
+    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
+         holders, *holders ? ")" : "", near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
+         near.size ? (const char *)near.data : "");
     buffer_close(&near);
     return -1;
 }

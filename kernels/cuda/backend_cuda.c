@@ -16,6 +16,7 @@ enum {
     STAGE_BYTES = 1 << 20,  // 524,288 token ids
     PINNED_MAX = 16,        // ranges
     CAPABILITY_NEEDED = 80, // mma.sync on bf16, cp.async
+    RESERVED = 64 << 20,    // of the device's memory: recordings, and what the driver takes for kernels late
 };
 
 // A batch goes from the pinned ring to a stage over the copy stream, and from there into place between operations:
@@ -182,7 +183,7 @@ static int no_device(cudaError_t error) {
     return fail(EX_GPU, "cannot use the GPU: %s", cudaGetErrorString(error));
 }
 
-static int open_device(char why[256]) {
+static int open_device(char why[256], size_t *free_bytes) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is asked for
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -204,6 +205,9 @@ static int open_device(char why[256]) {
         cuda_check(cudaEventCreateWithFlags(&stages[i].taken, cudaEventDisableTiming), "making an event");
     }
     cuda_matmul_open();
+    size_t total;
+    cuda_check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
+    *free_bytes = *free_bytes > RESERVED ? *free_bytes - RESERVED : 1; // 0 says that it is not known
     char memory[16];
     snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, bfloat16", device.name, device.major, device.minor,
              human_bytes(memory, (double)device.totalGlobalMem));
@@ -232,6 +236,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .master_bytes = stochastic ? 0 : 4,
         .moment_bytes = full ? 4 : 2,
         .check = check,
+        .holders = nvml_other_processes,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,
         .alloc = alloc,
@@ -250,7 +255,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
 #undef OP
     };
     snprintf(why, 256, "cuda: planned for, not opened; bfloat16");
-    if (!choice->facts_only && open_device(why) < 0) return NULL;
+    if (!choice->facts_only && open_device(why, &backend.free_bytes) < 0) return NULL;
     cuda.deterministic = choice->deterministic;
     return &backend;
 }

@@ -79,6 +79,16 @@ TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
+TEST(cuda_tells_what_is_free) {
+    void *other;
+    cudaMalloc(&other, 1 << 20);
+    const Backend *backend = opened();
+    CHECK_EQUAL(backend->free_bytes, emu_device.memory - (1 << 20) - (64 << 20)); // the last is kept for the driver
+    cudaFree(other);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
 // Batches come faster than they are used, from one pinned slot: each operation must see its own.
 TEST(cuda_uploads_neither_late_nor_early) {
     enum { BATCHES = 7, COUNT = 512 };
