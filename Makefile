@@ -67,9 +67,10 @@ $(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
 $(O)/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)nvcc $(DEFS) -O3 -g -lineinfo -std=c++17 $(GENCODE) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
+WRAP  := malloc calloc realloc aligned_alloc
 $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
-	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
+	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ $(WRAP:%=-Wl,--wrap=%) -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
 $(O)/emu/tests/emu/cublaslt.cc.o: EMUFLAGS := -O3 -g
 $(O)/emu/%.c.o: %.c Makefile

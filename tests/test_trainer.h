@@ -11,6 +11,7 @@ typedef struct {
     int batch, accumulation, eval_batch, chunk_rows, recompute;
     bool bias, bf16;
     const char *optimizer_state; // NULL: full
+    bool warm_up;
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from
 
@@ -40,6 +41,9 @@ typedef struct {
     uint16_t *ids;
 } TestSource;
 Source test_source(TestSource *source, int T, int vocab);
+
+// Calls to malloc and its like that our code has made, the tests' own included (test_allocations.c).
+uint64_t test_allocations(void);
 
 // All values of a range of the arena of floats, malloc'ed.
 float *tiny_read(const Tiny *tiny, size_t range);

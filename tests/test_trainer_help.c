@@ -1,6 +1,8 @@
 // A tiny model, and a source of batches without a loader, for the trainer's tests.
 #include "common/rng.h"
 #include "tests/test_trainer.h"
+#include "trainer/evaluate.h"
+#include "trainer/sample.h"
 
 const TinyShape tiny_shape = {.layers = 2,
                               .heads = 2,
@@ -34,6 +36,10 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     plan_make(&tiny->plan, config, &tiny->model, tiny->backend, true);
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
     NEED(network_init(&tiny->network, 1337) == 0);
+    if (shape->warm_up) {
+        sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network);
+        step_warm_up(&tiny->network, config, optimizer_find("adamw"));
+    }
 }
 
 void tiny_close(Tiny *tiny) {

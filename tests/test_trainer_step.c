@@ -174,6 +174,52 @@ TEST(steps_do_not_depend_on_the_loss_scale) {
     free(params);
 }
 
+TEST(warm_up_changes_no_bits) {
+    static const char *const states[] = {"full", "m8", "sr"};
+    for (int i = 0; i < 3; i++) {
+        TinyShape cold = tiny_shape, warm;
+        cold.optimizer_state = states[i], cold.accumulation = 2;
+        warm = cold, warm.warm_up = true;
+        double wanted[3], losses[3];
+        float *params = run_steps(&cold, 3, wanted), *same = run_steps(&warm, 3, losses);
+        CHECK(!memcmp(losses, wanted, sizeof losses));
+        ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+        Model model;
+        model_open(&model, &shape);
+        CHECK(!memcmp(same, params, model.elements * sizeof *same));
+        model_close(&model);
+        free(params), free(same);
+    }
+}
+
+// After the first step nothing is made anew, by any of our code: the linker counts its calls (test_allocations.c).
+TEST(steps_and_evaluations_allocate_nothing) {
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        TinyShape shape = tiny_shape;
+        shape.bf16 = bf16, shape.accumulation = 2, shape.chunk_rows = 20;
+        Tiny tiny;
+        TestSource memory;
+        tiny_open(&tiny, &shape);
+        Source source = test_source(&memory, shape.block, shape.vocab);
+        FeedAsk form = train_form(shape.batch);
+        uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
+        for (uint64_t step = 0; step < 4; step++) {
+            Stream stream = {0};
+            StepResult result;
+            double loss;
+            stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
+            NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of((int)step), NULL,
+                          &result) == FEED_BATCH);
+            NEED(evaluate(&tiny.network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+            uint64_t made = test_allocations() - memory.given; // our source makes one a batch
+            if (step == 0) before = made;
+            CHECK_EQUAL(made, before);
+        }
+        free(memory.ids);
+        tiny_close(&tiny);
+    }
+}
+
 TEST(step_stopped_between_micro_batches_changes_nothing) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 3;

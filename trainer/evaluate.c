@@ -1,6 +1,24 @@
 // Evaluation in micro-batches: forward and loss only, nothing kept.
 #include "trainer/evaluate.h"
 
+// The losses of the batch that is in place, added up sequence by sequence.
+static void add_losses(Network *network, int B) {
+    const Pass *pass = &network->plan->eval;
+    int T = network->model->shape.block;
+    StepNumbers *numbers = network_at(network, network->plan->numbers);
+    network_forward(network, pass, B, T);
+    network_losses(network, pass, B, T, 0, false, false);
+    const float *losses = network_at(network, pass->losses);
+    for (int b = 0; b < B; b++) network->ops->sum_losses(&numbers->loss, losses + (size_t)b * (size_t)T, T);
+}
+
+void evaluate_warm_up(Network *network) {
+    const Pass *pass = &network->plan->eval;
+    size_t ids = (size_t)pass->rows * (size_t)(network->model->shape.block + 1);
+    network->ops->zero(network_at(network, pass->tokens), ids * sizeof(uint16_t));
+    add_losses(network, pass->rows);
+}
+
 FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss) {
     const Pass *pass = &network->plan->eval;
@@ -18,10 +36,7 @@ FeedResult evaluate(Network *network, const Source *source, int split, uint64_t 
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
         source->done(source->self, &batch);
-        network_forward(network, pass, B, T);
-        network_losses(network, pass, B, T, 0, false, false);
-        const float *losses = network_at(network, pass->losses);
-        for (int b = 0; b < B; b++) ops->sum_losses(&numbers->loss, losses + (size_t)b * (size_t)T, T);
+        add_losses(network, B);
     }
     ops->download(&found, numbers, sizeof found);
     *loss = found.loss / ((double)samples * T);

@@ -8,5 +8,7 @@
 FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss);
 
+void evaluate_warm_up(Network *network); // its largest shape once, over no data (step.h: step_warm_up)
+
 // How many samples an evaluation reads of a split of so many tokens; 0 when it has not one.
 uint64_t evaluate_samples(const Config *config, uint64_t split_tokens);

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "trainer/commands.h"
 #include "trainer/plan_choose.h"
+#include "trainer/sample.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -155,6 +156,15 @@ static int open_weights(Run *run) {
     return network_init(&run->network, (uint64_t)run->config->seed);
 }
 
+// Everything once at full shape: what kernels, products and recordings take of a device is taken now, not in the middle
+// of a run. The staging buffer holds any tensor of the model, so the row of logits too.
+static void warm_up(Run *run) {
+    log_line("warming up");
+    sample_warm_up(&run->network, run->network.staging);
+    evaluate_warm_up(&run->network);
+    step_warm_up(&run->network, run->config, run->optimizer);
+}
+
 int run_open(Run *run, const Config *asked, bool fresh) {
     const Config *config = run->config = &run->chosen;
     run->chosen = *asked;
@@ -170,6 +180,7 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     if (child_open(&run->child, config) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0)
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
+    if (run->backend->warms_up && !config->eval_only) warm_up(run);
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
     if (feed_attach(run->feed) < 0) return -1;
     return run_dataset(run);

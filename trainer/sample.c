@@ -45,6 +45,18 @@ static void look_ahead(Network *network, const uint16_t *ids, size_t length, uin
     network_logits(network, pass, (int)used - 1, logits);
 }
 
+void sample_warm_up(Network *network, float *logits) {
+    const Pass *pass = &network->plan->eval;
+    int block = network->model->shape.block;
+    network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * sizeof(uint16_t));
+    for (int T = 0; T < block;) {
+        T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
+        network_forward(network, pass, 1, T);
+    }
+    for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) // as aligned as rows can be
+        network_logits(network, pass, row, logits);
+}
+
 size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t length, size_t count,
               void (*emit)(void *context, uint16_t id), void *context) {
     size_t vocab = (size_t)network->model->shape.vocab;

@@ -1,4 +1,4 @@
-// One optimizer step.
+// One optimizer step, and what is made before the first.
 #include "trainer/step.h"
 #include "trainer/schedule.h"
 #include <math.h>
@@ -26,11 +26,30 @@ void step_end(Network *network, const Optimizer *optimizer) {
     network->ops->download(network->numbers, network_at(network, network->plan->numbers), sizeof *network->numbers);
 }
 
+static double step_tokens(const Network *network, const Config *config) {
+    return (double)network->plan->train.rows * network->model->shape.block *
+           (double)config->gradient_accumulation_steps;
+}
+
+void step_warm_up(Network *network, const Config *config, const Optimizer *optimizer) {
+    const Pass *pass = &network->plan->train;
+    const int adds = config->gradient_accumulation_steps > 1;
+    const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
+    const StepPlace place = {.loss_scale = 1};
+    step_begin(network, config, optimizer, &place);
+    network->ops->zero(network_at(network, pass->tokens),
+                       (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
+    for (int run = 0; run < 2; run++) // plain, then recorded
+        for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
+    network_write(network, network->plan->grads, network->ops->grad_bytes, 0, 1, &nan); // the update changes nothing
+    step_end(network, optimizer);
+}
+
 FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream,
                     const StepPlace *place, const volatile int *stop, StepResult *result) {
     const Pass *pass = &network->plan->train;
     int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
-    double tokens = (double)pass->rows * T * micros;
+    double tokens = step_tokens(network, config);
     step_begin(network, config, optimizer, place);
     for (int micro = 0; micro < micros; micro++) {
         if (stop && *stop && micro) return FEED_STOPPED;

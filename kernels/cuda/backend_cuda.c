@@ -235,6 +235,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .res_bytes = 2,
         .master_bytes = stochastic ? 0 : 4,
         .moment_bytes = full ? 4 : 2,
+        .warms_up = true,
         .check = check,
         .holders = nvml_other_processes,
         .packed_bytes = packed_bytes,

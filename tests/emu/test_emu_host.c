@@ -4,8 +4,12 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/emu/device.h"
 #include "tests/test.h"
+#include "trainer/evaluate.h"
+#include "trainer/sample.h"
+#include "trainer/step.h"
 #include <math.h>
 
+enum { MODEL_ROWS = 2, MODEL_BLOCK = 80, MODEL_VOCAB = 300 };
 static const BackendChoice choice = {"cuda", "bfloat16", 1, true, NULL, false};
 
 static const Backend *opened(void) {
@@ -210,6 +214,84 @@ TEST(cuda_replays_what_it_recorded) {
         CHECK_EQUAL(emu_counts.live, 0);
     }
     emu_order = 0;
+}
+
+// ---- a whole model
+
+static uint64_t given; // batches of the source below, of ids that repeat
+static int ask(void *self, const FeedAsk *asked) { return *(FeedAsk *)self = *asked, 0; }
+static uint32_t room(void *self) { return !((FeedAsk *)self)->rows; }
+static FeedResult next(void *self, FeedBatch *batch) {
+    static uint16_t ids[MODEL_ROWS * (MODEL_BLOCK + 1)];
+    FeedAsk *asked = self;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (uint16_t)(i * (given % 3 + 1) * 7 % MODEL_VOCAB);
+    *batch = (FeedBatch){.ids = ids, .rows = asked->rows, .first_sample = asked->first_sample};
+    asked->rows = 0, given++;
+    return FEED_BATCH;
+}
+static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
+static void forget(void *self) { ((FeedAsk *)self)->rows = 0; }
+
+// Steps, an evaluation and a sample; `bits` are the parameters and the optimizer's state afterwards.
+static void train_model(bool warm, Buffer *bits) {
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 2, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
+    config.batch_size = MODEL_ROWS, config.gradient_accumulation_steps = 2, config.recompute = 0;
+    const Backend *backend = opened();
+    ModelShape shape = shape_of(&config);
+    shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
+    const Optimizer *optimizer = optimizer_find("adamw");
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
+    if (warm) {
+        sample_warm_up(&network, network.staging), evaluate_warm_up(&network);
+        step_warm_up(&network, &config, optimizer);
+    }
+    const struct EmuCounts before = emu_counts;
+    FeedAsk asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
+    const Source source = {&asked, ask, room, next, done, forget};
+    Stream stream = {0};
+    given = 0;
+    stream_start(&stream, &source, &form, 0, 3 * 2 * MODEL_ROWS);
+    for (uint64_t step = 0; step < 3; step++) {
+        StepResult result;
+        const StepPlace place = {step, step, 1};
+        NEED(step_run(&network, &config, optimizer, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(result.finite);
+    }
+    double loss;
+    uint16_t ids[4] = {1};
+    NEED(evaluate(&network, &source, FEED_VAL, 2 * MODEL_ROWS, NULL, &loss) == FEED_BATCH);
+    const Sampler sampler = {0, 0, 0, 0};
+    sample(&network, &sampler, ids, 1, 3, NULL, NULL);
+    if (warm) {
+        CHECK_EQUAL(emu_counts.allocations, before.allocations);
+        CHECK_EQUAL(emu_counts.heuristics, before.heuristics);
+        CHECK_EQUAL(emu_counts.graphs, before.graphs);
+        CHECK_EQUAL(emu_counts.live, before.live);
+    }
+    buffer_reserve(bits, plan.passes);
+    backend->download(bits->data, network.arena, bits->size = plan.grads);
+    backend->download(bits->data + plan.grads, network_at(&network, plan.moments[0]), plan.numbers - plan.moments[0]);
+    bits->size += plan.numbers - plan.moments[0];
+    network_close(&network);
+    model_close(&model);
+    backend->close();
+}
+
+TEST(cuda_makes_nothing_after_the_warm_up) {
+    Buffer cold = {0}, warm = {0};
+    train_model(false, &cold), train_model(true, &warm);
+    CHECK(cold.size == warm.size && !memcmp(cold.data, warm.data, cold.size));
+    buffer_close(&cold), buffer_close(&warm);
+    CHECK_EQUAL(emu_counts.live, 0);
 }
 
 // Every ldmatrix of attention reads its eight rows from eight different groups of banks.
