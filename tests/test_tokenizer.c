@@ -95,7 +95,7 @@ static uint16_t *ids_for(size_t bytes) {
 // On a path that the processor lacks, the next best is taken again.
 static Encoder *encoder_on(const char *isa, InvalidUtf8 invalid) {
     setenv("MILLRACE_ISA", isa, 1);
-    Encoder *encoder = encoder_open(vocab, invalid);
+    Encoder *encoder = encoder_open(vocab, invalid, NULL);
     unsetenv("MILLRACE_ISA");
     return encoder;
 }
@@ -123,7 +123,7 @@ TEST(tokenizer_gives_the_ids_of_tiktoken_in_avx512) { check_vectors_on("avx512")
 
 TEST(tokenizer_decodes_what_it_encoded) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, NULL);
     Buffer back = {0};
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
@@ -142,7 +142,7 @@ TEST(tokenizer_decodes_what_it_encoded) {
 
 TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         size_t size = v->text.size, step = size > 5000 ? size / 3 : 1;
         uint16_t *ids = ids_for(size);
@@ -173,7 +173,7 @@ TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
 
 TEST(tokenizer_holds_little_of_a_document_in_pieces) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     uint16_t *ids = ids_for(1000);
     for (int i = 0; i < 1000; i++) {
         NEED(encode_part(encoder, (Bytes){(const uint8_t *)"many words, none of them long ", 30}, false, ids) >= 0);
@@ -190,7 +190,7 @@ TEST(tokenizer_holds_little_of_a_document_in_pieces) {
 
 TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[256];
     CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"ab \xE4\xB8 c", 7}, ids), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
@@ -209,7 +209,7 @@ TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
 
 TEST(tokenizer_counts_what_it_replaces) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     uint16_t ids[256];
     // tiktoken's ids of b"a\xff\xed\xa0\x80\xe4\xb8b\xf0\x9f".decode("utf-8", "replace"), which holds six U+FFFD
     const uint16_t want[] = {64, 12100, 4210, 65, 4210};
@@ -223,7 +223,7 @@ TEST(tokenizer_counts_what_it_replaces) {
 
 TEST(tokenizer_takes_the_end_of_text_marker_as_text) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[128], want[] = {27, 91, 437, 1659, 5239, 91, 29};
     CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"<|endoftext|>", 13}, ids), 7);
     CHECK(!memcmp(ids, want, sizeof want));
@@ -307,7 +307,7 @@ TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
     enum { SIZE = 4 << 20 };
     uint8_t *text = malloc(SIZE);
     uint16_t *ids = ids_for(SIZE);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     Buffer back = {0};
     for (const char *unit = "a0^- \n"; *unit; unit++) {
         memset(text, *unit, SIZE);
@@ -366,7 +366,7 @@ TEST(tokenizer_gives_the_same_ids_on_every_path_whole_and_in_parts) {
 }
 
 static void *encode_in_thread(void *wanted) {
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     bool same = true;
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
@@ -399,7 +399,7 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     memset(ids, 0, encode_bound(SIZE) * 2);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     for (uint64_t turn = 0; turn < 24; turn++) { // words of all sizes that never come again
         for (size_t i = 0; i < SIZE; i++) {
             uint64_t random = rng_u64(turn, 0, i);
@@ -416,6 +416,113 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     free(ids);
 }
 
+// Encodes a text with a lexicon on a path, and compares.
+static void check_with_lexicon(Lexicon *lexicon, const char *isa, Bytes text, const uint16_t *want, ssize_t count) {
+    uint16_t *ids = ids_for(text.size);
+    setenv("MILLRACE_ISA", isa, 1);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, lexicon);
+    unsetenv("MILLRACE_ISA");
+    CHECK_EQUAL(encode(encoder, text, ids), count);
+    CHECK(!memcmp(ids, want, (size_t)count * 2));
+    encoder_close(encoder);
+    free(ids);
+}
+
+typedef struct {
+    Lexicon *lexicon;
+    Bytes text;
+    uint16_t *ids;
+    ssize_t count;
+    uint64_t merged;
+} Reader;
+
+static void *read_text(void *argument) {
+    Reader *reader = argument;
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, reader->lexicon);
+    reader->count = encode(encoder, reader->text, reader->ids);
+    reader->merged = encoder_merged(encoder);
+    encoder_close(encoder);
+    return NULL;
+}
+
+TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
+    prepare();
+    enum { READERS = 4 };
+    Buffer text = long_document(2 << 20);
+    Reader alone =
+               {
+                   .text = {text.data, text.size},
+                     .ids = ids_for(text.size)
+    },
+           readers[READERS];
+    read_text(&alone);
+    NEED(alone.count > 0);
+    Lexicon *lexicon = lexicon_open(vocab);
+    pthread_t threads[READERS];
+    for (int i = 0; i < READERS; i++) {
+        readers[i] = alone;
+        readers[i].lexicon = lexicon, readers[i].ids = ids_for(text.size);
+        NEED(!pthread_create(&threads[i], NULL, read_text, &readers[i]));
+    }
+    uint64_t merged = 0;
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK_EQUAL(readers[i].count, alone.count);
+        CHECK(!memcmp(readers[i].ids, alone.ids, (size_t)alone.count * 2));
+        merged += readers[i].merged;
+        free(readers[i].ids);
+    }
+    CHECK(merged < READERS * alone.merged); // two that come upon a word at the same time both merge it
+    // who comes later merges nothing but what is too long to keep
+    Reader last = alone;
+    last.lexicon = lexicon, last.ids = ids_for(text.size);
+    read_text(&last);
+    CHECK(!memcmp(last.ids, alone.ids, (size_t)alone.count * 2));
+    CHECK(last.merged < alone.merged / 8);
+    lexicon_close(lexicon);
+    buffer_close(&text);
+    free(alone.ids);
+    free(last.ids);
+}
+
+// 2,200,000 words of random letters.
+static Buffer random_words(void) {
+    enum { WORDS = 2200000, LETTERS = 6 };
+    Buffer text = {0};
+    buffer_reserve(&text, WORDS * (LETTERS + 1));
+    for (uint64_t word = 0; word < WORDS; word++) {
+        uint64_t random = rng_u64(7, 0, word);
+        text.data[text.size++] = ' ';
+        for (unsigned i = 0; i < LETTERS; i++, random >>= 8)
+            text.data[text.size++] = (uint8_t)('a' + (random & 0xFF) % 26);
+    }
+    return text;
+}
+
+TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
+    prepare();
+    Buffer text = random_words();
+    Bytes all = {text.data, text.size}, tail = {text.data + text.size - 7000, 7000}, head = {text.data, 700000};
+    Reader alone = {.text = all, .ids = ids_for(text.size)};
+    read_text(&alone);
+    Lexicon *lexicon = lexicon_open(vocab);
+    check_with_lexicon(lexicon, "avx512", all, alone.ids, alone.count);
+    NEED(lexicon_save(lexicon, "full") == 0);
+    size_t size;
+    free(read_file("full", &size));
+    CHECK(size > 31 << 20 && size <= 32 << 20);
+    Reader early = {.lexicon = lexicon, .text = head, .ids = ids_for(head.size)}, late = early;
+    read_text(&early);
+    CHECK(early.merged < 5000); // of 100,000
+    late.text = tail;
+    read_text(&late);
+    CHECK(late.merged > 900); // of 1,000
+    lexicon_close(lexicon);
+    buffer_close(&text);
+    free(alone.ids);
+    free(early.ids);
+}
+
 static void change_byte(const char *path, size_t at, size_t size_of_copy, const char *copy) {
     size_t size;
     char *content = read_file(path, &size);
@@ -425,68 +532,96 @@ static void change_byte(const char *path, size_t at, size_t size_of_copy, const 
     free(content);
 }
 
+static void check_refused(Lexicon *lexicon, const char *path, const char *why) {
+    CHECK_EQUAL(lexicon_load(lexicon, path), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), path);
+    CHECK_TEXT(err_text(), why);
+    err_clear();
+}
+
 TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     prepare();
     Buffer text = long_document(1 << 20);
-    uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
-    ssize_t count = encode(encoder, (Bytes){text.data, text.size}, want);
-    NEED(encoder_save(encoder, "words") == 0);
-    encoder_close(encoder);
+    Bytes all = {text.data, text.size};
+    Reader first = {.text = all, .ids = ids_for(text.size)};
+    first.lexicon = lexicon_open(vocab);
+    read_text(&first);
+    NEED(lexicon_save(first.lexicon, "words") == 0);
+    lexicon_close(first.lexicon);
 
-    for (const char **isa = (const char *[]){"portable", "avx512", NULL}; *isa; isa++) {
-        encoder = encoder_on(*isa, INVALID_BYTES);
-        NEED(encoder_load(encoder, "words") == 0);
-        CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count);
-        CHECK(!memcmp(ids, want, (size_t)count * 2));
-        // next to nothing was new; a few words may have been overwritten in either table
-        CHECK_EQUAL(encoder_save(encoder, "again"), 0);
-        size_t first_size, second_size;
-        free(read_file("words", &first_size));
-        free(read_file("again", &second_size));
-        CHECK(second_size < first_size + first_size / 100 && first_size < second_size + first_size / 100);
-        encoder_close(encoder);
-    }
+    Reader second = first;
+    second.lexicon = lexicon_open(vocab), second.ids = ids_for(text.size);
+    NEED(lexicon_load(second.lexicon, "words") == 0);
+    read_text(&second);
+    CHECK_EQUAL(second.count, first.count);
+    CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
+    CHECK(second.merged < first.merged / 10); // only what is too long to keep
+    check_with_lexicon(second.lexicon, "portable", all, first.ids, first.count);
+    NEED(lexicon_save(second.lexicon, "again") == 0); // and nothing was new
+    size_t size, again_size;
+    char *content = read_file("words", &size), *again = read_file("again", &again_size);
+    CHECK(size == again_size && !memcmp(content, again, size));
+    free(content);
+    free(again);
+    lexicon_close(second.lexicon);
 
-    encoder = encoder_open(vocab, INVALID_BYTES);
-    size_t size;
-    free(read_file("words", &size));
+    Lexicon *lexicon = lexicon_open(vocab);
     change_byte("words", 8, 0, "bad");
-    CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "another vocabulary");
-    err_clear();
-    const size_t places[] = {0, 40, 47, 64, size / 2, size - 1}; // head, sizes, entries, sum
+    check_refused(lexicon, "bad", "another vocabulary");
+    const size_t places[] = {0, 40, 41, 64, size / 2, size - 1}; // head, entries, sum
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         change_byte("words", places[i], 0, "bad");
-        CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        CHECK_TEXT(err_text(), "bad");
-        err_clear();
+        check_refused(lexicon, "bad", places[i] ? "checksum" : "no file of words");
     }
     for (size_t cut = 0; cut < size; cut += size / 7 + 1) {
         change_byte("words", 0, cut, "bad");
-        CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        err_clear();
+        check_refused(lexicon, "bad", "");
     }
-    // a word that is not what its ids say is refused even under a right checksum
-    char *content = read_file("words", &size);
-    content[64 + 16] ^= 1; // its first id
-    XXH64_hash_t sum = XXH3_64bits(content, size - 8);
-    put_u64(content + size - 8, sum);
-    write_file("bad", content, size);
-    CHECK_EQUAL(encoder_load(encoder, "bad"), -1);
-    CHECK_TEXT(err_text(), "do not spell");
-    err_clear();
-    free(content);
-    CHECK_EQUAL(encoder_load(encoder, "absent"), -1);
+    CHECK_EQUAL(lexicon_load(lexicon, "absent"), -1);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
     err_clear();
-    CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count); // unharmed
-    CHECK(!memcmp(ids, want, (size_t)count * 2));
-    encoder_close(encoder);
+    check_with_lexicon(lexicon, "avx512", all, first.ids, first.count); // unharmed
+    lexicon_close(lexicon);
     buffer_close(&text);
-    free(want);
-    free(ids);
+    free(first.ids);
+    free(second.ids);
+}
+
+// A file of one word with these ids, and a right sum.
+static void write_words(const char *path, const char *head, const char *word, unsigned count, const uint16_t *ids) {
+    uint8_t file[128] = {0};
+    memcpy(file, head, 40);
+    file[40] = (uint8_t)strlen(word), file[41] = (uint8_t)count;
+    memcpy(file + 42, ids, 2 * count);
+    memcpy(file + 42 + 2 * count, word, strlen(word));
+    size_t size = 40 + ((2 + 2 * count + strlen(word) + 7) & ~7ull);
+    put_u64(file + size, XXH3_64bits(file, size));
+    write_file(path, file, size + 8);
+}
+
+TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
+    prepare();
+    Lexicon *lexicon = lexicon_open(vocab);
+    NEED(lexicon_save(lexicon, "empty") == 0);
+    size_t size;
+    char *head = read_file("empty", &size);
+    CHECK_EQUAL(size, 48);
+    write_words("right", head, " hello", 1, (uint16_t[]){23748});
+    CHECK_EQUAL(lexicon_load(lexicon, "right"), 0);
+    write_words("other", head, "jello", 1, (uint16_t[]){31373});
+    check_refused(lexicon, "other", "not its own");
+    write_words("short", head, "hello ", 1, (uint16_t[]){31373});
+    check_refused(lexicon, "short", "not its own");
+    write_words("long", head, "hell", 1, (uint16_t[]){31373});
+    check_refused(lexicon, "long", "not its own");
+    write_words("split", head, "hello", 2,
+                (uint16_t[]){258, 18798}); // "he", "llo": right bytes, but not what merging gives
+    check_refused(lexicon, "split", "not its own");
+    write_words("above", head, "hello", 1, (uint16_t[]){65535});
+    check_refused(lexicon, "above", "not its own");
+    write_words("none", head, "", 1, (uint16_t[]){31373});
+    check_refused(lexicon, "none", "not its own");
+    free(head);
+    lexicon_close(lexicon);
 }

@@ -26,12 +26,12 @@ struct Encoder {
     uint64_t offset; // of the document's bytes encoded so far
 };
 
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, Lexicon *lexicon) {
     Encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder) die(EX_MEMORY, "no memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
-    words_open(&encoder->words, vocab, encoder->isa);
+    words_open(&encoder->words, vocab, lexicon, encoder->isa);
     return encoder;
 }
 
@@ -44,9 +44,7 @@ void encoder_close(Encoder *encoder) {
 }
 
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
-
-int encoder_save(const Encoder *encoder, const char *path) { return words_save(&encoder->words, path); }
-int encoder_load(Encoder *encoder, const char *path) { return words_load(&encoder->words, path); }
+uint64_t encoder_merged(const Encoder *encoder) { return encoder->words.merged; }
 
 // Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on. Returns the count
 // of ids, or -1 without an error if the text is not UTF-8 and isa needs that.
@@ -103,6 +101,7 @@ static size_t window_size(Bytes text) {
 
 static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     uint16_t *out = ids;
+    if (!encoder->words.seeded) words_seed(&encoder->words);
     while (text.size) {
         Bytes window = {text.data, window_size(text)};
         ssize_t count = encode_window(encoder, window, out);

@@ -25,17 +25,24 @@ typedef enum {
     INVALID_BYTES    // the raw bytes are encoded; decode gives them back
 } InvalidUtf8;
 
+// The words that encoders have learnt, shared by all threads: what one has merged the others find. Optional, and never
+// a matter of which ids come out. At most 40 MB, stated in lexicon.c; close it after its encoders.
+typedef struct Lexicon Lexicon;
+Lexicon *lexicon_open(const Vocab *vocab);
+void lexicon_close(Lexicon *lexicon); // accepts NULL
+
+// As a file of at most 32 MB, for later runs, which then need not merge what this one did. Load before encoders run and
+// save after. A file that is damaged, cut or of another vocabulary is refused (65): go on without it, and save anew.
+int lexicon_load(Lexicon *lexicon, const char *path);
+int lexicon_save(const Lexicon *lexicon, const char *path);
+
 // One thread's encoder: word table, buffers. Bounded memory (stated in tokenizer.c), whatever it is fed.
+// lexicon may be NULL.
 typedef struct Encoder Encoder;
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, Lexicon *lexicon);
 void encoder_close(Encoder *encoder);              // accepts NULL
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
-
-// What the encoder has learnt, for later runs, which then start as fast as this one has become. encoder_load may be
-// called at any time between documents; 65 when the file is damaged or of another vocabulary, and the encoder is as it
-// was: go on, and save anew.
-int encoder_save(const Encoder *encoder, const char *path);
-int encoder_load(Encoder *encoder, const char *path);
+uint64_t encoder_merged(const Encoder *encoder);   // words that neither it nor the lexicon knew
 
 // Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
 // encode_bound. Returns the count, or -1 after fail(). Never adds an end-of-text id.

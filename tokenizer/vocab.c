@@ -88,7 +88,7 @@ static int self_check(const Vocab *vocab) {
     static const uint16_t want[] = {15496, 995, 11,   340,  338, 1160, 2075, 0,    628,  220, 220, 40792,
                                     140,   114, 1849, 2124, 27,  91,   437,  1659, 5239, 91,  29};
     uint16_t got[3 * sizeof text + 64]; // encode_bound
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     ssize_t count = encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, got);
     encoder_close(encoder);
     if (count * 2 == sizeof want && !memcmp(got, want, sizeof want)) return 0;

@@ -5,14 +5,15 @@
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
+#include "tokenizer/pages.h"
 #include "tokenizer/split.h"
 #include "tokenizer/words_entry.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum {
     GROWTH = 16,
-    HUGE_PAGE = 2 << 20,
+    SEED_AHEAD = 16,
+    SWAP = 16,      // times that a word is found elsewhere, on average, until it moves to where it is looked for first
     DEAD_WORDS = 64 // scratch for pieces of less than 4 KiB
 };
 
@@ -34,21 +35,14 @@ static size_t table_bytes(const WordTable *table) { return (table->mask + 1) * 1
 static void table_map(WordTable *table, size_t count) {
     table->mask = count - 1;
     table->used = 0;
-    size_t bytes = table_bytes(table), spare = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
-    uint8_t *map = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED) die(EX_MEMORY, "no memory for %zu bytes of word table", bytes);
-    size_t skip = spare ? HUGE_PAGE - (uintptr_t)map % HUGE_PAGE : 0;
-    if (skip) munmap(map, skip);
-    if (spare > skip) munmap(map + skip + bytes, spare - skip);
-    table->entries = (uint64_t *)(void *)(map + skip);
-    // before the first touch; in small pages each word would miss the TLB too
-    if (spare) madvise(table->entries, bytes, MADV_HUGEPAGE);
+    table->entries = pages_map(table_bytes(table));
 }
 
-static void table_unmap(WordTable *table) { munmap(table->entries, table_bytes(table)); }
+static void table_unmap(WordTable *table) { pages_unmap(table->entries, table_bytes(table)); }
 
-void words_open(Words *words, const Vocab *vocab, Isa isa) {
+void words_open(Words *words, const Vocab *vocab, Lexicon *lexicon, Isa isa) {
     words->vocab = vocab;
+    words->lexicon = lexicon;
     words->encode = isa == ISA_AVX512 ? words_encode_avx512 : words_encode_portable;
     words->merge = isa == ISA_AVX512 ? merge_avx512 : merge;
     for (unsigned i = 0; i < WORD_SIZES; i++) {
@@ -78,19 +72,14 @@ static uint64_t *table_place(WordTable *table, uint64_t hash, bool wide) {
     return memset(line, 0, 16 * words * in_line);
 }
 
-static void table_grow(WordTable *table);
-
 // Takes in an entry of another table of this size, with its second half if it is wide.
 static void table_put(WordTable *table, const uint64_t *entry) {
-    if (table->used > table->mask / 2 && table->mask + 1 < table->limit) table_grow(table);
     uint64_t key[WHOLE_KEY];
     memcpy(key, entry, 8 * table->words);
     key[table->words - 1] &= ~NOTE;
     bool wide = entry_is_wide(entry, table->words);
     memcpy(table_place(table, key_hash(key, table->words), wide), entry, 16 * table->words << wide);
 }
-
-void words_put(Words *words, unsigned i, const uint64_t *entry) { table_put(&words->tables[i], entry); }
 
 static void table_grow(WordTable *table) {
     WordTable old = *table;
@@ -124,12 +113,11 @@ static void table_add(WordTable *table, const uint64_t *key, const uint16_t *ids
     entry[2 * words - 1] |= 1ull << 48;
 }
 
-// Looks in all places that are taken, for the word or a note of it. Words stay where they are: who comes first is met
-// most often, and moving up what was found last made things worse.
-ENTRY_INLINE const uint64_t *table_find(const WordTable *table, const uint64_t *key, unsigned words) {
+// Looks in all places that are taken, for the word or a note of it.
+ENTRY_INLINE uint64_t *table_find(const WordTable *table, const uint64_t *key, unsigned words) {
     uint64_t hash = key_hash(key, words);
     for (unsigned way = 0; way < WAYS; way++) {
-        const uint64_t *entry = entry_at(table, hash ^ way, words);
+        uint64_t *entry = entry_at(table, hash ^ way, words);
         if (!entry_count(entry, words)) {
             // a wide entry passes by a line that has one place left
             if (words == SMALL_KEY && entry_count(entry_at(table, hash ^ way ^ 1, words), words)) continue;
@@ -142,13 +130,13 @@ ENTRY_INLINE const uint64_t *table_find(const WordTable *table, const uint64_t *
 }
 
 // The key of a piece for its table, and its entry there or NULL.
-ENTRY_INLINE const uint64_t *key_find(const WordTable *table, uint64_t *key, const uint8_t *piece, size_t size,
-                                      unsigned words) {
+ENTRY_INLINE uint64_t *key_find(const WordTable *table, uint64_t *key, const uint8_t *piece, size_t size,
+                                unsigned words) {
     key_load(key, piece, size, words);
     return table_find(table, key, words);
 }
 
-static const uint64_t *word_entry(const Words *words, unsigned i, uint64_t *key, const uint8_t *piece, size_t size) {
+static uint64_t *word_entry(const Words *words, unsigned i, uint64_t *key, const uint8_t *piece, size_t size) {
     const WordTable *table = &words->tables[i];
     switch (table->words) { // constants, so that the loops over a key unroll
     case SMALL_KEY:
@@ -169,25 +157,98 @@ static size_t encode_merged(Words *words, const uint8_t *piece, size_t size, uin
     return count;
 }
 
+// Gives an entry the place of the one that stands where the fast path looks. Who comes first is met most often, and
+// moving up each word that is found elsewhere made things worse; but a frequent word that lost its place (" the", once
+// in 20 texts) costs 10 % until it has it again.
+static void table_swap(WordTable *table, uint64_t *entry, const uint64_t *key) {
+    unsigned words = table->words;
+    uint64_t *home = entry_at(table, key_hash(key, words), words), kept[2 * WHOLE_KEY];
+    if (entry == home || entry_is_wide(entry, words)) return;
+    if (!entry_count(home, words) || entry_is_wide(home, words) || entry_is_second(home, words)) return;
+    memcpy(kept, home, 16 * words);
+    memcpy(home, entry, 16 * words);
+    memcpy(entry, kept, 16 * words);
+}
+
+// Puts a word into the first table with room for its ids, and notes into those before it, from table i on.
+static void words_learn(Words *words, unsigned i, const uint8_t *piece, size_t size, const uint16_t *ids,
+                        size_t count) {
+    for (; i < WORD_SIZES; i++) {
+        WordTable *table = &words->tables[i];
+        uint64_t key[WHOLE_KEY];
+        bool fits = count <= table_room(table);
+        key_load(key, piece, size, table->words);
+        table_add(table, key, ids, fits ? count : 0);
+        if (fits) return;
+    }
+}
+
+// The table for words of this size.
+static unsigned first_table(size_t size) {
+    unsigned first = 0;
+    while (first < WORD_SIZES && size >= 8 * sizes[first].words) first++;
+    return first;
+}
+
+// An entry's word, with room to read on.
+static size_t entry_word(const uint8_t *entry, uint8_t word[WORD_READ]) {
+    memcpy(word, entry + 2 + 2 * entry[1], entry[0]);
+    memset(word + entry[0], 0, WORD_READ - entry[0]);
+    return entry[0];
+}
+
+static void ask_place(const Words *words, const uint8_t *entry) {
+    uint8_t word[WORD_READ];
+    uint64_t key[SMALL_KEY];
+    size_t size = entry_word(entry, word);
+    if (size > SMALL_BYTES) {
+        word_ask_large(words, word, size);
+        return;
+    }
+    key_load(key, word, size, SMALL_KEY);
+    word_ask_small(words, key);
+}
+
+void words_seed(Words *words) {
+    words->seeded = true;
+    if (!words->lexicon) return;
+    const uint8_t *asked = lexicon_next(words->lexicon, NULL, true);
+    unsigned ahead = 0;
+    for (const uint8_t *entry = NULL; (entry = lexicon_next(words->lexicon, entry, true)); ahead--) {
+        for (; asked && ahead < SEED_AHEAD; ahead++) {
+            ask_place(words, asked);
+            asked = lexicon_next(words->lexicon, asked, true);
+        }
+        uint8_t word[WORD_READ];
+        uint16_t ids[LEXICON_COUNT];
+        size_t size = entry_word(entry, word);
+        memcpy(ids, entry + 2, 2 * entry[1]);
+        words_learn(words, first_table(size), word, size, ids, entry[1]);
+    }
+}
+
 size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_t *ids) {
     uint64_t keys[WORD_SIZES][WHOLE_KEY];
-    unsigned first = 0, missing;
-    while (first < WORD_SIZES && size >= 8 * words->tables[first].words) first++;
+    unsigned first = first_table(size), missing;
+    Lexicon *lexicon = first < WORD_SIZES ? words->lexicon : NULL;
+    LexiconPlace place = {0};
+    if (lexicon) place = lexicon_place(lexicon, piece, size);
     for (missing = first; missing < WORD_SIZES; missing++) {
-        const WordTable *table = &words->tables[missing];
-        const uint64_t *entry = word_entry(words, missing, keys[missing], piece, size);
+        WordTable *table = &words->tables[missing];
+        uint64_t *entry = word_entry(words, missing, keys[missing], piece, size);
         if (!entry) break;
         if (entry_is_note(entry, table->words)) continue;
-        return entry_emit(entry, table->words, ids);
+        size_t count = entry_emit(entry, table->words, ids);
+        if (++words->found % SWAP == 0) table_swap(table, entry, keys[missing]);
+        return count;
     }
-    size_t count = encode_merged(words, piece, size, ids);
-    for (unsigned i = missing; i < WORD_SIZES; i++) {
-        WordTable *table = &words->tables[i];
-        bool fits = count <= table_room(table);
-        key_load(keys[i], piece, size, table->words);
-        table_add(table, keys[i], ids, fits ? count : 0);
-        if (fits) break;
+    size_t count = lexicon ? lexicon_find(lexicon, place, piece, size, ids) : 0;
+    if (!count) {
+        count = encode_merged(words, piece, size, ids);
+        words->merged++;
+        if (lexicon) lexicon_add(lexicon, place, &words->room, piece, size, ids, count);
     }
+    words_learn(words, missing, piece, size, ids, count);
     return count;
 }
 

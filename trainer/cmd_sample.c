@@ -21,7 +21,7 @@ static const Option options[] = {
 
 // Ids of `text`, with room for `more`. NULL after fail().
 static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t more, size_t *count) {
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     Bytes bytes = {(const uint8_t *)text, strlen(text)};
     uint16_t *ids = malloc((encode_bound(bytes.size) + more + 1) * sizeof *ids);
     if (!ids) die(EX_MEMORY, "no memory for the text");

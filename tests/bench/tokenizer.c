@@ -1,7 +1,8 @@
 // Times the encoder over a file of documents (u32 size, bytes, ...): tokenizer DOCUMENTS THREADS PASSES [IDS].
 // One JSON line: the first pass from an empty word table, the best later one; of one thread its own time counts, which
 // a busy machine does not change. IDS gets the ids of the first thread's documents, and so of all with one thread. With
-// MILLRACE_WORDS=FILE the first pass starts from what FILE holds, and what was learnt goes there at the end.
+// MILLRACE_WORDS set the threads share their words; if that is a FILE, the first pass starts from what it holds, and
+// what was learnt goes there at the end.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -73,13 +74,16 @@ int main(int count, char **arguments) {
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];
     cut_shares(shares, threads, all);
-    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE);
-
     const char *saved = getenv("MILLRACE_WORDS");
-    for (size_t i = 0; saved && i < threads; i++)
-        if (encoder_load(shares[i].encoder, saved) < 0) fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
+    Lexicon *lexicon = saved ? lexicon_open(vocab) : NULL;
+    start = time_ns(1);
+    if (saved && *saved && lexicon_load(lexicon, saved) < 0)
+        fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
+    double load_ms = (double)(time_ns(1) - start) / 1e6;
+    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);
 
     double cold = 0, warm = 0;
+    uint64_t merged = 0;
     size_t ids = 0;
     for (size_t pass = 0; pass < passes; pass++) {
         pthread_t thread[THREADS_MAX];
@@ -92,9 +96,10 @@ int main(int count, char **arguments) {
         ids = 0;
         for (size_t i = 0; i < threads; i++) bytes += (double)shares[i].bytes, ids += shares[i].count;
         double rate = bytes / seconds / 1e6;
-        if (!pass)
+        if (!pass) {
             cold = rate;
-        else if (rate > warm)
+            for (size_t i = 0; i < threads; i++) merged += encoder_merged(shares[i].encoder);
+        } else if (rate > warm)
             warm = rate;
     }
     if (count > 4) {
@@ -102,12 +107,14 @@ int main(int count, char **arguments) {
         if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
-    if (saved && encoder_save(shares[0].encoder, saved) < 0) die(err_code(), "%s", err_text());
+    if (saved && *saved && lexicon_save(lexicon, saved) < 0) die(err_code(), "%s", err_text());
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"open_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"rss_mb\": %.1f}\n", open_ms, cold, warm,
-           ids, (double)usage.ru_maxrss * 1024 / 1e6);
+    printf("{\"open_ms\": %.2f, \"load_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"merged\": %llu, "
+           "\"rss_mb\": %.1f}\n",
+           open_ms, load_ms, cold, warm, ids, (unsigned long long)merged, (double)usage.ru_maxrss * 1024 / 1e6);
     for (size_t i = 0; i < threads; i++) encoder_close(shares[i].encoder), free(shares[i].ids);
+    lexicon_close(lexicon);
     vocab_close(vocab);
     file_unmap(&all);
 }

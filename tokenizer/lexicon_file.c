@@ -1,0 +1,80 @@
+// A lexicon as a file: "MRWORDS2", the vocabulary's fingerprint, the entries one behind the other, XXH3 of all that.
+//
+// The sum tells damage. Beyond it each word is taken only if its ids are the ones that merging it gives, which is
+// quicker to check than to do: no file can change what a text is encoded to.
+#include "common/err.h"
+#include "common/file.h"
+#include "tokenizer/lexicon.h"
+#include "tokenizer/merge.h"
+#include <xxhash.h>
+
+typedef struct {
+    char magic[8];
+    uint8_t fingerprint[32];
+} Head;
+
+static const char magic[] = "MRWORDS2";
+enum { SUM = 8 };
+
+int lexicon_save(const Lexicon *lexicon, const char *path) {
+    Buffer out = {0};
+    Head head;
+    memcpy(head.magic, magic, sizeof head.magic);
+    vocab_fingerprint(lexicon_vocab(lexicon), head.fingerprint);
+    buffer_add(&out, &head, sizeof head);
+    for (const uint8_t *entry = NULL; (entry = lexicon_next(lexicon, entry, false));)
+        buffer_add(&out, entry, lexicon_entry_bytes(entry[0], entry[1]));
+    uint8_t sum[SUM];
+    put_u64(sum, XXH3_64bits(out.data, out.size));
+    buffer_add(&out, sum, sizeof sum);
+    NewFile file = {0};
+    int result = newfile_open(&file, path);
+    if (result == 0) result = newfile_write(&file, out.data, out.size);
+    if (result == 0) result = newfile_commit(&file);
+    newfile_abandon(&file);
+    buffer_close(&out);
+    return result;
+}
+
+// Takes in one entry. False: it is cut, or its ids are not the word's.
+static bool take_entry(Lexicon *lexicon, LexiconRoom *room, Cursor *cursor) {
+    size_t size = cursor->at[0], count = cursor->at[1]; // behind the last entry comes the sum
+    if (!size || size > LEXICON_SIZE || !count || count > LEXICON_COUNT) return false;
+    const uint8_t *entry = cursor_take(cursor, lexicon_entry_bytes(size, count));
+    if (!entry) return false;
+    uint16_t ids[LEXICON_COUNT];
+    memcpy(ids, entry + 2, 2 * count);
+    const uint8_t *word = entry + 2 + 2 * count;
+    LexiconPlace place = lexicon_place(lexicon, word, size);
+    if (!merge_is(lexicon_vocab(lexicon), word, size, ids, count)) return false;
+    lexicon_add(lexicon, place, room, word, size, ids, count);
+    return true;
+}
+
+int lexicon_load_bytes(Lexicon *lexicon, Bytes file, const char *name) {
+    Head head;
+    uint8_t fingerprint[32];
+    if (file.size < sizeof head + SUM) return fail(EX_DATA, "'%s' is no file of words: too short", name);
+    memcpy(&head, file.data, sizeof head);
+    if (memcmp(head.magic, magic, sizeof head.magic)) return fail(EX_DATA, "'%s' is no file of words", name);
+    vocab_fingerprint(lexicon_vocab(lexicon), fingerprint);
+    if (memcmp(head.fingerprint, fingerprint, sizeof fingerprint))
+        return fail(EX_DATA, "'%s' has the words of another vocabulary", name);
+    file.size -= SUM;
+    if (XXH3_64bits(file.data, file.size) != get_u64(file.data + file.size))
+        return fail(EX_DATA, "'%s' is damaged: its checksum is wrong", name);
+    LexiconRoom room = {0};
+    bool right = true;
+    Cursor cursor = cursor_of((Bytes){file.data + sizeof head, file.size - sizeof head});
+    while (right && cursor.at < cursor.end) right = take_entry(lexicon, &room, &cursor);
+    lexicon_loaded(lexicon);
+    return right ? 0 : fail(EX_DATA, "'%s' holds a word with ids that are not its own", name);
+}
+
+int lexicon_load(Lexicon *lexicon, const char *path) {
+    Bytes file;
+    if (file_map(&file, path) < 0) return -1;
+    int result = lexicon_load_bytes(lexicon, file, path);
+    file_unmap(&file);
+    return result;
+}
