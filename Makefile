@@ -122,7 +122,7 @@ bench-tokenizer: test-deps $(O)/bench_tokenizer
 $(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard or wire, random bytes
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or words, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else

@@ -1,16 +1,22 @@
 // tokenize: any input to a dataset directory, or to one shard on standard output.
 #include "common/err.h"
+#include "common/pool.h"
 #include "shardtool/cmd_inputs.h"
 #include "shardtool/pack.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
+
+// Looking for a word that another thread may know takes a third of the time of merging it, so from about four threads
+// on it pays to share them; fewer do so only if the words are kept.
+enum { SHARING_THREADS = 4 };
 
 static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *invalid_utf8 = "replace", *merges;
-static bool force;
+static const char *output, *invalid_utf8 = "replace", *merges, *words;
+static bool no_words, force;
 
 static const Option options[] = {
     {OPT_STRING, "o,output",     &output,           "DIR",  "the dataset directory; - is one shard on standard output"     },
@@ -24,6 +30,8 @@ static const Option options[] = {
     {OPT_SIZE,   "max-bad",      &input_max_bad,    "N",    "skip up to N lines that have no text there"                   },
     {OPT_STRING, "invalid-utf8", &invalid_utf8,     "HOW",  "replace (by U+FFFD), fail, or bytes (as they are)"            },
     {OPT_STRING, "merges",       &merges,           "FILE", "another copy of the merge table (checked)"                    },
+    {OPT_STRING, "words",        &words,            "FILE", "start with the words another dataset has in its .words"       },
+    {OPT_FLAG,   "no-words",     &no_words,         NULL,   "neither read nor write .words in the dataset directory"       },
     {OPT_FLAG,   "force",        &force,            NULL,   "make a finished dataset anew"                                 },
     {OPT_END,    NULL,           NULL,              NULL,   NULL                                                           },
 };
@@ -159,6 +167,19 @@ static int tokenize_to(const char *directory, const PackOptions *pack, const Inp
     return status;
 }
 
+// A file that is no use costs time, never the run.
+static void load_words(Lexicon *lexicon, const char *path) {
+    if (lexicon_load(lexicon, path) == 0) return;
+    log_warn("words are learnt anew: %s", err_text());
+    err_clear();
+}
+
+static void save_words(const Lexicon *lexicon, const char *path) {
+    if (lexicon_save(lexicon, path) == 0) return;
+    log_warn("the next run has to learn its words anew: %s", err_text());
+    err_clear();
+}
+
 // Under the directory's lock.
 static int tokenize_locked(const PackOptions *pack, Inputs *inputs, SourceOptions *source_options, Dataset *dataset) {
     if (inputs_digest(inputs) < 0) return -1;
@@ -174,7 +195,12 @@ static int tokenize_locked(const PackOptions *pack, Inputs *inputs, SourceOption
         memcpy(source.digest, argument->digest, sizeof source.digest);
         dataset_add_source(dataset, &source);
     }
-    return tokenize_to(output, pack, inputs, source_options, dataset);
+    char kept[PATH_MAX_BYTES];
+    dataset_words_path(kept, output);
+    if (!words && !no_words && access(kept, F_OK) == 0) load_words(pack->lexicon, kept);
+    int status = tokenize_to(output, pack, inputs, source_options, dataset);
+    if (status == 0 && !no_words) save_words(pack->lexicon, kept);
+    return status;
 }
 
 static int tokenize(const PackOptions *pack, Inputs *inputs, SourceOptions *source_options, const char *params,
@@ -223,7 +249,12 @@ static int run(int count, char **arguments) {
         pack.params.frame_tokens = frame_tokens;
         pack.params.vocab_size = TOKEN_COUNT, pack.params.eot_id = TOKEN_END_OF_TEXT;
         vocab_fingerprint(pack.vocab, pack.params.vocab_fp);
+        bool keeps_words = !to_stdout && !no_words;
+        if (keeps_words || words || (threads ? threads : pool_cores()) >= SHARING_THREADS)
+            pack.lexicon = lexicon_open(pack.vocab);
+        if (words) load_words(pack.lexicon, words);
         status = tokenize(&pack, &inputs, &source_options, (const char *)params.data, share);
+        lexicon_close(pack.lexicon);
         buffer_close(&params);
     }
     vocab_close(pack.vocab);

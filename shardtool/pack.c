@@ -175,7 +175,7 @@ static int make_room(Pack *pack, bool *is_long) {
         bool first = !*is_long;
         *is_long = true;
         if (!pack->long_encoder)
-            pack->long_encoder = encoder_open(pack->options->vocab, pack->options->invalid, NULL);
+            pack->long_encoder = encoder_open(pack->options->vocab, pack->options->invalid, pack->options->lexicon);
         return submit_window(pack, first, false);
     }
     const uint8_t *begun = pack->batch->text + pack->batch->text_bytes - pack->document.bytes;
@@ -229,7 +229,7 @@ static int pack_open(Pack *pack, Dataset *dataset) {
     pack->encoder_count = threads;
     pack->encoders = zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++)
-        pack->encoders[i] = encoder_open(options->vocab, options->invalid, NULL);
+        pack->encoders[i] = encoder_open(options->vocab, options->invalid, options->lexicon);
     pack->batch_count = 2 * threads + 2;
     pack->batches = zeroed(pack->batch_count, sizeof *pack->batches);
     for (unsigned i = 0; i < pack->batch_count; i++) {

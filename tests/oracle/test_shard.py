@@ -161,7 +161,8 @@ def tree(directory):
             path = os.path.join(folder, name)
             with open(path, "rb") as file:
                 found[os.path.relpath(path, directory)] = file.read()
-    found.pop(".lock")
+    for beside in (".lock", ".words"):
+        found.pop(beside, None)
     return found
 
 
