@@ -3,8 +3,8 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/hash.h"
+#include "tokenizer/pages.h"
 #include <assert.h>
-#include <stdlib.h>
 
 extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
 
@@ -13,54 +13,83 @@ static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188
 // Printable Latin-1 stands for itself and comes first in id order; the other 68 bytes are spelt U+0100 upwards.
 static bool is_printable(unsigned byte) { return (byte > 32 && byte < 127) || (byte > 160 && byte != 173); }
 
-static uint64_t *edge_slot(Vocab *vocab, uint32_t node, uint8_t byte) {
-    uint32_t key = node << 8 | byte, slot = trie_slot(vocab_hash(key));
-    while (vocab->trie_slots[slot] && (vocab->trie_slots[slot] & 0x1FFFFFF) != key) slot = (slot + 1) % TRIE_SLOTS;
-    return &vocab->trie_slots[slot];
-}
+enum {
+    NODES = 98023,
+    NAME_SLOTS = 1 << 17 // of tokens by their bytes: 38 % full
+};
 
+// What building takes and nobody needs afterwards.
 typedef struct {
     Vocab *vocab;
     unsigned count;
     uint32_t nodes;
-    uint8_t byte_of[512]; // of a code point
+    uint8_t byte_of[512];           // of a code point
+    uint32_t node_of[MERGED_COUNT]; // where the trie has a token
+    uint32_t parent[NODES + 1];     // of a node; always a smaller number
+    uint16_t token[NODES + 1];      // of a node, or NO_TOKEN
+    uint16_t names[NAME_SLOTS];     // id + 1 by the hash of the token's bytes; 0 = empty
 } Builder;
 
-// The next token's bytes are text[0 .. size).
-static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32_t pair) {
+// The node that a byte leads to, made if need be.
+static uint32_t next_node(Builder *builder, uint32_t node, uint8_t byte) {
+    Vocab *vocab = builder->vocab;
+    uint32_t key = node << 8 | byte, slot = trie_slot(vocab_hash(key));
+    for (; vocab->trie_slots[slot]; slot = (slot + 1) % TRIE_SLOTS)
+        if ((vocab->trie_slots[slot] & 0x1FFFFFF) == key) return edge_child(vocab->trie_slots[slot]);
+    uint32_t child = ++builder->nodes;
+    vocab->trie_slots[slot] = (uint64_t)NO_TOKEN << 42 | (uint64_t)child << 25 | key;
+    builder->parent[child] = node;
+    builder->token[child] = NO_TOKEN;
+    return child;
+}
+
+static uint32_t name_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
+static uint64_t name_hash(const uint8_t *text, size_t size) {
+    uint64_t hash = size;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ text[i]) * 0x9E3779B97F4A7C15;
+    return hash;
+}
+
+// The token's id, or the empty slot where it belongs.
+static unsigned name_find(const Builder *builder, const uint8_t *text, size_t size, uint32_t *slot) {
+    const Vocab *vocab = builder->vocab;
+    for (*slot = name_slot(name_hash(text, size)); builder->names[*slot]; *slot = (*slot + 1) % NAME_SLOTS) {
+        unsigned id = builder->names[*slot] - 1u;
+        if (vocab_length(vocab, id) == size && !memcmp(vocab->bytes + vocab->start[id], text, size)) return id;
+    }
+    return NO_TOKEN;
+}
+
+// The next token's bytes are text[0 .. size), and the trie has its first `known` ones at `node`.
+static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32_t pair, uint32_t node, size_t known) {
     Vocab *vocab = builder->vocab;
     unsigned id = builder->count++;
-    uint8_t *bytes = vocab->bytes + vocab->start[id];
-    memmove(bytes, text, size);
+    uint32_t slot;
+    name_find(builder, text, size, &slot);
+    builder->names[slot] = (uint16_t)(id + 1);
+    memcpy(vocab->bytes + vocab->start[id], text, size);
     vocab->start[id + 1] = vocab->start[id] + (uint32_t)size;
     vocab->pair[id] = pair;
-    uint32_t node = 0;
-    for (size_t i = 0; i < size; i++) {
-        uint64_t *edge = edge_slot(vocab, node, bytes[i]);
-        if (!*edge) *edge = (uint64_t)NO_TOKEN << 42 | (uint64_t)++builder->nodes << 25 | node << 8 | bytes[i];
-        if (i + 1 == size) *edge = (*edge & ((1ull << 42) - 1)) | (uint64_t)id << 42;
-        node = edge_child(*edge);
-    }
+    for (size_t i = known; i < size; i++) node = next_node(builder, node, text[i]);
+    builder->node_of[id] = node;
+    builder->token[node] = (uint16_t)id;
     if (id < BYTE_TOKENS) return;
-    if (size == 2) vocab->byte_merged[bytes[0]][bytes[1]] = (uint16_t)id;
+    if (size == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
     uint64_t hash = vocab_hash(pair);
-    uint32_t slot = pair_slot(hash);
+    slot = pair_slot(hash);
     while (vocab->pair_slots[slot]) slot = (slot + 1) % PAIR_SLOTS;
     vocab->pair_slots[slot] = (uint32_t)pair_tag(hash) << 16 | id;
 }
 
 // One side of a merge: its bytes go to `out`, its id comes back. Stops after the blank or newline behind it.
 static unsigned read_side(const Builder *builder, const uint8_t **at, uint8_t *out, size_t *size) {
-    uint64_t edge = 0;
-    *size = 0;
-    for (; **at != ' ' && **at != '\n'; (*size)++) {
+    for (*size = 0; **at != ' ' && **at != '\n'; (*size)++) {
         unsigned point = *(*at)++;
         if (point >= 0x80) point = (point & 31) << 6 | (*(*at)++ & 63u);
         out[*size] = builder->byte_of[point];
-        edge = vocab_edge(builder->vocab, edge_child(edge), out[*size]);
     }
     (*at)++;
-    return edge_token(edge);
+    return name_find(builder, out, *size, &(uint32_t){0});
 }
 
 static void add_bytes(Builder *builder) {
@@ -70,16 +99,25 @@ static void add_bytes(Builder *builder) {
             if (is_printable(byte) != printable) continue;
             builder->byte_of[printable ? byte : spelt++] = (uint8_t)byte;
             builder->vocab->byte_token[byte] = (uint16_t)builder->count;
-            add_token(builder, &(uint8_t){(uint8_t)byte}, 1, 0);
+            add_token(builder, &(uint8_t){(uint8_t)byte}, 1, 0, 0, 0);
         }
 }
 
-static void find_shorter(Vocab *vocab) {
-    for (unsigned id = 0; id < MERGED_COUNT; id++) {
-        size_t size = vocab_length(vocab, id);
-        vocab->shorter[id] =
-            size > 1 ? (uint16_t)vocab_longest(vocab, vocab->bytes + vocab->start[id], size - 1) : NO_TOKEN;
+// Gives the edges of the trie their tokens, and each token the longest other one it begins with.
+static void finish_trie(Builder *builder) {
+    Vocab *vocab = builder->vocab;
+    assert(builder->nodes == NODES);
+    for (uint32_t slot = 0; slot < TRIE_SLOTS; slot++)
+        if (vocab->trie_slots[slot])
+            vocab->trie_slots[slot] ^= (uint64_t)(NO_TOKEN ^ builder->token[edge_child(vocab->trie_slots[slot])]) << 42;
+    uint16_t *shorter = builder->names; // which is done with: of a node, among those above it
+    _Static_assert(NODES < NAME_SLOTS, "");
+    builder->token[0] = shorter[0] = NO_TOKEN;
+    for (uint32_t node = 1; node <= NODES; node++) {
+        uint32_t parent = builder->parent[node];
+        shorter[node] = builder->token[parent] != NO_TOKEN ? builder->token[parent] : shorter[parent];
     }
+    for (unsigned id = 0; id < MERGED_COUNT; id++) vocab->shorter[id] = shorter[builder->node_of[id]];
 }
 
 // The ids a text must have before anything is encoded: damage in memory or a wrong build ends here.
@@ -105,21 +143,22 @@ static const Vocab *open_table(Bytes table, const char *name) {
         return NULL;
     }
     // from here on the content is known byte by byte
-    Vocab *vocab = calloc(1, sizeof *vocab);
-    if (!vocab) die(EX_MEMORY, "no memory for the vocabulary");
-    Builder builder = {.vocab = vocab};
+    Vocab *vocab = pages_map(sizeof *vocab);
+    Builder *builder = pages_map(sizeof *builder);
+    builder->vocab = vocab;
     memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_TOKEN
-    add_bytes(&builder);
+    add_bytes(builder);
     const uint8_t *at = memchr(table.data, '\n', table.size); // behind the version line
     for (at++; at < table.data + table.size;) {
         uint8_t token[TOKEN_MAX_BYTES];
         size_t left_size, right_size;
-        uint32_t left = read_side(&builder, &at, token, &left_size);
-        uint32_t right = read_side(&builder, &at, token + left_size, &right_size);
-        add_token(&builder, token, left_size + right_size, left << 16 | right);
+        uint32_t left = read_side(builder, &at, token, &left_size);
+        uint32_t right = read_side(builder, &at, token + left_size, &right_size);
+        add_token(builder, token, left_size + right_size, left << 16 | right, builder->node_of[left], left_size);
     }
-    assert(builder.count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
-    find_shorter(vocab);
+    assert(builder->count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
+    finish_trie(builder);
+    pages_unmap(builder, sizeof *builder);
     if (self_check(vocab) == 0) return vocab;
     vocab_close(vocab);
     return NULL;
@@ -137,7 +176,9 @@ const Vocab *vocab_open_file(const char *path) {
     return vocab;
 }
 
-void vocab_close(const Vocab *vocab) { free((void *)(uintptr_t)vocab); }
+void vocab_close(const Vocab *vocab) {
+    if (vocab) pages_unmap((void *)(uintptr_t)vocab, sizeof *vocab);
+}
 
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
     static const char end_of_text[] = "<|endoftext|>";
@@ -147,20 +188,19 @@ Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
 }
 
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
-    Sha256 sha;
-    sha256_open(&sha);
-    sha256_add(&sha, "GPT2BPE1\n", 9);
+    Buffer all = {0}; // hashed in one go: a hundred thousand small pieces take three times as long
+    buffer_add(&all, "GPT2BPE1\n", 9);
+    uint8_t number[4];
     for (unsigned id = 0; id < TOKEN_COUNT; id++) {
         Bytes token = vocab_bytes(vocab, (uint16_t)id);
-        uint8_t length[4];
-        put_u32(length, (uint32_t)token.size);
-        sha256_add(&sha, length, sizeof length);
-        sha256_add(&sha, token.data, token.size);
+        put_u32(number, (uint32_t)token.size);
+        buffer_add(&all, number, sizeof number);
+        buffer_add(&all, token.data, token.size);
     }
-    uint8_t end_of_text[4];
-    put_u32(end_of_text, TOKEN_END_OF_TEXT);
-    sha256_add(&sha, end_of_text, sizeof end_of_text);
-    sha256_close(&sha, fingerprint);
+    put_u32(number, TOKEN_END_OF_TEXT);
+    buffer_add(&all, number, sizeof number);
+    sha256(all.data, all.size, fingerprint);
+    buffer_close(&all);
 }
 
 unsigned vocab_longest(const Vocab *vocab, const uint8_t *text, size_t size) {
