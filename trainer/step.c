@@ -3,6 +3,8 @@
 #include "trainer/schedule.h"
 #include <math.h>
 
+enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // recordings
+
 void step_begin(Network *network, const Config *config, const Optimizer *optimizer, const StepPlace *place) {
     *network->numbers = (StepNumbers){.loss_scale = place->loss_scale};
     optimizer->prepare(network->numbers, config, schedule_rate(config, place->step), place->update);
@@ -13,16 +15,20 @@ void step_micro_batch(Network *network, float scale, bool add) {
     const Pass *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
     StepNumbers *numbers = network_at(network, network->plan->numbers);
-    if (!network->ops->begin(add)) return; // two kinds of micro-batch: what starts the gradients, and what adds to them
+    int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
+    if (!network->ops->begin(key)) return;
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(&numbers->loss, network_at(network, pass->losses), B * T);
     network_backward(network, pass, B, T, add);
-    network->ops->end(add);
+    network->ops->end(key);
 }
 
 void step_end(Network *network, const Optimizer *optimizer) {
-    optimizer->update(network);
+    if (network->ops->begin(UPDATE)) {
+        optimizer->update(network);
+        network->ops->end(UPDATE);
+    }
     network->ops->download(network->numbers, network_at(network, network->plan->numbers), sizeof *network->numbers);
 }
 
@@ -39,10 +45,12 @@ void step_warm_up(Network *network, const Config *config, const Optimizer *optim
     step_begin(network, config, optimizer, &place);
     network->ops->zero(network_at(network, pass->tokens),
                        (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
-    for (int run = 0; run < 2; run++) // plain, then recorded
+    for (int run = 0; run < 2; run++) { // plain, then recorded
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
-    network_write(network, network->plan->grads, network->ops->grad_bytes, 0, 1, &nan); // the update changes nothing
-    step_end(network, optimizer);
+        network_write(network, network->plan->grads, network->ops->grad_bytes, 0, 1,
+                      &nan); // the update changes nothing
+        step_end(network, optimizer);
+    }
 }
 
 FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream,

@@ -82,6 +82,7 @@ static void step(cudaStream_t waited_for) {
 
 static void put(cudaStream_t stream, Work work) {
     NEED(known(stream));
+    emu_counts.work++;
     stream->work.push_back(std::move(work));
     if (emu_order == 0)
         while (!stream->work.empty()) step(stream);
@@ -98,7 +99,7 @@ void emu::enqueue(cudaStream_t stream, std::function<void()> work) {
 
 static void drain(cudaStream_t stream) {
     NEED(known(stream) && !stream->graph);
-    emu_counts.host_waits++;
+    emu_counts.host_waits++, emu_counts.drains++;
     while (!stream->work.empty()) step(stream);
 }
 

@@ -23,7 +23,8 @@ extern struct EmuDevice {
 // Counted since the program started.
 extern struct EmuCounts {
     uint64_t allocations, launches, heuristics, products, flops, graphs, host_waits;
-    int live; // streams, events, allocations, pinned ranges, graphs and descriptors that still stand
+    uint64_t work, drains; // pieces put into streams, by replays too; waits for all work of a stream
+    int live;              // streams, events, allocations, pinned ranges, graphs and descriptors that still stand
     uint64_t ldmatrix, bank_conflicts;
 } emu_counts;
 

@@ -294,6 +294,58 @@ TEST(cuda_makes_nothing_after_the_warm_up) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
+// A step's numbers and batches go up, its operations are issued, and one download waits: nothing between them does.
+// From the third step on all operations are replayed, and the update reads the step's own numbers.
+TEST(cuda_steps_are_replayed_and_wait_once) {
+    enum { MICROS = 2, ROWS = 1, BLOCK = 8, STEPS = 4 };
+    static uint16_t slot[2048] __attribute__((aligned(4096)));
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK, config.batch_size = ROWS;
+    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
+    const Backend *backend = opened();
+    const Optimizer *adamw = optimizer_find("adamw");
+    ModelShape shape = shape_of(&config);
+    shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
+    backend->pin(slot, sizeof slot);
+    uint64_t work = 0;
+    float before[64], after[64];
+    for (int step = 0; step < STEPS; step++) {
+        network_read(&network, plan.master, sizeof(float), 0, 64, before);
+        const struct EmuCounts was = emu_counts;
+        step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
+        for (int micro = 0; micro < MICROS; micro++) {
+            for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
+            network_tokens(&network, &plan.train, slot, ROWS, BLOCK);
+            step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro > 0);
+        }
+        CHECK_EQUAL(emu_counts.drains, was.drains);
+        step_end(&network, adamw);
+        CHECK_EQUAL(emu_counts.drains - was.drains, 1);
+        CHECK_EQUAL(emu_counts.host_waits - was.host_waits, 1 + MICROS + 1); // each upload has left its slot
+        CHECK_EQUAL(emu_counts.graphs - was.graphs, step == 1 ? 3 : 0);
+        CHECK(step < 2 ? emu_counts.launches > was.launches : emu_counts.launches == was.launches);
+        CHECK(!step || emu_counts.work - was.work == work);
+        work = emu_counts.work - was.work;
+        CHECK(isfinite(network.numbers->loss) && isfinite(network.numbers->norm));
+        network_read(&network, plan.master, sizeof(float), 0, 64, after);
+        double moved = 0; // by an element, as Adam does when gradients hardly change: the step's own learning rate
+        for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;
+        CHECK(fabs(moved / (config.learning_rate * (step + 1) / 1001) - 1) < 0.1);
+    }
+    network_close(&network), model_close(&model);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
 // Every ldmatrix of attention reads its eight rows from eight different groups of banks.
 TEST(cuda_attention_has_no_bank_conflicts) {
     enum { T = 128, H = 1, D = 64, N = T };
