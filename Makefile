@@ -41,7 +41,7 @@ GENCODE   := $(foreach a,$(NVARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 endif
 # The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/emu/emu.h, under the sanitizers.
 EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-EMUWRAP  := -Wl,--wrap=dlopen,--wrap=dlsym
+EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(wildcard kernels/cuda/*.c tests/emu/*.cc tests/emu/*.c tests/gpu/*.c) tests/test_main.c)
 CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(O)/tokenizer/gpt2_merges.o
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
@@ -81,13 +81,13 @@ $(O)/emu/%.o: % Makefile
 	$(Q)$(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU -x c++ -include tests/emu/emu.h -MMD -MP -c $< -o $@
 $(O)/test-emu: $(EMU) $(O)/core.a
 	@echo "  LD   $@"
-	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $(EMUWRAP) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
+	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
 
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
 test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu)
-	$(Q)CUDA_HOME='$(CUDA_HOME)' LIBS='$(EMUWRAP) $(LIBS)' tests/run.sh $(O) $(T)
+	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san

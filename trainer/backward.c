@@ -19,14 +19,14 @@ void network_backward(const Network *network, const Pass *pass, int B, int T, bo
                             network_at(network, pass->rstd3), network_param(network, PARAM_LNF_W, 0), N, C, true, add);
     for (int l = L - 1; l >= 0; l--) {
         Block block = network_block(network, pass, l);
-        if (pass->recompute == BLOCK_AGAIN && l < L - 1) // the last one's activations are still there
+        if (pass->recompute == BLOCK_AGAIN && l < L - 1) // the last one's are still there, but for gelu
             network_block_forward(network, &block, l, block.res1, NULL, narrow, B, T);
-        if (pass->recompute != KEEP_ALL)
+        else if (pass->recompute != KEEP_ALL)
             ops->gelu_forward(block.gelu, block.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
 
         ops->matmul_backward_weight(network_grad(network, PARAM_PROJ_W, l), dres_act, block.gelu, N, C, 4 * C, add);
-        ops->matmul_backward_input(wide, dres_act, network_weight(network, PARAM_PROJ_W, l), N);
-        ops->gelu_backward(wide, network_grad(network, PARAM_FC_B, l), block.fc, N, 4 * C, shape->exact_gelu, add);
+        ops->matmul_gelu_backward(wide, network_grad(network, PARAM_FC_B, l), dres_act, block.fc,
+                                  network_weight(network, PARAM_PROJ_W, l), N, shape->exact_gelu, add);
         ops->matmul_backward_weight(network_grad(network, PARAM_FC_W, l), wide, block.ln2, N, 4 * C, C, add);
         ops->matmul_backward_input(narrow, wide, network_weight(network, PARAM_FC_W, l), N);
         ops->layernorm_backward(dres, dres_act, network_grad(network, PARAM_LN2_W, l),

@@ -37,8 +37,8 @@ void network_block_forward(const Network *network, const Block *block, int layer
     ops->layernorm_forward(block->res2, block->ln2, block->mean2, block->rstd2, block->res1, narrow,
                            network_param(network, PARAM_LN2_W, layer), network_param(network, PARAM_LN2_B, layer), N,
                            C);
-    ops->matmul_forward(block->fc, block->ln2, network_weight(network, PARAM_FC_W, layer),
-                        network_param(network, PARAM_FC_B, layer), N);
+    ops->matmul_gelu_forward(block->gelu, block->fc, block->ln2, network_weight(network, PARAM_FC_W, layer),
+                             network_param(network, PARAM_FC_B, layer), N, network->model->shape.exact_gelu);
 }
 
 void network_forward(const Network *network, const Pass *pass, int B, int T) {
@@ -53,7 +53,6 @@ void network_forward(const Network *network, const Pass *pass, int B, int T) {
     for (int l = 0; l < shape->layers; l++) {
         Block block = network_block(network, pass, l);
         network_block_forward(network, &block, l, residual, l ? branch : NULL, branch, B, T);
-        ops->gelu_forward(block.gelu, block.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
         ops->matmul_forward(branch, block.gelu, network_weight(network, PARAM_PROJ_W, l),
                             network_param(network, PARAM_PROJ_B, l), N);
         residual = block.res2;

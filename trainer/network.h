@@ -49,7 +49,8 @@ typedef struct {
 } Block;
 Block network_block(const Network *network, const Pass *pass, int layer);
 
-// A block up to its gelu: res1 = in + branch (NULL: in). `narrow` may be branch: its own first branch goes there.
+// A block up to its gelu, kept in `wide` where there is no other place: res1 = in + branch (NULL: in). `narrow` may be
+// branch: its own first branch goes there.
 void network_block_forward(const Network *network, const Block *block, int layer, const Res *in, const Act *branch,
                            Act *narrow, int B, int T);
 

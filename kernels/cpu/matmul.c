@@ -7,6 +7,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuUnit *unit;
 static CpuProducts products;
+static const Backend *operations;
 
 size_t matmul_packed_bytes(int rows, int cols) {
     switch (products) {
@@ -78,6 +79,18 @@ static void matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int
         product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
 }
 
+static void matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                                bool exact) {
+    matmul_forward(pre, in, w, bias, M);
+    operations->gelu_forward(out, pre, (size_t)M * (size_t)w->rows, exact);
+}
+
+static void matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                                 bool exact, bool add) {
+    matmul_backward_input(d, dout, w, M);
+    operations->gelu_backward(d, dbias, pre, M, w->cols, exact, add);
+}
+
 static void pack(const Weight *w) {
     if (products == PRODUCTS_WIDENED) { // rounded as bf16 weights would be
         const size_t count = (size_t)w->rows * (size_t)w->cols, piece = (size_t)WIDE_ROWS * (size_t)w->cols;
@@ -115,10 +128,13 @@ void matmul_open(const CpuUnit *its_unit, Dtype dtype, CpuProducts how) {
 }
 
 void matmul_install(Backend *backend) {
+    operations = backend;
     backend->packed_bytes = matmul_packed_bytes;
     backend->matmul_forward = matmul_forward;
     backend->matmul_backward_input = matmul_backward_input;
     backend->matmul_backward_weight = matmul_backward_weight;
+    backend->matmul_gelu_forward = matmul_gelu_forward;
+    backend->matmul_gelu_backward = matmul_gelu_backward;
     backend->pack = pack;
 }
 

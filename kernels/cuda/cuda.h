@@ -50,6 +50,7 @@ size_t cuda_matmul_scratch(void);
 // graph.c: recorded runs.
 bool cuda_begin(int key);
 void cuda_end(int key);
+bool cuda_comes_again(void); // what is done now is the plain run of what will be recorded: the time to time things
 void cuda_forget_recordings(void);
 
 // matmul.c: the handle and the plans of all shapes met so far.

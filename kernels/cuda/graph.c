@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+static bool plain; // a first run is being made
+
 static struct {
     int runs;
     bool recording;
@@ -18,7 +20,8 @@ bool cuda_begin(int key) {
         cuda_check(cudaGraphLaunch(recorded[key].graph, cuda.stream), "replaying a graph");
         return false;
     }
-    if (recorded[key].runs++) {
+    plain = !recorded[key].runs++;
+    if (!plain) {
         cuda_check(cudaStreamBeginCapture(cuda.stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
         recorded[key].recording = true;
     }
@@ -26,6 +29,7 @@ bool cuda_begin(int key) {
 }
 
 void cuda_end(int key) {
+    plain = false;
     if (!recorded[key].recording) return;
     cudaGraph_t graph;
     cuda_check(cudaStreamEndCapture(cuda.stream, &graph), "recording a graph");
@@ -34,6 +38,8 @@ void cuda_end(int key) {
     cuda_check(cudaGraphLaunch(recorded[key].graph, cuda.stream), "replaying a graph");
     recorded[key].recording = false;
 }
+
+bool cuda_comes_again(void) { return plain; }
 
 void cuda_forget_recordings(void) {
     for (int key = 0; key < BACKEND_RECORDINGS; key++)

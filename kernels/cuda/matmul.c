@@ -1,31 +1,49 @@
 // Matrix products by cuBLASLt. What a shape needs (descriptor, layouts, algorithm) is made when it is met first and
-// kept; a call only sets its bias and launches. cuBLASLt is column-major, so every product is asked for transposed.
+// kept; a call only sets its pointers and launches. cuBLASLt is column-major, so every product is asked for transposed.
+//
+// The algorithm is the heuristic's first answer, a function of shape and card alone, which is what makes a run repeat.
+// deterministic=False times its answers on the operands themselves and keeps the fastest, and does the GELU of a
+// product in its epilogue where that was faster. Both in the plain run of what comes again (graph.c): never while a
+// graph is recorded, never for a shape that is met once.
 #include "common/err.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda.h"
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum {
     WORKSPACE = 32 << 20, // what Hopper's kernels ask for; the rest is content with 4 MiB
     PLANS = 256, // a step needs about 20; a sample's growing text a new one each length, and the oldest makes room
+    CANDIDATES = 16,
+    REPEATS = 5, // of a candidate, after one that warms up
 };
 
-// D (m,n) = op(A) op(B) [+ D] [+ bias], all column-major, k the shared dimension.
+// D (m,n) = epilogue(op(A) op(B) [+ D]), all column-major, k the shared dimension.
 typedef struct {
     int m, n, k;
-    bool transposed_a, transposed_b, fp32_result, bias;
+    bool transposed_a, transposed_b, fp32_result;
+    cublasLtEpilogue_t epilogue;
     unsigned alignment; // of the worst of the pointers, up to 256: a vectorised kernel needs it
 } Product;
+
+// aux (m,n): what goes into the GELU. Nullable: bias, aux.
+typedef struct {
+    void *d;
+    const void *a, *b, *bias, *aux;
+} Operands;
 
 typedef struct {
     Product product;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
+    bool usable; // there is an algorithm, and it is faster than doing the epilogue apart
+    float ms;    // of the fastest candidate; 0: not timed
 } Plan;
 
 static cublasLtHandle_t handle;
+static cudaEvent_t started, stopped;
 static Plan plans[PLANS];
 static unsigned plan_count, plan_oldest;
 
@@ -37,6 +55,8 @@ static void check(cublasStatus_t status, const Product *p) {
 void cuda_matmul_open(void) {
     cublasStatus_t status = blas.Create(&handle);
     if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", blas.GetStatusString(status));
+    cuda_check(cudaEventCreateWithFlags(&started, cudaEventDefault), "making an event");
+    cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "making an event");
 }
 
 static void forget(Plan *plan) {
@@ -50,11 +70,15 @@ void cuda_matmul_close(void) {
     while (plan_count) forget(&plans[--plan_count]);
     memset(plans, 0, sizeof plans);
     plan_oldest = 0;
+    (void)cudaEventDestroy(started);
+    (void)cudaEventDestroy(stopped);
     blas.Destroy(handle);
     handle = NULL;
 }
 
 size_t cuda_matmul_scratch(void) { return WORKSPACE; }
+
+// ---- plans
 
 // A stored matrix of `rows` contiguous numbers in `cols` columns.
 static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int rows, int cols) {
@@ -63,8 +87,8 @@ static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int ro
     return made;
 }
 
-// The first answer of the heuristic is a pure function of shape and card, which is what makes a run repeat.
-static void choose(Plan *plan) {
+// The heuristic's answers, the likely best first; 0 where cuBLASLt has no kernel.
+static int ask(const Plan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
     const Product *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
@@ -80,72 +104,194 @@ static void choose(Plan *plan) {
     PREFER(MIN_ALIGNMENT_B_BYTES, alignment);
     PREFER(MIN_ALIGNMENT_C_BYTES, alignment);
     PREFER(MIN_ALIGNMENT_D_BYTES, alignment);
-    cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    check(blas.MatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d, preference, 1,
-                                      &result, &found),
-          p);
-    if (!found) die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", p->m, p->n, p->k);
-    plan->algorithm = result.algo;
+    cublasStatus_t status = blas.MatmulAlgoGetHeuristic(handle, plan->operation, plan->a, plan->b, plan->d, plan->d,
+                                                        preference, wanted, results, &found);
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, p);
     blas.MatmulPreferenceDestroy(preference);
+    return status == CUBLAS_STATUS_SUCCESS ? found : 0;
 }
 
-static Plan *plan_for(const Product *product) {
-    for (unsigned i = 0; i < plan_count; i++)
-        if (!memcmp(&plans[i].product, product, sizeof *product)) return &plans[i];
+#define DESCRIBE(name, value)                                                                                          \
+    check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
+
+static Plan *plan_new(const Product *product) {
     Plan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
     if (plan->operation) forget(plan);
+    memset(plan, 0, sizeof *plan);
     memcpy(&plan->product, product, sizeof *product);
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
-#define DESCRIBE(name, value)                                                                                          \
-    check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
-    if (p->bias) DESCRIBE(EPILOGUE, epilogue);
+    DESCRIBE(EPILOGUE, p->epilogue);
     plan->a = layout(p, CUDA_R_16BF, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k);
     plan->b = layout(p, CUDA_R_16BF, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n);
     plan->d = layout(p, p->fp32_result ? CUDA_R_32F : CUDA_R_16BF, p->m, p->n);
-    choose(plan);
     return plan;
 }
 
-static void multiply(Product product, void *d, const void *a, const void *b, const void *bias, bool add) {
-    uintptr_t pointers = (uintptr_t)d | (uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | 256;
-    product.alignment = (unsigned)(pointers & -pointers);
-    product.bias = bias != NULL;
-    const Plan *plan = plan_for(&product);
+// Stays where it is until another product's plan is asked for.
+static Plan *plan_for(Product product, const Operands *o) {
+    uintptr_t pointers = (uintptr_t)o->d | (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->bias | (uintptr_t)o->aux;
+    product.alignment = (unsigned)((pointers | 256) & -(pointers | 256));
+    Plan *plan = plans, *end = plans + plan_count;
+    while (plan < end && memcmp(&plan->product, &product, sizeof product)) plan++;
+    bool known = plan < end;
+    if (!known) plan = plan_new(&product);
     const Product *p = &plan->product;
-    if (bias) DESCRIBE(BIAS_POINTER, bias);
+    const int64_t stride = p->m;
+    if (o->bias) DESCRIBE(BIAS_POINTER, o->bias);
+    if (o->aux) DESCRIBE(EPILOGUE_AUX_POINTER, o->aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
+    if (known) return plan;
+    cublasLtMatmulHeuristicResult_t first; // of pointers as well aligned as these
+    if (ask(plan, &first, 1)) plan->algorithm = first.algo, plan->usable = !o->aux;
+    return plan;
+}
+
+static cublasStatus_t launch(const Plan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o, bool add) {
     const float one = 1, beta = add ? 1 : 0;
     assert(cuda.scratch_bytes >= WORKSPACE);
-    check(blas.Matmul(handle, plan->operation, &one, a, plan->a, b, plan->b, &beta, d, plan->d, d, plan->d,
-                      &plan->algorithm, cuda.scratch, WORKSPACE, cuda.stream),
-          p);
+    return blas.Matmul(handle, plan->operation, &one, o->a, plan->a, o->b, plan->b, &beta, o->d, plan->d, o->d, plan->d,
+                       algorithm, cuda.scratch, WORKSPACE, cuda.stream);
+}
+
+// ---- timing
+
+// A timed call is made several times over: only where it overwrites its result.
+static bool shall_time(const Plan *plan, bool add) {
+    return !cuda.deterministic && plan->ms == 0 && !add && cuda_comes_again();
+}
+
+static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
+
+static float clock_ms(void) { // of each of REPEATS since
+    float ms = 0;
+    cuda_check(cudaEventRecord(stopped, cuda.stream), "timing");
+    cuda_check(cudaEventSynchronize(stopped), "timing");
+    cuda_check(cudaEventElapsedTime(&ms, started, stopped), "timing");
+    return ms / REPEATS;
+}
+
+// Keeps the fastest candidate, if it is faster than `limit`. Some refuse what the heuristic thinks they do.
+static void time_candidates(Plan *plan, const Operands *o, float limit) {
+    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+    int found = ask(plan, results, CANDIDATES);
+    plan->ms = limit;
+    for (int i = 0; i < found; i++) {
+        const cublasLtMatmulAlgo_t *algorithm = &results[i].algo;
+        if (results[i].state != CUBLAS_STATUS_SUCCESS || launch(plan, algorithm, o, false) != CUBLAS_STATUS_SUCCESS)
+            continue;
+        clock_start();
+        for (int k = 0; k < REPEATS; k++) check(launch(plan, algorithm, o, false), &plan->product);
+        float ms = clock_ms();
+        if (ms < plan->ms) plan->ms = ms, plan->algorithm = *algorithm, plan->usable = true;
+    }
+}
+
+static Plan *timed_plan_for(Product product, const Operands *o, bool add) {
+    Plan *plan = plan_for(product, o);
+    if (shall_time(plan, add)) time_candidates(plan, o, INFINITY);
+    return plan;
+}
+
+// ---- the products
+
+static void multiply(Product product, const Operands *o, bool add) {
+    const Plan *plan = timed_plan_for(product, o, add);
+    if (!plan->usable)
+        die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
+    check(launch(plan, &plan->algorithm, o, add), &plan->product);
 }
 
 // Products are compared as bytes, so their padding must be zero.
 static Product product_of(int m, int n, int k) {
     Product product;
     memset(&product, 0, sizeof product);
-    product.m = m, product.n = n, product.k = k;
+    product.m = m, product.n = n, product.k = k, product.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     return product;
 }
 
-void cuda_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+static Product forward(const Weight *w, const Par *bias, int M) {
     Product product = product_of(w->rows, M, w->cols);
     product.transposed_a = true;
-    multiply(product, out, w->param, in, bias, false);
+    if (bias) product.epilogue = CUBLASLT_EPILOGUE_BIAS;
+    return product;
+}
+
+static Product backward_input(const Weight *w, int M) { return product_of(w->cols, M, w->rows); }
+
+void cuda_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+    multiply(forward(w, bias, M), &(Operands){out, w->param, in, bias, NULL}, false);
 }
 
 void cuda_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
-    multiply(product_of(w->cols, M, w->rows), din, w->param, dout, NULL, false);
+    multiply(backward_input(w, M), &(Operands){din, w->param, dout, NULL, NULL}, false);
 }
 
 void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
     Product product = product_of(cols, rows, M);
     product.transposed_b = product.fp32_result = true;
-    multiply(product, dw, in, dout, NULL, add);
+    multiply(product, &(Operands){dw, in, dout, NULL, NULL}, add);
+}
+
+// ---- a product and a GELU
+
+// What the GELU's own kernel is called with: out = gelu(pre), or out *= gelu'(pre) and dbias of that.
+typedef struct {
+    Act *out;
+    const Act *pre;
+    Grad *dbias;
+    int M, C;
+    bool exact, add;
+} Gelu;
+
+static void gelu_forward(const Gelu *g) { cuda_gelu_forward(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->exact); }
+static void gelu_backward(const Gelu *g) { cuda_gelu_backward(g->out, g->dbias, g->pre, g->M, g->C, g->exact, g->add); }
+static void sum_bias(const Gelu *g) {
+    if (g->dbias) column_sums(g->dbias, g->out, g->M, g->C, g->add);
+}
+
+static float time_of(void (*run)(const Gelu *), const Gelu *g) {
+    run(g);
+    clock_start();
+    for (int k = 0; k < REPEATS; k++) run(g);
+    return clock_ms();
+}
+
+// The product into o.d and then the GELU; or both at once by the epilogue, of the tanh form only, where that was
+// faster.
+static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
+                              const Gelu *g) {
+    if (!cuda.deterministic && !g->exact) {
+        Product both = product;
+        Operands of_both = o;
+        both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
+        Plan *plan = plan_for(both, &of_both);
+        if (shall_time(plan, g->add)) {
+            float apart = timed_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
+            plan = plan_for(both, &of_both); // the other's may have taken its place
+            time_candidates(plan, &of_both, apart);
+        }
+        if (plan->usable) {
+            check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);
+            sum_bias(g);
+            return;
+        }
+    }
+    multiply(product, &o, false);
+    gelu(g);
+}
+
+void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact) {
+    cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    multiply_and_gelu(forward(w, bias, M), (Operands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
+                      &(Gelu){out, pre, NULL, M, w->rows, exact, false});
+}
+
+void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
+                               bool add) {
+    multiply_and_gelu(backward_input(w, M), (Operands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
+                      gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, exact, add});
 }

@@ -19,7 +19,8 @@ struct Matrix {
 struct Operation {
     cublasOperation_t transposed_a = CUBLAS_OP_N, transposed_b = CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    const void *bias = nullptr;
+    const void *bias = nullptr, *aux = nullptr;
+    int64_t aux_stride = 0;
 };
 
 struct Preference {
@@ -32,10 +33,10 @@ struct Algorithm {
     Operation operation;
     Matrix a, b, d;
     uint32_t alignment[4];
+    int candidate;
 };
-static_assert(sizeof(Algorithm) <= 4096, "kept aside, found by number");
 
-std::vector<Algorithm> algorithms;
+std::vector<Algorithm> algorithms; // an algorithm's data is its place here, from 1
 
 void need(bool condition, const char *what) {
     if (!condition) emu::die("wrong use of cuBLASLt: ", what);
@@ -60,6 +61,41 @@ void check_matrix(const Matrix &m, const void *data, uint32_t alignment) {
     need((size_t)m.stride * bytes % 16 == 0, "leading dimension of whole 16 bytes");
     need((uintptr_t)data % alignment == 0, "a pointer less aligned than the heuristic was told");
     need(alignment >= 16, "pointers to 16 bytes");
+}
+
+bool does_gelu(const Operation &o) {
+    return o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           o.epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+bool has_bias(const Operation &o) {
+    return o.epilogue == CUBLASLT_EPILOGUE_BIAS || o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+// What the documentation asks of an epilogue; its pointers are looked at by the heuristic, too.
+void check_epilogue(const Operation &o, const Matrix &d) {
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(o) || does_gelu(o), "an epilogue this stand-in does not know");
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type == CUDA_R_16BF, "an epilogue's result, bias and aux in bf16");
+    need(!has_bias(o) || (o.bias && (uintptr_t)o.bias % 16 == 0), "a bias");
+    if (!does_gelu(o)) return;
+    need(o.aux && (uintptr_t)o.aux % 16 == 0, "aux, to 16 bytes");
+    need(o.aux_stride % 8 == 0 && o.aux_stride >= (int64_t)d.rows, "aux's leading dimension: rows or more, of whole 8");
+}
+
+bool as_aligned(const void *now, const void *then) { // as the pointer that the heuristic saw, up to 256
+    uintptr_t bits = (uintptr_t)then | 256;
+    return (uintptr_t)now % (bits & -bits) == 0;
+}
+
+size_t bytes_of(const Matrix &m) { return m.cols * (size_t)m.stride * (m.type == CUDA_R_32F ? 4 : 2); }
+bool apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return (const char *)a + a_bytes <= (const char *)b || (const char *)b + b_bytes <= (const char *)a;
+}
+
+const float SLOPE = 0.7978845608f; // sqrt(2 / pi)
+float gelu(float x) { return 0.5f * x * (1 + tanhf(SLOPE * (x + 0.044715f * x * x * x))); }
+float gelu_slope(float x) {
+    float t = tanhf(SLOPE * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SLOPE * (1 + 3 * 0.044715f * x * x);
 }
 
 } // namespace
@@ -116,6 +152,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cubla
         take(&operation->epilogue, value, size);
     else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
         take(&operation->bias, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
+        take(&operation->aux, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
+        take(&operation->aux_stride, value, size);
     else
         need(false, "an attribute this stand-in does not know");
     return CUBLAS_STATUS_SUCCESS;
@@ -157,13 +197,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     need(same(*AS(Matrix, c), *AS(Matrix, d)), "C and D of one layout");
     need(!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE), "a repeatable reduction");
     need(preference->workspace > 0, "a workspace");
-    Algorithm algorithm = {*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d), {}};
+    Algorithm algorithm = {*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d), {}, 0};
+    check_epilogue(algorithm.operation, algorithm.d);
     memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
-    memset(results, 0, sizeof *results);
-    results->algo.data[0] = algorithms.size() + 1;
-    algorithms.push_back(algorithm);
     emu_counts.heuristics++;
-    *found = 1;
+    *found = 0;
+    if (does_gelu(algorithm.operation) && !emu_device.has_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const int count = std::min(wanted, emu_device.candidates);
+    for (int i = 0; i < count; i++) {
+        memset(&results[i], 0, sizeof *results);
+        results[i].state = i == emu_device.candidates - 1 && i ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+        algorithm.candidate = i;
+        algorithms.push_back(algorithm);
+        results[i].algo.data[0] = algorithms.size();
+    }
+    *found = count;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -177,17 +225,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const Matrix a = *AS(Matrix, layout_a), b = *AS(Matrix, layout_b), d = *AS(Matrix, layout_d);
     need(handle && workspace && (uintptr_t)workspace % 16 == 0 && workspace_bytes, "a workspace");
     need(chosen && chosen->data[0] && chosen->data[0] <= algorithms.size(), "an algorithm from the heuristic");
-    const Algorithm &algorithm = algorithms[chosen->data[0] - 1];
+    const Algorithm algorithm = algorithms[chosen->data[0] - 1];
     need(same(algorithm.a, a) && same(algorithm.b, b) && same(algorithm.d, d) &&
              algorithm.operation.epilogue == operation.epilogue &&
              algorithm.operation.transposed_a == operation.transposed_a &&
              algorithm.operation.transposed_b == operation.transposed_b,
          "the algorithm of another product");
     need(C == D && layout_c == layout_d, "sums in place");
-    need(operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT || operation.epilogue == CUBLASLT_EPILOGUE_BIAS,
-         "an epilogue this stand-in does not know");
-    const bool has_bias = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
-    need(!has_bias || (operation.bias && (uintptr_t)operation.bias % 16 == 0), "a bias");
+    check_epilogue(operation, d);
+    need(!has_bias(operation) || as_aligned(operation.bias, algorithm.operation.bias), "a bias as the heuristic saw it");
+    need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.operation.aux), "an aux as the heuristic saw it");
     check_matrix(a, A, algorithm.alignment[0]);
     check_matrix(b, B, algorithm.alignment[1]);
     check_matrix(d, D, algorithm.alignment[3]);
@@ -196,8 +243,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int64_t n = (int64_t)(tb ? b.rows : b.cols);
     need(k == (int64_t)(tb ? b.cols : b.rows) && m == (int64_t)d.rows && n == (int64_t)d.cols, "shapes that fit");
     const float scale = *(const float *)alpha, keep = *(const float *)beta;
-    emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k);
-    emu::enqueue(stream, [=] {
+    need(apart(D, bytes_of(d), A, bytes_of(a)) && apart(D, bytes_of(d), B, bytes_of(b)), "a result beside its factors");
+    if (does_gelu(operation)) {
+        const size_t aux_bytes = (size_t)(operation.aux_stride * n) * 2;
+        need(keep == 0, "no sum into what went through a GELU");
+        need(apart(operation.aux, aux_bytes, D, bytes_of(d)), "an aux beside the result");
+        need(apart(operation.aux, aux_bytes, A, bytes_of(a)) && apart(operation.aux, aux_bytes, B, bytes_of(b)),
+             "an aux beside the factors");
+    }
+    const int candidate = algorithm.candidate, broken = emu_device.candidates - 1;
+    need(candidate == 0 || candidate != broken, "a candidate that works");
+    if (candidate && candidate == broken - 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const int strands = candidate ? 4 : 8; // other bits, so that it shows
+    double us = candidate == emu_device.fastest ? 5 : 10;
+    if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
+    emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
+    auto work = [=] {
         std::vector<float> x((size_t)(m * k)), y((size_t)(k * n)); // rows of A, columns of B, each of k numbers
         for (int64_t i = 0; i < m; i++)
             for (int64_t l = 0; l < k; l++)
@@ -208,17 +269,23 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
                 float sum[8] = {};
-                for (int64_t l = 0; l < k; l++) sum[l % 8] += x[(size_t)(i * k + l)] * y[(size_t)(j * k + l)];
+                for (int64_t l = 0; l < k; l++) sum[l % strands] += x[(size_t)(i * k + l)] * y[(size_t)(j * k + l)];
                 float total = (sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]) * scale;
-                if (has_bias) total += at(operation.bias, d.type, i);
+                if (has_bias(operation)) total += at(operation.bias, d.type, i);
                 int64_t to = i + j * d.stride;
                 if (keep != 0) total += keep * at(D, d.type, to);
+                __nv_bfloat16 *aux = (__nv_bfloat16 *)operation.aux + (i + j * operation.aux_stride);
+                if (operation.epilogue == CUBLASLT_EPILOGUE_DGELU)
+                    total *= gelu_slope(__bfloat162float(*aux));
+                else if (does_gelu(operation))
+                    *aux = __float2bfloat16(total), total = gelu(total);
                 if (d.type == CUDA_R_32F)
                     ((float *)D)[to] = total;
                 else
                     ((__nv_bfloat16 *)D)[to] = __float2bfloat16(total);
             }
-    });
+    };
+    emu::enqueue(stream, work, us);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -17,11 +17,13 @@ static int number(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-struct EmuDevice emu_device = {0, 13000, 80, 12ull << 30, number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true};
+struct EmuDevice emu_device = {0, 13000, 80, 12ull << 30, number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1};
 struct EmuCounts emu_counts;
 
 struct CUevent_st {
+    bool timed;
     uint64_t asked = 0, done = 0; // records
+    double at_us = 0;
 };
 
 struct Work {
@@ -47,6 +49,7 @@ static std::vector<cudaStream_t> streams; // in the order they were made
 static std::map<const char *, size_t> pinned;
 static std::map<void *, size_t> allocations;
 static uint64_t random_state = 1;
+static double clock_us; // of the device
 
 #define NEED(condition)                                                                                                \
     do {                                                                                                               \
@@ -88,9 +91,10 @@ static void put(cudaStream_t stream, Work work) {
         while (!stream->work.empty()) step(stream);
 }
 
-void emu::enqueue(cudaStream_t stream, std::function<void()> work) {
+void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) {
     NEED(known(stream));
     emu_counts.launches++;
+    std::function<void()> work = [=] { kernel(), clock_us += us; };
     if (stream->graph)
         stream->graph->nodes.push_back(std::move(work));
     else
@@ -189,8 +193,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return drain(stream), cudaSuccess; }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
-    NEED(flags == cudaEventDisableTiming);
-    *event = new CUevent_st;
+    NEED(flags == cudaEventDisableTiming || flags == cudaEventDefault);
+    *event = new CUevent_st{flags == cudaEventDefault};
     emu_counts.live++;
     return cudaSuccess;
 }
@@ -203,7 +207,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     NEED(!stream->graph);
     uint64_t record = ++event->asked;
-    put(stream, {[=] { event->done = record; }});
+    put(stream, {[=] { event->done = record, event->at_us = clock_us; }});
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -216,6 +220,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     emu_counts.host_waits++;
     for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    NEED(from->timed && to->timed && from->done && from->asked == from->done && to->asked == to->done);
+    *ms = (float)((to->at_us - from->at_us) * 1e-3);
+    emu_counts.timings++;
     return cudaSuccess;
 }
 

@@ -18,6 +18,10 @@ extern struct EmuDevice {
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS
     bool has_cublaslt;             // the library is found
+    // What a product takes: 10 us, the fastest of the heuristic's candidates 5. The last two of them do not work.
+    int candidates, fastest;
+    bool has_epilogues; // products that do a GELU
+    int epilogue_us;    // what that adds; any other kernel takes 1 us
 } emu_device;
 
 // Counted since the program started.
@@ -26,6 +30,8 @@ extern struct EmuCounts {
     uint64_t work, drains; // pieces put into streams, by replays too; waits for all work of a stream
     int live;              // streams, events, allocations, pinned ranges, graphs and descriptors that still stand
     uint64_t ldmatrix, bank_conflicts;
+    uint64_t timings, epilogues; // pairs of events that were compared, products that did a GELU
+    int candidate;               // of the last product
 } emu_counts;
 
 #ifdef __cplusplus

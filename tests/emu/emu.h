@@ -80,7 +80,7 @@ uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *pla
 char *shared(size_t bytes, const char *place); // the same for every thread of the block
 void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body);
 void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
-void enqueue(cudaStream_t stream, std::function<void()> work); // device.cc
+void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
 
 // Arguments are evaluated and converted once, as a launch does.
 template <class... P, class... A> auto bind(void (*kernel)(P...), A... arguments) {

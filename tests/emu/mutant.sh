@@ -32,7 +32,7 @@ esac
 # shellcheck disable=SC2086
 $compile -O1 -g $sanitize -I. -isystem "$CUDA_HOME/include" -c "$folder/$file" -o "$folder/mutant.o" || exit 1
 # shellcheck disable=SC2086
-g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/core.a" -Wl,--as-needed $LIBS -lcmocka -o "$folder/test" || exit 1
+g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/core.a" $EMULIBS -o "$folder/test" || exit 1
 EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
     echo "planted bug '$name' was not caught" && exit 1
 grep -qi -- "$words" "$folder/log" || { tail -15 "$folder/log" && exit 1; }

@@ -11,11 +11,12 @@ static void *scratch[2];
 static Array *arrays;
 static uint64_t seed;
 const char *pair_optimizer_state;
+bool pair_times;
 
 void pair_open(Shape shape) {
     char why[256];
     BackendChoice cpu = {.dtype = "float32", .threads = 1, .deterministic = true};
-    BackendChoice cuda = {.dtype = "bfloat16", .deterministic = true, .optimizer_state = pair_optimizer_state};
+    BackendChoice cuda = {.dtype = "bfloat16", .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
     NEED(sides[CPU] = backend_cpu(&cpu, why));
     NEED(sides[CUDA] = backend_cuda(&cuda, why));
     shape.threads = 1;

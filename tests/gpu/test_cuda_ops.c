@@ -147,6 +147,35 @@ TEST(cuda_matmul_agrees_with_the_cpu) {
     pair_close();
 }
 
+// Plain, recorded, replayed twice; the plain run may choose by time how the others are made.
+TEST(cuda_matmul_and_gelu_agree_with_the_cpu) {
+    const int M = 37, rows = 192, cols = 128;
+    for (int form = 0; form < 4; form++) {
+        bool exact = form / 2, biased = form % 2;
+        pair_times = form != 1;
+        pair_open((Shape){1, M, rows, rows / 8, rows, M, 1});
+        const size_t packed_bytes = pair_backend(CPU)->packed_bytes(rows, cols);
+        Array *in = array_normal(ACTS, (size_t)(M * cols), 1, 0), *bias = array_normal(PARS, (size_t)rows, 1, 0);
+        Array *pre = array_filled(ACTS, (size_t)(M * rows), NAN), *out = array_filled(ACTS, (size_t)(M * rows), NAN);
+        Array *param = array_normal(PARS, (size_t)(rows * cols), 0.1, 0);
+        Array *packed = array_filled(FLOATS, packed_bytes / 4 + 16, 0), *d = array_filled(ACTS, in->count, NAN);
+        Array *dout = array_normal(ACTS, out->count, 1, 0), *dbias = array_normal(GRADS, (size_t)cols, 1, 0);
+        ON_BOTH(if (on->begin(0)) {
+            Weight w = weight_of(param, packed, rows, cols, run);
+            on->pack(&w);
+            on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, exact);
+            on->matmul_gelu_backward(AT(d), biased ? AT(dbias) : NULL, AT(dout), AT(in), &w, M, exact, form == 3);
+            on->end(0);
+        });
+        CHECK_NEAR(pre, BF16_ONCE);
+        CHECK_NEAR(out, 2 * BF16_ONCE);
+        CHECK_NEAR(d, 2 * BF16_ONCE);
+        CHECK_NEAR(dbias, 2 * BF16_ONCE);
+        pair_close();
+    }
+    pair_times = false;
+}
+
 static void attention(int B, int T, int H, int D) {
     const int C = H * D;
     pair_open((Shape){B, T, C, H, ANY, ANY, 1});
