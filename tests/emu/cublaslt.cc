@@ -285,6 +285,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                     ((__nv_bfloat16 *)D)[to] = __float2bfloat16(total);
             }
     };
+    emu::note("product", m, n, k, A, B, D, operation.bias, operation.aux, operation.epilogue, keep, candidate);
     emu::enqueue(stream, work, us);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -50,6 +50,7 @@ static std::map<const char *, size_t> pinned;
 static std::map<void *, size_t> allocations;
 static uint64_t random_state = 1;
 static double clock_us; // of the device
+std::string *emu::record;
 
 #define NEED(condition)                                                                                                \
     do {                                                                                                               \
@@ -122,6 +123,12 @@ static bool on_device(const void *p, size_t bytes) {
 
 extern "C" {
 
+void emu_record(void) {
+    delete emu::record;
+    emu::record = new std::string;
+}
+const char *emu_recorded(void) { return emu::record ? emu::record->c_str() : ""; }
+
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = emu_device.error ? 0 : 1;
     return (cudaError_t)emu_device.error;
@@ -190,7 +197,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     emu_counts.live--;
     return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return drain(stream), cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    emu::note("wait for a stream", stream);
+    return drain(stream), cudaSuccess;
+}
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
     NEED(flags == cudaEventDisableTiming || flags == cudaEventDefault);
@@ -206,18 +216,21 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     NEED(!stream->graph);
+    emu::note("event", event, stream);
     uint64_t record = ++event->asked;
     put(stream, {[=] { event->done = record, event->at_us = clock_us; }});
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
     NEED(!stream->graph);
+    emu::note("stream waits", stream, event);
     Work wait;
     wait.wait = event, wait.needs = event->asked;
     put(stream, wait);
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    emu::note("wait for an event", event);
     emu_counts.host_waits++;
     for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
     return cudaSuccess;
@@ -231,6 +244,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    emu::note("copy", to, from, bytes, kind, stream);
     NEED(!stream->graph || kind == cudaMemcpyDeviceToDevice);
     if (kind != cudaMemcpyDeviceToHost) NEED(on_device(to, bytes));
     if (kind != cudaMemcpyHostToDevice) NEED(on_device(from, bytes));
@@ -248,6 +262,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+    emu::note("set", to, value, bytes, stream);
     NEED(on_device(to, bytes));
     auto set = [=] { memset(to, value, bytes); };
     if (stream->graph)
@@ -258,12 +273,14 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    emu::note("graph begins");
     NEED(known(stream) && !stream->graph);
     stream->graph = new CUgraph_st;
     emu_counts.live++;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    emu::note("graph ends");
     NEED(stream->graph);
     *graph = stream->graph, stream->graph = nullptr;
     return cudaSuccess;
@@ -276,6 +293,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsig
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, emu_counts.live--, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, emu_counts.live--, cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    emu::note("graph", graph, stream);
     NEED(!stream->graph);
     for (auto &node : graph->nodes) put(stream, {node});
     return cudaSuccess;

@@ -34,6 +34,10 @@ extern struct EmuCounts {
     int candidate;               // of the last product
 } emu_counts;
 
+// Begins to keep what is asked of the device, and gives what was kept: a line a call, with its arguments.
+void emu_record(void);
+const char *emu_recorded(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -81,6 +82,22 @@ char *shared(size_t bytes, const char *place); // the same for every thread of t
 void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body);
 void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
 void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
+
+extern std::string *record; // NULL: nothing is kept (device.h: emu_record)
+template <class T> void note_one(std::ostream &line, const T &argument) {
+    if constexpr (std::is_pointer<T>::value)
+        line << ' ' << (const void *)argument;
+    else if constexpr (std::is_arithmetic<T>::value || std::is_enum<T>::value)
+        line << ' ' << +argument;
+    else
+        line << " (" << sizeof argument << " bytes)";
+}
+template <class... A> void note(const char *call, const A &...arguments) {
+    if (!record) return;
+    std::ostringstream line;
+    line << call, (note_one(line, arguments), ...);
+    *record += line.str() + '\n';
+}
 
 // Arguments are evaluated and converted once, as a launch does.
 template <class... P, class... A> auto bind(void (*kernel)(P...), A... arguments) {
@@ -189,7 +206,8 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 #define SHARED(type, name, count)  type *name = (type *)emu::shared(sizeof(type) * (count), EMU_HERE)
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emu::dynamic_shared
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
-    emu::launch(#kernel, grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__))
+    (emu::note(#kernel, __VA_ARGS__),                                                                                  \
+     emu::launch(#kernel, grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
 #define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     ((void)(kernel), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
