@@ -9,10 +9,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-// Looking for a word that another thread may know takes a third of the time of merging it, so from about four threads
-// on it pays to share them; fewer do so only if the words are kept.
-enum { SHARING_THREADS = 4 };
-
 static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
 static const char *output, *invalid_utf8 = "replace", *merges, *words;
@@ -250,8 +246,8 @@ static int run(int count, char **arguments) {
         pack.params.vocab_size = TOKEN_COUNT, pack.params.eot_id = TOKEN_END_OF_TEXT;
         vocab_fingerprint(pack.vocab, pack.params.vocab_fp);
         bool keeps_words = !to_stdout && !no_words;
-        if (keeps_words || words || (threads ? threads : pool_cores()) >= SHARING_THREADS)
-            pack.lexicon = lexicon_open(pack.vocab);
+        unsigned encoders = threads ? (unsigned)threads : pool_cores();
+        if (keeps_words || words || encoders >= LEXICON_THREADS) pack.lexicon = lexicon_open(pack.vocab, encoders);
         if (words) load_words(pack.lexicon, words);
         status = tokenize(&pack, &inputs, &source_options, (const char *)params.data, share);
         lexicon_close(pack.lexicon);

@@ -457,7 +457,7 @@ TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
            readers[READERS];
     read_text(&alone);
     NEED(alone.count > 0);
-    Lexicon *lexicon = lexicon_open(vocab);
+    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
     pthread_t threads[READERS];
     for (int i = 0; i < READERS; i++) {
         readers[i] = alone;
@@ -505,7 +505,7 @@ TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
     Bytes all = {text.data, text.size}, tail = {text.data + text.size - 7000, 7000}, head = {text.data, 700000};
     Reader alone = {.text = all, .ids = ids_for(text.size)};
     read_text(&alone);
-    Lexicon *lexicon = lexicon_open(vocab);
+    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
     check_with_lexicon(lexicon, "avx512", all, alone.ids, alone.count);
     NEED(lexicon_save(lexicon, "full") == 0);
     size_t size;
@@ -545,13 +545,13 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     Buffer text = long_document(1 << 20);
     Bytes all = {text.data, text.size};
     Reader first = {.text = all, .ids = ids_for(text.size)};
-    first.lexicon = lexicon_open(vocab);
+    first.lexicon = lexicon_open(vocab, LEXICON_THREADS);
     read_text(&first);
     NEED(lexicon_save(first.lexicon, "words") == 0);
     lexicon_close(first.lexicon);
 
     Reader second = first;
-    second.lexicon = lexicon_open(vocab), second.ids = ids_for(text.size);
+    second.lexicon = lexicon_open(vocab, LEXICON_THREADS), second.ids = ids_for(text.size);
     NEED(lexicon_load(second.lexicon, "words") == 0);
     read_text(&second);
     CHECK_EQUAL(second.count, first.count);
@@ -566,7 +566,7 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     free(again);
     lexicon_close(second.lexicon);
 
-    Lexicon *lexicon = lexicon_open(vocab);
+    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
     change_byte("words", 8, 0, "bad");
     check_refused(lexicon, "bad", "another vocabulary");
     const size_t places[] = {0, 40, 41, 64, size / 2, size - 1}; // head, entries, sum
@@ -602,7 +602,7 @@ static void write_words(const char *path, const char *head, const char *word, un
 
 TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
     prepare();
-    Lexicon *lexicon = lexicon_open(vocab);
+    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
     NEED(lexicon_save(lexicon, "empty") == 0);
     size_t size;
     char *head = read_file("empty", &size);

@@ -15,7 +15,7 @@ enum {
     ENTRIES = 32 << 20,
     CHUNK = 4 << 10, // of entries, for one encoder to fill; the first one stays empty, as 0 is no place
     LINE = 16,       // slots in a line of the cache: a word is in one of those
-    LINES = 1 << 17, //
+    LINES = 1 << 17,
     PLACE_BITS = 22,
     TAG_BITS = 10 // of a slot: the entry's place / 8, and some of the hash
 };
@@ -23,16 +23,18 @@ _Static_assert(ENTRIES / LEXICON_ALIGN == 1 << PLACE_BITS, "a place fits a slot"
 
 struct Lexicon {
     const Vocab *vocab;
+    bool asked; // or only written to
     _Atomic uint32_t *index;
     uint8_t *entries;
     atomic_size_t used; // bytes of entries
     size_t loaded;      // of them, before any encoder ran
 };
 
-Lexicon *lexicon_open(const Vocab *vocab) {
+Lexicon *lexicon_open(const Vocab *vocab, unsigned threads) {
     Lexicon *lexicon = calloc(1, sizeof *lexicon);
     if (!lexicon) die(EX_MEMORY, "no memory for a lexicon");
     lexicon->vocab = vocab;
+    lexicon->asked = threads >= LEXICON_THREADS;
     lexicon->index = pages_map(LINES * LINE * sizeof *lexicon->index);
     lexicon->entries = pages_map(ENTRIES);
     lexicon->used = lexicon->loaded = CHUNK;
@@ -64,7 +66,7 @@ static const uint8_t *slot_entry(const Lexicon *lexicon, uint32_t slot, uint32_t
 }
 
 size_t lexicon_find(const Lexicon *lexicon, LexiconPlace place, const uint8_t *word, size_t size, uint16_t *ids) {
-    for (unsigned i = 0; i < LINE; i++) {
+    for (unsigned i = 0; lexicon->asked && i < LINE; i++) {
         uint32_t slot = atomic_load_explicit(&place.line[i], memory_order_acquire);
         if (!slot) break;
         const uint8_t *entry = slot_entry(lexicon, slot, place.tag, word, size);

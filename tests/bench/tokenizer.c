@@ -1,8 +1,8 @@
 // Times the encoder over a file of documents (u32 size, bytes, ...): tokenizer DOCUMENTS THREADS PASSES [IDS].
 // One JSON line: the first pass from an empty word table, the best later one; of one thread its own time counts, which
 // a busy machine does not change. IDS gets the ids of the first thread's documents, and so of all with one thread. With
-// MILLRACE_WORDS set the threads share their words; if that is a FILE, the first pass starts from what it holds, and
-// what was learnt goes there at the end.
+// MILLRACE_WORDS set, and empty, the threads share their words; if it is a FILE, the first pass starts from what that
+// holds, and what was learnt goes there at the end.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct {
     Encoder *encoder;
@@ -75,9 +76,9 @@ int main(int count, char **arguments) {
     static Share shares[THREADS_MAX];
     cut_shares(shares, threads, all);
     const char *saved = getenv("MILLRACE_WORDS");
-    Lexicon *lexicon = saved ? lexicon_open(vocab) : NULL;
+    Lexicon *lexicon = saved ? lexicon_open(vocab, *saved ? (unsigned)threads : LEXICON_THREADS) : NULL;
     start = time_ns(1);
-    if (saved && *saved && lexicon_load(lexicon, saved) < 0)
+    if (saved && *saved && access(saved, F_OK) == 0 && lexicon_load(lexicon, saved) < 0)
         fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
     double load_ms = (double)(time_ns(1) - start) / 1e6;
     for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);

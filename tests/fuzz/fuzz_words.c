@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *file = malloc(size + !size);
     memcpy(file, data, size);
     mend(fingerprint, file, size);
-    Lexicon *lexicon = lexicon_open(vocab);
+    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
     if (lexicon_load_bytes(lexicon, (Bytes){file, size}, "fuzzed") < 0 && err_code() != EX_DATA) abort();
     err_clear();
     for (const uint8_t *entry = NULL; (entry = lexicon_next(lexicon, entry, true));) check_entry(vocab, entry);
