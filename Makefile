@@ -116,10 +116,17 @@ $(O)/bench_loader: $(O)/tests/bench/loader.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared: FILE=text of yours (else Debian's)
-bench-tokenizer: test-deps $(O)/bench_tokenizer
+bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)build/venv/bin/python tests/bench/tokenizer.py $(O)/bench_tokenizer $(FILE)
+	$(Q)build/venv/bin/python tests/bench/tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+## bench-tokenizer-hard  texts that bring tokenizers to their knees, on every path and beside tiktoken; GB=1 single words of that size
+bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/tokenizer_hard.py $(O)/bench_tokenizer $(GB)
 $(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
+	@echo "  LD   $@"
+	$(LINK)
+## soak-tokenizer  GB=10 of text that never repeats through one encoder; the memory it holds at each; 1 when that grows
+soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
+$(O)/soak_tokenizer: $(O)/tests/bench/tokenizer_soak.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or words, random bytes
@@ -158,7 +165,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-tokenizer bench-tokenizer-hard soak-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,4 +1,4 @@
-"""Tokenizer speed against its peers, on the same documents, pinned, ids compared: tokenizer.py TIMER [TEXT FILE].
+"""Tokenizer speed against its peers, on the same documents, pinned, ids compared: tokenizer.py TIMER SHARDTOOL [TEXT FILE].
 
 TIMER is the program made of tokenizer.c. Without a file the text comes from Debian packages (corpus.py). Each engine
 runs in a process of its own; a line has its first pass over the documents and the best of two more, in MB/s. Of one
@@ -106,9 +106,10 @@ def run_engine(name, threads, passes, path):
     print(json.dumps({"cold": rates[0], "warm": max(rates[1:], default=0), "ids": count, "sha": digest.hexdigest(), "rss_mb": rss}))
 
 
-def measure(command, cores):
+def measure(command, cores, words=None):
     pin = lambda: os.sched_setaffinity(0, cores)
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=pin, text=True).stdout
+    environment = os.environ if words is None else {**os.environ, "MILLRACE_WORDS": words}
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=pin, text=True, env=environment).stdout
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -138,7 +139,57 @@ def compare(timer, name, path, cores, passes):
     return rows["millrace"]["warm"]
 
 
-def main(timer, file=None):
+def compare_words(timer, name, path, cores):
+    """What sharing words between threads is worth, and what a file of words is."""
+    words = os.path.join(FOLDER, "words")
+    if os.path.exists(words):
+        os.remove(words)
+    run = lambda cores, kept: min(
+        (measure([timer, path, str(len(cores)), "1"], cores, kept) for _ in range(3)), key=lambda row: -row["cold"]
+    )
+    for some in [set(cores[-1:])] + ([set(cores[-2:])] if len(cores) > 1 else []):
+        for kept, how in (None, "each its own words"), ("", "words shared"):
+            row = run(some, kept)
+            print(f"{name:8} {len(some)} thread(s), {how:20} cold {row['cold']:7.1f} MB/s  {row['merged']:8} words merged")
+    one = set(cores[-1:])
+    measure([timer, path, "1", "1"], one, words)
+    row = run(one, words)
+    print(
+        f"{name:8} 1 thread, from {os.path.getsize(words) / 1e6:.1f} MB of saved words  first pass {row['cold']:7.1f} MB/s  "
+        f"{row['merged']:8} words merged  {row['load_ms']:.0f} ms to load"
+    )
+
+
+def time_command(command, cores):
+    """Seconds of the processor, the least of five."""
+    pin, best = lambda: os.sched_setaffinity(0, cores), 1e9
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, preexec_fn=pin)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best
+
+
+def compare_command(shardtool, name, path, cores):
+    """The whole process of `shardtool encode --raw` on at least 200 MB."""
+    documents = read_documents(path)
+    text, empty = os.path.join(FOLDER, "text"), os.path.join(FOLDER, "empty")
+    with open(text, "wb") as file, open(empty, "wb"):
+        while file.tell() < 200_000_000:
+            for document in documents:
+                file.write(document)
+    size, one = os.path.getsize(text), set(cores[-1:])
+    start = time_command([shardtool, "encode", "--raw", empty], one)
+    whole = time_command([shardtool, "encode", "--raw", text], one)
+    print(
+        f"{name:8} shardtool encode --raw of {size / 1e6:.0f} MB: {size / whole / 1e6:.1f} MB/s, "
+        f"{size / (whole - start) / 1e6:.1f} without the {start * 1e3:.1f} ms of an empty file"
+    )
+    os.remove(text)
+
+
+def main(timer, shardtool, file=None):
     os.makedirs(FOLDER, exist_ok=True)
     sets = ["mixed", "english", "other"]
     if file:
@@ -160,6 +211,8 @@ def main(timer, file=None):
         one = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-1:]), 3) if sets[0] != name else one
         two = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-2:]), 3)
         print(f"the second core gives {two / one:.2f}x")
+    compare_words(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", cores)
+    compare_command(shardtool, sets[0], f"{FOLDER}/{sets[0]}.docs", cores)
 
 
 if __name__ == "__main__":
