@@ -12,7 +12,7 @@ import fuzz_tokenizer
 import gpt2
 
 TIMER = os.path.join(os.environ["BIN"], "..", "bench_tokenizer")
-SECONDS = 20
+SECONDS = 60
 
 
 def table_is_made_of_its_source():
@@ -34,4 +34,4 @@ def real_text_has_the_ids_of_tiktoken():
 
 table_is_made_of_its_source()
 real_text_has_the_ids_of_tiktoken()
-assert fuzz_tokenizer.fuzz(TIMER, SECONDS, seed=1) == 0
+assert fuzz_tokenizer.fuzz(TIMER, SECONDS) == 0
