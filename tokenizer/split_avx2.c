@@ -25,8 +25,8 @@ static inline uint64_t mask_from(__m256i low, __m256i high, uint8_t first) {
                    _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(zero, high)));
 }
 
-__attribute__((noinline)) static void classify_beyond(SplitBlock *block, const uint8_t *at, __m256i low, __m256i high,
-                                                      const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE void classify_beyond(SplitBlock *block, const uint8_t *at, __m256i low, __m256i high,
+                                  const SplitBlock *before, bool *invalid) {
     const __m256i next_low = _mm256_loadu_si256((const __m256i *)(at + 1)),
                   next_high = _mm256_loadu_si256((const __m256i *)(at + 33));
     uint64_t leads = mask_from(low, high, 0xC0), three = mask_from(low, high, 0xE0), four = mask_from(low, high, 0xF0);

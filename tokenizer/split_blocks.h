@@ -9,7 +9,8 @@
 
 enum { BLOCK = 64 };
 
-// Three blocks at a time stay in registers only if nothing is called.
+// Nothing that takes a block's address is called, or else the three blocks at hand live in memory, are copied 64 bytes
+// at a time right after 8 were written, and each copy waits for those: 1.25x.
 #define BLOCK_INLINE __attribute__((always_inline)) static inline
 
 // The classes of the 64 bytes at `at`, of which it may read up to 4 bytes more. `before` is the block before.
