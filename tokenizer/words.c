@@ -199,14 +199,8 @@ static size_t entry_word(const uint8_t *entry, uint8_t word[WORD_READ]) {
 
 static void ask_place(const Words *words, const uint8_t *entry) {
     uint8_t word[WORD_READ];
-    uint64_t key[SMALL_KEY];
     size_t size = entry_word(entry, word);
-    if (size > SMALL_BYTES) {
-        word_ask_large(words, word, size);
-        return;
-    }
-    key_load(key, word, size, SMALL_KEY);
-    word_ask_small(words, key);
+    word_ask(words, word, size);
 }
 
 void words_seed(Words *words) {
@@ -250,33 +244,4 @@ size_t words_encode_one(Words *words, const uint8_t *piece, size_t size, uint16_
     }
     words_learn(words, missing, piece, size, ids, count);
     return count;
-}
-
-size_t words_encode_portable(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
-    uint64_t keys[SPLIT_BATCH][SMALL_KEY];
-    uint32_t hashes[SPLIT_BATCH];
-    // first all hashes, so that the table's lines are on their way when they are needed
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *word = text + starts[i];
-        size_t size = starts[i + 1] - starts[i];
-        if (__builtin_expect(size > SMALL_BYTES, 0)) {
-            keys[i][0] = keys[i][1] = 0x7Full << 56; // is not in this table
-            hashes[i] = word_ask_large(words, word, size);
-            continue;
-        }
-        key_load(keys[i], word, size, SMALL_KEY);
-        hashes[i] = word_ask_small(words, keys[i]);
-    }
-    uint16_t *out = ids;
-    for (size_t i = 0; i < count; i++) {
-        __builtin_prefetch(out + IDS_AHEAD, 1);
-        // two places share a line, and which of them it is must not be a branch
-        const uint64_t *entry = entry_at(&words->tables[0], hashes[i] & ~1u, SMALL_KEY);
-        entry += 2 * SMALL_KEY * (size_t)!key_differs(entry + 2 * SMALL_KEY, keys[i], SMALL_KEY);
-        if (__builtin_expect(!key_differs(entry, keys[i], SMALL_KEY), 1))
-            out += entry_emit(entry, SMALL_KEY, out);
-        else
-            out += word_encode_rest(words, text + starts[i], starts[i + 1] - starts[i], hashes[i], out);
-    }
-    return (size_t)(out - ids);
 }

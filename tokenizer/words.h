@@ -35,7 +35,7 @@ void words_close(Words *words);
 void words_seed(Words *words);
 
 // Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= SPLIT_BATCH. Reads WORD_READ bytes from each
-// start, whatever the length; writes up to 64 ids past those it returns the count of.
+// start, whatever the length, and 16 starts past the last; writes up to 64 ids past those it returns the count of.
 static inline size_t words_encode(Words *words, const uint8_t *text, const uint32_t *starts, size_t count,
                                   uint16_t *ids) {
     return words->encode(words, text, starts, count, ids);

@@ -28,11 +28,21 @@ ENTRY_INLINE void key_load(uint64_t *key, const uint8_t *word, size_t size, unsi
     key[words - 1] |= (uint64_t)size << 56;
 }
 
-// Products of 64 by 64 bits, folded: two words of key take about five cycles. Of whole words the first 32 bytes and the
-// length must do; more that are alike only push each other out.
+// Of small keys: products of 32 by 32 bits, which vectors have. Of larger ones: products of 64 by 64 bits, folded; of
+// whole words the first 32 bytes and the length must do, more that are alike only push each other out.
+static const uint32_t small_salt[2 * SMALL_KEY] = {0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F};
+
+ENTRY_INLINE uint64_t half_product(uint64_t key, const uint32_t salt[2]) {
+    return (uint64_t)((uint32_t)key + salt[0]) * ((uint32_t)(key >> 32) + salt[1]);
+}
+
 ENTRY_INLINE uint64_t key_hash(const uint64_t *key, unsigned words) {
+    if (words == SMALL_KEY) {
+        uint64_t sum = half_product(key[0], small_salt) + half_product(key[1], small_salt + 2);
+        return sum ^ sum >> 32;
+    }
     uint64_t hash = words == WHOLE_KEY ? key[WHOLE_KEY - 1] >> 56 : 0;
-    for (unsigned i = 0; i < words && i < LARGE_KEY; i += 2) {
+    for (unsigned i = 0; i < LARGE_KEY; i += 2) {
         __uint128_t product = (__uint128_t)(key[i] ^ 0x9E3779B97F4A7C15 ^ hash) * (key[i + 1] ^ 0xD6E8FEB86659FD93);
         hash = (uint64_t)product ^ (uint64_t)(product >> 64);
     }
@@ -78,36 +88,20 @@ ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *
     return count;
 }
 
-// The hash of a word, after asking for the memory of its entry.
-ENTRY_INLINE uint32_t word_ask_small(const Words *words, const uint64_t key[SMALL_KEY]) {
-    uint64_t hash = key_hash(key, SMALL_KEY);
-    __builtin_prefetch(entry_at(&words->tables[0], hash, SMALL_KEY));
-    return (uint32_t)hash;
-}
-ENTRY_INLINE uint32_t word_ask_large(const Words *words, const uint8_t *word, size_t size) {
+// Asks for the memory of a word's entry.
+ENTRY_INLINE void word_ask(const Words *words, const uint8_t *word, size_t size) {
     uint64_t key[WHOLE_KEY];
-    if (size > WHOLE_BYTES) return 0;
-    if (size > LARGE_BYTES) {
+    if (size <= SMALL_BYTES) {
+        key_load(key, word, size, SMALL_KEY);
+        __builtin_prefetch(entry_at(&words->tables[0], key_hash(key, SMALL_KEY), SMALL_KEY));
+    } else if (size <= LARGE_BYTES) {
+        key_load(key, word, size, LARGE_KEY);
+        __builtin_prefetch(entry_at(&words->tables[1], key_hash(key, LARGE_KEY), LARGE_KEY));
+    } else if (size <= WHOLE_BYTES) {
         memcpy(key, word, 8 * LARGE_KEY);
         key[WHOLE_KEY - 1] = (uint64_t)size << 56;
         uint64_t hash = key_hash(key, WHOLE_KEY);
         for (unsigned line = 0; line < 2 * WHOLE_KEY / 8; line++)
             __builtin_prefetch(entry_at(&words->tables[2], hash, WHOLE_KEY) + 8 * line);
-        return (uint32_t)hash;
     }
-    key_load(key, word, size, LARGE_KEY);
-    uint64_t hash = key_hash(key, LARGE_KEY);
-    __builtin_prefetch(entry_at(&words->tables[1], hash, LARGE_KEY));
-    return (uint32_t)hash;
-}
-
-// What the fast path does with a word that is not in its first place: longer ones are looked up in theirs.
-ENTRY_INLINE size_t word_encode_rest(Words *words, const uint8_t *word, size_t size, uint32_t hash, uint16_t *ids) {
-    if (size > SMALL_BYTES && size <= LARGE_BYTES) {
-        uint64_t key[LARGE_KEY];
-        key_load(key, word, size, LARGE_KEY);
-        const uint64_t *entry = entry_at(&words->tables[1], hash, LARGE_KEY);
-        if (!key_differs(entry, key, LARGE_KEY)) return entry_emit(entry, LARGE_KEY, ids);
-    }
-    return words_encode_one(words, word, size, ids);
 }
