@@ -5,6 +5,7 @@
 // none: walk with the longest token that holds beside its predecessor, try shorter ones, and step back when no token
 // is left, marking the position dead. Each (position, token) is tried once: linear, whatever the piece.
 #include "tokenizer/merge.h"
+#include "tokenizer/trie.h"
 
 enum {
     SHORT = 128, // bytes
@@ -71,23 +72,24 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
 
 size_t merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
     if (size <= SHORT) return merge_short(vocab, piece, size, ids);
+    const Trie *trie = vocab_trie(vocab);
     memset(dead, 0, (size / 64 + 1) * sizeof *dead);
     size_t count = 0, at = 0;
-    unsigned token = vocab_longest(vocab, piece, size);
+    unsigned token = trie_longest(trie, piece, size);
     while (at < size) {
         size_t next = at + vocab_length(vocab, token);
         if (!(dead[next / 64] >> next % 64 & 1) && (!count || pair_holds(vocab, ids[count - 1], token))) {
             ids[count++] = (uint16_t)token;
             at = next;
-            if (at < size) token = vocab_longest(vocab, piece + at, size - at);
+            if (at < size) token = trie_longest(trie, piece + at, size - at);
             continue;
         }
-        token = vocab->shorter[token];
+        token = trie_shorter(trie, token);
         while (token == NO_TOKEN) {
             dead[at / 64] |= 1ull << at % 64;
             token = ids[--count];
             at -= vocab_length(vocab, token);
-            token = vocab->shorter[token];
+            token = trie_shorter(trie, token);
         }
     }
     return count;

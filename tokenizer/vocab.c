@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "common/hash.h"
 #include "tokenizer/pages.h"
+#include "tokenizer/trie.h"
 #include <assert.h>
 
 extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
@@ -13,35 +14,15 @@ static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188
 // Printable Latin-1 stands for itself and comes first in id order; the other 68 bytes are spelt U+0100 upwards.
 static bool is_printable(unsigned byte) { return (byte > 32 && byte < 127) || (byte > 160 && byte != 173); }
 
-enum {
-    NODES = 98023,
-    NAME_SLOTS = 1 << 17 // of tokens by their bytes: 38 % full
-};
+enum { NAME_SLOTS = 1 << 17 }; // of tokens by their bytes: 38 % full
 
 // What building takes and nobody needs afterwards.
 typedef struct {
     Vocab *vocab;
     unsigned count;
-    uint32_t nodes;
-    uint8_t byte_of[512];           // of a code point
-    uint32_t node_of[MERGED_COUNT]; // where the trie has a token
-    uint32_t parent[NODES + 1];     // of a node; always a smaller number
-    uint16_t token[NODES + 1];      // of a node, or NO_TOKEN
-    uint16_t names[NAME_SLOTS];     // id + 1 by the hash of the token's bytes; 0 = empty
+    uint8_t byte_of[512];       // of a code point
+    uint16_t names[NAME_SLOTS]; // id + 1 by the hash of the token's bytes; 0 = empty
 } Builder;
-
-// The node that a byte leads to, made if need be.
-static uint32_t next_node(Builder *builder, uint32_t node, uint8_t byte) {
-    Vocab *vocab = builder->vocab;
-    uint32_t key = node << 8 | byte, slot = trie_slot(vocab_hash(key));
-    for (; vocab->trie_slots[slot]; slot = (slot + 1) % TRIE_SLOTS)
-        if ((vocab->trie_slots[slot] & 0x1FFFFFF) == key) return edge_child(vocab->trie_slots[slot]);
-    uint32_t child = ++builder->nodes;
-    vocab->trie_slots[slot] = (uint64_t)NO_TOKEN << 42 | (uint64_t)child << 25 | key;
-    builder->parent[child] = node;
-    builder->token[child] = NO_TOKEN;
-    return child;
-}
 
 static uint32_t name_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
 static uint64_t name_hash(const uint8_t *text, size_t size) {
@@ -60,8 +41,8 @@ static unsigned name_find(const Builder *builder, const uint8_t *text, size_t si
     return NO_TOKEN;
 }
 
-// The next token's bytes are text[0 .. size), and the trie has its first `known` ones at `node`.
-static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32_t pair, uint32_t node, size_t known) {
+// The next token's bytes are text[0 .. size).
+static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32_t pair) {
     Vocab *vocab = builder->vocab;
     unsigned id = builder->count++;
     uint32_t slot;
@@ -70,9 +51,6 @@ static void add_token(Builder *builder, const uint8_t *text, size_t size, uint32
     memcpy(vocab->bytes + vocab->start[id], text, size);
     vocab->start[id + 1] = vocab->start[id] + (uint32_t)size;
     vocab->pair[id] = pair;
-    for (size_t i = known; i < size; i++) node = next_node(builder, node, text[i]);
-    builder->node_of[id] = node;
-    builder->token[node] = (uint16_t)id;
     if (id < BYTE_TOKENS) return;
     if (size == 2) vocab->byte_merged[text[0]][text[1]] = (uint16_t)id;
     uint64_t hash = vocab_hash(pair);
@@ -99,25 +77,8 @@ static void add_bytes(Builder *builder) {
             if (is_printable(byte) != printable) continue;
             builder->byte_of[printable ? byte : spelt++] = (uint8_t)byte;
             builder->vocab->byte_token[byte] = (uint16_t)builder->count;
-            add_token(builder, &(uint8_t){(uint8_t)byte}, 1, 0, 0, 0);
+            add_token(builder, &(uint8_t){(uint8_t)byte}, 1, 0);
         }
-}
-
-// Gives the edges of the trie their tokens, and each token the longest other one it begins with.
-static void finish_trie(Builder *builder) {
-    Vocab *vocab = builder->vocab;
-    assert(builder->nodes == NODES);
-    for (uint32_t slot = 0; slot < TRIE_SLOTS; slot++)
-        if (vocab->trie_slots[slot])
-            vocab->trie_slots[slot] ^= (uint64_t)(NO_TOKEN ^ builder->token[edge_child(vocab->trie_slots[slot])]) << 42;
-    uint16_t *shorter = builder->names; // which is done with: of a node, among those above it
-    _Static_assert(NODES < NAME_SLOTS, "");
-    builder->token[0] = shorter[0] = NO_TOKEN;
-    for (uint32_t node = 1; node <= NODES; node++) {
-        uint32_t parent = builder->parent[node];
-        shorter[node] = builder->token[parent] != NO_TOKEN ? builder->token[parent] : shorter[parent];
-    }
-    for (unsigned id = 0; id < MERGED_COUNT; id++) vocab->shorter[id] = shorter[builder->node_of[id]];
 }
 
 // The ids a text must have before anything is encoded: damage in memory or a wrong build ends here.
@@ -154,10 +115,9 @@ static const Vocab *open_table(Bytes table, const char *name) {
         size_t left_size, right_size;
         uint32_t left = read_side(builder, &at, token, &left_size);
         uint32_t right = read_side(builder, &at, token + left_size, &right_size);
-        add_token(builder, token, left_size + right_size, left << 16 | right, builder->node_of[left], left_size);
+        add_token(builder, token, left_size + right_size, left << 16 | right);
     }
     assert(builder->count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
-    finish_trie(builder);
     pages_unmap(builder, sizeof *builder);
     if (self_check(vocab) == 0) return vocab;
     vocab_close(vocab);
@@ -177,7 +137,9 @@ const Vocab *vocab_open_file(const char *path) {
 }
 
 void vocab_close(const Vocab *vocab) {
-    if (vocab) pages_unmap((void *)(uintptr_t)vocab, sizeof *vocab);
+    if (!vocab) return;
+    trie_close(vocab->trie);
+    pages_unmap((void *)(uintptr_t)vocab, sizeof *vocab);
 }
 
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
@@ -201,12 +163,4 @@ void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     buffer_add(&all, number, sizeof number);
     sha256(all.data, all.size, fingerprint);
     buffer_close(&all);
-}
-
-unsigned vocab_longest(const Vocab *vocab, const uint8_t *text, size_t size) {
-    unsigned longest = NO_TOKEN;
-    uint64_t edge = 0;
-    for (size_t i = 0; i < size && (edge = vocab_edge(vocab, edge_child(edge), text[i])); i++)
-        if (edge_token(edge) != NO_TOKEN) longest = edge_token(edge);
-    return longest;
 }
