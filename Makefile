@@ -86,7 +86,7 @@ $(O)/test-emu: $(EMU) $(O)/core.a
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu)
+test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:

@@ -1,32 +1,46 @@
-// Speed on a device. bench_gpu step|ops [device=cuda] [L=12 C=768 H=12 T=1024 B=16 accumulation=1 steps=10]: `step`
-// times whole training steps, `ops` each operation alone at the same shapes. One JSON object a line. Random weights and
-// tokens.
+// Speed on a device. bench_gpu step|ops|gemm [KEY=VALUE...], see the keys at the end: `step` times whole training
+// steps, `ops` each operation alone at the same shapes, `gemm` the largest product there is. One JSON object a line.
+// Random weights and tokens.
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
+#include "trainer/plan_choose.h"
 #include "trainer/step.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if HAVE_CUDA
-#include <cuda_runtime_api.h>
+#include "kernels/cuda/cuda.h"
 static double used_bytes(void) { // of the whole card, by everybody
     size_t left = 0, total = 0;
     return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
 }
+static int *multiprocessors(void) { return &cuda.multiprocessors; }
 #else
 static double used_bytes(void) { return 0; }
+static int *multiprocessors(void) {
+    static int none;
+    return &none;
+}
 #endif
 
-static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10;
-static char device[16] = "cuda";
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, recompute, deterministic = 1;
+static double mem_limit; // GiB
+static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact";
 static const Backend *ops;
 static Config config;
 static Model model;
 static Plan plan;
 static Network network;
-static uint16_t *tokens;
+static uint16_t *tokens; // a batch, always the same
+
+static void open_backend(void) {
+    char why[256];
+    ops = backend_open(&(BackendChoice){device, "auto", 0, deterministic, state, false}, why);
+    if (!ops) die(err_code(), "%s", err_text());
+    fprintf(stderr, "%s\n", why);
+}
 
 static void open_network(void) {
     ConfigReader reader;
@@ -35,16 +49,15 @@ static void open_network(void) {
     config_close(&reader);
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
-    config.loss_chunk_rows = 4096;
+    config.loss_chunk_rows = 4096, config.recompute = recompute, config.gelu = gelu;
     config.decay_lr = false;
-    char why[256];
-    ops = backend_open(&(BackendChoice){device, "auto", 0, true, NULL, false}, why);
-    if (!ops) die(err_code(), "%s", err_text());
-    fprintf(stderr, "%s\n", why);
+    config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
+    open_backend();
     ModelShape shape = shape_of(&config);
     model_open(&model, &shape);
     plan_make(&plan, &config, &model, ops, true);
-    if (network_open(&network, ops, &model, &plan) < 0) die(err_code(), "%s", err_text());
+    if (plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
+        die(err_code(), "%s", err_text());
     network_init(&network, 1337);
     size_t count = (size_t)B * (size_t)(T + 1), bytes = (count * 2 + 4095) / 4096 * 4096;
     tokens = aligned_alloc(4096, bytes);
@@ -53,7 +66,7 @@ static void open_network(void) {
     for (size_t i = 0; i < count; i++) tokens[i] = (uint16_t)(rng_u64(1, 2, i) % GPT2_VOCAB);
 }
 
-static void step(uint64_t update) {
+static void step(uint64_t update) { // waits for its end
     const Optimizer *adamw = optimizer_find("adamw");
     step_begin(&network, &config, adamw, &(StepPlace){update, update, 1});
     for (int micro = 0; micro < accumulation; micro++) {
@@ -63,10 +76,12 @@ static void step(uint64_t update) {
     step_end(&network, adamw);
 }
 
+// ---- whole steps
+
 static int bench_step(void) {
     double before = used_bytes(), best = 1e30, sum = 0;
     open_network();
-    for (int i = 0; i < 4; i++) step((uint64_t)i); // plans, recordings
+    for (uint64_t i = 0; i < 4; i++) step(i); // plans, recordings
     for (int i = 0; i < steps; i++) {
         uint64_t start = clock_ns();
         step((uint64_t)i + 4);
@@ -78,12 +93,16 @@ static int bench_step(void) {
     // 6 a parameter that is multiplied with, and attention, causal counted once
     double flops = 6 * ((double)model.parameters - (double)T * C) + 6.0 * L * C * T;
     printf("{\"what\": \"step\", \"device\": \"%s\", \"parameters\": %zu, \"L\": %d, \"C\": %d, \"B\": %d, \"T\": %d, "
-           "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"tflops\": %.2f, \"loss\": %.4f, "
+           "\"recompute\": %d, \"state\": \"%s\", \"gelu\": \"%s\", \"deterministic\": %s, "
+           "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"flops_per_token\": %.0f, \"loss\": %.4f, "
            "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
-           ops->name, model.parameters, L, C, B, T, sum / steps * 1e3, best * 1e3, per_step * steps / sum,
-           flops * per_step * steps / sum * 1e-12, network.numbers->loss / per_step, plan.bytes, used_bytes() - before);
+           ops->name, model.parameters, L, C, B, T, recompute, state, gelu, deterministic ? "true" : "false",
+           sum / steps * 1e3, best * 1e3, per_step * steps / sum, flops, network.numbers->loss / per_step, plan.bytes,
+           used_bytes() - before);
     return 0;
 }
+
+// ---- each operation
 
 static const Pass *pass;
 static void *at(size_t offset) { return network_at(&network, offset); }
@@ -100,6 +119,15 @@ static void run_attention_backward(void) {
     ops->attention_backward(at(pass->wide), NULL, at(pass->narrow), at(pass->att), at(pass->lse), at(pass->qkv), B, T,
                             H, C / H, false);
 }
+// The form is chosen by how often the grid fills the card: no card is full at once, one that is endless never.
+static void run_attention_in(int as_if_multiprocessors) {
+    int real = *multiprocessors();
+    *multiprocessors() = as_if_multiprocessors;
+    run_attention_backward();
+    *multiprocessors() = real;
+}
+static void run_attention_fused(void) { run_attention_in(0); }
+static void run_attention_split(void) { run_attention_in(1 << 20); }
 static void run_matmul_forward(void) {
     ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
 }
@@ -152,20 +180,22 @@ static int bench_ops(void) {
         void (*run)(void);
         double flops, bytes;
     } rows[] = {
-        {"attention forward",  run_attention_forward,  2 * N * T * c,     0            },
-        {"attention backward", run_attention_backward, 5 * N * T * c,     0            },
-        {"matmul forward",     run_matmul_forward,     8 * N * c * c,     0            },
-        {"matmul input",       run_matmul_input,       8 * N * c * c,     0            },
-        {"matmul weight",      run_matmul_weight,      8 * N * c * c,     0            },
-        {"head forward",       run_head,               2 * chunk * V * c, 0            },
-        {"loss",               run_loss,               0,                 chunk * V * 4},
-        {"layernorm forward",  run_layernorm_forward,  0,                 N * c * 8    },
-        {"layernorm backward", run_layernorm_backward, 0,                 N * c * 10   },
-        {"gelu forward",       run_gelu_forward,       0,                 N * c * 16   },
-        {"gelu backward",      run_gelu_backward,      0,                 N * c * 24   },
-        {"embed backward",     run_embed_backward,     0,                 N * c * 4    },
-        {"gradient norm",      run_norm,               0,                 P * 4        },
-        {"adamw",              run_adamw,              0,                 P * 30       },
+        {"attention forward",         run_attention_forward,  2 * N * T * c,     0            },
+        {"attention backward",        run_attention_backward, 5 * N * T * c,     0            },
+        {"attention backward, fused", run_attention_fused,    5 * N * T * c,     0            },
+        {"attention backward, split", run_attention_split,    5 * N * T * c,     0            },
+        {"matmul forward",            run_matmul_forward,     8 * N * c * c,     0            },
+        {"matmul input",              run_matmul_input,       8 * N * c * c,     0            },
+        {"matmul weight",             run_matmul_weight,      8 * N * c * c,     0            },
+        {"head forward",              run_head,               2 * chunk * V * c, 0            },
+        {"loss",                      run_loss,               0,                 chunk * V * 4},
+        {"layernorm forward",         run_layernorm_forward,  0,                 N * c * 8    },
+        {"layernorm backward",        run_layernorm_backward, 0,                 N * c * 10   },
+        {"gelu forward",              run_gelu_forward,       0,                 N * c * 16   },
+        {"gelu backward",             run_gelu_backward,      0,                 N * c * 24   },
+        {"embed backward",            run_embed_backward,     0,                 N * c * 4    },
+        {"gradient norm",             run_norm,               0,                 P * 4        },
+        {"adamw",                     run_adamw,              0,                 P * 30       },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rows[i].run();
@@ -174,9 +204,43 @@ static int bench_ops(void) {
         for (int k = 0; k < steps; k++) rows[i].run();
         wait_for_device();
         double seconds = (double)(clock_ns() - start) * 1e-9 / steps;
-        printf("{\"what\": \"op\", \"name\": \"%s\", \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n", rows[i].name,
-               seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);
+        printf("{\"what\": \"op\", \"name\": \"%s\", \"B\": %d, \"us\": %.1f, \"tflops\": %.2f, \"gbs\": %.1f}\n",
+               rows[i].name, B, seconds * 1e6, rows[i].flops / seconds * 1e-12, rows[i].bytes / seconds * 1e-9);
     }
+    return 0;
+}
+
+// ---- the rate that the products of a step are measured by
+
+static int bench_gemm(void) {
+    enum { SIZE = 8192, VALUES = 1 << 20 };
+    const size_t bytes = (size_t)SIZE * SIZE * 2;
+    const Shape shape = {1, 64, 64, 1, 64, 64, 0};
+    open_backend();
+    if (ops->act_bytes != 2) die(EX_USAGE, "gemm is of bf16, not for device=%s", device);
+    size_t scratch_bytes = ops->scratch_bytes(&shape);
+    char *arena = ops->alloc(3 * bytes + scratch_bytes);
+    uint16_t *values = malloc(VALUES * sizeof *values); // of a normal distribution: zeros would be faster
+    if (!arena || !values) die(EX_VRAM, "%s", err_text());
+    for (size_t i = 0; i < VALUES; i++) {
+        float value = (float)rng_normal(1, 2, i);
+        memcpy(&values[i], (char *)&value + 2, 2);
+    }
+    for (size_t done = 0; done < 2 * bytes; done += VALUES * 2) ops->upload(arena + done, values, VALUES * 2);
+    ops->bind_scratch(arena + 3 * bytes, scratch_bytes);
+    const Weight w = {arena, NULL, SIZE, SIZE};
+    uint64_t start = 0;
+    for (int run = 0; run < 3 + steps; run++) { // plain, recorded, replayed
+        if (ops->begin(0)) ops->matmul_forward(arena + 2 * bytes, arena + bytes, &w, NULL, SIZE), ops->end(0);
+        if (run != 2 && run != 2 + steps) continue;
+        ops->download(values, arena + 2 * bytes, 2); // waits
+        if (run == 2) start = clock_ns();
+    }
+    double seconds = (double)(clock_ns() - start) * 1e-9;
+    printf("{\"what\": \"gemm\", \"deterministic\": %s, \"tflops\": %.1f}\n", deterministic ? "true" : "false",
+           2.0 * SIZE * SIZE * SIZE * steps / seconds * 1e-12);
+    free(values);
+    ops->release(arena);
     return 0;
 }
 
@@ -185,23 +249,30 @@ int main(int count, char **arguments) {
         const char *format;
         void *value;
     } keys[] = {
-        {"device=%15s",     device       },
-        {"L=%d",            &L           },
-        {"C=%d",            &C           },
-        {"H=%d",            &H           },
-        {"T=%d",            &T           },
-        {"B=%d",            &B           },
-        {"accumulation=%d", &accumulation},
-        {"steps=%d",        &steps       },
+        {"device=%15s",      device        },
+        {"L=%d",             &L            },
+        {"C=%d",             &C            },
+        {"H=%d",             &H            },
+        {"T=%d",             &T            },
+        {"B=%d",             &B            },
+        {"accumulation=%d",  &accumulation },
+        {"steps=%d",         &steps        },
+        {"recompute=%d",     &recompute    },
+        {"deterministic=%d", &deterministic},
+        {"state=%15s",       state         },
+        {"gelu=%15s",        gelu          },
+        {"mem_limit=%lf",    &mem_limit    },
     };
-    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|ops [KEY=VALUE...]");
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|ops|gemm [KEY=VALUE...]");
     for (int i = 2; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
         if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
     }
-    int status = !strcmp(arguments[1], "ops") ? bench_ops() : bench_step();
+    int status = !strcmp(arguments[1], "gemm")  ? bench_gemm()
+                 : !strcmp(arguments[1], "ops") ? bench_ops()
+                                                : bench_step();
     network_close(&network);
     model_close(&model);
     ops->close();

@@ -1,105 +1,138 @@
 #!/usr/bin/env python3
-"""make bench-gpu: training steps on a device beside PyTorch's. gpu.py BUILD.
+"""make bench-gpu: training steps on a device beside PyTorch's, and each operation alone. gpu.py BUILD [SECONDS].
 
-Leaves build/gpu/bench.jsonl and renews docs/gpu-results.md. PyTorch is used where it is installed, else left out.
-Stops starting new measurements after seven minutes.
+Leaves build/gpu/bench.jsonl and renews docs/gpu-results.md, whatever happens: what fails, takes too long or finds no
+time left (SECONDS in all, 450) is a row that says so. PyTorch's rows come last, where it is installed.
 """
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 
 MODELS = {"124M": (12, 768, 12), "350M": (24, 1024, 16), "774M": (36, 1280, 20), "1558M": (48, 1600, 25)}
-LIMIT = "11.3GiB"
-START = time.time()
+LIMIT = 11.3  # GiB: what a card of 12 GB has left
+LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
+# From the fastest to the smallest plan: optimizer_state, recompute.
+LEVERS = [("full", 0), ("full", 5), ("m8", 5), ("sr", 5)]
 build = sys.argv[1]
-os.makedirs("build/gpu", exist_ok=True)
-out = open("build/gpu/bench.jsonl", "w")
+ends = time.time() + (float(sys.argv[2]) if len(sys.argv) > 2 else 450)
+
+
+def call(command, seconds):
+    """(exit status, output, last line of the errors); its children end with it."""
+    left = min(seconds, ends - time.time())
+    if left < 5:
+        return None, "", "no time left"
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        output, errors = process.communicate(timeout=left)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+        return None, output, f"took more than {left:.0f} s"
+    return process.returncode, output, (errors.strip().splitlines() or [f"exit {process.returncode}"])[-1]
+
+
+def objects(output):
+    for line in output.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:  # other words, or a line that was cut off
+            continue
+        if isinstance(found, dict):
+            yield found
 
 
 def keep(row):
     print(json.dumps(row), flush=True)
-    out.write(json.dumps(row) + "\n")
-    out.flush()
+    with open("build/gpu/bench.jsonl", "a") as out:
+        out.write(json.dumps(row) + "\n")
 
 
-def run(command, model=None):
-    if time.time() - START > 420:
-        print("out of time:", " ".join(command), flush=True)
-        return
+def run(command, row, seconds=90):
+    """Keeps the objects that a command prints, each with `row`; and when it fails, `row` and why."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    except subprocess.TimeoutExpired:
-        print("took too long:", " ".join(command), flush=True)
-        return
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    for row in rows:
-        keep(row | ({"model": model} if model else {}))
-    if done.returncode or not rows:
-        words = (done.stderr.strip().splitlines() or ["?"])[-1]
-        keep({"what": "refused", "model": model or "", "note": words[:160]})
+        status, output, words = call(command, seconds)
+    except OSError as error:
+        status, output, words = None, "", str(error)
+    rows = list(objects(output))
+    if status != 0 or not rows:
+        rows.append({"note": words[:200]})
+    for found in rows:
+        keep(row | found)
 
 
-def step(name, B, steps=10):
+def step(name, B, state="full", recompute=0, limit=0, **keys):
     L, C, H = MODELS[name]
-    run([f"{build}/bench_gpu", "step", f"L={L}", f"C={C}", f"H={H}", f"B={B}", f"steps={steps}"], name)
+    keys = {"B": B, "state": state, "recompute": recompute, "deterministic": 1} | keys
+    command = [f"{build}/bench_gpu", "step", f"L={L}", f"C={C}", f"H={H}", f"mem_limit={limit}", "steps=10"]
+    run(command + [f"{key}={value}" for key, value in keys.items()],
+        {"what": "step", "model": name, "limit": limit} | keys)
 
 
-def torch_step(mode, name, B, steps=10):
+def fits(name, B, state, recompute):
     L, C, H = MODELS[name]
-    run([sys.executable, "tests/bench/gpu_torch.py", mode, *map(str, (L, C, H, 1024, B, steps))], name)
+    status, _, _ = call([f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}GiB", f"--n_layer={L}",
+                         f"--n_head={H}", f"--n_embd={C}", f"--batch_size={B}", "--eval_batch_size=1",
+                         "--gradient_accumulation_steps=1", "--loss_chunk_rows=4096", f"--optimizer_state={state}",
+                         f"--recompute={recompute}"], 20)
+    return status == 0
 
 
-def largest_batch(name):
-    """The largest micro-batch that the plan fits under the limit."""
+def largest_batch(name, state, recompute):
+    """The largest micro-batch whose plan fits the limit; 0: none."""
+    low, high = 0, 256
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(name, middle, state, recompute) else (low, middle)
+    return low
+
+
+def under_the_limit(name):
+    for state, recompute in LEVERS:
+        B = largest_batch(name, state, recompute)
+        if B:
+            return step(name, B, state, recompute, LIMIT)
+    keep({"what": "step", "model": name, "limit": LIMIT, "note": "no micro-batch fits"})
+
+
+def torch_step(mode, name, B, seconds):
     L, C, H = MODELS[name]
-    best = 0
-    for B in range(1, 200):
-        done = subprocess.run(
-            [f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}", f"--n_layer={L}", f"--n_head={H}",
-             f"--n_embd={C}", f"--batch_size={B}", "--eval_batch_size=1", "--gradient_accumulation_steps=1"],
-            capture_output=True, text=True)
-        if done.returncode:
-            break
-        best = B
-    return best
+    run([sys.executable, "tests/bench/gpu_torch.py", mode, *map(str, (L, C, H, 1024, B, 10))],
+        {"what": mode, "model": name, "B": B}, seconds)
+
+
+def measure():
+    for deterministic in 1, 0:
+        run([f"{build}/bench_gpu", "gemm", f"deterministic={deterministic}", "steps=20"], {"what": "gemm"})
+    for B in 64, 16, 4:
+        for deterministic in 1, 0:
+            step("124M", B, deterministic=deterministic)
+    step("124M", 64, deterministic=0, gelu="tanh")
+    for recompute in 1, 5:
+        step("124M", 16, recompute=recompute)
+    for B in 16, 4, 64:
+        run([f"{build}/bench_gpu", "ops", f"B={B}", "steps=20"], {"what": "op", "B": B})
+    for name in MODELS:
+        under_the_limit(name)
+    for name, B in LARGE.items():
+        step(name, B)
+    status, _, words = call([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], 60)
+    if status != 0:
+        return keep({"what": "eager", "model": "124M", "note": words})
+    for mode, B in (("compile", 64), ("eager", 16), ("compile", 16), ("eager", 64), ("compile", 4), ("eager", 4)):
+        torch_step(mode, "124M", B, 100)
 
 
 def main():
+    os.makedirs("build/gpu", exist_ok=True)
+    open("build/gpu/bench.jsonl", "w").close()
     try:
-        import torch
-        have_torch = torch.cuda.is_available()
-    except ImportError:
-        have_torch = False
-    if have_torch:
-        a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-        for _ in range(5):
-            a @ a
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(20):
-            a @ a
-        torch.cuda.synchronize()
-        keep({"what": "gemm", "tflops": 2 * 8192**3 * 20 / (time.perf_counter() - start) / 1e12})
-        del a
-        torch.cuda.empty_cache()
-    for B in (64, 16, 4):
-        step("124M", B)
-        if have_torch:
-            torch_step("compile", "124M", B)
-    if have_torch:
-        torch_step("eager", "124M", 16)
-    run([f"{build}/bench_gpu", "ops", "B=16"])
-    for name in MODELS:
-        B = largest_batch(name)
-        if B:
-            step(name, B, 5)
-        else:
-            keep({"what": "refused", "model": name, "note": f"no micro-batch fits {LIMIT}"})
-    for name, B in (("350M", 32), ("774M", 16), ("1558M", 16)):
-        step(name, B, 5)
-    subprocess.run([sys.executable, "tests/gpu/report.py"], check=True)
+        measure()
+    finally:
+        subprocess.run([sys.executable, "tests/gpu/report.py"], timeout=60)
 
 
 main()

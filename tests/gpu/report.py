@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/gpu-results.md from what make test-gpu and make bench-gpu left in build/gpu."""
+"""Writes docs/gpu-results.md from what make test-gpu and make bench-gpu left in build/gpu, however much that is."""
 import json
 import os
 import subprocess
@@ -10,17 +10,88 @@ HEAD = """# On a GPU
 What `make test-gpu` and `make bench-gpu` found, with the device they ran on. They write this file; nothing in it is
 typed by hand. Everything else about the CUDA backend is proven without a GPU by `make test` (tests/emu).
 """
+# Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
+PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,
+         "RTX 3090": 71, "RTX 3060": 26, "A10": 125}
 
 
 def ask(command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
         return ""
 
 
-def gib(value):
-    return f"{value / 2**30:.2f}" if value else "-"
+def read(name):
+    path = os.path.join("build/gpu", name)
+    return open(path).read() if os.path.exists(path) else ""
+
+
+def read_rows():
+    rows = []
+    for line in read("bench.jsonl").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:  # the last line of a run that was ended
+            pass
+    return rows
+
+
+def number(row, key, form, scale=1):
+    return form.format(row[key] * scale) if row.get(key) else "-"
+
+
+def share(rate, of):
+    return f"{rate / of:.0%}" if rate and of else "-"
+
+
+def settings(row):
+    parts = ["limit 11.3 GiB"] if row.get("limit") else []
+    if row["what"] == "step":
+        parts += [row["state"]] if row.get("state", "full") != "full" else []
+        parts += [f"recompute {row['recompute']}"] if row.get("recompute") else []
+        parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
+        parts += ["deterministic" if row["deterministic"] else "timed"] if "deterministic" in row else []
+    return ", ".join(parts)
+
+
+def steps(rows, device):
+    gemm = max((r.get("tflops", 0) for r in rows if r["what"] == "gemm"), default=0)
+    peak = next((PEAKS[name] for name in PEAKS if name in device), 0)
+    # our own step says how many FLOPs a token takes: the peers' are the same model's
+    flops = {r["model"]: r["flops_per_token"] for r in rows if r.get("flops_per_token")}
+    yield ("## A training step\n\nFLOPs are 6 a parameter and attention's, causal counted once. MFU is of"
+           f" {peak or 'an unknown number of'} TFLOP/s (data sheet), GEMM is the share of a bf16 product of 8192 cubed"
+           f" in the same run, {gemm:.0f} TFLOP/s. used: the card's memory after, less before. T = 1024.\n")
+    yield "| model | B | by | settings | ms | tok/s | TFLOP/s | MFU | GEMM | planned GiB | used GiB | note |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
+    for r in rows:
+        if r["what"] not in ("step", "eager", "compile"):
+            continue
+        rate = r.get("tokens_per_second", 0) * flops.get(r.get("model"), 0) * 1e-12
+        used = number(r, "used_bytes" if "used_bytes" in r else "peak_bytes", "{:.2f}", 2**-30)
+        yield (f"| {r.get('model', '')} | {r.get('B', '')} | {'millrace' if r['what'] == 'step' else 'PyTorch ' + r['what']}"
+               f" | {settings(r)} | {number(r, 'ms', '{:.1f}')} | {number(r, 'tokens_per_second', '{:,.0f}')}"
+               f" | {f'{rate:.0f}' if rate else '-'} | {share(rate, peak)} | {share(rate, gemm)} | {number(r, 'planned_bytes', '{:.2f}', 2**-30)}"
+               f" | {used} | {'out of memory' if r.get('oom') else r.get('note', '')} |")
+
+
+def operations(rows):
+    rows = [r for r in rows if r["what"] == "op"]
+    sizes = sorted({r["B"] for r in rows})
+    yield "\n## Each operation\n\n124M, T = 1024. us, and TFLOP/s or GB/s.\n"
+    yield "| operation |" + "".join(f" B={B} | |" for B in sizes)
+    yield "|---|" + "---|---|" * len(sizes)
+    for name in dict.fromkeys(r["name"] for r in rows if "name" in r):
+        line = f"| {name} |"
+        for B in sizes:
+            r = next((r for r in rows if r["B"] == B and r.get("name") == name), {})
+            rate = number(r, "tflops", "{:.0f} TFLOP/s") if r.get("tflops") else number(r, "gbs", "{:.0f} GB/s")
+            line += f" {number(r, 'us', '{:.1f}')} | {rate} |"
+        yield line
+    for r in rows:
+        if "note" in r:
+            yield f"\nB={r['B']}: {r['note']}"
 
 
 def main():
@@ -31,25 +102,12 @@ def main():
         text.append(f"{device}; {toolkit[-1] if toolkit else 'no nvcc'}; {time.strftime('%Y-%m-%d')}\n")
     else:
         text.append("**Not measured yet**: no machine with a GPU has run them.\n")
-    if os.path.exists("build/gpu/tests.txt"):
-        text.append("## Tests\n\n```\n" + open("build/gpu/tests.txt").read() + "```\n")
-    if os.path.exists("build/gpu/bench.jsonl"):
-        rows = [json.loads(line) for line in open("build/gpu/bench.jsonl")]
-        peak = next((r["tflops"] for r in rows if r["what"] == "gemm"), 0)
-        text.append("## A training step\n\nMFU is of the GEMM rate measured in the same run"
-                    f" ({peak:.0f} TFLOP/s in bf16, 8192 cubed).\n")
-        text.append("| model | B | by | ms | tok/s | TFLOP/s | of GEMM | planned GiB | used GiB | note |\n"
-                    "|---|---|---|---|---|---|---|---|---|---|")
-        for r in rows:
-            if r["what"] not in ("step", "eager", "compile", "refused"):
-                continue
-            note = "out of memory" if r.get("oom") else r.get("note", "")
-            text.append(f"| {r.get('model', '')} | {r.get('B', '')} | {'millrace' if r['what'] in ('step', 'refused') else 'PyTorch ' + r['what']} "
-                        f"| {r.get('ms', 0):.1f} | {r.get('tokens_per_second', 0):,.0f} | {r.get('tflops', 0):.1f} "
-                        f"| {r.get('tflops', 0) / peak if peak else 0:.0%} | {gib(r.get('planned_bytes'))} "
-                        f"| {gib(r.get('used_bytes') or r.get('peak_bytes'))} | {note} |")
-        text.append("\n## Each operation (124M, B=16, T=1024)\n\n| operation | us | TFLOP/s | GB/s |\n|---|---|---|---|")
-        text += [f"| {r['name']} | {r['us']:.1f} | {r['tflops']:.1f} | {r['gbs']:.0f} |" for r in rows if r["what"] == "op"]
+    if read("tests.txt"):
+        text.append("## Tests\n\n```\n" + read("tests.txt") + "```\n")
+    rows = read_rows()
+    if rows:
+        text += [*steps(rows, device), *operations(rows)]
+        text += [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
     os.makedirs("docs", exist_ok=True)
     with open("docs/gpu-results.md", "w") as out:
         out.write("\n".join(text).rstrip() + "\n")
