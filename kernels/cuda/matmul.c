@@ -115,11 +115,16 @@ static int ask(const Plan *plan, cublasLtMatmulHeuristicResult_t *results, int w
 #define DESCRIBE(name, value)                                                                                          \
     check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
 
+static bool same(const Product *a, const Product *b) {
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->transposed_a == b->transposed_a &&
+           a->transposed_b == b->transposed_b && a->fp32_result == b->fp32_result && a->epilogue == b->epilogue &&
+           a->alignment == b->alignment;
+}
+
 static Plan *plan_new(const Product *product) {
     Plan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
     if (plan->operation) forget(plan);
-    memset(plan, 0, sizeof *plan);
-    memcpy(&plan->product, product, sizeof *product);
+    *plan = (Plan){.product = *product};
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
@@ -137,7 +142,7 @@ static Plan *plan_for(Product product, const Operands *o) {
     uintptr_t pointers = (uintptr_t)o->d | (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->bias | (uintptr_t)o->aux;
     product.alignment = (unsigned)((pointers | 256) & -(pointers | 256));
     Plan *plan = plans, *end = plans + plan_count;
-    while (plan < end && memcmp(&plan->product, &product, sizeof product)) plan++;
+    while (plan < end && !same(&plan->product, &product)) plan++;
     bool known = plan < end;
     if (!known) plan = plan_new(&product);
     const Product *p = &plan->product;
@@ -205,12 +210,8 @@ static void multiply(Product product, const Operands *o, bool add) {
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
 }
 
-// Products are compared as bytes, so their padding must be zero.
 static Product product_of(int m, int n, int k) {
-    Product product;
-    memset(&product, 0, sizeof product);
-    product.m = m, product.n = n, product.k = k, product.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    return product;
+    return (Product){.m = m, .n = n, .k = k, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
 }
 
 static Product forward(const Weight *w, const Par *bias, int M) {
