@@ -25,7 +25,11 @@ def call(command, seconds):
     left = min(seconds, ends - time.time())
     if left < 5:
         return None, "", "no time left"
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)
+    except OSError as error:
+        return None, "", str(error)
     try:
         output, errors = process.communicate(timeout=left)
     except subprocess.TimeoutExpired:
@@ -53,10 +57,7 @@ def keep(row):
 
 def run(command, row, seconds=90):
     """Keeps the objects that a command prints, each with `row`; and when it fails, `row` and why."""
-    try:
-        status, output, words = call(command, seconds)
-    except OSError as error:
-        status, output, words = None, "", str(error)
+    status, output, words = call(command, seconds)
     rows = list(objects(output))
     if status != 0 or not rows:
         rows.append({"note": words[:200]})
@@ -127,6 +128,9 @@ def measure():
 
 
 def main():
+    if call(["nvidia-smi", "-L"], 60)[0] != 0:
+        print("bench-gpu: no NVIDIA GPU or driver here", file=sys.stderr)
+        sys.exit(80)
     os.makedirs("build/gpu", exist_ok=True)
     open("build/gpu/bench.jsonl", "w").close()
     try:
