@@ -6,13 +6,14 @@
 #include <stdint.h>
 
 // Storage types are chosen when the backend is opened; in signatures these names say which one a pointer has.
-typedef void Act;    // activations: fp32 or bf16
+typedef void Act;    // activations: fp32, bf16 or fp16
 typedef void Par;    // parameters as the operations read them: fp32 on the CPU
 typedef void Grad;   // gradients: fp32
-typedef void Moment; // AdamW's two averages: fp32 or bf16
+typedef void Moment; // AdamW's two averages: fp32, or bf16, whatever the activations are
 typedef void Res;    // residual stream and its gradient: fp32 on the CPU
 
 typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
+const char *dtype_name(Dtype type); // "float32", "bfloat16", "float16"
 
 // A matrix that is multiplied with: (rows = outputs, cols = inputs).
 typedef struct {
@@ -51,6 +52,7 @@ typedef struct {
     const char *name; // "cpu", "cuda"
 
     // Facts: no device needed, so that a plan can be made for a card that is not there.
+    Dtype act_type; // of activations, and of what else below has two bytes but moments
     size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element; act = res: they have one type
     size_t master_bytes, moment_bytes;                  // of one element; master 0: parameters are their own
     bool warms_up;                                      // the first time an operation meets a shape it makes something

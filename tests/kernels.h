@@ -4,6 +4,7 @@
 
 #include "common/arena.h"
 #include "kernels/backend.h"
+#include "kernels/half.h"
 #include "tests/test.h"
 #include <math.h>
 
@@ -11,7 +12,7 @@ typedef struct {
     const Backend *ops;
     char *arena;
     size_t used;
-    bool tight; // fp32: else the values are bf16
+    bool tight; // fp32
     float *one; // the number, a loss scale
 } Kernels;
 
@@ -64,15 +65,12 @@ static inline AdamW *put_adamw(Kernels *k, const AdamWSettings *settings) {
     return device;
 }
 
-// Floats as backend elements of `element` bytes (2: bf16, to nearest even) and back.
+// Floats as backend elements of `element` bytes (2: by act_type) and back.
 static inline void *put(Kernels *k, const float *values, size_t n, size_t element) {
     void *device = take(k, n * element);
     uint16_t *half = host(n, sizeof *half);
-    for (size_t i = 0; i < n && element == 2; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], 4);
-        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
+    const bool fp16 = k->ops->act_type == DTYPE_FP16;
+    for (size_t i = 0; i < n && element == 2; i++) half[i] = fp16 ? fp16_of(values[i]) : bf16_of(values[i]);
     k->ops->upload(device, element == 2 ? (const void *)half : values, n * element);
     return device;
 }
@@ -80,10 +78,8 @@ static inline float *get(const Kernels *k, const void *device, size_t n, size_t 
     float *values = host(n, sizeof *values);
     uint16_t *half = host(n, sizeof *half);
     k->ops->download(element == 2 ? (void *)half : values, device, n * element);
-    for (size_t i = 0; i < n && element == 2; i++) {
-        uint32_t bits = (uint32_t)half[i] << 16;
-        memcpy(&values[i], &bits, 4);
-    }
+    const bool fp16 = k->ops->act_type == DTYPE_FP16;
+    for (size_t i = 0; i < n && element == 2; i++) values[i] = fp16 ? fp16_value(half[i]) : bf16_value(half[i]);
     return values;
 }
 #define PUT_ACT(k, v, n)  put(k, v, n, (k)->ops->act_bytes)
@@ -116,12 +112,13 @@ static inline uint16_t *token_ids(uint64_t seed, size_t n, int vocab) {
     return ids;
 }
 
-// |got - want| within tight (fp32) or bf16 error, of each value and of the largest one
+// |got - want| within fp32, bf16 or fp16 (three bits more) error, of each value and of the largest one
 static inline void compare(const Kernels *k, const char *name, const float *got, const float *want, size_t n,
                            size_t step) {
     double largest = 0;
     for (size_t i = 0; i * step < n; i++) largest = fmax(largest, fabs((double)want[i]));
-    const double rtol = k->tight ? 2e-5 : 2e-2, atol = largest * (k->tight ? 2e-6 : 1e-2);
+    const double bf16 = k->ops->act_type == DTYPE_FP16 ? 0.125 : 1;
+    const double rtol = k->tight ? 2e-5 : 2e-2 * bf16, atol = largest * (k->tight ? 2e-6 : 1e-2 * bf16);
     float *picked = host(n, sizeof *picked);
     for (size_t i = 0; i * step < n; i++) picked[i] = got[i * step];
     test_close(picked, want, (n + step - 1) / step, rtol, atol, name, __FILE__, __LINE__);

@@ -39,6 +39,7 @@ TEST(checkpoint_gives_back_every_bit) {
         scramble(&a);
         RunState now = state_at(7), found;
         now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
+        if (bias) now.scaler = (Scaler){512, 1234, 2};
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);
@@ -49,6 +50,7 @@ TEST(checkpoint_gives_back_every_bit) {
               found.best_step == 7);
         CHECK(!memcmp(found.datasets, now.datasets, sizeof now.datasets[0]) && found.dataset_count == 1);
         CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
+        CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
         float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.moments[0]),
               *v = tiny_read(&a, a.plan.moments[1]);
         tiny_close(&a);

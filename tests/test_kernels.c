@@ -1,10 +1,10 @@
-// Every operation against torch (tests/oracle/make_kernels.py), in fp32 and in bf16.
+// Every operation against torch (tests/oracle/make_kernels.py), in fp32, bf16 and fp16.
 #include "tests/kernels.h"
 
 static const Shape shape = {.B = 4, .T = 130, .C = 256, .H = 1, .V = 128, .chunk_rows = 64};
-static const char *const dtypes[] = {"float32", "bfloat16"};
+static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
 #define EACH_DTYPE(k)                                                                                                  \
-    for (int dtype_ = 0; dtype_ < 2; dtype_++)                                                                         \
+    for (int dtype_ = 0; dtype_ < 3; dtype_++)                                                                         \
         for (Kernels k = kernels_open(dtypes[dtype_], 0, &shape); k.ops; kernels_close(&k), k.ops = NULL)
 
 // A gradient that was overwritten, then added to: once and twice what it is.

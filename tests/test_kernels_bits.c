@@ -207,8 +207,8 @@ TEST(kernels_bits_do_not_depend_on_threads) {
         {1, 192, 256, 4, 640, 600, 192}
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            const char *dtype = bf16 ? "bfloat16" : "float32";
+        for (int type = 0; type < 3; type++) {
+            const char *dtype = (const char *const[]){"float32", "bfloat16", "float16"}[type];
             const uint64_t one = hash_after_three_steps(dtype, 1, sizes[i]);
             CHECK(one == hash_after_three_steps(dtype, 2, sizes[i]));
             CHECK(one == hash_after_three_steps(dtype, 4, sizes[i]));

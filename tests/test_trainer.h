@@ -9,7 +9,8 @@
 typedef struct {
     int layers, heads, channels, block, vocab;
     int batch, accumulation, eval_batch, chunk_rows, recompute;
-    bool bias, bf16;
+    bool bias;
+    Dtype type;
     const char *optimizer_state; // NULL: full
     bool warm_up;
 } TinyShape;

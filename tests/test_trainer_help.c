@@ -27,7 +27,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->bias = shape->bias, config->recompute = shape->recompute;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
-    const BackendChoice choice = {"cpu", shape->bf16 ? "bfloat16" : "float32", 2, true, shape->optimizer_state, false};
+    const BackendChoice choice = {"cpu", dtype_name(shape->type), 2, true, shape->optimizer_state, false};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = shape_of(config);

@@ -29,7 +29,7 @@ static void check_logits(Tiny *tiny, FILE *file, const char *name, double atol) 
     free(wanted);
 }
 
-static void check_parity(FILE *file, bool bias, bool bf16, double atol) {
+static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     const TinyShape shape = {.layers = 2,
                              .heads = 2,
                              .channels = 32,
@@ -39,7 +39,7 @@ static void check_parity(FILE *file, bool bias, bool bf16, double atol) {
                              .accumulation = 2,
                              .eval_batch = 1,
                              .bias = bias,
-                             .bf16 = bf16};
+                             .type = type};
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
@@ -67,14 +67,15 @@ static void check_parity(FILE *file, bool bias, bool bf16, double atol) {
     tiny_close(&tiny);
 }
 
-static void check_both(bool bf16, double atol) {
+static void check_both(Dtype type, double atol) {
     char path[4096];
     snprintf(path, sizeof path, "%s/trainer_parity.txt", test_data);
     FILE *file = fopen(path, "r");
     NEED(file);
-    for (int bias = 0; bias < 2; bias++) check_parity(file, bias, bf16, atol);
+    for (int bias = 0; bias < 2; bias++) check_parity(file, bias, type, atol);
     fclose(file);
 }
 
-TEST(parity_with_torch_in_float32) { check_both(false, 1e-4); }
-TEST(parity_with_torch_in_bfloat16) { check_both(true, 0.15); }
+TEST(parity_with_torch_in_float32) { check_both(DTYPE_FP32, 1e-4); }
+TEST(parity_with_torch_in_bfloat16) { check_both(DTYPE_BF16, 0.15); }
+TEST(parity_with_torch_in_float16) { check_both(DTYPE_FP16, 0.02); }

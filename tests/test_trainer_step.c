@@ -134,9 +134,9 @@ TEST(steps_repeat_bit_for_bit) {
 
 // What is made again in the backward pass has the bits it had: losses and parameters of steps are the same.
 TEST(steps_do_not_depend_on_what_is_kept) {
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape kept = tiny_shape;
-        kept.layers = 3, kept.bf16 = bf16, kept.accumulation = 2, kept.chunk_rows = 20;
+        kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
         double wanted[4], losses[4];
         float *params = run_steps(&kept, 4, wanted);
         for (int recompute = GELU_AGAIN; recompute <= BLOCK_AGAIN; recompute += BLOCK_AGAIN - GELU_AGAIN) {
@@ -194,9 +194,9 @@ TEST(warm_up_changes_no_bits) {
 
 // After the first step nothing is made anew, by any of our code: the linker counts its calls (test_allocations.c).
 TEST(steps_and_evaluations_allocate_nothing) {
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
-        shape.bf16 = bf16, shape.accumulation = 2, shape.chunk_rows = 20;
+        shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20;
         Tiny tiny;
         TestSource memory;
         tiny_open(&tiny, &shape);
@@ -269,9 +269,9 @@ TEST(step_that_is_not_finite_is_not_applied) {
     tiny_close(&tiny);
 }
 
-static double evaluate_in(int rows, bool bf16, size_t *train_end) {
+static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     TinyShape shape = tiny_shape;
-    shape.eval_batch = rows, shape.bf16 = bf16, shape.batch = 8, shape.chunk_rows = 50;
+    shape.eval_batch = rows, shape.type = type, shape.batch = 8, shape.chunk_rows = 50;
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
@@ -286,12 +286,12 @@ static double evaluate_in(int rows, bool bf16, size_t *train_end) {
 }
 
 TEST(evaluation_does_not_depend_on_its_batch) {
-    for (int bf16 = 0; bf16 < 2; bf16++) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         size_t bytes, same;
-        double loss = evaluate_in(1, bf16, &bytes);
+        double loss = evaluate_in(1, type, &bytes);
         CHECK(fabs(loss - log(97)) < 0.5);
         for (int rows = 2; rows <= 8; rows++) {
-            CHECK(evaluate_in(rows, bf16, &same) == loss);
+            CHECK(evaluate_in(rows, type, &same) == loss);
             CHECK_EQUAL(same, bytes); // inside training's footprint
         }
     }

@@ -26,24 +26,22 @@ static const char *join(char path[PATH_MAX_BYTES], const char *directory, const 
 
 static size_t file_elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
 
-static int write_pieces(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range,
-                        size_t element_bytes) {
+static int write_pieces(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, Dtype type) {
     size_t piece = network->plan->staging / sizeof(float), total = file_elements(tensor);
     for (size_t first = 0; first < total; first += piece) {
         size_t count = total - first < piece ? total - first : piece;
-        network_read(network, range, element_bytes, tensor->offset + first, count, network->staging);
+        network_read(network, range, type, tensor->offset + first, count, network->staging);
         if (safe_write(writer, network->staging, count) < 0) return -1;
     }
     return 0;
 }
 
 // (rows,cols) in the arena, (cols,rows) in the file: Hugging Face's Conv1D.
-static int write_transposed(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range,
-                            size_t element_bytes) {
+static int write_transposed(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, Dtype type) {
     size_t rows = (size_t)tensor->rows, cols = (size_t)tensor->cols;
     float *line = malloc(rows * sizeof *line);
     if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", tensor->name);
-    network_read(network, range, element_bytes, tensor->offset, rows * cols, network->staging);
+    network_read(network, range, type, tensor->offset, rows * cols, network->staging);
     int result = 0;
     for (size_t c = 0; c < cols && result == 0; c++) {
         for (size_t r = 0; r < rows; r++) line[r] = network->staging[r * cols + c];
@@ -79,14 +77,14 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
     }
     for (int i = 0; i < all.count && result == 0; i++) {
         const Tensor *own = model_tensor(network->model, all.tensors[i].id, all.tensors[i].layer);
-        size_t range = network->plan->master,
-               bytes = network->ops->master_bytes ? sizeof(float) : network->ops->par_bytes;
+        size_t range = network->plan->master;
+        Dtype type = network->ops->master_bytes ? DTYPE_FP32 : par_type(network->ops);
         if (!own)
             result = write_absent_bias(&writer, file_elements(&all.tensors[i]));
         else if (tensor_transposed(own))
-            result = write_transposed(network, &writer, own, range, bytes);
+            result = write_transposed(network, &writer, own, range, type);
         else
-            result = write_pieces(network, &writer, own, range, bytes);
+            result = write_pieces(network, &writer, own, range, type);
     }
     model_close(&all);
     if (result == 0) result = safe_finish(&writer, hash);
@@ -109,7 +107,7 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     for (int m = 0; m < MOMENTS && result == 0; m++)
         for (int i = 0; i < model->count && result == 0; i++)
             result = write_pieces(network, &writer, &model->tensors[i], network->plan->moments[m],
-                                  network->ops->moment_bytes);
+                                  moment_type(network->ops));
     if (result == 0) result = safe_finish(&writer, hash);
     safe_abandon(&writer);
     return result;
@@ -297,7 +295,7 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
 }
 
 static int load_tensor(Network *network, const SafeFile *file, const char *prefix, const Tensor *tensor, bool turned,
-                       const size_t *ranges, const size_t *element_bytes, int range_count) {
+                       const size_t *ranges, const Dtype *types, int range_count) {
     char name[SAFE_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
     const SafeTensor *found = safe_find(file, name);
@@ -321,14 +319,15 @@ static int load_tensor(Network *network, const SafeFile *file, const char *prefi
                 for (size_t c = 0; c < cols; c++)
                     memcpy(network->staging + r * cols + c, data + (c * rows + r) * sizeof(float), sizeof(float));
         for (int i = 0; i < range_count; i++)
-            network_write(network, ranges[i], element_bytes[i], tensor->offset + first, n, network->staging);
+            network_write(network, ranges[i], types[i], tensor->offset + first, n, network->staging);
     }
     return 0;
 }
 
 static int load_model(Network *network, const char *path) {
     const Plan *plan = network->plan;
-    const size_t ranges[] = {plan->params, plan->master}, bytes[] = {network->ops->par_bytes, sizeof(float)};
+    const size_t ranges[] = {plan->params, plan->master};
+    const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
     int range_count = plan->master == plan->params ? 1 : 2;
     SafeFile file;
     if (safe_open(&file, path) < 0) return -1;
@@ -337,7 +336,7 @@ static int load_model(Network *network, const char *path) {
     int result = 0;
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];
-        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), ranges, bytes, range_count);
+        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), ranges, types, range_count);
     }
     if (result < 0) fail_in("'%s'", path);
     safe_close(&file);
@@ -345,7 +344,7 @@ static int load_model(Network *network, const char *path) {
 }
 
 static int load_optimizer(Network *network, const char *path) {
-    const size_t bytes = network->ops->moment_bytes; // the file has floats, which hold them exactly
+    const Dtype type = moment_type(network->ops); // the file has floats, which hold them exactly
     SafeFile file;
     if (safe_open(&file, path) < 0) return -1;
     int result = 0;
@@ -354,7 +353,7 @@ static int load_optimizer(Network *network, const char *path) {
         snprintf(prefix, sizeof prefix, "%s.", moment_names[m]);
         for (int i = 0; i < network->model->count && result == 0; i++)
             result = load_tensor(network, &file, prefix, &network->model->tensors[i], false, &network->plan->moments[m],
-                                 &bytes, 1);
+                                 &type, 1);
     }
     if (result < 0) fail_in("'%s'", path);
     safe_close(&file);

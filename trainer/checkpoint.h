@@ -9,6 +9,7 @@
 
 #include "common/file.h"
 #include "trainer/network.h"
+#include "trainer/scaler.h"
 
 enum { DATASETS_MAX = 16, CHANGES_MAX = 64 };
 
@@ -28,6 +29,7 @@ typedef struct {
     uint64_t step;                           // optimizer steps done, those not applied included
     uint64_t updates;                        // applied
     uint64_t nonfinite, nonfinite_row;       // steps not applied: in all, and the last ones without a break
+    Scaler scaler;                           // of the loss
     bool evaluated;                          // at this very step
     double first_loss, last_loss, best_loss; // of the validation split, NAN: none; last: at this very step
     uint64_t best_step;                      // of the checkpoint with best_loss
@@ -42,7 +44,8 @@ typedef struct {
 
 void state_open(RunState *state); // of a run that has not begun
 
-// Gives keys that are auto the values that the newest checkpoint's run chose, where it cut the same steps.
+// Gives keys that are auto the values that the newest checkpoint's run had: dtype and recompute, and batch_size where
+// it cut the same steps.
 void checkpoint_chosen(const char *out_dir, Config *config);
 
 // Writes out_dir/ckpt-STEP and then removes all but the last two and the best. Does nothing when it is there already.

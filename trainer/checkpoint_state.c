@@ -44,6 +44,11 @@ static json_t *changes_json(const RunState *state) {
     return list;
 }
 
+static json_t *scaler_json(const Scaler *scaler) {
+    return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "excused",
+                     number(scaler->excused));
+}
+
 static json_t *config_json(const Config *config) {
     json_t *object = json_object();
     for (int key = 0; key < KEY_COUNT; key++) {
@@ -71,6 +76,7 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "updates", number(state->updates));
     json_object_set_new(root, "nonfinite", number(state->nonfinite));
     json_object_set_new(root, "nonfinite_row", number(state->nonfinite_row));
+    if (state->scaler.scale > 0) json_object_set_new(root, "scaler", scaler_json(&state->scaler));
     json_object_set_new(root, "evaluated", json_boolean(state->evaluated));
     json_object_set_new(root, "first_loss", real(state->first_loss));
     json_object_set_new(root, "last_loss", real(state->last_loss));
@@ -156,6 +162,17 @@ static bool take_changes(const json_t *list, RunState *state) {
     return true;
 }
 
+// Runs in fp16 have one.
+static bool take_scaler(const json_t *object, Scaler *scaler) {
+    double scale = 0;
+    uint64_t good = 0, excused = 0;
+    if (object && !(take_real(object, "scale", &scale) && scale >= 1 && scale <= 0x1p127 &&
+                    take_number(object, "good", &good) && take_number(object, "excused", &excused)))
+        return false;
+    *scaler = (Scaler){(float)scale, (uint32_t)good, (uint32_t)excused};
+    return true;
+}
+
 static bool take_state(SavedState *saved, const json_t *root) {
     RunState *state = &saved->state;
     uint64_t dataset;
@@ -164,6 +181,7 @@ static bool take_state(SavedState *saved, const json_t *root) {
     bool whole = take_number(root, "step", &state->step) && take_number(root, "updates", &state->updates) &&
                  take_number(root, "nonfinite", &state->nonfinite) &&
                  take_number(root, "nonfinite_row", &state->nonfinite_row) &&
+                 take_scaler(json_object_get(root, "scaler"), &state->scaler) &&
                  take_real(root, "first_loss", &state->first_loss) && take_real(root, "last_loss", &state->last_loss) &&
                  take_real(root, "best_loss", &state->best_loss) && take_number(root, "best_step", &state->best_step) &&
                  take_hex(root, "vocabulary", state->vocab_fp, 32) &&
@@ -234,6 +252,9 @@ static int64_t saved_int(const SavedState *saved, int key) {
 void saved_choices(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = auto_number(config->batch_size);
+    const char *dtype = json_string_value(json_object_get(saved->config, config_key(KEY_dtype)));
+    for (Dtype type = DTYPE_FP32; dtype && type <= DTYPE_FP16; type++)
+        if (!strcmp(config->dtype, "auto") && !strcmp(dtype, dtype_name(type))) config->dtype = dtype_name(type);
     if (is_auto(config->recompute)) config->recompute = saved_int(saved, KEY_recompute);
     if (!is_auto(config->batch_size) || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;

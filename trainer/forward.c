@@ -89,5 +89,5 @@ void network_logits(const Network *network, const Pass *pass, int row, float *lo
     size_t at = (size_t)row * (size_t)shape->channels * ops->act_bytes;
     ops->matmul_forward(network_at(network, pass->logits), network_at(network, pass->ln3 + at),
                         network_weight(network, PARAM_WTE, 0), NULL, 1);
-    network_read(network, pass->logits, ops->act_bytes, 0, (size_t)shape->vocab, logits);
+    network_read(network, pass->logits, ops->act_type, 0, (size_t)shape->vocab, logits);
 }

@@ -2,7 +2,7 @@
 #include "trainer/network.h"
 #include "common/err.h"
 #include "common/pool.h"
-#include <assert.h>
+#include "kernels/half.h"
 #include <stdlib.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
@@ -71,52 +71,36 @@ void network_pack(Network *network) {
         if (network->weights[i].packed) network->ops->pack(&network->weights[i]);
 }
 
-// Two-byte types here are bf16: the upper half of a float, rounded to nearest even; what is not finite stays so.
-static uint16_t bf16_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float bf16_value(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
+static float half_value(Dtype type, uint16_t half) { return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half); }
+static uint16_t half_of(Dtype type, float value) { return type == DTYPE_FP16 ? fp16_of(value) : bf16_of(value); }
 
 // Values of two bytes are staged in the upper half of the floats' own memory, then widened from the front.
-void network_read(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
-                  float *values) {
-    const void *source = network_at(network, range + first * element_bytes);
-    if (element_bytes == sizeof(float)) {
-        network->ops->download(values, source, count * sizeof(float));
+void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values) {
+    const void *source = network_at(network, range + first * dtype_bytes(type));
+    if (type == DTYPE_FP32) {
+        network->ops->download(values, source, count * sizeof *values);
         return;
     }
-    assert(element_bytes == sizeof(uint16_t));
     uint16_t *halves = (uint16_t *)(void *)values + count;
     network->ops->download(halves, source, count * sizeof *halves);
     for (size_t i = 0; i < count; i++) {
-        float value = bf16_value(halves[i]);
+        float value = half_value(type, halves[i]);
         memcpy(values + i, &value, sizeof value);
     }
 }
 
-void network_write(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
-                   const float *values) {
-    void *target = network_at(network, range + first * element_bytes);
-    if (element_bytes == sizeof(float)) {
-        network->ops->upload(target, values, count * sizeof(float));
+void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values) {
+    unsigned char *target = network_at(network, range + first * dtype_bytes(type));
+    if (type == DTYPE_FP32) {
+        network->ops->upload(target, values, count * sizeof *values);
         return;
     }
-    assert(element_bytes == sizeof(uint16_t));
     enum { PIECE = 4096 };
     uint16_t halves[PIECE];
     for (size_t i = 0; i < count; i += PIECE) {
         size_t n = count - i < PIECE ? count - i : PIECE;
-        for (size_t k = 0; k < n; k++) halves[k] = bf16_of(values[i + k]);
-        network->ops->upload((unsigned char *)target + i * sizeof *halves, halves, n * sizeof *halves);
+        for (size_t k = 0; k < n; k++) halves[k] = half_of(type, values[i + k]);
+        network->ops->upload(target + i * sizeof *halves, halves, n * sizeof *halves);
     }
 }
 
@@ -170,10 +154,10 @@ int network_init(Network *network, uint64_t seed) {
         for (size_t first = 0; first < total; first += piece) {
             size_t count = total - first < piece ? total - first : piece;
             draw_piece(network, pool, tensor, seed, first, count);
-            network_write(network, plan->params, network->ops->par_bytes, tensor->offset + first, count,
+            network_write(network, plan->params, par_type(network->ops), tensor->offset + first, count,
                           network->staging);
             if (plan->master != plan->params)
-                network_write(network, plan->master, sizeof(float), tensor->offset + first, count, network->staging);
+                network_write(network, plan->master, DTYPE_FP32, tensor->offset + first, count, network->staging);
         }
     }
     pool_close(pool);

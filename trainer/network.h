@@ -28,12 +28,13 @@ Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
 const Weight *network_weight(const Network *network, ParamId id, int layer);
 
-// Copies elements of a tensor between host floats and a range of the arena (parameters in the backend's type, or the
-// master or a moment: floats). Waits.
-void network_read(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
-                  float *values);
-void network_write(const Network *network, size_t range, size_t element_bytes, size_t first, size_t count,
-                   const float *values);
+// Copies elements of a tensor between host floats and a range of the arena: parameters, or a moment, or the master,
+// which is fp32. Waits.
+void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
+void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
+static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
+static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
+static inline Dtype moment_type(const Backend *ops) { return ops->moment_bytes == 4 ? DTYPE_FP32 : DTYPE_BF16; }
 
 // (B,T+1) ids as they came over the wire, to the pass's batch.
 void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T);

@@ -58,6 +58,7 @@ static int open_directory(Run *run, bool fresh) {
     if (!found && !strcmp(run->config->init_from, "resume"))
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", out_dir);
     run->saved_step = run->state.step;
+    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     if (found) log_line("going on at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
     return 0;
 }
@@ -169,9 +170,12 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     const Config *config = run->config = &run->chosen;
     run->chosen = *asked;
     run->optimizer = optimizer_find(config->optimizer);
-    run->backend = backend_for(config, false);
-    if (!run->backend) return -1;
     if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
+    run->backend = backend_for(config, false);
+    if (!run->backend && strcmp(asked->dtype, config->dtype))
+        return fail_in("the run in '%s' is in %s", config->out_dir, config->dtype);
+    if (!run->backend) return -1;
+    run->chosen.dtype = dtype_name(run->backend->act_type);
     plan_choose(&run->chosen, run->backend, true);
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);
@@ -231,6 +235,7 @@ int run_roll_back(Run *run) {
         if (open_weights(run) < 0) return -1;
     }
     run->state = state;
+    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     metrics_close(&run->metrics);
     if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step) < 0 || run_dataset(run) < 0) return -1;
     run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_row = 0;

@@ -47,8 +47,7 @@ void step_warm_up(Network *network, const Config *config, const Optimizer *optim
                        (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
     for (int run = 0; run < 2; run++) { // plain, then recorded
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
-        network_write(network, network->plan->grads, network->ops->grad_bytes, 0, 1,
-                      &nan); // the update changes nothing
+        network_write(network, network->plan->grads, DTYPE_FP32, 0, 1, &nan); // the update changes nothing
         step_end(network, optimizer);
     }
 }

@@ -77,24 +77,28 @@ static int pass_over(Run *run) {
                        (unsigned long long)state->pass_to);
 }
 
-static int record_step(Run *run, const StepResult *result, uint64_t ns, uint64_t wait_ns) {
+static int record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
     const Config *config = run->config;
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
-    char loss[24], norm[24];
+    char loss[24], norm[24], words[32] = "", scale[32] = ""; // of the loss, in fp16
+    if (run->state.scaler.scale > 0) {
+        snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
+        snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
+    }
     if (step % (uint64_t)config->log_interval == 0 && !cli_quiet) {
-        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | data-wait %.1f %%%s\n",
+        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | data-wait %.1f %%%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
-               result->learning_rate, seconds * 1e3, tokens / seconds, wait,
+               result->learning_rate, seconds * 1e3, tokens / seconds, wait, words,
                result->finite ? "" : " | not finite: not applied");
         fflush(stdout);
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
     return metrics_add(
         &run->metrics,
-        "\"step\": %llu, \"loss\": %s, \"norm\": %s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
-        (unsigned long long)step, loss, norm, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
+        "\"step\": %llu, \"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
+        (unsigned long long)step, loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
 }
 
 // The batches asked ahead end where an evaluation or the run does.
@@ -122,7 +126,7 @@ static Turn step_now(Run *run) {
     if (pass_over(run) < 0) return LEAVE;
     aim_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
-    const StepPlace place = {state->step, state->updates, 1};
+    const StepPlace place = {state->step, state->updates, scaler_scale(&state->scaler)};
     FeedResult found = step_run(&run->network, run->config, run->optimizer, &run->stream, &place, &run->stop, &result);
     if (found != FEED_BATCH) return stream_drop(&run->stream), answer(run, found);
 
@@ -131,8 +135,11 @@ static Turn step_now(Run *run) {
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result.finite;
     state->nonfinite_row = result.finite ? 0 : state->nonfinite_row + 1;
-    if (record_step(run, &result, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0) return LEAVE;
-    if (state->nonfinite_row == BAD_STEPS) return stream_drop(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
+    scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
+    if (record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0)
+        return LEAVE;
+    if (state->nonfinite_row - state->scaler.excused == BAD_STEPS)
+        return stream_drop(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
     return GO_ON;
 }
 

@@ -1,24 +1,16 @@
-// Activations in vectors, and the units that products are made of: ACT_BF16 chooses the storage type.
+// Activations in vectors, and the units that products are made of: ACT_BF16 or ACT_FP16 chooses the storage type.
 //
 // A unit is what one 32-bit lane of a dot product holds: two neighbouring bf16 where the processor multiplies those
 // (UNIT = 2), else one fp32 (UNIT = 1).
 #pragma once
 
 #include "kernels/cpu/vec.h"
+#include "kernels/half.h"
 
-#ifdef ACT_BF16
+#if defined ACT_BF16
 typedef uint16_t Number;
-static inline float number_float(Number x) {
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-static inline Number number_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return x != x ? 0x7fc0 : (Number)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+static inline float number_float(Number x) { return bf16_value(x); }
+static inline Number number_of(float x) { return bf16_of(x); }
 static inline V act_load(const Number *p) { return (V)(__builtin_convertvector(*(const VHAnywhere *)p, VW) << 16); }
 static inline void act_store(Number *p, V v) {
 #ifdef __AVX512BF16__
@@ -29,6 +21,37 @@ static inline void act_store(Number *p, V v) {
     *(VHAnywhere *)p = __builtin_convertvector((bits & ~nan) | (0x7fc0 & nan), VHAnywhere);
 #endif
 }
+#elif defined ACT_FP16
+typedef uint16_t Number;
+static inline float number_float(Number x) { return fp16_value(x); }
+static inline Number number_of(float x) { return fp16_of(x); }
+#if defined __AVX512F__
+static inline V act_load(const Number *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline void act_store(Number *p, V v) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif defined __F16C__
+static inline V act_load(const Number *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline void act_store(Number *p, V v) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#else // half.h's ways, lane by lane the one that applies
+static inline VW lanes(VW chosen, VW yes, VW no) { return (yes & chosen) | (no & ~chosen); }
+static inline V act_load(const Number *p) {
+    const VW half = __builtin_convertvector(*(const VHAnywhere *)p, VW), magnitude = (half & 0x7fff) << 13;
+    const VW infinite = (VW)((half & 0x7c00) == 0x7c00), value = (VW)((V)magnitude * v_set(FP16_REBIAS));
+    return (V)(lanes(infinite, magnitude | 0x7f800000, value) | (half & 0x8000) << 16);
+}
+static inline void act_store(Number *p, V v) {
+    const VW bits = (VW)v, magnitude = bits & 0x7fffffff;
+    const VW normal = (magnitude - FP16_BIAS + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    const VW small = (VW)((V)magnitude + v_set(0.5f)) - FP16_HALF;
+    VW half = lanes((VW)(magnitude < FP16_NORMAL), small, normal);
+    half = lanes((VW)(magnitude >= FP16_OVERFLOW), v_word(0x7c00), half);
+    half = lanes((VW)(v != v), v_word(0x7e00), half);
+    *(VHAnywhere *)p = __builtin_convertvector(half | (bits >> 16 & 0x8000), VHAnywhere);
+}
+#endif
 #else
 typedef float Number;
 static inline float number_float(Number x) { return x; }

@@ -107,33 +107,32 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
     const bool native = multiplies_bf16(isa), automatic = !strcmp(choice->dtype, "auto");
     const bool slow = native && !gains_by_bf16();
-    const bool bf16 = automatic ? native && !slow : !strcmp(choice->dtype, "bfloat16");
-    if (!bf16 && !automatic && strcmp(choice->dtype, "float32")) {
-        fail(EX_USAGE, "dtype '%s' is not for the CPU: float32 or bfloat16", choice->dtype);
-        return NULL;
-    }
+    Dtype type = automatic && native && !slow ? DTYPE_BF16 : DTYPE_FP32;
+    while (!automatic && strcmp(choice->dtype, dtype_name(type))) type++;
     OptimizerState state = STATE_FULL;
     if (choice->optimizer_state && !strcmp(choice->optimizer_state, "m8")) state = STATE_M8;
     if (choice->optimizer_state && !strcmp(choice->optimizer_state, "sr")) state = STATE_SR;
-    static const CpuUnit *const units[2][3] = {
+    static const CpuUnit *const units[3][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
-        {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512}
+        {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512},
+        {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}
     };
-    unit = units[bf16][bf16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
+    unit = units[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
     CpuProducts products = isa == ISA_AVX512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
-    if (bf16 && !native) {
+    if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
         products = PRODUCTS_WIDENED;
-        log_warn(
-            "this processor does not multiply bfloat16: float32 products of bfloat16 operands, slower than float32");
+        log_warn("this processor does not multiply %s: float32 products of %s operands, slower than float32",
+                 dtype_name(type), dtype_name(type));
     }
     static int all_threads;
     if (!all_threads) all_threads = omp_get_max_threads();
     omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
     cap_onednn(isa);
-    matmul_open(unit, bf16 ? DTYPE_BF16 : DTYPE_FP32, products);
+    matmul_open(unit, type, products);
 
     backend = (Backend){.name = "cpu",
-                        .act_bytes = bf16 ? 2 : 4,
+                        .act_type = type,
+                        .act_bytes = type == DTYPE_FP32 ? 4 : 2,
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,
@@ -153,7 +152,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     unit->install(&backend, state);
     matmul_install(&backend);
     const int threads = omp_get_max_threads();
-    snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", bf16 ? "bfloat16" : "float32",
-             cpu_isa_name(isa), slow && automatic ? ", faster here than its bfloat16" : "");
+    snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
+             slow && automatic ? ", faster here than its bfloat16" : "");
     return &backend;
 }

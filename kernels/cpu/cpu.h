@@ -22,6 +22,7 @@ typedef struct {
 
 extern const CpuUnit cpu_fp32_portable, cpu_fp32_avx2, cpu_fp32_avx512;
 extern const CpuUnit cpu_bf16_portable, cpu_bf16_avx2, cpu_bf16_avx512;
+extern const CpuUnit cpu_fp16_portable, cpu_fp16_avx2, cpu_fp16_avx512;
 
 // Scratch: each operation lays out what it needs from the start, nothing lives longer than the call.
 void *scratch_take(size_t *used, size_t bytes); // used from 0; 64-byte aligned; fits by scratch_bytes()
@@ -30,7 +31,7 @@ void *scratch_take(size_t *used, size_t bytes); // used from 0; 64-byte aligned;
 typedef enum {
     PRODUCTS_PACKED,  // oneDNN's blocked weights, made from the fp32 parameters
     PRODUCTS_PLAIN,   // straight from the parameters
-    PRODUCTS_WIDENED, // bf16 on a processor that does not multiply it: fp32 products of bf16 operands
+    PRODUCTS_WIDENED, // fp16, and bf16 on a processor that does not multiply it: fp32 products of their operands
 } CpuProducts;
 
 void matmul_open(const CpuUnit *unit, Dtype dtype, CpuProducts products);

@@ -29,7 +29,7 @@ static const void *weights_of(const Weight *w, Direction direction) {
     return products == PRODUCTS_PLAIN ? w->param : packed_of(w, direction);
 }
 
-// bf16 without bf16 products: WIDE_ROWS rows at a time become fp32, and the result is narrowed again.
+// Two-byte operands without products of them: WIDE_ROWS rows at a time become fp32, and the result is narrowed again.
 static void multiply_widened(Direction direction, int M, const Weight *w, const uint16_t *in, const Par *bias,
                              uint16_t *out) {
     const size_t in_cols = (size_t)(direction == FORWARD ? w->cols : w->rows);
@@ -92,7 +92,7 @@ static void matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act
 }
 
 static void pack(const Weight *w) {
-    if (products == PRODUCTS_WIDENED) { // rounded as bf16 weights would be
+    if (products == PRODUCTS_WIDENED) { // rounded as weights of two bytes would be
         const size_t count = (size_t)w->rows * (size_t)w->cols, piece = (size_t)WIDE_ROWS * (size_t)w->cols;
         size_t used = 0;
         uint16_t *rounded = scratch_take(&used, piece * sizeof *rounded);

@@ -1,5 +1,5 @@
 // One unit of vector kernels. The file that includes this is compiled for an instruction set, and defines CPU_UNIT, the
-// unit's name, and ACT_BF16 for bf16 activations.
+// unit's name, and ACT_BF16 or ACT_FP16 for activations of two bytes.
 #pragma once
 
 #include "kernels/cpu/cpu.h"

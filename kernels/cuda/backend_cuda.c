@@ -229,6 +229,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     cuda.wide_moments = full, cuda.no_master = stochastic;
     backend = (Backend){
         .name = "cuda",
+        .act_type = DTYPE_BF16,
         .act_bytes = 2,
         .par_bytes = 2,
         .grad_bytes = 4,

@@ -375,13 +375,45 @@ serve() { # DATASET
     [ "$status" -eq 1 ]
 }
 
-@test "float16 is refused with what to take instead, 2" {
-    for device in cpu cuda; do
-        run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=$device --dtype=float16
-        [ "$status" -eq 2 ]
-        [[ "$output" == *float16*bfloat16* || "$output" == *"built without CUDA"* ]]
-        [ ! -e run ]
-    done
+@test "float16: its loss scale is shown, killed it goes on bit for bit, in the type it was" {
+    train --out_dir=whole --quiet --dtype=float16
+    grep -q '"loss_scale": 65536' whole/metrics.jsonl
+    begin --dataset="$data" --out_dir=killed --dtype=float16
+    wait_for_steps killed 11
+    kill -9 $TRAINER
+    ends
+    run train --out_dir=killed # dtype is auto, which takes float32 or bfloat16 on a CPU
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
+    same_run whole killed
+    run grep -A3 '"scaler"' "$(last killed)/state.json"
+    [[ "$output" == *'"scale": 65536.0'*'"good": 24'* ]]
+    run train --out_dir=killed --dtype=float32 --max_iters=25
+    [[ "$output" == *"dtype is now float32, was float16 until step 24"* && "$output" != *"| scale"* ]]
+    run grep scaler killed/ckpt-00000025/state.json
+    [ "$status" -eq 1 ]
+}
+
+@test "what dtype was chosen is kept by the checkpoint" {
+    train --out_dir=auto --quiet --max_iters=3
+    run grep '"dtype"' auto/ckpt-00000003/state.json
+    [[ "$output" == *float32* || "$output" == *bfloat16* ]]
+    train --out_dir=run --quiet --dtype=bfloat16 --max_iters=3
+    run train --out_dir=run --max_iters=6
+    [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
+}
+
+@test "in float16 losses that are not finite end a run as in other types, whatever the scale, 81" {
+    run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
+    [ "$status" -eq 81 ]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: back from step"* ]]
+}
+
+@test "a type that the device does not have is refused with what to take instead, 2" {
+    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
+    [ "$status" -eq 2 ]
+    [[ "$output" == *float32*bfloat16* || "$output" == *"built without CUDA"* ]]
+    [ ! -e run ]
 }
 
 @test "the trainer goes by its own name" {

@@ -319,7 +319,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     uint64_t work = 0;
     float before[64], after[64];
     for (int step = 0; step < STEPS; step++) {
-        network_read(&network, plan.master, sizeof(float), 0, 64, before);
+        network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
         const struct EmuCounts was = emu_counts;
         step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
         for (int micro = 0; micro < MICROS; micro++) {
@@ -336,7 +336,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
         CHECK(!step || emu_counts.work - was.work == work);
         work = emu_counts.work - was.work;
         CHECK(isfinite(network.numbers->loss) && isfinite(network.numbers->norm));
-        network_read(&network, plan.master, sizeof(float), 0, 64, after);
+        network_read(&network, plan.master, DTYPE_FP32, 0, 64, after);
         double moved = 0; // by an element, as Adam does when gradients hardly change: the step's own learning rate
         for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;
         CHECK(fabs(moved / (config.learning_rate * (step + 1) / 1001) - 1) < 0.1);

@@ -1,0 +1,45 @@
+// Numbers of two bytes, to and from floats: bf16, the upper half of a float, and fp16, IEEE 754's binary16. To nearest,
+// ties to even; what is not finite stays so.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+static inline float bits_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline float bf16_value(uint16_t half) { return bits_float((uint32_t)half << 16); }
+static inline uint16_t bf16_of(float value) {
+    const uint32_t bits = float_bits(value);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// fp16: five bits of exponent, biased by 15 where a float's eight are by 127, and ten of fraction.
+#define FP16_REBIAS 0x1p112f
+enum {
+    FP16_OVERFLOW = 0x477ff000, // a float's bits: 65520, halfway from the largest fp16 to the next power of two
+    FP16_NORMAL = 0x38800000,   // 2^-14, the smallest that is not subnormal
+    FP16_HALF = 0x3f000000,     // 0.5: its last bit is 2^-24, as that of subnormal fp16
+    FP16_BIAS = 112 << 23
+};
+static inline float fp16_value(uint16_t half) {
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = (uint32_t)(half & 0x7fff) << 13;
+    if ((half & 0x7c00) == 0x7c00) return bits_float(sign | 0x7f800000 | magnitude);
+    return bits_float(sign | float_bits(bits_float(magnitude) * FP16_REBIAS)); // subnormal ones become normal
+}
+static inline uint16_t fp16_of(float value) {
+    const uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (magnitude >= FP16_OVERFLOW) return (uint16_t)(sign | 0x7c00);
+    if (magnitude < FP16_NORMAL) return (uint16_t)(sign | (float_bits(bits_float(magnitude) + 0.5f) - FP16_HALF));
+    return (uint16_t)(sign | (magnitude - FP16_BIAS + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
