@@ -403,6 +403,28 @@ serve() { # DATASET
     [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
 }
 
+@test "in float16 a loss scale that overflows is halved as often as it takes, which ends no run" {
+    small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
+    train --out_dir=first --quiet "${small[@]}" --max_iters=1
+    python3 - first/ckpt-00000001/model.safetensors <<'END'
+import array, json, sys # the last norm's gains times 64: so are the gradients below it
+file = open(sys.argv[1], "r+b")
+start = 8 + int.from_bytes(file.read(8), "little")
+begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
+file.seek(start + begin)
+gains = array.array("f", file.read(end - begin))
+file.seek(start + begin)
+file.write(array.array("f", [64 * gain for gain in gains]).tobytes())
+END
+    run train --out_dir=run "${small[@]}" --init_from=first/ckpt-00000001 --max_iters=16
+    [ "$status" -eq 0 ]
+    skipped=$(grep -c "not finite: not applied" <<<"$output")
+    [ "$skipped" -gt 3 ]
+    [[ "$output" == *"| scale 65536 | not finite"*"| scale 8192 | not finite"* && "$output" != *"back from step"* ]]
+    grep -q "\"scale\": $((65536 >> skipped)).0" run/ckpt-00000016/state.json
+    grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
+}
+
 @test "in float16 losses that are not finite end a run as in other types, whatever the scale, 81" {
     run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [ "$status" -eq 81 ]
