@@ -46,7 +46,7 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
-enum { BACKEND_RECORDINGS = 4 };
+enum { BACKEND_RECORDINGS = 4, BACKEND_SLOTS = 3 };
 
 typedef struct {
     const char *name; // "cpu", "cuda"
@@ -76,9 +76,17 @@ typedef struct {
     void (*zero)(void *device, size_t bytes);
     void (*close)(void);
 
+    // Copies beside the operations, for what lies in pinned host memory and comes to the device in slices, each to a
+    // slot of the arena. Several copies may share a slot. The host waits for none of them: what was stored may be read
+    // there after `stored` and a download.
+    void (*fetch)(int slot, void *device, const void *host, size_t bytes); // after the operations and its stores so far
+    void (*fetched)(int slot);                                             // operations from here on have it
+    void (*store)(int slot, void *host, const void *device, size_t bytes); // after the operations so far
+    void (*stored)(void); // operations from here on come after all stores
+
     // A run of operations that comes again with the same arguments: `if (begin(key)) { operations; end(key); }`. Where
-    // begin is false the run was replayed from a recording, and is skipped. No upload or download inside. Recordings
-    // last until the arena is released.
+    // begin is false the run was replayed from a recording, and is skipped. No upload, download, fetch or store inside.
+    // Recordings last until the arena is released.
     bool (*begin)(int key); // below BACKEND_RECORDINGS
     void (*end)(int key);
 

@@ -101,7 +101,7 @@ TEST(plan_is_what_is_allocated) {
     char printed[64];
     Buffer text = {0};
     plan_print(&plan, &config, &model, &backend, &text);
-    snprintf(printed, sizeof printed, "arena %35zu", allocated);
+    snprintf(printed, sizeof printed, "arena %39zu", allocated);
     CHECK_TEXT((char *)text.data, printed);
     buffer_close(&text);
     network_close(&network);
@@ -208,8 +208,9 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
 #if HAVE_CUDA_BACKEND
 // The memory model of the research for a card, bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
 // largest micro-batches in 11.3 GiB. It counts gradients in bf16 (here fp32: 2 bytes a parameter more, so 350M loses a
-// sequence), room for gelu and 16C of a block that here lies where the logits do, and the gradient of the residual
-// stream twice, so that more fit when blocks are made again.
+// sequence; 774M and 1558M, with the optimizer's state in host memory, 9 and 11), room for gelu and 16C of a block that
+// here lies where the logits do, and the gradient of the residual stream twice, so that more fit when blocks are made
+// again.
 TEST(plan_for_a_card_is_the_designs) {
     static const struct {
         int64_t layers, heads, channels;
@@ -222,7 +223,9 @@ TEST(plan_for_a_card_is_the_designs) {
         {12, 12, 768,  BLOCK_AGAIN, 157, 189, 3.5},
         {24, 16, 1024, KEEP_ALL,    7,   6,   0  },
         {24, 16, 1024, GELU_AGAIN,  9,   8,   0  },
-        {24, 16, 1024, BLOCK_AGAIN, 56,  60,  0  }
+        {24, 16, 1024, BLOCK_AGAIN, 56,  60,  0  },
+        {36, 20, 1280, BLOCK_AGAIN, 42,  50,  0  }, // 51 less 9
+        {48, 25, 1600, BLOCK_AGAIN, 10,  11,  0  }  // 21 less 11
     };
     char why[256];
     const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
@@ -232,6 +235,7 @@ TEST(plan_for_a_card_is_the_designs) {
         Config config = gpt2_124m();
         config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
         config.recompute = rows[i].recompute, config.loss_chunk_rows = 4096;
+        if (rows[i].layers > 24) config.offload = "optimizer";
         const double limit = 11.3 * (1 << 30);
         Model model;
         Plan plan;
@@ -279,6 +283,52 @@ TEST(plan_keeps_to_the_devices_free_memory) {
     config.mem_limit = 2867ull << 20; // the smaller of the two
     CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
     CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
+    model_close(&model);
+    found->close();
+}
+
+// 1558M in 11.3 GiB: master and moments of 12 bytes a parameter in host memory, chosen where nothing else fits.
+TEST(plan_offloads_what_does_not_fit_a_card) {
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const Backend *found = backend_open(&choice, why);
+    NEED(found);
+    Backend backend = *found;
+    backend.holders = other_processes;
+    Config config = gpt2_124m(), large = config;
+    Model model;
+    Plan plan;
+    config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
+    config.recompute = large.recompute = ~0;
+    plan_choose(&config, &backend, false);
+    CHECK(!strcmp(config.offload, "none"));
+    large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
+    large.batch_size = 12, large.gradient_accumulation_steps = 40;
+    plan_choose(&large, &backend, false);
+    CHECK(!strcmp(large.offload, "optimizer") && large.recompute == BLOCK_AGAIN);
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
+    CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
+    CHECK(plan.master >= plan.bytes && plan.moments[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
+    CHECK(plan.slots >= plan.passes && plan.slots + 3 * plan.slot_bytes <= plan.bytes);
+    CHECK_EQUAL(plan.slot_bytes, 12 * plan.slice);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), 0);
+    Buffer text = {0};
+    plan_print(&plan, &large, &model, &backend, &text);
+    CHECK_TEXT((char *)text.data, "optimizer state in host memory    18692236800    17.4 GiB");
+    buffer_close(&text);
+    model_close(&model);
+    large.offload = "none";
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), -1);
+    CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.2 GiB)");
+    err_clear(), model_close(&model);
+    large.offload = "optimizer", large.mem_limit = 0, large.n_embd = 25600,
+    large.n_head = 400; // 377 billion parameters
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, true), -1);
+    CHECK_EQUAL(err_code(), EX_MEMORY);
+    CHECK_TEXT(err_text(), "4.1 TiB of it for the optimizer's state, and ");
     model_close(&model);
     found->close();
 }

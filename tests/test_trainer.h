@@ -12,7 +12,7 @@ typedef struct {
     bool bias;
     Dtype type;
     const char *optimizer_state; // NULL: full
-    bool warm_up;
+    bool warm_up, offload;
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from
 

@@ -25,6 +25,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->gradient_accumulation_steps = shape->accumulation, config->eval_batch_size = shape->eval_batch;
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
     config->bias = shape->bias, config->recompute = shape->recompute;
+    config->offload = shape->offload ? "optimizer" : "none";
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
     const BackendChoice choice = {"cpu", dtype_name(shape->type), 2, true, shape->optimizer_state, false};
@@ -37,7 +38,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
     NEED(network_init(&tiny->network, 1337) == 0);
     if (shape->warm_up) {
-        sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network);
+        sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network, 5);
         step_warm_up(&tiny->network, config, optimizer_find("adamw"));
     }
 }

@@ -174,6 +174,47 @@ TEST(steps_do_not_depend_on_the_loss_scale) {
     free(params);
 }
 
+// With the optimizer's state in host memory, eight slices through three slots: the same losses and parameters.
+TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
+    static const char *const states[] = {"full", "m8", "sr"};
+    for (int i = 0; i < 9; i++) {
+        TinyShape here = tiny_shape, away;
+        here.optimizer_state = states[i % 3], here.type = (Dtype)(i / 3), here.accumulation = 2;
+        away = here, away.offload = true;
+        double wanted[4], losses[4];
+        float *params = run_steps(&here, 4, wanted), *same = run_steps(&away, 4, losses);
+        CHECK(!memcmp(losses, wanted, sizeof losses));
+        ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+        Model model;
+        model_open(&model, &shape);
+        CHECK(!memcmp(same, params, model.elements * sizeof *same));
+        model_close(&model);
+        free(params), free(same);
+    }
+}
+
+TEST(moments_are_forgotten_wherever_they_lie) {
+    for (int offload = 0; offload < 2; offload++) {
+        TinyShape shape = tiny_shape;
+        shape.offload = offload;
+        Tiny tiny;
+        tiny_open(&tiny, &shape);
+        const size_t n = tiny.model.elements;
+        float *params = tiny_read(&tiny, tiny.plan.params);
+        for (int i = 0; i < MOMENTS; i++) network_write(&tiny.network, tiny.plan.moments[i], DTYPE_FP32, 0, n, params);
+        network_forget_moments(&tiny.network);
+        for (int i = 0; i < MOMENTS; i++) {
+            float *moments = tiny_read(&tiny, tiny.plan.moments[i]);
+            for (size_t k = 0; k < n; k++) CHECK(moments[k] == 0);
+            free(moments);
+        }
+        float *after = tiny_read(&tiny, tiny.plan.params);
+        CHECK(!memcmp(params, after, n * sizeof *params));
+        free(params), free(after);
+        tiny_close(&tiny);
+    }
+}
+
 TEST(warm_up_changes_no_bits) {
     static const char *const states[] = {"full", "m8", "sr"};
     for (int i = 0; i < 3; i++) {
@@ -246,10 +287,12 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     tiny_close(&tiny);
 }
 
-TEST(step_that_is_not_finite_is_not_applied) {
+static void check_not_applied(bool offload) {
+    TinyShape shape = tiny_shape;
+    shape.offload = offload;
     Tiny tiny;
     TestSource memory;
-    tiny_open(&tiny, &tiny_shape);
+    tiny_open(&tiny, &shape);
     Source source = test_source(&memory, 16, 97);
     Stream stream = {0};
     FeedAsk form = train_form(2);
@@ -268,6 +311,8 @@ TEST(step_that_is_not_finite_is_not_applied) {
     free(before), free(after), free(moments), free(moments_after), free(memory.ids);
     tiny_close(&tiny);
 }
+
+TEST(step_that_is_not_finite_is_not_applied) { check_not_applied(false), check_not_applied(true); }
 
 static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     TinyShape shape = tiny_shape;

@@ -62,10 +62,12 @@ static int conclude(Run *run) {
 }
 
 static int run_all(Run *run, const Config *config) {
-    char count[16], bytes[16];
+    char count[16], bytes[16], host[16];
     if (run_open(run, config, fresh) < 0) return -1;
-    log_line("%s parameters, %s arena, %llu tokens a step", human_count(count, (double)run->model.parameters),
-             human_bytes(bytes, (double)run->plan.bytes),
+    const bool offloaded = run->plan.host_bytes;
+    log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)run->model.parameters),
+             human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for the optimizer: " : "",
+             offloaded ? human_bytes(host, (double)run->plan.host_bytes) : "",
              (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
     if (config->eval_only) return evaluate_only(run);
     return train(run) < 0 ? -1 : conclude(run);

@@ -80,6 +80,7 @@ static void check_words(ConfigReader *reader) {
     check_word(reader, KEY_on_dataset_change, (const char *const[]){"switch", "stop", NULL});
     check_word(reader, KEY_gelu, (const char *const[]){"exact", "tanh", NULL});
     check_word(reader, KEY_optimizer_state, (const char *const[]){"full", "m8", "sr", NULL});
+    check_word(reader, KEY_offload, (const char *const[]){"auto", "none", "optimizer", NULL});
     check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_word(reader, KEY_lr_schedule, (const char *const[]){"cosine", "linear", "constant", NULL});
 }

@@ -12,11 +12,12 @@ static void add_losses(Network *network, int B) {
     for (int b = 0; b < B; b++) network->ops->sum_losses(&numbers->loss, losses + (size_t)b * (size_t)T, T);
 }
 
-void evaluate_warm_up(Network *network) {
-    const Pass *pass = &network->plan->eval;
-    size_t ids = (size_t)pass->rows * (size_t)(network->model->shape.block + 1);
-    network->ops->zero(network_at(network, pass->tokens), ids * sizeof(uint16_t));
-    add_losses(network, pass->rows);
+void evaluate_warm_up(Network *network, uint64_t samples) {
+    const uint64_t most = (uint64_t)network->plan->eval.rows, last = samples % most;
+    network->ops->zero(network_at(network, network->plan->eval.tokens),
+                       most * (uint64_t)(network->model->shape.block + 1) * sizeof(uint16_t));
+    if (samples >= most) add_losses(network, (int)most);
+    if (last) add_losses(network, (int)last);
 }
 
 FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,

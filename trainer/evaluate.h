@@ -8,7 +8,8 @@
 FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss);
 
-void evaluate_warm_up(Network *network); // its largest shape once, over no data (step.h: step_warm_up)
+// The shapes of an evaluation of so many samples once, over no data (step.h: step_warm_up).
+void evaluate_warm_up(Network *network, uint64_t samples);
 
 // How many samples an evaluation reads of a split of so many tokens; 0 when it has not one.
 uint64_t evaluate_samples(const Config *config, uint64_t split_tokens);

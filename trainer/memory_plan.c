@@ -6,7 +6,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { ALIGN = 256 };
+enum {
+    ALIGN = 256,
+    SLICE_UNIT = 1024,   // elements: slots are aligned, whatever the type
+    SLICE_MAX = 4 << 20, // elements: copies of 16 MiB, which a bus carries at its full rate
+};
 
 static size_t align(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
@@ -108,6 +112,22 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
     return bytes;
 }
 
+// The optimizer's state in host memory, which begins where the arena ends; slots for its slices.
+static void lay_offload(Plan *plan, const Model *model, const Backend *backend, bool own_master) {
+    size_t eighth = (model->elements / 8 + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
+    plan->slice = eighth < SLICE_MAX ? eighth : SLICE_MAX;
+    plan->slot_bytes = plan->slice * ((own_master ? sizeof(float) : 0) + MOMENTS * backend->moment_bytes);
+    plan->slots = plan->passes;
+    size_t end = plan->slots + BACKEND_SLOTS * plan->slot_bytes;
+    if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
+    add_row(plan, "slots of the update", end - plan->slots, true);
+
+    size_t at = plan->bytes;
+    if (own_master) plan->master = take(&at, model->elements * sizeof(float));
+    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, model->elements * backend->moment_bytes);
+    plan->host_bytes = at - plan->bytes;
+}
+
 void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training) {
     assert(!is_auto(config->batch_size)); // plan_choose has been there
     // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
@@ -115,19 +135,19 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
-    bool own_master = training && backend->master_bytes;
+    bool own_master = training && backend->master_bytes, offload = training && !strcmp(config->offload, "optimizer");
 
     plan->params = take(&at, model->elements * backend->par_bytes);
     add_row(plan, "parameters", at, false), start = at;
-    plan->master = own_master ? take(&at, model->elements * sizeof(float)) : plan->params;
-    if (own_master) add_row(plan, "master parameters", at - start, false), start = at;
+    plan->master = own_master && !offload ? take(&at, model->elements * sizeof(float)) : plan->params;
+    if (own_master && !offload) add_row(plan, "master parameters", at - start, false), start = at;
     plan->packed = take(&at, packed);
     if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
     plan->grads = take(&at, trained * backend->grad_bytes);
     if (training) add_row(plan, "gradients", at - start, false), start = at;
-    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
+    for (int i = 0; i < MOMENTS && !offload; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
     plan->numbers = take(&at, sizeof(StepNumbers));
-    add_row(plan, training ? "optimizer" : "numbers", at - start, false);
+    add_row(plan, training && !offload ? "optimizer" : "numbers", at - start, false);
 
     int train_rows = training ? (int)config->batch_size : 0;
     int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size);
@@ -155,6 +175,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
         plan->bytes = plan->eval.end;
     }
     if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
+    if (offload) lay_offload(plan, model, backend, own_master);
 
     plan->staging = 1 << 20;
     for (int i = 0; i < model->count; i++) {
@@ -163,8 +184,8 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     }
 }
 
-// Bytes that processes can still get, by the kernel's estimate, and no more than a container's limit. 0: not known.
-static uint64_t host_memory(void) {
+// What processes can still get is the kernel's estimate.
+uint64_t plan_host_memory(void) {
     static const struct {
         const char *path, *before;
         uint64_t unit;
@@ -187,7 +208,7 @@ static uint64_t host_memory(void) {
 }
 
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
-    uint64_t left = !here ? 0 : strcmp(backend->name, "cpu") ? backend->free_bytes : host_memory();
+    uint64_t left = !here ? 0 : strcmp(backend->name, "cpu") ? backend->free_bytes : plan_host_memory();
     return left && (!config->mem_limit || left < config->mem_limit) ? left : config->mem_limit;
 }
 
@@ -201,13 +222,17 @@ void plan_print(const Plan *plan, const Config *config, const Model *model, cons
                  (long long)(config->batch_size * config->gradient_accumulation_steps * config->block_size));
     buffer_print(out, "backend    %s\n\n", backend->name);
     for (int i = 0; i < plan->table_rows; i++)
-        buffer_print(out, "  %-26s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
+        buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
                      human_bytes(bytes, (double)plan->table[i].bytes),
                      plan->table[i].overlaid ? "  (inside the above)" : "");
-    buffer_print(out, "  %-26s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
-    buffer_print(out, "  %-26s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
+    buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    if (plan->host_bytes)
+        buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies a step, at 20 GB/s each way)\n",
+                     "optimizer state in host memory", plan->host_bytes, human_bytes(bytes, (double)plan->host_bytes),
+                     (double)plan->host_bytes / 20e9);
+    buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
                  human_bytes(bytes, (double)plan->staging));
     if (config->mem_limit && plan->bytes <= config->mem_limit)
-        buffer_print(out, "  %-26s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
+        buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
                      human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));
 }

@@ -44,7 +44,11 @@ typedef struct {
     size_t scratch, scratch_bytes;                                   // the backend's
     size_t passes;                                                   // where both passes begin: they take turns
     Pass train, eval;
-    size_t bytes;   // of the arena
+    size_t bytes; // of the arena
+    // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, where the master (if there is
+    // one apart) and the moments lie. An update has `slice` elements of them at a time in slots of the arena, in the
+    // place of the passes. 0: they are in the arena
+    size_t host_bytes, slice, slots, slot_bytes;
     size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
     struct {
@@ -58,6 +62,9 @@ typedef struct {
 ModelShape shape_of(const Config *config);
 // Without `training` there are parameters and the evaluation's pass only.
 void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
+
+// What is left of this machine's memory, and no more than a container's limit. 0: not known.
+uint64_t plan_host_memory(void);
 
 // The largest arena: mem_limit, or what is left of this machine's memory, or the device's where it has its own, for
 // those that allocate `here`. 0: not known.

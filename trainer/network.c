@@ -1,9 +1,11 @@
 // The network's memory: the arena, its parameters and what is multiplied with.
 #include "trainer/network.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "common/pool.h"
 #include "kernels/half.h"
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
 enum { LAYER_WEIGHTS = 4, PAGE = 4096 };
@@ -21,6 +23,19 @@ static void add_weight(Network *network, ParamId id, int layer, size_t *packed) 
     *packed += aligned(bytes);
 }
 
+// Zero, as the arena. NULL after fail() (82).
+static unsigned char *host_memory(const Backend *backend, size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char size[16];
+    if (memory == MAP_FAILED) {
+        fail(EX_MEMORY, "no host memory for the optimizer's state of %s", human_bytes(size, (double)bytes));
+        return NULL;
+    }
+    madvise(memory, bytes, MADV_HUGEPAGE); // a wish
+    backend->pin(memory, bytes);
+    return memory;
+}
+
 int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan) {
     *network = (Network){.ops = backend, .model = model, .plan = plan};
     int layers = model->shape.layers;
@@ -32,6 +47,7 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
     backend->pin(network->numbers, PAGE);
+    if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
     backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
     size_t packed = plan->packed;
@@ -43,6 +59,10 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
 
 void network_close(Network *network) {
     if (network->arena) network->ops->unpin(network->numbers), network->ops->release(network->arena);
+    if (network->host) {
+        network->ops->unpin(network->host);
+        munmap(network->host, network->plan->host_bytes);
+    }
     free(network->weights);
     free(network->staging);
     free(network->numbers);
@@ -74,15 +94,30 @@ void network_pack(Network *network) {
 static float half_value(Dtype type, uint16_t half) { return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half); }
 static uint16_t half_of(Dtype type, float value) { return type == DTYPE_FP16 ? fp16_of(value) : bf16_of(value); }
 
+static void get(const Network *network, void *to, size_t offset, size_t bytes) {
+    const void *from = network_at(network, offset);
+    if (offset < network->plan->bytes)
+        network->ops->download(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+static void put(const Network *network, size_t offset, const void *from, size_t bytes) {
+    void *to = network_at(network, offset);
+    if (offset < network->plan->bytes)
+        network->ops->upload(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
 // Values of two bytes are staged in the upper half of the floats' own memory, then widened from the front.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values) {
-    const void *source = network_at(network, range + first * dtype_bytes(type));
     if (type == DTYPE_FP32) {
-        network->ops->download(values, source, count * sizeof *values);
+        get(network, values, range + first * sizeof *values, count * sizeof *values);
         return;
     }
     uint16_t *halves = (uint16_t *)(void *)values + count;
-    network->ops->download(halves, source, count * sizeof *halves);
+    get(network, halves, range + first * sizeof *halves, count * sizeof *halves);
     for (size_t i = 0; i < count; i++) {
         float value = half_value(type, halves[i]);
         memcpy(values + i, &value, sizeof value);
@@ -90,9 +125,8 @@ void network_read(const Network *network, size_t range, Dtype type, size_t first
 }
 
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values) {
-    unsigned char *target = network_at(network, range + first * dtype_bytes(type));
     if (type == DTYPE_FP32) {
-        network->ops->upload(target, values, count * sizeof *values);
+        put(network, range + first * sizeof *values, values, count * sizeof *values);
         return;
     }
     enum { PIECE = 4096 };
@@ -100,13 +134,17 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
     for (size_t i = 0; i < count; i += PIECE) {
         size_t n = count - i < PIECE ? count - i : PIECE;
         for (size_t k = 0; k < n; k++) halves[k] = half_of(type, values[i + k]);
-        network->ops->upload(target + i * sizeof *halves, halves, n * sizeof *halves);
+        put(network, range + (first + i) * sizeof *halves, halves, n * sizeof *halves);
     }
 }
 
 void network_forget_moments(Network *network) {
-    const Plan *plan = network->plan; // they end where the numbers begin
-    network->ops->zero(network_at(network, plan->moments[0]), plan->numbers - plan->moments[0]);
+    const Plan *plan = network->plan;
+    void *moments = network_at(network, plan->moments[0]);
+    if (plan->host_bytes) // they come last there
+        memset(moments, 0, plan->bytes + plan->host_bytes - plan->moments[0]);
+    else // they end where the numbers begin
+        network->ops->zero(moments, plan->numbers - plan->moments[0]);
 }
 
 // A stretch of a tensor that one worker draws.

@@ -7,8 +7,8 @@ typedef struct {
     const Backend *ops;
     const Model *model;
     const Plan *plan;
-    unsigned char *arena;
-    Weight *weights; // those that are multiplied with: 4 a layer, then the head (the embedding)
+    unsigned char *arena, *host; // host: of an offloaded optimizer, pinned
+    Weight *weights;             // those that are multiplied with: 4 a layer, then the head (the embedding)
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepNumbers *numbers; // the host's copy of the plan's numbers, pinned
@@ -21,15 +21,18 @@ int network_init(Network *network, uint64_t seed); // the first weights, packed,
 void network_forget_moments(Network *network);     // zero
 void network_pack(Network *network);               // after the parameters have changed
 
-static inline void *network_at(const Network *network, size_t offset) { return network->arena + offset; }
+static inline void *network_at(const Network *network, size_t offset) {
+    const Plan *plan = network->plan;
+    return offset < plan->bytes ? network->arena + offset : network->host + (offset - plan->bytes);
+}
 
 // A parameter and its gradient; NULL when the model has no such tensor.
 Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
 const Weight *network_weight(const Network *network, ParamId id, int layer);
 
-// Copies elements of a tensor between host floats and a range of the arena: parameters, or a moment, or the master,
-// which is fp32. Waits.
+// Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
+// which is fp32. Waits; an offloaded range is at rest after the step's download.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }

@@ -1,5 +1,6 @@
 // Optimizers: AdamW with nanoGPT's groups (matrices decay, vectors do not).
 #include "trainer/optim.h"
+#include "trainer/slices.h"
 
 static void adamw_prepare(StepNumbers *numbers, const Config *config, double learning_rate, uint64_t update) {
     numbers->adamw = adamw_of(&(AdamWSettings){
@@ -14,16 +15,19 @@ static void adamw_prepare(StepNumbers *numbers, const Config *config, double lea
     });
 }
 
+static void adamw_slice(const Network *network, const Slice *slice) {
+    const StepNumbers *numbers = network_at(network, network->plan->numbers);
+    network->ops->adamw(slice->params, slice->state[0], slice->gradients, slice->state[1], slice->state[2],
+                        slice->first, slice->count, network->model->decay_elements, &numbers->adamw, &numbers->norm,
+                        &numbers->loss_scale);
+}
+
 static void adamw_update(Network *network) {
-    const Backend *ops = network->ops;
     const Plan *plan = network->plan;
-    const Model *model = network->model;
     StepNumbers *numbers = network_at(network, plan->numbers);
-    const Grad *gradients = network_at(network, plan->grads);
-    ops->gradient_norm(&numbers->norm, gradients, model->elements, &numbers->loss_scale);
-    ops->adamw(network_at(network, plan->params), network_at(network, plan->master), gradients,
-               network_at(network, plan->moments[0]), network_at(network, plan->moments[1]), 0, model->elements,
-               model->decay_elements, &numbers->adamw, &numbers->norm, &numbers->loss_scale);
+    network->ops->gradient_norm(&numbers->norm, network_at(network, plan->grads), network->model->elements,
+                                &numbers->loss_scale);
+    slices_update(network, adamw_slice);
     network_pack(network);
 }
 

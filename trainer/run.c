@@ -162,7 +162,8 @@ static int open_weights(Run *run) {
 static void warm_up(Run *run) {
     log_line("warming up");
     sample_warm_up(&run->network, run->network.staging);
-    evaluate_warm_up(&run->network);
+    for (int split = FEED_TRAIN; split <= FEED_VAL; split++)
+        evaluate_warm_up(&run->network, evaluate_samples(run->config, feed_dataset(run->feed)->tokens[split]));
     step_warm_up(&run->network, run->config, run->optimizer);
 }
 

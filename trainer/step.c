@@ -25,9 +25,10 @@ void step_micro_batch(Network *network, float scale, bool add) {
 }
 
 void step_end(Network *network, const Optimizer *optimizer) {
-    if (network->ops->begin(UPDATE)) {
+    const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be
+    if (!recorded || network->ops->begin(UPDATE)) {
         optimizer->update(network);
-        network->ops->end(UPDATE);
+        if (recorded) network->ops->end(UPDATE);
     }
     network->ops->download(network->numbers, network_at(network, network->plan->numbers), sizeof *network->numbers);
 }

@@ -65,6 +65,17 @@ static void cpu_upload(void *device, const void *host, size_t bytes) { memcpy(de
 static void cpu_download(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 static void cpu_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
 
+static void cpu_fetch(int slot, void *device, const void *host, size_t bytes) {
+    (void)slot;
+    memcpy(device, host, bytes);
+}
+static void cpu_fetched(int slot) { (void)slot; }
+static void cpu_store(int slot, void *host, const void *device, size_t bytes) {
+    (void)slot;
+    memcpy(host, device, bytes);
+}
+static void cpu_stored(void) {}
+
 static bool cpu_begin(int key) { return (void)key, true; }
 static void cpu_end(int key) { (void)key; }
 
@@ -147,6 +158,10 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .download = cpu_download,
                         .zero = cpu_zero,
                         .close = cpu_close,
+                        .fetch = cpu_fetch,
+                        .fetched = cpu_fetched,
+                        .store = cpu_store,
+                        .stored = cpu_stored,
                         .begin = cpu_begin,
                         .end = cpu_end};
     unit->install(&backend, state);

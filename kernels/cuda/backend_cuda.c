@@ -151,6 +151,7 @@ static void close_device(void) {
     cuda_check(cudaStreamSynchronize(cuda.stream), "the last operations");
     while (pinned_count) (void)cudaHostUnregister((void *)(uintptr_t)pinned[--pinned_count].start);
     cuda_matmul_close();
+    cuda_slots_close();
     for (int i = 0; i < STAGES; i++) {
         (void)cudaEventDestroy(stages[i].arrived);
         (void)cudaEventDestroy(stages[i].taken);
@@ -204,6 +205,7 @@ static int open_device(char why[256], size_t *free_bytes) {
         cuda_check(cudaEventCreateWithFlags(&stages[i].arrived, cudaEventDisableTiming), "making an event");
         cuda_check(cudaEventCreateWithFlags(&stages[i].taken, cudaEventDisableTiming), "making an event");
     }
+    cuda_slots_open();
     cuda_matmul_open();
     size_t total;
     cuda_check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
@@ -250,6 +252,10 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .download = download,
         .zero = zero,
         .close = close_device,
+        .fetch = cuda_fetch,
+        .fetched = cuda_fetched,
+        .store = cuda_store,
+        .stored = cuda_stored,
         .begin = cuda_begin,
         .end = cuda_end,
 #define OP(name, arguments) .name = cuda_##name,

@@ -53,6 +53,14 @@ void cuda_end(int key);
 bool cuda_comes_again(void); // what is done now is the plain run of what will be recorded: the time to time things
 void cuda_forget_recordings(void);
 
+// slots.c: copies beside the operations.
+void cuda_fetch(int slot, void *device, const void *host, size_t bytes);
+void cuda_fetched(int slot);
+void cuda_store(int slot, void *host, const void *device, size_t bytes);
+void cuda_stored(void);
+void cuda_slots_open(void);
+void cuda_slots_close(void);
+
 // matmul.c: the handle and the plans of all shapes met so far.
 void cuda_matmul_open(void);
 void cuda_matmul_close(void);

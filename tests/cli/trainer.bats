@@ -329,9 +329,38 @@ serve() { # DATASET
     run "$BIN/trainer" "${card[@]}"
     [ "$status" -eq 0 ]
     [[ "$output" == *"64 x 8 sequences"*"* 5 whole blocks made again"* ]]
-    run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600
+    run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"these fit: --batch_size=8 --gradient_accumulation_steps=64 --offload=optimizer ("* ]]
+    run "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
     [ "$status" -eq 83 ]
     [[ "$output" == *"no batch size fits"* ]]
+}
+
+@test "the configurations for a card of 12 GB fit 11.3 GiB, with half a million tokens a step" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1
+    [[ "$output" != *"built without CUDA"* ]] || skip
+    for size in 124m 350m 774m 1558m; do
+        file=${BATS_TEST_DIRNAME}/../../trainer/config/train_gpt2_${size}_12gb.conf
+        run "$BIN/trainer" plan "$file" --device=cuda
+        [ "$status" -eq 0 ] || { echo "$size: $output"; false; }
+        [[ "$output" == *"= 491520 tokens"*"  arena "*"  spare "* ]]
+        [[ "$output" =~ "  arena "\ +([0-9]+) && ${BASH_REMATCH[1]} -le 12133282611 ]]
+        [[ $size == [13]??m || "$output" == *"optimizer state in host memory"* ]]
+    done
+}
+
+@test "offload of the optimizer: the same run bit for bit, killed and gone on with, and back again" {
+    for state in full m8 sr; do
+        [ $state = m8 ] && back=none || back=optimizer
+        train --out_dir=$state --quiet --optimizer_state=$state
+        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer
+        wait_for_steps away-$state 11
+        kill -9 $TRAINER
+        ends
+        train --out_dir=away-$state --quiet --optimizer_state=$state --offload=$back
+        same_run $state away-$state
+    done
 }
 
 @test "the trainer starts without the CUDA toolkit: its libraries are loaded with a device" {

@@ -15,6 +15,11 @@ misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch +
 arrival|backend_cuda.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|backend_cuda.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
 stage|backend_cuda.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
+room|slots.c|s/then(cuda.stream, slots\[slot\].room, in);//|slots|error
+arrived|slots.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d|slots|error
+made|slots.c|s/then(cuda.stream, slots\[slot\].made, out);//|slots|error
+left|slots.c|/cudaStreamWaitEvent(in, slots\[slot\].left/d|slots|error
+stored|slots.c|s/cuda_check(cudaStreamWaitEvent(cuda.stream, slots\[i\].left, 0), "waiting for stores")/(void)i/|slots|wrong use
 END
 }
 [ "${1:-}" = --list ] && mutants | cut -d'|' -f1 && exit

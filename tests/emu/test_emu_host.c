@@ -9,7 +9,7 @@
 #include "trainer/step.h"
 #include <math.h>
 
-enum { MODEL_ROWS = 2, MODEL_BLOCK = 80, MODEL_VOCAB = 300 };
+enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };
 static const BackendChoice choice = {"cuda", "bfloat16", 1, true, NULL, false};
 
 static const Backend *opened(void) {
@@ -222,7 +222,7 @@ static uint64_t given; // batches of the source below, of ids that repeat
 static int ask(void *self, const FeedAsk *asked) { return *(FeedAsk *)self = *asked, 0; }
 static uint32_t room(void *self) { return !((FeedAsk *)self)->rows; }
 static FeedResult next(void *self, FeedBatch *batch) {
-    static uint16_t ids[MODEL_ROWS * (MODEL_BLOCK + 1)];
+    static uint16_t ids[3 * (MODEL_BLOCK + 1)];
     FeedAsk *asked = self;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (uint16_t)(i * (given % 3 + 1) * 7 % MODEL_VOCAB);
     *batch = (FeedBatch){.ids = ids, .rows = asked->rows, .first_sample = asked->first_sample};
@@ -232,15 +232,27 @@ static FeedResult next(void *self, FeedBatch *batch) {
 static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
 static void forget(void *self) { ((FeedAsk *)self)->rows = 0; }
 
-// Steps, an evaluation and a sample; `bits` are the parameters and the optimizer's state afterwards.
-static void train_model(bool warm, Buffer *bits) {
+typedef struct {
+    bool warm, whole, offload; // whole: also an evaluation and a sample
+    const char *optimizer_state;
+} ModelRun;
+
+// Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
+static uint64_t train_model(ModelRun how, Buffer *bits) {
     ConfigReader reader;
     config_open(&reader);
     Config config = reader.config;
     config_close(&reader);
-    config.n_layer = 2, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
-    config.batch_size = MODEL_ROWS, config.gradient_accumulation_steps = 2, config.recompute = 0;
-    const Backend *backend = opened();
+    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
+    config.batch_size = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
+    config.recompute = 0;
+    if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = 1;
+    config.offload = how.offload ? "optimizer" : "none";
+    BackendChoice with = choice;
+    with.optimizer_state = how.optimizer_state;
+    char why[256];
+    const Backend *backend = backend_cuda(&with, why);
+    NEED(backend);
     ModelShape shape = shape_of(&config);
     shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
     const Optimizer *optimizer = optimizer_find("adamw");
@@ -250,48 +262,73 @@ static void train_model(bool warm, Buffer *bits) {
     model_open(&model, &shape);
     plan_make(&plan, &config, &model, backend, true);
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
-    if (warm) {
-        sample_warm_up(&network, network.staging), evaluate_warm_up(&network);
-        step_warm_up(&network, &config, optimizer);
-    }
+    if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
+    if (how.warm) step_warm_up(&network, &config, optimizer);
     const struct EmuCounts before = emu_counts;
     FeedAsk asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
     const Source source = {&asked, ask, room, next, done, forget};
     Stream stream = {0};
     given = 0;
-    stream_start(&stream, &source, &form, 0, 3 * 2 * MODEL_ROWS);
-    for (uint64_t step = 0; step < 3; step++) {
+    stream_start(&stream, &source, &form, 0, MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
+    for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
         const StepPlace place = {step, step, 1};
         NEED(step_run(&network, &config, optimizer, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
+    const uint64_t waits = emu_counts.host_waits - before.host_waits;
     double loss;
     uint16_t ids[4] = {1};
-    NEED(evaluate(&network, &source, FEED_VAL, 2 * MODEL_ROWS, NULL, &loss) == FEED_BATCH);
     const Sampler sampler = {0, 0, 0, 0};
-    sample(&network, &sampler, ids, 1, 3, NULL, NULL);
-    if (warm) {
+    if (how.whole) {
+        NEED(evaluate(&network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+        sample(&network, &sampler, ids, 1, 2, NULL, NULL);
+    }
+    if (how.warm) {
         CHECK_EQUAL(emu_counts.allocations, before.allocations);
         CHECK_EQUAL(emu_counts.heuristics, before.heuristics);
         CHECK_EQUAL(emu_counts.graphs, before.graphs);
         CHECK_EQUAL(emu_counts.live, before.live);
     }
-    buffer_reserve(bits, plan.passes);
-    backend->download(bits->data, network.arena, bits->size = plan.grads);
-    backend->download(bits->data + plan.grads, network_at(&network, plan.moments[0]), plan.numbers - plan.moments[0]);
-    bits->size += plan.numbers - plan.moments[0];
+    const size_t ranges[] = {plan.params, plan.master, plan.moments[0], plan.moments[1]};
+    const Dtype par = par_type(backend), moment = moment_type(backend);
+    const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
+    const size_t n = model.elements;
+    bits->size = 0;
+    buffer_reserve(bits, 4 * n * sizeof(float));
+    bits->size = 4 * n * sizeof(float);
+    for (size_t i = 0; i < 4; i++)
+        network_read(&network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
     network_close(&network);
     model_close(&model);
     backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+    return waits;
 }
 
 TEST(cuda_makes_nothing_after_the_warm_up) {
     Buffer cold = {0}, warm = {0};
-    train_model(false, &cold), train_model(true, &warm);
+    train_model((ModelRun){.whole = true}, &cold), train_model((ModelRun){.whole = true, .warm = true}, &warm);
     CHECK(cold.size == warm.size && !memcmp(cold.data, warm.data, cold.size));
     buffer_close(&cold), buffer_close(&warm);
-    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// With the optimizer's state in host memory: the same bits, however late and in whatever order the copies are made, and
+// not one wait more.
+TEST(cuda_streams_the_optimizers_state_through_slots) {
+    static const char *const states[] = {"sr", "m8", "full", "full", "full"};
+    Buffer here = {0}, away = {0};
+    for (int run = 0; run < 5; run++) {
+        ModelRun how = {.warm = run == 1, .optimizer_state = states[run]};
+        static uint64_t waits;
+        emu_order = 0;
+        if (run < 3) waits = train_model(how, &here);
+        emu_order = run < 3 ? 3 - run : run - 2, how.offload = true;
+        CHECK_EQUAL(train_model(how, &away), waits);
+        CHECK(here.size == away.size && !memcmp(here.data, away.data, here.size));
+    }
+    buffer_close(&here), buffer_close(&away);
+    emu_order = 0;
 }
 
 // A step's numbers and batches go up, its operations are issued, and one download waits: nothing between them does.

@@ -21,6 +21,7 @@ typedef struct {
     int recompute;
     bool apart; // the gradient of the residual stream as activations has a place of its own
     float loss_scale;
+    bool offload; // the optimizer's state is in host memory
 } Form;
 
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
@@ -33,6 +34,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.batch_size = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
     config.recompute = form.recompute, config.gelu = form.gelu;
     config.loss_chunk_rows = 48; // the last chunk is shorter
+    config.offload = form.offload ? "optimizer" : "none";
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     NEED(backend);
@@ -83,16 +85,17 @@ static const BackendChoice on_cpu = {"cpu", "float32", 1, true, NULL, false},
 TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
-    for (int apart = 0; apart < 2; apart++) train((Form){on_cpu, "exact", 0, apart, 1}, want, &want_norm, &bits[apart]);
+    for (int apart = 0; apart < 2; apart++)
+        train((Form){on_cpu, "exact", 0, apart, 1, false}, want, &want_norm, &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
     CHECK(want[STEPS - 1] < want[0] - 0.5);       // it does learn
     const int levels[] = {0, 1, 5, 0};            // what is computed again has the same bits,
-    const float scales[] = {1, 1024, 1, 0x1p14f}; // and so have gradients times a power of two
+    const float scales[] = {1, 1024, 1, 0x1p14f}; // so have gradients times a power of two, and what is offloaded
     for (int run = 0; run < 4; run++) {
         if (&emu_order) emu_order = run;
         Buffer *now = &bits[run > 0];
         now->size = 0;
-        train((Form){on_cuda, "exact", levels[run], run == 0, scales[run]}, losses, &norm, now);
+        train((Form){on_cuda, "exact", levels[run], run == 0, scales[run], run > 1}, losses, &norm, now);
         for (int step = 0; step < STEPS; step++) {
             if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
             CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
@@ -109,11 +112,11 @@ TEST(cuda_trains_a_gpt_as_the_cpu_does) {
 TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     double want[STEPS], losses[STEPS], norm, want_norm;
     Buffer bits = {0};
-    train((Form){on_cpu, "tanh", 0, false, 1}, want, &want_norm, &bits);
+    train((Form){on_cpu, "tanh", 0, false, 1, false}, want, &want_norm, &bits);
     const int levels[] = {0, 5};
     for (int run = 0; run < 2; run++) {
         bits.size = 0;
-        train((Form){timed, "tanh", levels[run], false, 1}, losses, &norm, &bits);
+        train((Form){timed, "tanh", levels[run], false, 1, false}, losses, &norm, &bits);
         for (int step = 0; step < STEPS; step++) CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
         CHECK(fabs(norm - want_norm) < 0.02 * want_norm);
     }
