@@ -3,7 +3,8 @@ ifeq ($(MAKELEVEL),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 SAN    ?=
-CUDA   ?= $(if $(shell command -v nvcc),1,0)
+NVCC   := $(or $(NVCC),$(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc)))
+CUDA   ?= $(if $(NVCC),1,0)
 CFLAGS ?= -O3 -g
 PREFIX ?= /usr/local
 BUILD  ?= build
@@ -27,8 +28,8 @@ CSRC  := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
 TESTS := $(wildcard tests/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
-CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)))
-NVARCH    ?= 80 86 89 90
+CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+NVARCH    ?= 75 80 86 89 90
 CUSRC     := $(wildcard kernels/cuda/*.cu)
 # The runtime is part of the program, cuBLASLt is loaded when a device is opened: without the toolkit it starts as well.
 # CUDART=cudart takes the shared runtime, into which faults can be injected.
@@ -36,14 +37,19 @@ CUDART    ?= cudart_static
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
 DEFS      += -DHAVE_CUDA_BACKEND=1
-GENCODE   := $(foreach a,$(NVARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
-             -gencode arch=compute_$(lastword $(NVARCH)),code=compute_$(lastword $(NVARCH))
+# Every kernel is built for bf16, which 7.5 does not have, and for fp16.
+gencode    = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a)) \
+             -gencode arch=compute_$(lastword $(1)),code=compute_$(lastword $(1))
+nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
+             -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
 # The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/emu/emu.h, under the sanitizers.
 EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(wildcard kernels/cuda/*.c tests/emu/*.cc tests/emu/*.c tests/gpu/*.c) tests/test_main.c)
-CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(O)/tokenizer/gpt2_merges.o
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/emu/*.cc tests/emu/*.c tests/gpu/*.c) tests/test_main.c)
+# ... and as a card of 7.5 runs what differs there.
+EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
+CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
@@ -66,7 +72,10 @@ $(O)/%.o: %.S
 $(O)/tokenizer/gpt2_merges.o: tokenizer/gpt2_merges.bpe
 $(O)/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $<"
-	$(Q)nvcc $(DEFS) -O3 -g -lineinfo -std=c++17 $(GENCODE) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
+	$(Q)$(call nvcc,$(call gencode,$(or $(filter-out 75,$(NVARCH)),80)))
+$(O)/%.fp16.cu.o: %.cu Makefile
+	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
+	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
 WRAP  := malloc calloc realloc aligned_alloc
 $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
@@ -76,17 +85,26 @@ $(O)/emu/tests/emu/cublaslt.cc.o: EMUFLAGS := -O3 -g
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
+emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU $(1) -x c++ -include tests/emu/emu.h -MMD -MP -c $< -o $@
 $(O)/emu/%.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator)"
-	$(Q)$(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU -x c++ -include tests/emu/emu.h -MMD -MP -c $< -o $@
+	$(Q)$(call emucxx)
+$(O)/emu/%.fp16.o: % Makefile
+	@mkdir -p $(@D); echo "  CXX  $< (emulator, fp16)"
+	$(Q)$(call emucxx,-DACT_FP16)
+$(O)/emu/%.sm_75.o: % Makefile
+	@mkdir -p $(@D); echo "  CXX  $< (emulator, sm_75)"
+	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750)
+$(O)/test-emu-75: $(EMU75) $(O)/core.a
 $(O)/test-emu: $(EMU) $(O)/core.a
+$(O)/test-emu $(O)/test-emu-75:
 	@echo "  LD   $@"
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
 
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-gpu $(O)/bench_gpu)
+test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:

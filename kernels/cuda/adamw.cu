@@ -3,7 +3,7 @@
 
 enum { THREADS = 256, NORM_GRID = 512 }; // by the count alone: the sum does not depend on the card
 
-__global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float *gradients, size_t vectors) {
+static __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float *gradients, size_t vectors) {
     SHARED(float, sums, THREADS / 32);
     float sum = 0;
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (size_t)gridDim.x * THREADS) {
@@ -20,7 +20,8 @@ __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float
     parts[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *parts, int count, const float *loss_scale) {
+static __global__ void __launch_bounds__(32)
+    root_of_sum(float *norm, const float *parts, int count, const float *loss_scale) {
     double sum = 0;
     for (int i = threadIdx.x; i < count; i += 32) sum += parts[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(32) root_of_sum(float *norm, const float *part
 
 size_t norm_scratch(void) { return NORM_GRID * sizeof(float); }
 
-void cuda_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
+void FOR_ACT(cuda_gradient_norm)(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
     assert(count % 8 == 0);
     float *parts = (float *)cuda.scratch;
     unsigned blocks = min((unsigned)NORM_GRID, blocks_of(count / 8, THREADS));
@@ -48,18 +49,38 @@ INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
     }
 }
 
-// bf16 bits of value: up with the probability of the part that is cut off.
-INLINE uint32_t round_randomly(float value, uint32_t random16) {
+// The bits of value in two bytes: up with the probability of the part that is cut off.
+INLINE uint32_t rounded(__nv_bfloat16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value);
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
 }
 
-INLINE void store8_randomly(act *to, const float (&from)[8], const AdamW &step, size_t element, uint32_t stream) {
+#ifdef ACT_FP16
+// Steps of fp16 are 2^-24 below 2^-14, where its exponents end. What is finite stays finite.
+INLINE uint32_t rounded(__half, float value, uint32_t random16) {
+    uint32_t bits = __float_as_uint(value) & 0x7fffffffu, sign = __float_as_uint(value) >> 16 & 0x8000u;
+    if (bits >= 0x7f800000u) return sign | (bits > 0x7f800000u ? 0x7e00u : 0x7c00u);
+    if (bits < 0x38800000u)
+        return sign | (uint32_t)(__uint_as_float(bits) * 0x1p24f + (float)(random16 >> 3) * 0x1p-13f);
+    return sign | min((bits - 0x38000000u + (random16 >> 3)) >> 13, 0x7bffu);
+}
+
+// Moments of two bytes are bf16 all the same: v goes far below what fp16 reaches.
+INLINE void load8(float (&to)[8], const __nv_bfloat16 *from) {
+    uint4 v = *(const uint4 *)from;
+    const uint32_t *word = &v.x;
+#pragma unroll
+    for (int k = 0; k < 8; k++) to[k] = __uint_as_float(k & 1 ? word[k / 2] & 0xffff0000u : word[k / 2] << 16);
+}
+#endif
+
+template <class T>
+INLINE void store8_randomly(T *to, const float (&from)[8], const AdamW &step, size_t element, uint32_t stream) {
     uint32_t bits[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), step.step, stream}, word[4];
     philox(bits, step.seed[0], step.seed[1]);
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        word[k] = round_randomly(from[2 * k], bits[k] & 0xffffu) | round_randomly(from[2 * k + 1], bits[k] >> 16) << 16;
+        word[k] = rounded(T(), from[2 * k], bits[k] & 0xffffu) | rounded(T(), from[2 * k + 1], bits[k] >> 16) << 16;
     *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
 }
 INLINE void store8_randomly(float *to, const float (&from)[8], const AdamW &, size_t, uint32_t) { store8(to, from); }
@@ -97,8 +118,9 @@ __global__ void __launch_bounds__(THREADS)
     store8_randomly(v + i, second, step, element, 2);
 }
 
-void cuda_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t count,
-                size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale) {
+void FOR_ACT(cuda_adamw)(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
+                         size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
+                         const float *loss_scale) {
     assert(first % 8 == 0 && count % 8 == 0 && decay_count % 8 == 0);
     unsigned blocks = blocks_of(count / 8, THREADS);
     const float *g = (const float *)gradients;
@@ -106,9 +128,9 @@ void cuda_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Mo
         LAUNCH((update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m, (float *)v,
                first, count, decay_count, adamw, norm, loss_scale);
     else if (!cuda.no_master)
-        LAUNCH((update<act, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
-               first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((update<__nv_bfloat16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g,
+               (__nv_bfloat16 *)m, (__nv_bfloat16 *)v, first, count, decay_count, adamw, norm, loss_scale);
     else
-        LAUNCH((update<act, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (act *)m, (act *)v,
-               first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((update<__nv_bfloat16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g,
+               (__nv_bfloat16 *)m, (__nv_bfloat16 *)v, first, count, decay_count, adamw, norm, loss_scale);
 }

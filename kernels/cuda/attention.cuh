@@ -7,10 +7,15 @@
 
 enum { TILE = 64 }; // rows of scratch are padded to it
 
+// Turing: a block has at most 64 KiB of shared memory, and so has a multiprocessor. What needs more is not launched
+// there, and of the rest one block at a time has all registers.
+template <size_t SHARED_BYTES> constexpr bool is_launched = ARCH >= 800 || SHARED_BYTES <= 64 << 10;
+template <int BLOCKS> constexpr int blocks_at_once = ARCH >= 800 ? BLOCKS : 1;
+
 // Index of 16-byte chunk `chunk` of `row` in a tile W chunks wide. The xor spreads every eight rows that an ldmatrix
 // reads over all the banks.
 template <int W> INLINE int chunk_at(int row, int chunk) {
-    return row * W + (chunk ^ (W % 8 ? row >> 1 & 3 : row & 7));
+    return row * W + (chunk ^ (W % 8 == 0 ? row & 7 : W % 4 == 0 ? row >> 1 & 3 : row >> 2 & 1));
 }
 
 // Where ldmatrix reads its four 8x8 matrices: rows by lane%16, then chunks (operand A; B of the transposed form) ...

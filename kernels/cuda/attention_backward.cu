@@ -39,16 +39,14 @@ __global__ void __launch_bounds__(256)
             make_float2(t < T ? lse[((size_t)b * H + h) * T + t] * LOG2E : INFINITY, sum);
 }
 
-template <int D, int WARPS, int QUERIES> constexpr size_t shared_bytes(bool kept) {
-    int keys = WARPS * 16,
-        chunks = 2 * keys * (D / 8) + 4 * QUERIES * (D / 8) + QUERIES + (kept ? 0 : keys * (QUERIES / 8));
-    return (size_t)chunks * 16;
-}
+template <int D, int WARPS, int QUERIES, bool KEPT>
+constexpr size_t shared_bytes = 16 * (size_t)(2 * WARPS * 16 * (D / 8) + 4 * QUERIES * (D / 8) + QUERIES +
+                                              (KEPT ? 0 : WARPS * 16 * (QUERIES / 8)));
 
 // PART queries are in work at a time. KEPT: K and V wait in registers, and dS takes V's place in shared memory. EXACT:
 // width is D, which is worth the registers that three blocks are short of.
 template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS>
-__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+__global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     keys_gradient(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
                   const act *__restrict__ qkv, const act *__restrict__ dout, const float2 *__restrict__ statistics,
                   int T, int padded, int H, int any_width) {
@@ -59,6 +57,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     constexpr int STRETCH =
         COLUMNS % 32 || BLOCKS < 3 ? COLUMNS : COLUMNS / 2; // columns at a time: the peak of registers
     static_assert(!KEPT || QUERIES <= D, "dS takes V's place");
+    if (!is_launched<shared_bytes<D, WARPS, QUERIES, KEPT>>) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *k_tile = tiles, *v_tile = k_tile + KEYS * W, *q_tiles = v_tile + KEYS * W;
     uint4 *o_tiles = q_tiles + 2 * QUERIES * W, *s_tiles = o_tiles + 2 * QUERIES * W;
@@ -229,7 +228,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 
 // dQ alone: WARPS warps of 16 queries, Q and dO in registers, KEYS keys a step.
 template <int D, int WARPS, int KEYS, int BLOCKS>
-__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
+__global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
                      const float2 *__restrict__ statistics, int T, int padded, int H, int width) {
     constexpr int QUERIES = WARPS * 16, W = D / 8, THREADS = WARPS * 32;
@@ -333,8 +332,7 @@ static Scratch lay_out(char *base, int B, int T, int H, int D) {
     Scratch s = {};
     s.padded = (T + TILE - 1) / TILE * TILE;
     size_t rows = (size_t)B * H * s.padded, sums = rows * attention_width(D) * sizeof(float);
-    int queries = attention_width(D) == 64 ? 64 : 32;
-    s.turn_count = 1 + (int)(rows / queries);
+    s.turn_count = 1 + (int)(rows / 16); // of the shortest tile
     s.dq_sums = (float4 *)base, s.statistics = (float2 *)(base + sums);
     s.turns = (int *)(base + sums + rows * sizeof(float2));
     s.bytes = sums + rows * sizeof(float2) + (size_t)s.turn_count * sizeof(int);
@@ -345,16 +343,18 @@ size_t attention_scratch(const Shape *shape) {
     return lay_out(NULL, shape->B, shape->T, shape->H, shape->C / shape->H).bytes;
 }
 
-typedef struct {
+namespace { // it differs from type to type
+
+struct Call {
     act *dqkv;
     const act *dout, *out, *qkv;
     const float *lse;
     int B, T, H, width;
     Scratch scratch;
-} Call;
+};
 
 template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS> struct Keys {
-    static constexpr size_t bytes = shared_bytes<D, WARPS, QUERIES>(KEPT);
+    static constexpr size_t bytes = shared_bytes<D, WARPS, QUERIES, KEPT>;
 
     // How many of its blocks a multiprocessor takes at a time.
     static int resident() {
@@ -374,6 +374,8 @@ template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool E
                c.scratch.padded, c.H, c.width);
     }
 };
+
+} // namespace
 
 static void launch_queries(const Call &c) {
     constexpr int WARPS = 4, KEYS = 64;
@@ -404,8 +406,18 @@ static void launch_64(const Call &c) {
         Two::launch(c);
 }
 
-void cuda_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse, const Act *qkv,
-                             int B, int T, int H, int D, bool add) {
+// Tiles of 16 queries where a block's shared memory does not hold 32: Turing's 64 KiB.
+static void launch_128(const Call &c) {
+    typedef Keys<128, 4, 32, 32, false, true, false, 1> Whole;
+    typedef Keys<128, 4, 16, 16, false, true, false, 1> Half;
+    if (Whole::bytes <= cuda.shared_bytes)
+        Whole::launch(c);
+    else
+        Half::launch(c);
+}
+
+void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
+                                      const Act *qkv, int B, int T, int H, int D, bool add) {
     Call c = {(act *)dqkv, (const act *)dout, (const act *)out, (const act *)qkv, lse, B, T, H, D, {}};
     c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
     LAUNCH(prepare, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream, c.scratch.statistics,
@@ -415,6 +427,6 @@ void cuda_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act 
     else if (attention_width(D) == 96)
         Keys<96, 4, 32, 32, false, true, false, 2>::launch(c);
     else
-        Keys<128, 4, 32, 32, false, true, false, 1>::launch(c);
+        launch_128(c);
     if (dbias) column_sums(dbias, dqkv, B * T, 3 * H * D, add);
 }

@@ -1,15 +1,17 @@
-// Causal flash attention forward: WARPS warps with M_TILES tiles of 16 queries each, 64 keys a step, keys and values
-// double buffered. Scores and the running softmax never leave the registers.
+// Causal flash attention forward: WARPS warps with M_TILES tiles of 16 queries each, KEYS keys a step, keys and
+// values double buffered. Scores and the running softmax never leave the registers.
 #include "kernels/cuda/attention.cuh"
 
-enum { WARPS = 4, KEYS = 64, THREADS = WARPS * 32 };
+enum { WARPS = 4, THREADS = WARPS * 32 };
 
-constexpr size_t shared_bytes(int D, int queries) { return (size_t)(queries + 4 * KEYS) * D * sizeof(act); }
+template <int D, int M_TILES, int KEYS>
+constexpr size_t shared_bytes = (size_t)(WARPS *M_TILES * 16 + 4 * KEYS) * D * sizeof(act);
 
-template <int D, int M_TILES, int BLOCKS>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
+template <int D, int M_TILES, int KEYS, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
     flash(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv, int T, int H, int width) {
     constexpr int QUERIES = WARPS * M_TILES * 16, W = D / 8;
+    if (!is_launched<shared_bytes<D, M_TILES, KEYS>>) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *k_tiles = q_tile + QUERIES * W, *v_tiles = k_tiles + 2 * KEYS * W;
     int block = gridDim.x - 1 - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
@@ -125,19 +127,20 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
 }
 
-template <int D, int M_TILES, int BLOCKS>
+template <int D, int M_TILES, int KEYS, int BLOCKS>
 static void launch(act *out, float *lse, const act *qkv, int B, int T, int H, int width) {
-    constexpr int queries = WARPS * M_TILES * 16;
-    auto kernel = flash<D, M_TILES, BLOCKS>;
-    static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)shared_bytes(D, queries));
+    constexpr size_t bytes = shared_bytes<D, M_TILES, KEYS>;
+    auto kernel = flash<D, M_TILES, KEYS, BLOCKS>;
+    static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)bytes);
     cuda_check(allowed, "attention_forward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)T, queries), (unsigned)H, (unsigned)B), THREADS, shared_bytes(D, queries),
+    LAUNCH(kernel, dim3(blocks_of((size_t)T, WARPS * M_TILES * 16), (unsigned)H, (unsigned)B), THREADS, bytes,
            cuda.stream, out, lse, qkv, T, H, width);
 }
 
-void cuda_attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
-    auto kernel = attention_width(D) == 64   ? launch<64, 2, 2>
-                  : attention_width(D) == 96 ? launch<96, 1, 2>
-                                             : launch<128, 1, 2>;
+void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
+    auto kernel = attention_width(D) == 64                        ? launch<64, 2, 64, 2>
+                  : attention_width(D) == 96                      ? launch<96, 1, 64, 2>
+                  : shared_bytes<128, 1, 64> <= cuda.shared_bytes ? launch<128, 1, 64, 2>
+                                                                  : launch<128, 1, 32, 2>; // Turing: 64 KiB
     kernel((act *)out, lse, (const act *)qkv, B, T, H, D);
 }

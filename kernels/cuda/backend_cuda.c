@@ -15,7 +15,7 @@ enum {
     STAGES = 2,             // batches on their way while an earlier one is computed with
     STAGE_BYTES = 1 << 20,  // 524,288 token ids
     PINNED_MAX = 16,        // ranges
-    CAPABILITY_NEEDED = 80, // mma.sync on bf16, cp.async
+    CAPABILITY_NEEDED = 75, // what the fp16 kernels are built for; those of bf16 need 8.0
     RESERVED = 64 << 20,    // of the device's memory: recordings, and what the driver takes for kernels late
 };
 
@@ -184,7 +184,8 @@ static int no_device(cudaError_t error) {
     return fail(EX_GPU, "cannot use the GPU: %s", cudaGetErrorString(error));
 }
 
-static int open_device(char why[256], size_t *free_bytes) {
+// A card without bf16 has fp16, unless bf16 was asked for.
+static int open_device(const char *dtype, char why[256], size_t *free_bytes) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is asked for
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -193,12 +194,17 @@ static int open_device(char why[256], size_t *free_bytes) {
     error = cudaGetDeviceProperties(&device, 0);
     if (error != cudaSuccess) return no_device(error);
     if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
-        return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 8.0 is needed: say device=cpu", device.name,
+        return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 7.5 is needed: say device=cpu", device.name,
                     device.major, device.minor);
+    if (device.major < 8 && !strcmp(dtype, "bfloat16"))
+        return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, bfloat16 needs 8.0: say dtype=float16",
+                    device.name, device.major, device.minor);
     if (cublaslt_load() < 0) return -1;
     error = cudaSetDevice(0);
     if (error != cudaSuccess) return no_device(error);
     cuda.multiprocessors = device.multiProcessorCount;
+    cuda.shared_bytes = device.sharedMemPerBlockOptin;
+    cuda.fp16 = device.major < 8 || !strcmp(dtype, "float16");
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "making a stream");
     cuda_check(cudaStreamCreateWithFlags(&copy_stream, cudaStreamNonBlocking), "making a stream");
     for (int i = 0; i < STAGES; i++) {
@@ -211,15 +217,15 @@ static int open_device(char why[256], size_t *free_bytes) {
     cuda_check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
     *free_bytes = *free_bytes > RESERVED ? *free_bytes - RESERVED : 1; // 0 says that it is not known
     char memory[16];
-    snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, bfloat16", device.name, device.major, device.minor,
-             human_bytes(memory, (double)device.totalGlobalMem));
+    snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,
+             human_bytes(memory, (double)device.totalGlobalMem), cuda.fp16 ? "float16" : "bfloat16");
     return 0;
 }
 
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
-    const char *dtype = choice->dtype;
-    if (dtype && strcmp(dtype, "auto") && strcmp(dtype, "bfloat16")) {
-        fail(EX_USAGE, "dtype=%s is not for device=cuda: say bfloat16, or device=cpu", dtype);
+    const char *dtype = choice->dtype ? choice->dtype : "auto";
+    if (!strcmp(dtype, "float32")) {
+        fail(EX_USAGE, "dtype=float32 is not for device=cuda: say bfloat16 or float16, or device=cpu");
         return NULL;
     }
     const char *state = choice->optimizer_state ? choice->optimizer_state : "full";
@@ -228,10 +234,15 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         fail(EX_USAGE, "optimizer_state '%s' is none of full, m8, sr", state);
         return NULL;
     }
-    cuda.wide_moments = full, cuda.no_master = stochastic;
+    cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = !strcmp(dtype, "float16");
+    snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
+    size_t free_bytes = 0;
+    if (!choice->facts_only && open_device(dtype, why, &free_bytes) < 0) return NULL;
+    cuda.deterministic = choice->deterministic;
     backend = (Backend){
         .name = "cuda",
-        .act_type = DTYPE_BF16,
+        .act_type = cuda.fp16 ? DTYPE_FP16 : DTYPE_BF16,
+        .free_bytes = free_bytes,
         .act_bytes = 2,
         .par_bytes = 2,
         .grad_bytes = 4,
@@ -258,14 +269,9 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .stored = cuda_stored,
         .begin = cuda_begin,
         .end = cuda_end,
-#define OP(name, arguments) .name = cuda_##name,
+    };
+#define OP(name, arguments) backend.name = OF_DEVICE(cuda_##name);
 #include "kernels/ops.def"
 #undef OP
-    };
-    snprintf(why, 256, "cuda: planned for, not opened; bfloat16");
-    if (!choice->facts_only && open_device(why, &backend.free_bytes) < 0) return NULL;
-    cuda.deterministic = choice->deterministic;
     return &backend;
 }
-
-void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0

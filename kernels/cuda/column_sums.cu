@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS) sum_strips(float *parts, const act *x
     if (c < C) parts[(size_t)blockIdx.y * C + c] = total;
 }
 
-__global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS)
     sum_parts(float *a, float *b, const float *parts, int blocks, int split, int columns, bool add) {
     SHARED(float, sums, THREADS); // 32 columns, 8 strands of parts each
     int strand = threadIdx.x / 32, c = blockIdx.x * 32 + threadIdx.x % 32;

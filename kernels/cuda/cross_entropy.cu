@@ -1,4 +1,4 @@
-// Softmax and loss over a chunk of bf16 logits, one block a row, the gradient in place of the logits. The first
+// Softmax and loss over a chunk of logits, one block a row, the gradient in place of the logits. The first
 // VECTORS*THREADS 16-byte vectors of a row wait in registers (57 % of a GPT-2 row), the rest is read a second time,
 // from L2. The softmax is online, so any V will do.
 #include "kernels/cuda/ptx.cuh"
@@ -12,8 +12,8 @@ INLINE uint4 mask_padding(uint4 v, int column, int vocab) {
     uint32_t *word = &v.x;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        if (column + 2 * k >= vocab) word[k] = (word[k] & 0xffff0000u) | 0xff80u;
-        if (column + 2 * k + 1 >= vocab) word[k] = (word[k] & 0xffffu) | 0xff800000u;
+        if (column + 2 * k >= vocab) word[k] = (word[k] & 0xffff0000u) | LEAST;
+        if (column + 2 * k + 1 >= vocab) word[k] = (word[k] & 0xffffu) | LEAST << 16;
     }
     return v;
 }
@@ -50,9 +50,10 @@ __global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losse
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
     int n = first + blockIdx.x, target = rows[n + n / T + 1], used = (vocab + 7) / 8;
-    float of_target = threadIdx.x == 0 ? __bfloat162float(row[target]) : 0.0f; // before it is overwritten
+    float of_target = threadIdx.x == 0 ? (float)row[target] : 0.0f; // before it is overwritten
     float most = LOWEST, sum = 0;
-    const uint4 none = make_uint4(0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u);
+    constexpr uint32_t NONE = LEAST << 16 | LEAST;
+    const uint4 none = make_uint4(NONE, NONE, NONE, NONE);
     uint4 kept[KEPT ? KEPT : 1];
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
@@ -104,13 +105,13 @@ __global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losse
         write(c < used ? mask_padding(vectors[c], c * 8, vocab) : none, c);
 }
 
-void cuda_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V,
-                        float scale, const float *loss_scale, bool gradient) {
+void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
+                                 int V, float scale, const float *loss_scale, bool gradient) {
     LAUNCH((gradient ? classify<VECTORS, true> : classify<0, false>), (unsigned)M, THREADS, 0, cuda.stream,
            (act *)logits, losses, rows, first, T, vocab, V, scale, loss_scale);
 }
 
-__global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {
+static __global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {
     SHARED(double, sums, 256);
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += 256) sum += losses[i];
@@ -122,6 +123,6 @@ __global__ void __launch_bounds__(256) add_losses(double *total, const float *lo
     if (threadIdx.x == 0) *total += sums[0];
 }
 
-void cuda_sum_losses(double *total, const float *losses, int n) {
+void FOR_ACT(cuda_sum_losses)(double *total, const float *losses, int n) {
     LAUNCH(add_losses, 1, 256, 0, cuda.stream, total, losses, n);
 }

@@ -8,6 +8,14 @@
 extern "C" {
 #endif
 
+// Activations are bf16 or fp16. Every .cu is compiled for each of them, and what it gives to other files has the type
+// in its name.
+#ifdef ACT_FP16
+#define FOR_ACT(name) name##_fp16
+#else
+#define FOR_ACT(name) name##_bf16
+#endif
+
 // Channels that there are kernels for: of a head (attention), and of a row (layer norm, which keeps it in registers).
 enum { HEAD_MAX = 128, CHANNELS_MAX = 7 * 256 };
 
@@ -16,19 +24,26 @@ typedef struct {
     void *scratch;       // shared by all operations, one after another
     size_t scratch_bytes;
     int multiprocessors;
+    size_t shared_bytes; // that a block may have
+    bool fp16;           // activations; else bf16
     bool deterministic;
     bool wide_moments, no_master; // optimizer_state: full; sr
 } Cuda;
 extern Cuda cuda;
+#define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)
 
-// dtype bfloat16; needs no device when only facts are asked for. NULL after fail() (2 or 80).
+// dtype bfloat16 or float16; needs no device when only facts are asked for. NULL after fail() (2 or 80).
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
 // Dies (80) with the runtime's words when error is one; `what` names the call or the kernel.
 void cuda_check(cudaError_t error, const char *what);
 
+#define column_sums FOR_ACT(column_sums)
+#define add_parts   FOR_ACT(add_parts)
+
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
-void column_sums(Grad *out, const Act *x, int N, int C, bool add);
+void column_sums_bf16(Grad *out, const Act *x, int N, int C, bool add);
+void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
 void add_parts(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
 // How many parts the rows of column_sums and gelu_backward are cut into: by N alone, so that the sums do not depend on
@@ -39,7 +54,12 @@ static inline int row_blocks(int N) {
     return blocks < ROW_BLOCKS ? blocks : ROW_BLOCKS;
 }
 
-// What each operation needs of the scratch.
+// What each operation needs of the scratch, in both types.
+#define column_sums_scratch FOR_ACT(column_sums_scratch)
+#define attention_scratch   FOR_ACT(attention_scratch)
+#define layernorm_scratch   FOR_ACT(layernorm_scratch)
+#define embed_scratch       FOR_ACT(embed_scratch)
+#define norm_scratch        FOR_ACT(norm_scratch)
 size_t column_sums_scratch(int C);
 size_t attention_scratch(const Shape *shape);
 size_t layernorm_scratch(const Shape *shape);
@@ -65,7 +85,7 @@ void cuda_slots_close(void);
 void cuda_matmul_open(void);
 void cuda_matmul_close(void);
 
-#define OP(name, arguments) void cuda_##name arguments;
+#define OP(name, arguments) void cuda_##name##_bf16 arguments, cuda_##name##_fp16 arguments;
 #include "kernels/ops.def"
 #undef OP
 

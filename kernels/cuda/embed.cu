@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS)
     store8(out + i * 8, token);
 }
 
-void cuda_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
+void FOR_ACT(cuda_embed_forward)(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
     size_t vectors = (size_t)B * T * C / 8;
     LAUNCH(embed, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, (act *)out, rows, (const act *)wte,
            (const act *)wpe, vectors, T, C);
@@ -25,7 +25,7 @@ void cuda_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Pa
 // Backward. dwte adds up rows of dout that may be anywhere, in an order that must not depend on timing: chunks of
 // SORTED tokens are sorted by (token, position), then the block of a token's first place finds its run in every chunk
 // and adds them in order. No atomics, and rows of dwte that nothing belongs to are not touched.
-__global__ void __launch_bounds__(SORTED) sort_tokens(uint32_t *keys, const uint16_t *rows, int N, int T) {
+static __global__ void __launch_bounds__(SORTED) sort_tokens(uint32_t *keys, const uint16_t *rows, int N, int T) {
     SHARED(uint32_t, key, SORTED);
     int me = threadIdx.x, n = blockIdx.x * SORTED + me;
     key[me] = n < N ? (uint32_t)rows[n + n / T] << 16 | me : UINT32_MAX; // me < SORTED: no token's key is UINT32_MAX
@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(THREADS)
 
 size_t embed_scratch(const Shape *shape) { return (size_t)blocks_of((size_t)shape->B * shape->T, SORTED) * SORTED * 4; }
 
-void cuda_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C, bool add) {
+void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
+                                  bool add) {
     uint32_t *keys = (uint32_t *)cuda.scratch;
     unsigned chunks = blocks_of((size_t)B * T, SORTED);
     LAUNCH(sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, B * T, T);

@@ -28,7 +28,7 @@ template <bool EXACT> __global__ void __launch_bounds__(THREADS) gelu(act *out, 
     store8(out + i * 8, x);
 }
 
-void cuda_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
+void FOR_ACT(cuda_gelu_forward)(Act *out, const Act *in, size_t n, bool exact) {
     assert(n % 8 == 0);
     LAUNCH(exact ? gelu<true> : gelu<false>, blocks_of(n / 8, THREADS), THREADS, 0, cuda.stream, (act *)out,
            (const act *)in, n / 8);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
     if (c < C) parts[(size_t)blockIdx.y * C + c] = total;
 }
 
-void cuda_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+void FOR_ACT(cuda_gelu_backward)(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
     int blocks = row_blocks(N);
     float *parts = dbias ? (float *)cuda.scratch : NULL;
     LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks),

@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
 
 size_t layernorm_scratch(const Shape *shape) { return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float); }
 
-void cuda_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout,
-                             const Res *sum, const float *mean, const float *rstd, const Par *weight, int N, int C,
-                             bool first, bool add) {
+void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
+                                      const Act *dout, const Res *sum, const float *mean, const float *rstd,
+                                      const Par *weight, int N, int C, bool first, bool add) {
     float *parts = (float *)cuda.scratch;
     auto kernel = C <= 768    ? norm_gradient<3, 3>
                   : C <= 1024 ? norm_gradient<4, 3>

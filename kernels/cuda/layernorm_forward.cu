@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
     if (lane == 0) mean[row] = mu, rstd[row] = r;
 }
 
-void cuda_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
-                            const Par *weight, const Par *bias, int N, int C) {
+void FOR_ACT(cuda_layernorm_forward)(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
+                                     const Par *weight, const Par *bias, int N, int C) {
     auto kernel = C <= 768    ? add_and_norm<3>
                   : C <= 1024 ? add_and_norm<4>
                   : C <= 1280 ? add_and_norm<5>

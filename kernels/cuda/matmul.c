@@ -131,9 +131,10 @@ static Plan *plan_new(const Product *product) {
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
     DESCRIBE(EPILOGUE, p->epilogue);
-    plan->a = layout(p, CUDA_R_16BF, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k);
-    plan->b = layout(p, CUDA_R_16BF, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n);
-    plan->d = layout(p, p->fp32_result ? CUDA_R_32F : CUDA_R_16BF, p->m, p->n);
+    const cudaDataType act = cuda.fp16 ? CUDA_R_16F : CUDA_R_16BF;
+    plan->a = layout(p, act, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k);
+    plan->b = layout(p, act, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n);
+    plan->d = layout(p, p->fp32_result ? CUDA_R_32F : act, p->m, p->n);
     return plan;
 }
 
@@ -223,15 +224,15 @@ static Product forward(const Weight *w, const Par *bias, int M) {
 
 static Product backward_input(const Weight *w, int M) { return product_of(w->cols, M, w->rows); }
 
-void cuda_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+void cuda_matmul_forward_bf16(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
     multiply(forward(w, bias, M), &(Operands){out, w->param, in, bias, NULL}, false);
 }
 
-void cuda_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
+void cuda_matmul_backward_input_bf16(Act *din, const Act *dout, const Weight *w, int M) {
     multiply(backward_input(w, M), &(Operands){din, w->param, dout, NULL, NULL}, false);
 }
 
-void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
+void cuda_matmul_backward_weight_bf16(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
     Product product = product_of(cols, rows, M);
     product.transposed_b = product.fp32_result = true;
     multiply(product, &(Operands){dw, in, dout, NULL, NULL}, add);
@@ -248,10 +249,14 @@ typedef struct {
     bool exact, add;
 } Gelu;
 
-static void gelu_forward(const Gelu *g) { cuda_gelu_forward(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->exact); }
-static void gelu_backward(const Gelu *g) { cuda_gelu_backward(g->out, g->dbias, g->pre, g->M, g->C, g->exact, g->add); }
+static void gelu_forward(const Gelu *g) {
+    OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->exact);
+}
+static void gelu_backward(const Gelu *g) {
+    OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->C, g->exact, g->add);
+}
 static void sum_bias(const Gelu *g) {
-    if (g->dbias) column_sums(g->dbias, g->out, g->M, g->C, g->add);
+    if (g->dbias) OF_DEVICE(column_sums)(g->dbias, g->out, g->M, g->C, g->add);
 }
 
 static float time_of(void (*run)(const Gelu *), const Gelu *g) {
@@ -285,14 +290,26 @@ static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t ep
     gelu(g);
 }
 
-void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact) {
+void cuda_matmul_gelu_forward_bf16(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                                   bool exact) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     multiply_and_gelu(forward(w, bias, M), (Operands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
                       &(Gelu){out, pre, NULL, M, w->rows, exact, false});
 }
 
-void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
-                               bool add) {
+void cuda_matmul_gelu_backward_bf16(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                                    bool exact, bool add) {
     multiply_and_gelu(backward_input(w, M), (Operands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
                       gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, exact, add});
 }
+
+void cuda_pack_bf16(const Weight *w) { (void)w; } // packed_bytes is 0
+
+// These ask the open device what its type is: one function for both.
+#define SAME_IN_FP16(name) extern __typeof__(name##_bf16) name##_fp16 __attribute__((alias(#name "_bf16")))
+SAME_IN_FP16(cuda_matmul_forward);
+SAME_IN_FP16(cuda_matmul_backward_input);
+SAME_IN_FP16(cuda_matmul_backward_weight);
+SAME_IN_FP16(cuda_matmul_gelu_forward);
+SAME_IN_FP16(cuda_matmul_gelu_backward);
+SAME_IN_FP16(cuda_pack);

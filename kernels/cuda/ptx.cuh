@@ -5,12 +5,28 @@
 #include "kernels/cuda/cuda.h"
 #include <assert.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <string.h>
 
-#define INLINE __device__ __forceinline__
+#define INLINE static __device__ __forceinline__ // static: bf16's and fp16's have one name
+
+#ifdef ACT_FP16
+typedef __half act;
+#define ACT_TYPE "f16"
+#define LEAST    0xfc00u // the bits of -infinity
+#else
 typedef __nv_bfloat16 act;
+#define ACT_TYPE "bf16"
+#define LEAST    0xff80u
+#endif
+
+#ifdef __CUDA_ARCH__
+#define ARCH __CUDA_ARCH__
+#elif !defined ARCH // the emulator says what it stands for
+#define ARCH 800
+#endif
 
 #ifndef EMU
 #define SHARED(type, name, count) __shared__ type name[count]
@@ -32,13 +48,31 @@ typedef __nv_bfloat16 act;
 // forget how a vector was made: else unpacked copies of its halves stay alive across phases, and spill
 #define KEEP_PACKED(v) asm volatile("" : "+r"((v).x), "+r"((v).y), "+r"((v).z), "+r"((v).w))
 
+#if ARCH >= 800
 // d (16,8) += a (16,16) b (16,8)
 INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." ACT_TYPE "." ACT_TYPE
+                 ".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// 16 bytes into shared memory by the time a cp_async_wait returns; !read: zeros, and `from` is not touched
+INLINE void cp_async16(void *to, const void *from, bool read = true) {
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+                 "r"(read ? 16 : 0)
+                 : "memory");
+}
+INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// all but the last GROUPS committed groups have landed, for this thread
+template <int GROUPS> INLINE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
+#else
+// d (16,8) += a (16,8) b (8,8)
+INLINE void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b));
+}
+#endif
 INLINE void ldmatrix_x4(uint32_t (&r)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -51,15 +85,6 @@ INLINE void ldmatrix_x4_transposed(uint32_t (&r)[4], const void *row) {
                  : "r"((unsigned)__cvta_generic_to_shared(row))
                  : "memory");
 }
-// 16 bytes into shared memory by the time a cp_async_wait returns; !read: zeros, and `from` is not touched
-INLINE void cp_async16(void *to, const void *from, bool read = true) {
-    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-                 "r"(read ? 16 : 0)
-                 : "memory");
-}
-INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// all but the last GROUPS committed groups have landed, for this thread
-template <int GROUPS> INLINE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory"); }
 INLINE float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(y) : "f"(x));
@@ -75,17 +100,36 @@ INLINE void store_release(int *p, int value) {
 }
 #endif
 
+#if ARCH < 800 // Turing: products of half the depth, and copies that the thread makes itself
+INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    mma_16x8x8(d, a[0], a[1], b0);
+    mma_16x8x8(d, a[2], a[3], b1);
+}
+INLINE void cp_async16(void *to, const void *from, bool read = true) {
+    *(uint4 *)to = read ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
+}
+INLINE void cp_async_commit() {}
+template <int GROUPS> INLINE void cp_async_wait() {}
+#endif
+
 #define LOG2E 1.4426950408889634f
 
-// Two activations in a word, the first one low.
-INLINE uint32_t pack(float first, float second) {
-    __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+template <class T> INLINE uint32_t bits_of(T pair) {
     uint32_t word;
     memcpy(&word, &pair, 4);
     return word;
 }
+
+// Two activations in a word, the first one low.
+#ifdef ACT_FP16
+INLINE uint32_t pack(float first, float second) { return bits_of(__floats2half2_rn(first, second)); }
+INLINE float low(uint32_t word) { return __half2float(__ushort_as_half((unsigned short)word)); }
+INLINE float high(uint32_t word) { return low(word >> 16); }
+#else
+INLINE uint32_t pack(float first, float second) { return bits_of(__floats2bfloat162_rn(first, second)); }
 INLINE float low(uint32_t word) { return __uint_as_float(word << 16); }
 INLINE float high(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
+#endif
 
 // Eight activations are one 16-byte vector.
 INLINE void unpack8(float (&to)[8], uint4 v) {

@@ -27,7 +27,7 @@ static int *multiprocessors(void) {
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, recompute, deterministic = 1;
 static double mem_limit; // GiB
-static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact";
+static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none";
 static const Backend *ops;
 static Config config;
 static Model model;
@@ -37,7 +37,7 @@ static uint16_t *tokens; // a batch, always the same
 
 static void open_backend(void) {
     char why[256];
-    ops = backend_open(&(BackendChoice){device, "auto", 0, deterministic, state, false}, why);
+    ops = backend_open(&(BackendChoice){device, dtype, 0, deterministic, state, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
 }
@@ -49,7 +49,7 @@ static void open_network(void) {
     config_close(&reader);
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
-    config.loss_chunk_rows = 4096, config.recompute = recompute, config.gelu = gelu;
+    config.loss_chunk_rows = 4096, config.recompute = recompute, config.gelu = gelu, config.offload = offload;
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
@@ -260,6 +260,8 @@ int main(int count, char **arguments) {
         {"recompute=%d",     &recompute    },
         {"deterministic=%d", &deterministic},
         {"state=%15s",       state         },
+        {"dtype=%15s",       dtype         },
+        {"offload=%15s",     offload       },
         {"gelu=%15s",        gelu          },
         {"mem_limit=%lf",    &mem_limit    },
     };

@@ -14,8 +14,8 @@ import time
 MODELS = {"124M": (12, 768, 12), "350M": (24, 1024, 16), "774M": (36, 1280, 20), "1558M": (48, 1600, 25)}
 LIMIT = 11.3  # GiB: what a card of 12 GB has left
 LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
-# From the fastest to the smallest plan: optimizer_state, recompute.
-LEVERS = [("full", 0), ("full", 5), ("m8", 5), ("sr", 5)]
+# From the fastest to the smallest plan: optimizer_state, recompute, offload.
+LEVERS = [("full", 0, "none"), ("full", 5, "none"), ("m8", 5, "none"), ("sr", 5, "none"), ("full", 5, "optimizer")]
 build = sys.argv[1]
 ends = time.time() + (float(sys.argv[2]) if len(sys.argv) > 2 else 450)
 
@@ -73,29 +73,29 @@ def step(name, B, state="full", recompute=0, limit=0, **keys):
         {"what": "step", "model": name, "limit": limit} | keys)
 
 
-def fits(name, B, state, recompute):
+def fits(name, B, state, recompute, offload):
     L, C, H = MODELS[name]
     status, _, _ = call([f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}GiB", f"--n_layer={L}",
                          f"--n_head={H}", f"--n_embd={C}", f"--batch_size={B}", "--eval_batch_size=1",
                          "--gradient_accumulation_steps=1", "--loss_chunk_rows=4096", f"--optimizer_state={state}",
-                         f"--recompute={recompute}"], 20)
+                         f"--recompute={recompute}", f"--offload={offload}"], 20)
     return status == 0
 
 
-def largest_batch(name, state, recompute):
+def largest_batch(name, *levers):
     """The largest micro-batch whose plan fits the limit; 0: none."""
     low, high = 0, 256
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(name, middle, state, recompute) else (low, middle)
+        low, high = (middle, high) if fits(name, middle, *levers) else (low, middle)
     return low
 
 
 def under_the_limit(name):
-    for state, recompute in LEVERS:
-        B = largest_batch(name, state, recompute)
+    for state, recompute, offload in LEVERS:
+        B = largest_batch(name, state, recompute, offload)
         if B:
-            return step(name, B, state, recompute, LIMIT)
+            return step(name, B, state, recompute, LIMIT, offload=offload)
     keep({"what": "step", "model": name, "limit": LIMIT, "note": "no micro-batch fits"})
 
 
@@ -114,6 +114,8 @@ def measure():
     step("124M", 64, deterministic=0, gelu="tanh")
     for recompute in 1, 5:
         step("124M", 16, recompute=recompute)
+    step("124M", 16, dtype="float16")
+    step("124M", 16, offload="optimizer")
     for B in 16, 4, 64:
         run([f"{build}/bench_gpu", "ops", f"B={B}", "steps=20"], {"what": "op", "B": B})
     for name in MODELS:

@@ -52,7 +52,18 @@ bool same(const Matrix &a, const Matrix &b) {
 }
 
 float at(const void *data, cudaDataType type, int64_t i) {
-    return type == CUDA_R_32F ? ((const float *)data)[i] : __bfloat162float(((const __nv_bfloat16 *)data)[i]);
+    if (type == CUDA_R_32F) return ((const float *)data)[i];
+    return type == CUDA_R_16F ? __half2float(((const __half *)data)[i])
+                              : __bfloat162float(((const __nv_bfloat16 *)data)[i]);
+}
+
+void put(void *data, cudaDataType type, int64_t i, float value) {
+    if (type == CUDA_R_32F)
+        ((float *)data)[i] = value;
+    else if (type == CUDA_R_16F)
+        ((__half *)data)[i] = __float2half(value);
+    else
+        ((__nv_bfloat16 *)data)[i] = __float2bfloat16(value);
 }
 
 void check_matrix(const Matrix &m, const void *data, uint32_t alignment) {
@@ -74,7 +85,7 @@ bool has_bias(const Operation &o) {
 // What the documentation asks of an epilogue; its pointers are looked at by the heuristic, too.
 void check_epilogue(const Operation &o, const Matrix &d) {
     need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(o) || does_gelu(o), "an epilogue this stand-in does not know");
-    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type == CUDA_R_16BF, "an epilogue's result, bias and aux in bf16");
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type != CUDA_R_32F, "an epilogue's result, bias and aux in two bytes");
     need(!has_bias(o) || (o.bias && (uintptr_t)o.bias % 16 == 0), "a bias");
     if (!does_gelu(o)) return;
     need(o.aux && (uintptr_t)o.aux % 16 == 0, "aux, to 16 bytes");
@@ -232,6 +243,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
              algorithm.operation.transposed_b == operation.transposed_b,
          "the algorithm of another product");
     need(C == D && layout_c == layout_d, "sums in place");
+    need(a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F), "operands of one type");
     check_epilogue(operation, d);
     need(!has_bias(operation) || as_aligned(operation.bias, algorithm.operation.bias), "a bias as the heuristic saw it");
     need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.operation.aux), "an aux as the heuristic saw it");
@@ -274,15 +286,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                 if (has_bias(operation)) total += at(operation.bias, d.type, i);
                 int64_t to = i + j * d.stride;
                 if (keep != 0) total += keep * at(D, d.type, to);
-                __nv_bfloat16 *aux = (__nv_bfloat16 *)operation.aux + (i + j * operation.aux_stride);
+                void *aux = (void *)operation.aux;
+                int64_t at_aux = i + j * operation.aux_stride;
                 if (operation.epilogue == CUBLASLT_EPILOGUE_DGELU)
-                    total *= gelu_slope(__bfloat162float(*aux));
+                    total *= gelu_slope(at(aux, d.type, at_aux));
                 else if (does_gelu(operation))
-                    *aux = __float2bfloat16(total), total = gelu(total);
-                if (d.type == CUDA_R_32F)
-                    ((float *)D)[to] = total;
-                else
-                    ((__nv_bfloat16 *)D)[to] = __float2bfloat16(total);
+                    put(aux, d.type, at_aux, total), total = gelu(total);
+                put(D, d.type, to, total);
             }
     };
     emu::note("product", m, n, k, A, B, D, operation.bias, operation.aux, operation.epilogue, keep, candidate);

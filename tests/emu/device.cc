@@ -17,7 +17,8 @@ static int number(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-struct EmuDevice emu_device = {0, 13000, 80, 12ull << 30, number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1};
+struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1};
 struct EmuCounts emu_counts;
 
 struct CUevent_st {
@@ -145,6 +146,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
     device->multiProcessorCount = emu_device.multiprocessors;
     device->totalGlobalMem = emu_device.memory;
+    emu::shared_limit = device->sharedMemPerBlockOptin = emu_device.capability < 80 ? 64 * 1024 : 99 * 1024;
     emu::blocks_per_multiprocessor = emu_device.blocks_per_multiprocessor;
     return cudaSuccess;
 }

@@ -13,7 +13,7 @@ extern int emu_order; // of threads, warps, blocks and streams: 0 to 3, see emu.
 extern struct EmuDevice {
     int error;                     // what asking for a device answers, a cudaError_t
     int driver;                    // its version, 0: none
-    int capability;                // 80, 90
+    int capability;                // 75, 80, 90; from the environment: EMU_CAPABILITY
     uint64_t memory;               // of the device
     int multiprocessors;           // from the environment: EMU_MULTIPROCESSORS
     int blocks_per_multiprocessor; // of any kernel: EMU_BLOCKS

@@ -50,6 +50,7 @@ uint3 block_index;
 dim3 block_size, grid_size;
 char *dynamic_shared;
 int blocks_per_multiprocessor = 2;
+size_t shared_limit;
 
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
@@ -243,7 +244,7 @@ void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std
 void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
     unsigned threads = block.x * block.y * block.z;
     if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
-        grid.x > INT32_MAX || dynamic > 99 * 1024) {
+        grid.x > INT32_MAX || dynamic > shared_limit) {
         fprintf(stderr, "emu: bad launch of %s: grid %u %u %u, %u threads, %zu bytes of shared memory\n", name, grid.x,
                 grid.y, grid.z, threads, dynamic);
         abort();
@@ -255,23 +256,31 @@ void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_
 
 using emu::self;
 
+static float element_value(uint32_t bits, bool fp16) {
+    if (!fp16) return __uint_as_float(bits << 16);
+    uint32_t sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
+    if (rest >= 0x7c00 << 13) return __uint_as_float(sign | 0x7f800000 | rest);
+    return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest) * 0x1p112f)); // exponents start 112 lower
+}
+
 // As many elements of a register as PTX defines for m16n8k16: a0 (row g, k low), a1 (g+8, low), a2 (g, high), a3 (g+8,
-// high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4.
-void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    uint64_t words[3] = {a[0] | (uint64_t)a[2] << 32, a[1] | (uint64_t)a[3] << 32, b0 | (uint64_t)b1 << 32};
-    auto shown = emu::meet(0xffffffffu, words, 3, "mma.m16n8k16");
+// high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4. m16n8k8 has only the low ones.
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
+    uint64_t words[3] = {a[0], a[1], b[0]};
+    if (depth == 16) words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
+    auto shown = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
     int g = self->lane >> 2, t = self->lane & 3;
     auto element = [&](int lane, int word, int k) {
-        return __uint_as_float((uint32_t)(shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32) & 0xffff) << 16);
+        return element_value(shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32) & 0xffff, fp16);
     };
     float x[2][16], y[2][16];
     for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < depth; k++) {
             x[i][k] = element(g * 4 + (k & 7) / 2, i, k);
             y[i][k] = element((2 * t + i) * 4 + (k & 7) / 2, 2, k);
         }
     for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) d[i] += x[i >> 1][k] * y[i & 1][k];
+        for (int k = 0; k < depth; k++) d[i] += x[i >> 1][k] * y[i & 1][k];
 }
 
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place) {

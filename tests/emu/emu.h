@@ -146,8 +146,9 @@ template <class T> T *atomic(T *p) {
     return aligned(p);
 }
 
+extern size_t shared_limit; // of a block, the device's
 template <class K> cudaError_t allow_shared(K, int bytes) {
-    return bytes > 99 * 1024 ? cudaErrorInvalidValue : cudaSuccess;
+    return (size_t)bytes > shared_limit ? cudaErrorInvalidValue : cudaSuccess;
 }
 extern int blocks_per_multiprocessor; // what the device would answer, for tests to set
 
@@ -219,11 +220,32 @@ inline int load_acquire(const int *p) { return *p; }
 inline void store_release(int *p, int value) { *p = value; }
 inline float exp2_fast(float x) { return exp2f(x); }
 
-void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place);
 #define ldmatrix_x4(r, row)            emu_ldmatrix(r, row, false, EMU_HERE)
 #define ldmatrix_x4_transposed(r, row) emu_ldmatrix(r, row, true, EMU_HERE)
+
+#ifdef ACT_FP16
+enum { EMU_FP16 = 1 };
+#else
+enum { EMU_FP16 = 0 };
+#endif
+#ifndef ARCH // of the card that is stood for, as __CUDA_ARCH__
+#define ARCH 800
+#endif
+// d (16,8) += a (16,depth) b (depth,8)
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16);
+#if ARCH >= 800
+static inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    const uint32_t b[2] = {b0, b1};
+    emu_mma(d, a, b, 16, EMU_FP16);
+}
 void cp_async16(void *to, const void *from, bool read = true);
 void cp_async_commit();
 void emu_cp_async_wait(int groups);
-template <int GROUPS> void cp_async_wait() { emu_cp_async_wait(GROUPS); }
+template <int GROUPS> static void cp_async_wait() { emu_cp_async_wait(GROUPS); }
+#else
+static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    const uint32_t a[2] = {a0, a1};
+    emu_mma(d, a, &b, 8, EMU_FP16);
+}
+#endif

@@ -8,12 +8,11 @@ build=$1 word=${2:-}
 export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
 log=$(mktemp -d) && trap 'rm -rf "$log"' EXIT
 
-one() { # a test by its name, in one of the ways a card could answer
-    local name=$1 blocks=$2 multiprocessors=$3
-    if EMU_BLOCKS=$blocks EMU_MULTIPROCESSORS=$multiprocessors "$build/test-emu" --data tests/data --bin "$build/bin" \
-        "$name" >"$log/$name.$blocks.$multiprocessors" 2>&1; then echo "passed"; else
-        echo "failed: $name (EMU_BLOCKS=$blocks EMU_MULTIPROCESSORS=$multiprocessors)"
-        tail -25 "$log/$name.$blocks.$multiprocessors"
+one() { # PROGRAM TEST VARIABLE=VALUE...: a test by its name, in one of the ways a card could answer
+    local program=$1 name=$2 words="$log/$*"
+    shift 2
+    if env "$@" "$build/$program" --data tests/data --bin "$build/bin" "$name" >"$words" 2>&1; then echo "passed"; else
+        echo "failed: $program $name $*" && tail -25 "$words"
     fi
 }
 mutant() {
@@ -22,11 +21,14 @@ mutant() {
 export -f one mutant
 export build log
 
+names() { grep -ohE '^TEST\(\w+' "$@" | sed 's/TEST(//'; }
 {
-    grep -ohE '^TEST\(\w+' tests/gpu/*.c tests/emu/*.c | grep -E "$word" | sed 's/TEST(\(.*\)/one \1 2 4/'
+    names tests/gpu/*.c tests/emu/*.c | sed 's/^/one test-emu /'
+    names tests/gpu/*.c | grep -v by_what_was_fastest | sed 's/.*/one test-emu & TEST_DTYPE=float16/'
+    names tests/gpu/*.c | grep attention_of | sed 's/.*/one test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
     # the other two forms of attention backward: two and three blocks a multiprocessor
-    echo "one attention_of_64 1 0"
-    echo "one attention_of_64 3 0"
+    echo "one test-emu attention_of_64 EMU_BLOCKS=1 EMU_MULTIPROCESSORS=0"
+    echo "one test-emu attention_of_64 EMU_BLOCKS=3 EMU_MULTIPROCESSORS=0"
     tests/emu/mutant.sh --list | sed 's/^/mutant /'
 } | grep -E "$word" | xargs -P 2 -d '\n' -n 1 bash -c 'eval "$0"' >"$log/all"
 tests/emu/registers.py "$build/kernels/cuda" >>"$log/all" && echo passed >>"$log/all" || echo "failed: registers" >>"$log/all"

@@ -19,31 +19,60 @@ static const Backend *opened(void) {
     return backend;
 }
 
-// What opening says on such a card.
-static void check_refused(struct EmuDevice device, const char *sentence) {
+// What opening in bfloat16 says on such a card.
+static void check_refused(struct EmuDevice device, int code, const char *sentence) {
     struct EmuDevice good = emu_device;
     char why[256];
     emu_device = device;
     CHECK(!backend_cuda(&choice, why));
     emu_device = good;
-    CHECK_EQUAL(err_code(), EX_GPU);
+    CHECK_EQUAL(err_code(), code);
     CHECK_TEXT(err_text(), sentence);
     err_clear();
 }
 
 TEST(cuda_says_what_is_missing) {
-    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, turing = emu_device, bare = emu_device;
+    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, bare = emu_device;
+    struct EmuDevice volta = emu_device, turing = emu_device;
     none.error = cudaErrorInsufficientDriver, none.driver = 0;
-    check_refused(none, "no NVIDIA driver on this machine");
+    check_refused(none, EX_GPU, "no NVIDIA driver on this machine");
     old.error = cudaErrorInsufficientDriver, old.driver = 11040;
-    check_refused(old, "the NVIDIA driver knows CUDA 11.4, this program needs 1");
+    check_refused(old, EX_GPU, "the NVIDIA driver knows CUDA 11.4, this program needs 1");
     hidden.error = cudaErrorNoDevice;
-    check_refused(hidden, "shows no GPU");
+    check_refused(hidden, EX_GPU, "shows no GPU");
+    volta.capability = 70;
+    check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: say device=cpu");
     turing.capability = 75;
-    check_refused(turing, "compute capability 7.5, 8.0 is needed");
+    check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: say dtype=float16");
     bare.has_cublaslt = false, blas.Create = NULL;
-    check_refused(bare, "cannot load cuBLASLt (libcublasLt.so.missing: ");
+    check_refused(bare, EX_GPU, "cannot load cuBLASLt (libcublasLt.so.missing: ");
     CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_takes_the_type_that_the_card_has) {
+    const struct {
+        int capability;
+        const char *dtype, *says;
+        Dtype type;
+    } rows[] = {
+        {75, "auto",    ", float16",  DTYPE_FP16},
+        {75, "float16", ", float16",  DTYPE_FP16},
+        {80, "auto",    ", bfloat16", DTYPE_BF16},
+        {90, "float16", ", float16",  DTYPE_FP16},
+    };
+    struct EmuDevice good = emu_device;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        emu_device.capability = rows[i].capability;
+        BackendChoice card = choice;
+        card.dtype = rows[i].dtype;
+        char why[256];
+        const Backend *backend = backend_cuda(&card, why);
+        NEED(backend);
+        CHECK_EQUAL(backend->act_type, rows[i].type);
+        CHECK_TEXT(why, rows[i].says);
+        backend->close();
+    }
+    emu_device = good;
 }
 
 TEST(cuda_plans_for_a_card_that_is_not_there) {

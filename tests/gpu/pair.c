@@ -12,13 +12,17 @@ static Array *arrays;
 static uint64_t seed;
 const char *pair_optimizer_state;
 bool pair_times;
+double rounded_once;
 
 void pair_open(Shape shape) {
     char why[256];
     BackendChoice cpu = {.dtype = "float32", .threads = 1, .deterministic = true};
-    BackendChoice cuda = {.dtype = "bfloat16", .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
+    const char *dtype = getenv("TEST_DTYPE");
+    BackendChoice cuda = {
+        .dtype = dtype ? dtype : "auto", .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
     NEED(sides[CPU] = backend_cpu(&cpu, why));
     NEED(sides[CUDA] = backend_cuda(&cuda, why));
+    rounded_once = sides[CUDA]->act_type == DTYPE_FP16 ? 0.00025 : 0.002;
     shape.threads = 1;
     for (int i = 0; i < 2; i++) {
         size_t bytes = sides[i]->scratch_bytes(&shape);
@@ -47,6 +51,27 @@ static size_t element_bytes(Kind kind, int side) {
     return bytes[kind];
 }
 
+// Two bytes are activations', but for moments, which are bf16.
+static bool is_fp16(Kind kind, int side) { return sides[side]->act_type == DTYPE_FP16 && kind != MOMENTS; }
+
+static uint16_t to_fp16(double value) {
+    double size = fabs(value);
+    unsigned sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(value)) return 0x7fff;
+    if (size >= 65520) return (uint16_t)(sign | 0x7c00);
+    int exponent = -13; // below 2^-14 all steps are as large
+    if (size >= 0x1p-14) frexp(size, &exponent);
+    return (uint16_t)(sign + (unsigned)(exponent + 13) * 1024 + (unsigned)nearbyint(ldexp(size, 11 - exponent)));
+}
+
+static double from_fp16(uint16_t bits) {
+    int exponent = bits >> 10 & 31, part = bits & 1023;
+    double size = exponent == 31 ? (part ? NAN : INFINITY)
+                  : exponent     ? ldexp(1024 + part, exponent - 25)
+                                 : ldexp(part, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
 static uint16_t to_bf16(double value) {
     float f = (float)value;
     uint32_t u;
@@ -60,6 +85,14 @@ static double from_bf16(uint16_t bits) {
     float f;
     memcpy(&f, &u, 4);
     return (double)f;
+}
+
+static uint16_t to_half(double value, Kind kind, int side) {
+    return is_fp16(kind, side) ? to_fp16(value) : to_bf16(value);
+}
+
+static double from_half(uint16_t bits, Kind kind, int side) {
+    return is_fp16(kind, side) ? from_fp16(bits) : from_bf16(bits);
 }
 
 static Array *array_new(Kind kind, size_t count) {
@@ -76,7 +109,8 @@ static Array *array_new(Kind kind, size_t count) {
 
 static void settle(Array *array) {
     if (array->kind != TOKENS && element_bytes(array->kind, CUDA) == 2)
-        for (size_t i = 0; i < array->count; i++) array->start[i] = from_bf16(to_bf16(array->start[i]));
+        for (size_t i = 0; i < array->count; i++)
+            array->start[i] = from_half(to_half(array->start[i], array->kind, CUDA), array->kind, CUDA);
 }
 
 Array *array_normal(Kind kind, size_t count, double scale, double mean) {
@@ -113,7 +147,7 @@ static void send(const Array *array, int side) {
     for (size_t i = 0; i < count; i++) {
         double value = array->start[i];
         float narrow = (float)value;
-        uint16_t half = array->kind >= TOKENS ? (uint16_t)value : to_bf16(value);
+        uint16_t half = array->kind >= TOKENS ? (uint16_t)value : to_half(value, array->kind, side);
         memcpy(host + i * bytes, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&narrow : (void *)&half, bytes);
     }
     sides[side]->upload(array->memory[side], host, bytes * count);
@@ -133,7 +167,7 @@ static void fetch(Array *array, int run) {
             if (bytes == 4) memcpy(&narrow, host + i * bytes, 4), array->result[side][i] = (double)narrow;
             if (bytes == 2)
                 memcpy(&half, host + i * bytes, 2),
-                    array->result[side][i] = array->kind == TOKENS ? half : from_bf16(half);
+                    array->result[side][i] = array->kind == TOKENS ? half : from_half(half, array->kind, side);
         }
     if (run == 1)
         array->bits = host;

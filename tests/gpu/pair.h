@@ -8,8 +8,8 @@
 
 typedef enum { ACTS, PARS, GRADS, RESIDUALS, MOMENTS, FLOATS, DOUBLES, TOKENS, BYTES } Kind;
 
-// One array on both sides. `start` is what both hold before an operation; numbers that CUDA keeps in bf16 are rounded
-// to it from the beginning, so that both sides compute with the same.
+// One array on both sides. `start` is what both hold before an operation; numbers that CUDA keeps in two bytes are
+// rounded to them from the beginning, so that both sides compute with the same.
 typedef struct Array {
     Kind kind;
     size_t count;
@@ -22,7 +22,8 @@ typedef struct Array {
 enum { CPU, CUDA };
 extern int emu_order __attribute__((weak)); // of the emulator, where there is one
 
-// Both backends, with scratch for shape. Closed by pair_close, which checks that nothing on the device still stands.
+// Both backends, with scratch for shape; CUDA in the type that $TEST_DTYPE names, or else chooses itself. Closed by
+// pair_close, which checks that nothing on the device still stands.
 void pair_open(Shape shape);
 extern const char *pair_optimizer_state; // of CUDA; NULL: full
 extern bool pair_times;                  // CUDA: deterministic=False
@@ -50,5 +51,6 @@ bool pair_begin(int run);
 #define CHECK_NEAR(array, limit) check_near(array, limit, #array, __FILE__, __LINE__)
 void check_near(const Array *array, double limit, const char *name, const char *file, int line);
 
-// The largest error that rounding every number to bf16 once makes, in the sense of CHECK_NEAR, is 2^-9 = 0.00195.
-#define BF16_ONCE 0.002
+// The largest error that rounding every number to CUDA's activations once makes, in the sense of CHECK_NEAR: 2^-9 of
+// bf16, 2^-12 of fp16.
+extern double rounded_once;

@@ -34,7 +34,10 @@ check() { # NAME SECONDS COMMAND...: a line of the results, and on failure how t
 }
 
 one=("$build/test-gpu" --data tests/data --bin "$build/bin")
-for name in $(grep -ohE '^TEST\(\w+' tests/gpu/*.c | sed 's/TEST(//'); do check "$name" 100 "${one[@]}" "$name"; done
+for name in $(grep -ohE '^TEST\(\w+' tests/gpu/*.c | sed 's/TEST(//'); do
+    check "$name" 100 "${one[@]}" "$name"
+    check "$name, float16" 100 env TEST_DTYPE=float16 "${one[@]}" "$name"
+done
 
 # A run of the programs: the loss of the CPU, the same bits again, and after a stop in the middle.
 seq 1 200000 | sed 's/$/ is a number that follows another number/' >"$work/text.txt"
@@ -54,6 +57,8 @@ train "go on to 20" c cuda 20
 check "the same bits after a stop" 20 cmp "$(newest a optimizer.safetensors)" "$(newest c optimizer.safetensors)"
 train "train on the CPU" d cpu 20 --dtype=float32
 check "the CPU's losses" 20 python3 tests/gpu/losses.py "$work/a/metrics.jsonl" "$work/d/metrics.jsonl"
+train "train in float16" h cuda 20 --dtype=float16
+check "the CPU's losses, float16" 20 python3 tests/gpu/losses.py "$work/h/metrics.jsonl" "$work/d/metrics.jsonl"
 train "train with deterministic=False" e cuda 20 --deterministic=False --gelu=tanh
 train "the same GELU on the CPU" f cpu 20 --dtype=float32 --gelu=tanh
 check "the CPU's losses, by what was fastest" 20 python3 tests/gpu/losses.py "$work/e/metrics.jsonl" "$work/f/metrics.jsonl"

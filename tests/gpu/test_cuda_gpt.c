@@ -78,9 +78,26 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     munmap(slot, 4096);
 }
 
-static const BackendChoice on_cpu = {"cpu", "float32", 1, true, NULL, false},
-                           on_cuda = {"cuda", "bfloat16", 1, true, NULL, false},
-                           timed = {"cuda", "bfloat16", 1, false, NULL, false};
+static const BackendChoice on_cpu = {"cpu", "float32", 1, true, NULL, false};
+
+// CUDA in the type that $TEST_DTYPE names, or else the card chooses.
+static Form form_of(bool deterministic, const char *gelu, int recompute, bool apart, float loss_scale, bool offload) {
+    const char *dtype = getenv("TEST_DTYPE");
+    return (Form){
+        {"cuda", dtype ? dtype : "auto", 1, deterministic, NULL, false},
+        gelu, recompute, apart, loss_scale, offload
+    };
+}
+
+static bool is_fp16(void) {
+    Form form = form_of(true, "exact", 0, false, 1, false);
+    char why[256];
+    const Backend *backend = backend_open(&form.on, why);
+    NEED(backend);
+    bool fp16 = backend->act_type == DTYPE_FP16;
+    backend->close();
+    return fp16;
+}
 
 TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
@@ -88,19 +105,22 @@ TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     for (int apart = 0; apart < 2; apart++)
         train((Form){on_cpu, "exact", 0, apart, 1, false}, want, &want_norm, &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
-    CHECK(want[STEPS - 1] < want[0] - 0.5);       // it does learn
-    const int levels[] = {0, 1, 5, 0};            // what is computed again has the same bits,
-    const float scales[] = {1, 1024, 1, 0x1p14f}; // so have gradients times a power of two, and what is offloaded
+    CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
+    const bool fp16 = is_fp16();
+    const double rounded_once = fp16 ? 0.00025 : 0.002;
+    const int levels[] = {0, 1, 5, 0}; // what is computed again has the same bits,
+    const float scales[] = {1, 1024, 1,
+                            0x1p14f}; // so have gradients times a power of two in bf16, and what is offloaded
     for (int run = 0; run < 4; run++) {
         if (&emu_order) emu_order = run;
         Buffer *now = &bits[run > 0];
         now->size = 0;
-        train((Form){on_cuda, "exact", levels[run], run == 0, scales[run], run > 1}, losses, &norm, now);
+        train(form_of(true, "exact", levels[run], run == 0, fp16 ? 1024 : scales[run], run > 1), losses, &norm, now);
         for (int step = 0; step < STEPS; step++) {
             if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
-            CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
+            CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
         }
-        CHECK(fabs(norm - want_norm) < 0.02 * want_norm);
+        CHECK(fabs(norm - want_norm) < 10 * rounded_once * want_norm);
         if (run == 0) memcpy(first, losses, sizeof first);
         CHECK(!memcmp(first, losses, sizeof first));
         CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
@@ -116,9 +136,18 @@ TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     const int levels[] = {0, 5};
     for (int run = 0; run < 2; run++) {
         bits.size = 0;
-        train((Form){timed, "tanh", levels[run], false, 1, false}, losses, &norm, &bits);
+        train(form_of(false, "tanh", levels[run], false, 1024, false), losses, &norm, &bits);
         for (int step = 0; step < STEPS; step++) CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
         CHECK(fabs(norm - want_norm) < 0.02 * want_norm);
     }
+    buffer_close(&bits);
+}
+
+TEST(cuda_leaves_out_a_step_that_overflows) {
+    double losses[STEPS], norm;
+    Buffer bits = {0};
+    train(form_of(true, "exact", 0, false, is_fp16() ? 0x1p24f : 0x1p127f, false), losses, &norm, &bits);
+    CHECK(!isfinite(norm));
+    for (int step = 0; step < STEPS; step++) CHECK(losses[step] == losses[0] && isfinite(losses[0]));
     buffer_close(&bits);
 }
