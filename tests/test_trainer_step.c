@@ -120,11 +120,14 @@ TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
     free(a), free(b);
 }
 
-TEST(steps_repeat_bit_for_bit) {
-    double one[5], other[5];
-    float *a = run_steps(&tiny_shape, 5, one), *b = run_steps(&tiny_shape, 5, other);
-    CHECK(!memcmp(one, other, sizeof one));
-    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+// Runs both: the same losses and parameters, to the bit.
+static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
+    enum { MOST = 8 };
+    double losses[MOST], others[MOST];
+    NEED(count <= MOST);
+    float *a = run_steps(one, count, losses), *b = run_steps(other, count, others);
+    CHECK(!memcmp(losses, others, (size_t)count * sizeof *losses));
+    ModelShape shape = {one->layers, 2, 32, 16, 97, 128, true, true};
     Model model;
     model_open(&model, &shape);
     CHECK(!memcmp(a, b, model.elements * sizeof *a));
@@ -132,26 +135,18 @@ TEST(steps_repeat_bit_for_bit) {
     free(a), free(b);
 }
 
-// What is made again in the backward pass has the bits it had: losses and parameters of steps are the same.
+TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); }
+
+// What is made again in the backward pass has the bits it had.
 TEST(steps_do_not_depend_on_what_is_kept) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape kept = tiny_shape;
         kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
-        double wanted[4], losses[4];
-        float *params = run_steps(&kept, 4, wanted);
         for (int recompute = GELU_AGAIN; recompute <= BLOCK_AGAIN; recompute += BLOCK_AGAIN - GELU_AGAIN) {
             TinyShape again = kept;
             again.recompute = recompute;
-            float *same = run_steps(&again, 4, losses);
-            CHECK(!memcmp(losses, wanted, sizeof losses));
-            ModelShape shape = {3, 2, 32, 16, 97, 128, true, true};
-            Model model;
-            model_open(&model, &shape);
-            CHECK(!memcmp(same, params, model.elements * sizeof *same));
-            model_close(&model);
-            free(same);
+            check_same_steps(&kept, &again, 4);
         }
-        free(params);
     }
 }
 
@@ -174,22 +169,14 @@ TEST(steps_do_not_depend_on_the_loss_scale) {
     free(params);
 }
 
-// With the optimizer's state in host memory, eight slices through three slots: the same losses and parameters.
+// With the optimizer's state in host memory, eight slices through three slots.
 TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
     static const char *const states[] = {"full", "m8", "sr"};
     for (int i = 0; i < 9; i++) {
         TinyShape here = tiny_shape, away;
         here.optimizer_state = states[i % 3], here.type = (Dtype)(i / 3), here.accumulation = 2;
         away = here, away.offload = true;
-        double wanted[4], losses[4];
-        float *params = run_steps(&here, 4, wanted), *same = run_steps(&away, 4, losses);
-        CHECK(!memcmp(losses, wanted, sizeof losses));
-        ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
-        Model model;
-        model_open(&model, &shape);
-        CHECK(!memcmp(same, params, model.elements * sizeof *same));
-        model_close(&model);
-        free(params), free(same);
+        check_same_steps(&here, &away, 4);
     }
 }
 
@@ -221,15 +208,7 @@ TEST(warm_up_changes_no_bits) {
         TinyShape cold = tiny_shape, warm;
         cold.optimizer_state = states[i], cold.accumulation = 2;
         warm = cold, warm.warm_up = true;
-        double wanted[3], losses[3];
-        float *params = run_steps(&cold, 3, wanted), *same = run_steps(&warm, 3, losses);
-        CHECK(!memcmp(losses, wanted, sizeof losses));
-        ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
-        Model model;
-        model_open(&model, &shape);
-        CHECK(!memcmp(same, params, model.elements * sizeof *same));
-        model_close(&model);
-        free(params), free(same);
+        check_same_steps(&cold, &warm, 3);
     }
 }
 
