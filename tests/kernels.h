@@ -38,12 +38,13 @@ static inline float *kernels_number(Kernels *k, float value) {
     return device;
 }
 
-static inline Kernels kernels_open(const char *dtype, int threads, const Shape *shape) {
+static inline Kernels kernels_open_state(const char *dtype, int threads, const char *optimizer_state,
+                                         const Shape *shape) {
     char why[256];
     if (!kernels_host.base) arena_open(&kernels_host, KERNELS_ARENA);
     arena_reset(&kernels_host, 0);
     Kernels k = {.tight = !strcmp(dtype, "float32")};
-    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, NULL, false}, why);
+    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, optimizer_state, false}, why);
     NEED(k.ops);
     k.arena = k.ops->alloc(KERNELS_ARENA);
     NEED(k.arena);
@@ -52,6 +53,10 @@ static inline Kernels kernels_open(const char *dtype, int threads, const Shape *
     k.ops->bind_scratch(k.arena, k.ops->scratch_bytes(shape));
     k.one = kernels_number(&k, 1);
     return k;
+}
+
+static inline Kernels kernels_open(const char *dtype, int threads, const Shape *shape) {
+    return kernels_open_state(dtype, threads, NULL, shape);
 }
 
 static inline void kernels_close(Kernels *k) {

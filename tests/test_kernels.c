@@ -266,11 +266,8 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
     static float exact[3][N];
     const char *const states[] = {"full", "m8", "sr"};
     for (int s = 0; s < 3; s++) {
-        char why[256];
-        Kernels k = kernels_open("float32", 2, &(Shape){.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8});
-        k.ops->close();
-        k.ops = backend_open(&(BackendChoice){"cpu", "float32", 2, true, states[s], false}, why);
-        NEED(k.ops);
+        const Shape small = {.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8};
+        Kernels k = kernels_open_state("float32", 2, states[s], &small);
         size_t width = k.ops->moment_bytes;
         CHECK_EQUAL(width, s ? 2 : 4);
         void *m = take(&k, N * width), *v = take(&k, N * width);
@@ -302,11 +299,8 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
     const char *const states[] = {"full", "m8", "sr"};
     const size_t slices[] = {N, 1, 333, 704, 96};
     for (int s = 0; s < 3; s++) {
-        char why[256];
-        Kernels k = kernels_open("float32", 2, &(Shape){.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8});
-        k.ops->close();
-        k.ops = backend_open(&(BackendChoice){"cpu", "float32", 2, true, states[s], false}, why);
-        NEED(k.ops);
+        const Shape small = {.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8};
+        Kernels k = kernels_open_state("float32", 2, states[s], &small);
         const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, 7});
         size_t width = k.ops->moment_bytes;
         char *m = take(&k, N * width), *v = take(&k, N * width);
