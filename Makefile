@@ -13,7 +13,8 @@ Q      := $(if $(V),,@)
 VERSION := 0.1.0
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
-FOLDERS  := common tokenizer shardtool shardtool/source loader kernels kernels/cpu $(if $(filter 1,$(CUDA)),kernels/cuda) trainer
+# Every folder of the programs, sub-folders included; kernels/cuda only where nvcc is.
+FOLDERS  := $(filter-out $(if $(filter 0,$(CUDA)),kernels/cuda),$(patsubst %/,%,$(sort $(dir $(wildcard $(foreach f,common tokenizer shardtool loader kernels trainer,$(f)/*.[ch] $(f)/*/*.[ch]))))))
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(filter true,$(CI)),-Werror)

@@ -1,6 +1,6 @@
 // From argv to a command's variables, and from its table to the words about it.
 #include "common/cli.h"
-#include "common/cli_words.h"
+#include "common/cli_help.h"
 #include "common/err.h"
 #include <ctype.h>
 #include <errno.h>

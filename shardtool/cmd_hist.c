@@ -1,7 +1,7 @@
 // hist: how often each id occurs.
 #include "common/cli.h"
 #include "common/err.h"
-#include "shardtool/json.h"
+#include "common/json_write.h"
 #include "shardtool/tokens.h"
 #include "tokenizer/tokenizer.h"
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "common/log.h"
 #include "common/pool.h"
 #include "shardtool/dataset.h"
-#include "shardtool/json.h"
+#include "common/json_write.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // The manifest of a dataset directory, read and written.
 #include "shardtool/dataset.h"
 #include "common/err.h"
-#include "shardtool/json.h"
+#include "common/json_write.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

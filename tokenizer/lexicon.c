@@ -5,7 +5,7 @@
 // when there is no more room, is not taken in.
 #include "tokenizer/lexicon.h"
 #include "common/err.h"
-#include "tokenizer/pages.h"
+#include "common/hugepages.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #define XXH_INLINE_ALL

@@ -1,6 +1,6 @@
 // A trie in one hash table of edges: 98,023 of them fill 37 %.
 #include "tokenizer/trie.h"
-#include "tokenizer/pages.h"
+#include "common/hugepages.h"
 #include <pthread.h>
 #include <stdatomic.h>
 

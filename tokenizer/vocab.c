@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/hash.h"
-#include "tokenizer/pages.h"
+#include "common/hugepages.h"
 #include "tokenizer/trie.h"
 #include <assert.h>
 

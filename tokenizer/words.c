@@ -5,7 +5,7 @@
 #include "tokenizer/words.h"
 #include "common/err.h"
 #include "tokenizer/merge.h"
-#include "tokenizer/pages.h"
+#include "common/hugepages.h"
 #include "tokenizer/split.h"
 #include "tokenizer/words_entry.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Tables are looked up all over: in small pages each word would miss the TLB too.
-#include "tokenizer/pages.h"
+#include "common/hugepages.h"
 #include "common/err.h"
 #include <stdint.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // JSON going out.
-#include "shardtool/json.h"
+#include "common/json_write.h"
 #include "common/hash.h"
 
 // The length of the UTF-8 character at p, 0 when `size` bytes are too few to tell, or minus the length of the maximal

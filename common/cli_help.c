@@ -1,5 +1,5 @@
 // Help, manual page and completion from the option tables.
-#include "common/cli_words.h"
+#include "common/cli_help.h"
 #include <stdio.h>
 #include <string.h>
 
