@@ -4,9 +4,9 @@
 // that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
-#include "tokenizer/split.h"
+#include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/words.h"
+#include "tokenizer/cache/piece_cache.h"
 #include <assert.h>
 #include <stdlib.h>
 

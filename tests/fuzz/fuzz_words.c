@@ -1,8 +1,8 @@
 // Any bytes as a file of words: refused, or nothing in it changes what a text is encoded to.
 #include "common/cpu.h"
 #include "common/err.h"
-#include "tokenizer/lexicon.h"
-#include "tokenizer/merge.h"
+#include "tokenizer/cache/shared_cache.h"
+#include "tokenizer/bpe.h"
 #include <stdlib.h>
 #include <xxhash.h>
 

@@ -4,7 +4,7 @@
 // classified before the present one is finished, so that all a start depends on is known: one path, no block edges.
 #pragma once
 
-#include "tokenizer/split.h"
+#include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
 
 enum { BLOCK = 64 };

@@ -1,6 +1,6 @@
 // The scanner in AVX-512 (VBMI, VBMI2): characters of two bytes, and those of three in blocks of one class, are looked
 // up 64 bytes at a time.
-#include "tokenizer/split_blocks.h"
+#include "tokenizer/pretokenize_blocks.h"
 #include <immintrin.h>
 
 static inline uint64_t mask_range(__m512i bytes, uint8_t first, uint8_t last) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/cpu.h"
-#include "tokenizer/lexicon.h"
+#include "tokenizer/cache/shared_cache.h"
 
 // Entries of 32 bytes hold words of up to 15 bytes and 7 ids (nine words in ten), entries of 64 bytes words of up to 31
 // bytes and 15 ids, entries of 256 bytes up to 127 bytes and 63 ids. What is beyond is merged each time.

@@ -1,5 +1,5 @@
 // The fast path of the word table: the steps of words_batch.h in plain C.
-#include "tokenizer/words_batch.h"
+#include "tokenizer/cache/piece_cache_batch.h"
 
 static void make_keys(Batch *batch, const WordTable *table, const uint8_t *text, const uint32_t *starts, size_t count) {
     for (size_t i = 0; i < count; i++) {

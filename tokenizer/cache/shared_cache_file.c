@@ -4,8 +4,8 @@
 // quicker to check than to do: no file can change what a text is encoded to.
 #include "common/err.h"
 #include "common/file.h"
-#include "tokenizer/lexicon.h"
-#include "tokenizer/merge.h"
+#include "tokenizer/cache/shared_cache.h"
+#include "tokenizer/bpe.h"
 #include <xxhash.h>
 
 typedef struct {

@@ -3,7 +3,7 @@
 //
 // Memory: 8 MB of index and 32 MB of entries, taken as they fill. A word whose line of the index is full, or that comes
 // when there is no more room, is not taken in.
-#include "tokenizer/lexicon.h"
+#include "tokenizer/cache/shared_cache.h"
 #include "common/err.h"
 #include "common/hugepages.h"
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 // there (one in forty, and each waited for memory by itself: 1.1x); write the ids one behind the other.
 #pragma once
 
-#include "tokenizer/split.h"
-#include "tokenizer/words_entry.h"
+#include "tokenizer/pretokenize.h"
+#include "tokenizer/cache/piece_cache_entry.h"
 
 enum { LINE_BYTES = 64, FOUND_IDS = 4 * SMALL_KEY - 1 };
 

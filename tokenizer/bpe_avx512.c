@@ -3,7 +3,7 @@
 // Ids are ranks, so the smallest is the merge to do, and its leftmost place the place. A step is a chain of about 40
 // cycles, most of them the look-up of the two new pairs; merge() takes three times as long for the words that a text
 // brings up for the first time.
-#include "tokenizer/merge.h"
+#include "tokenizer/bpe.h"
 #include <immintrin.h>
 
 enum { MERGE_SHORT = 32 };

@@ -4,7 +4,7 @@
 // wherever speed matters, and everything here is inlined.
 #pragma once
 
-#include "tokenizer/words.h"
+#include "tokenizer/cache/piece_cache.h"
 
 enum {
     SMALL_KEY = 2, // words of 8 bytes

@@ -1,5 +1,5 @@
 // The scanner in AVX2. Characters beyond ASCII are looked up one by one.
-#include "tokenizer/split_blocks.h"
+#include "tokenizer/pretokenize_blocks.h"
 #include <immintrin.h>
 
 static inline uint64_t mask_of(__m256i low, __m256i high) {

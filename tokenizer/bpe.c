@@ -4,7 +4,7 @@
 // between two tokens is that prefix of the encoding. So there is exactly one right way to arrive at each position, or
 // none: walk with the longest token that holds beside its predecessor, try shorter ones, and step back when no token
 // is left, marking the position dead. Each (position, token) is tried once: linear, whatever the piece.
-#include "tokenizer/merge.h"
+#include "tokenizer/bpe.h"
 #include "tokenizer/trie.h"
 
 enum {

@@ -1,5 +1,5 @@
 // The fast path of the word table in AVX-512: four hashes at a time, and one comparison for a line of two words.
-#include "tokenizer/words_batch.h"
+#include "tokenizer/cache/piece_cache_batch.h"
 #include <immintrin.h>
 
 static void make_keys(Batch *batch, const uint8_t *text, const uint32_t *starts, size_t count) {

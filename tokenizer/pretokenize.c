@@ -1,5 +1,5 @@
 // The scanner, character by character: the meaning of the pattern. And where a text may be cut.
-#include "tokenizer/split.h"
+#include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
 
 // *invalid is set, not cleared.

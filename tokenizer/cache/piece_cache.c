@@ -2,12 +2,12 @@
 //
 // An entry lives in one of eight places: those that differ from its hash in the three lowest bits. When all are taken,
 // one is overwritten. Memory: 32 MB of small, 16 MB of large and 16 MB of whole entries at most.
-#include "tokenizer/words.h"
+#include "tokenizer/cache/piece_cache.h"
 #include "common/err.h"
-#include "tokenizer/merge.h"
+#include "tokenizer/bpe.h"
 #include "common/hugepages.h"
-#include "tokenizer/split.h"
-#include "tokenizer/words_entry.h"
+#include "tokenizer/pretokenize.h"
+#include "tokenizer/cache/piece_cache_entry.h"
 #include <stdlib.h>
 
 enum {
