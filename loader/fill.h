@@ -3,7 +3,7 @@
 #pragma once
 
 #include "loader/order.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 
 typedef struct Fill Fill;
 

@@ -3,7 +3,7 @@
 
 #include "loader/keys.h"
 #include "loader/place.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 
 typedef struct Server Server;
 

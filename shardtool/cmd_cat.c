@@ -1,7 +1,7 @@
 // cat: the raw ids of shards, or one shard made of several without compressing anything again.
 #include "common/cli.h"
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // diff: do two shards, or two datasets, hold the same? 0 yes, 1 no, with the first difference on stdout.
 #include "common/cli.h"
 #include "common/err.h"
-#include "shardtool/tokens.h"
+#include "shardtool/format/token_reader.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/rng.h"
-#include "shardtool/tokens.h"
+#include "shardtool/format/token_reader.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/tokens.h"
+#include "shardtool/format/token_reader.h"
 #include "tokenizer/tokenizer.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include "common/json_write.h"
 #include <inttypes.h>
 #include <stdio.h>

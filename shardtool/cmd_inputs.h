@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/cli.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 
 extern const char *input_docs, *input_text_field;
 extern uint64_t input_max_bad;

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/pool.h"
 #include "shardtool/cmd_inputs.h"
-#include "shardtool/pack.h"
+#include "shardtool/ingest/pipeline.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/pool.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include "common/json_write.h"
 #include <inttypes.h>
 #include <stdio.h>

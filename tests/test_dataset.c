@@ -1,6 +1,6 @@
 // The manifest: written and read back, and refused when it does not fit what lies beside it.
 #include "common/file.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include "tests/test.h"
 
 static void add_shard(Dataset *dataset, int split, uint64_t tokens) {

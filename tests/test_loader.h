@@ -2,7 +2,7 @@
 #pragma once
 
 #include "loader/feed.h"
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include "tests/test.h"
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 // The shard format: written, read back, checked against libzstd's own view, and every damage found.
 #include "common/file.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include "tests/test.h"
 #include <dirent.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Inputs: documents must not depend on where windows and reads happen to end.
 #include "common/file.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include "tests/test.h"
 
 // A stream over memory.

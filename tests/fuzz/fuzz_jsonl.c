@@ -1,6 +1,6 @@
 // Any bytes as text, JSON lines or an archive: whole documents, or bad data.
 #include "common/err.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,6 +1,6 @@
 // Any bytes as a shard: opened, every frame decoded, verified. Good or bad data, never anything else.
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

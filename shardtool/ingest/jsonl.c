@@ -3,7 +3,7 @@
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
 // counts, a lone surrogate becomes U+FFFD. What is not UTF-8 passes through, the tokenizer deals with it.
 #include "common/err.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // The files behind the arguments of a command: listed, sorted, told apart, and known again later.
 #include "common/err.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Verifies a shard: makes index, seek table and hashes again from the bytes that are there, and compares.
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <inttypes.h>
 
 static int check_stored_hash(const Shard *shard, const ShardMember *member) {

@@ -1,7 +1,7 @@
 // The ids of a shard, or of one split of a dataset, as one sequence.
 #pragma once
 
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 
 typedef struct {
     Dataset dataset;  // when it is one

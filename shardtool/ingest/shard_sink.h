@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/pool.h"
-#include "shardtool/pack.h"
+#include "shardtool/ingest/pipeline.h"
 
 // Of the inputs: a file, and a document of it.
 typedef struct {

@@ -1,7 +1,7 @@
 // Reads shards: finds the members of a file backwards, checks their tables before anything in them is trusted, and
 // decodes frames.
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <zstd.h>

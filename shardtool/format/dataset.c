@@ -1,5 +1,5 @@
 // The manifest of a dataset directory, read and written.
-#include "shardtool/dataset.h"
+#include "shardtool/format/dataset.h"
 #include "common/err.h"
 #include "common/json_write.h"
 #include <errno.h>

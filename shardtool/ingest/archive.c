@@ -1,6 +1,6 @@
 // Archives and compression through libarchive: tar, and gz, xz and zst over anything. Members are streams again.
 #include "common/err.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <inttypes.h>

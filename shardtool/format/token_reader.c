@@ -1,5 +1,5 @@
 // Ids by their place, across frames and shards.
-#include "shardtool/tokens.h"
+#include "shardtool/format/token_reader.h"
 #include "common/err.h"
 
 int split_find(const char *name) {

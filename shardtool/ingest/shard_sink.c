@@ -1,5 +1,5 @@
 // Ids to shards.
-#include "shardtool/pack_write.h"
+#include "shardtool/ingest/shard_sink.h"
 #include "common/err.h"
 #include <stdlib.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "common/arena.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 
 enum { SPLIT_TRAIN, SPLIT_VAL, SPLIT_COUNT };
 extern const char *const split_names[SPLIT_COUNT];

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "common/log.h"
-#include "shardtool/dataset.h"
-#include "shardtool/source/source.h"
+#include "shardtool/format/dataset.h"
+#include "shardtool/ingest/source.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct {

@@ -1,6 +1,6 @@
 // Plain text: a file is a document, or each line of it, or each paragraph.
 #include "common/err.h"
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include <stdlib.h>
 
 typedef struct {

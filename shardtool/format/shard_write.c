@@ -1,6 +1,6 @@
 // Writes shards: frames that were proven to decode, then the index, trailer and seek table that follow from them.
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <stdlib.h>
 #include <zstd.h>
 

@@ -2,9 +2,9 @@
 //
 // A document that does not fit a batch goes through in windows, one a batch. They are tokenized one after the other by
 // an encoder of their own, in whichever worker holds the next one.
-#include "shardtool/pack.h"
+#include "shardtool/ingest/pipeline.h"
 #include "common/err.h"
-#include "shardtool/pack_write.h"
+#include "shardtool/ingest/shard_sink.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // From files to documents: the list of formats, what is refused by name, and the walk over all files.
-#include "shardtool/source/source.h"
+#include "shardtool/ingest/source.h"
 #include "common/err.h"
-#include "shardtool/shard.h"
+#include "shardtool/format/shard.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
