@@ -1,8 +1,8 @@
 // loader keygen: makes a key pair for tcp.
 #include "common/cli.h"
 #include "common/err.h"
-#include "loader/commands.h"
-#include "loader/keys.h"
+#include "loader/loader_commands.h"
+#include "loader/protocol/keys.h"
 #include <stdio.h>
 
 static int run(int count, char **arguments) {

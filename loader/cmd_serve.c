@@ -3,8 +3,8 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "loader/commands.h"
-#include "loader/serve.h"
+#include "loader/loader_commands.h"
+#include "loader/server/server.h"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>

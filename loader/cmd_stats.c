@@ -2,9 +2,9 @@
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "loader/commands.h"
-#include "loader/place.h"
-#include "loader/wire.h"
+#include "loader/loader_commands.h"
+#include "loader/protocol/endpoint.h"
+#include "loader/protocol/wire.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // loader: owns the data, feeds trainers.
-#include "loader/commands.h"
+#include "loader/loader_commands.h"
 
 static const Command *const commands[] = {&cmd_serve, &cmd_stats, &cmd_keygen, NULL};
 

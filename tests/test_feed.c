@@ -1,6 +1,6 @@
 // The law, seen by a trainer: one stream of samples, whatever asks for it and whatever happens to the loader.
 #include "common/hash.h"
-#include "loader/order.h"
+#include "loader/protocol/sampling.h"
 #include "tests/test_loader.h"
 #include <signal.h>
 #include <time.h>

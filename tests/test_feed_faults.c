@@ -1,5 +1,5 @@
 // What a feed and a loader do about peers that hang, lie or come back from the dead.
-#include "loader/ring.h"
+#include "loader/protocol/ring.h"
 #include "tests/test_loader.h"
 #include <fcntl.h>
 #include <signal.h>

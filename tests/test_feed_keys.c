@@ -1,5 +1,5 @@
 // Who may ask over tcp.
-#include "loader/keys.h"
+#include "loader/protocol/keys.h"
 #include "tests/test_loader.h"
 #include <signal.h>
 #include <unistd.h>

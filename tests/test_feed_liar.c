@@ -1,7 +1,7 @@
 // A feed and a loader that lies: what is not the answer to what was asked never reaches a slot that is handed out.
 #include "common/hash.h"
-#include "loader/feed.h"
-#include "loader/wire.h"
+#include "loader/client/feed.h"
+#include "loader/protocol/wire.h"
 #include "tests/test.h"
 #include <pthread.h>
 #include <sys/stat.h>

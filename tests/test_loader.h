@@ -1,7 +1,7 @@
 // What the loader's tests share: datasets with known ids, and loader processes.
 #pragma once
 
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 #include "shardtool/format/dataset.h"
 #include "tests/test.h"
 #include <sys/types.h>

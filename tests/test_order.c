@@ -1,5 +1,5 @@
 // Which tokens a sample is.
-#include "loader/order.h"
+#include "loader/protocol/sampling.h"
 #include "tests/test.h"
 
 static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {

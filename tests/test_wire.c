@@ -1,7 +1,7 @@
 // The loader's messages: layouts, and what is refused.
 #include "common/hash.h"
-#include "loader/feed.h"
-#include "loader/wire.h"
+#include "loader/client/feed.h"
+#include "loader/protocol/wire.h"
 #include "tests/test.h"
 
 static WireMessage get_message(void) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/file.h"
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 #include "trainer/config.h"
 #include <sys/types.h>
 

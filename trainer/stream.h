@@ -2,7 +2,7 @@
 // asked). Asks ahead, so that the feed's window stays full across steps.
 #pragma once
 
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 
 // Where batches come from: the feed, or a test.
 typedef struct {

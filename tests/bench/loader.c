@@ -2,7 +2,7 @@
 //   bench_loader LOADER_PROGRAM FOLDER     makes FOLDER/set and FOLDER/train.bin when they are not there
 #include "common/err.h"
 #include "common/log.h"
-#include "loader/fill.h"
+#include "loader/server/row_reader.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

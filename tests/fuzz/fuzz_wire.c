@@ -1,8 +1,8 @@
 // Feeds any bytes to wire_decode, as they are and with a magic, length and crc that fit, so that the fields are
 // reached.
 #include "common/hash.h"
-#include "loader/feed.h"
-#include "loader/wire.h"
+#include "loader/client/feed.h"
+#include "loader/protocol/wire.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

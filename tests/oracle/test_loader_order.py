@@ -1,4 +1,4 @@
-"""The sampling modes, written anew from the comment of loader/order.h, against the vectors published there.
+"""The sampling modes, written anew from the comment of loader/protocol/sampling.h, against the vectors published there.
 
 Run with --write to renew the vectors in the header."""
 import pathlib

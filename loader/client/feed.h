@@ -1,6 +1,6 @@
 // The trainer's side of the loader: a window of requested batches, answered in order into the trainer's own ring of
 // slots. The feed hides restarts, resends and swaps of the loader; what it hands out is a pure function of what was
-// asked (the law, loader/wire.h).
+// asked (the law, loader/protocol/wire.h).
 //
 //   feed_open      finds the loader and says HELLO (waits, a line every 5 s, 69 after the timeout)
 //   feed_attach    makes the ring and hands it over

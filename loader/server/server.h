@@ -1,8 +1,8 @@
 // The loader's side of wire.h: answers requests for a dataset until it is told to stop.
 #pragma once
 
-#include "loader/keys.h"
-#include "loader/place.h"
+#include "loader/protocol/keys.h"
+#include "loader/protocol/endpoint.h"
 #include "shardtool/format/dataset.h"
 
 typedef struct Server Server;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "common/file.h"
-#include "loader/fill.h"
-#include "loader/ring.h"
-#include "loader/serve.h"
+#include "loader/server/row_reader.h"
+#include "loader/protocol/ring.h"
+#include "loader/server/server.h"
 
 enum {
     SESSIONS_MAX = 64,

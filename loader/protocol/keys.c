@@ -1,5 +1,5 @@
 // Key files, the list of allowed keys, and the answers to libzmq's questions (ZeroMQ RFC 27).
-#include "loader/keys.h"
+#include "loader/protocol/keys.h"
 #include "common/err.h"
 #include "common/file.h"
 #include <errno.h>

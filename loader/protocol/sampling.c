@@ -1,5 +1,5 @@
 // The sampling modes of order.h.
-#include "loader/order.h"
+#include "loader/protocol/sampling.h"
 #include "common/err.h"
 #include "common/rng.h"
 

@@ -1,7 +1,7 @@
 // Encoding and checking of the messages in wire.h.
-#include "loader/wire.h"
+#include "loader/protocol/wire.h"
 #include "common/hash.h"
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 
 static size_t body_bytes(unsigned type) {
     switch (type) {

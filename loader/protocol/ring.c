@@ -1,5 +1,5 @@
 // The shared ring and its way over ctl.sock.
-#include "loader/ring.h"
+#include "loader/protocol/ring.h"
 #include "common/err.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 // socket. It has no name, so nothing is left after a crash, and it does not count against /dev/shm.
 #pragma once
 
-#include "loader/wire.h"
+#include "loader/protocol/wire.h"
 
 typedef struct {
     int fd; // of the owner; -1 for a private mapping (inline payload) and for the loader, whose mapping holds it

@@ -1,5 +1,5 @@
 // The directory where loader and trainer meet.
-#include "loader/place.h"
+#include "loader/protocol/endpoint.h"
 #include "common/err.h"
 #include <arpa/inet.h>
 #include <errno.h>

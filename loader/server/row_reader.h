@@ -2,7 +2,7 @@
 // rows of T+1 ids out of it. One dataset, one thread.
 #pragma once
 
-#include "loader/order.h"
+#include "loader/protocol/sampling.h"
 #include "shardtool/format/dataset.h"
 
 typedef struct Fill Fill;

@@ -1,10 +1,10 @@
 // The inside of a feed, shared by feed.c (what the trainer asked) and feed_link.c (the way to the loader).
 #pragma once
 
-#include "loader/feed.h"
-#include "loader/keys.h"
-#include "loader/place.h"
-#include "loader/ring.h"
+#include "loader/client/feed.h"
+#include "loader/protocol/keys.h"
+#include "loader/protocol/endpoint.h"
+#include "loader/protocol/ring.h"
 
 enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3 };
 

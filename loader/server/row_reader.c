@@ -1,6 +1,6 @@
 // Rows out of compressed shards. A window is a group's stretches, laid out frame by frame, so that a frame is decoded
 // right where its rows are copied from.
-#include "loader/fill.h"
+#include "loader/server/row_reader.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <errno.h>

@@ -29,7 +29,7 @@
 //   sequential 0 1 4434606 1024 4329 -> 4432896
 #pragma once
 
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 
 enum { ORDER_ROUNDS = 8, ORDER_GROUP_CHUNKS = 8, ORDER_CHUNK_TOKENS = 1 << 20 };
 

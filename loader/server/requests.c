@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "loader/serve_state.h"
+#include "loader/server/server_internal.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <zmq.h>

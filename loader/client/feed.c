@@ -1,8 +1,8 @@
 // What the trainer asks of the loader, and the slots it is answered in. See feed.h.
-#include "loader/feed.h"
+#include "loader/client/feed.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "loader/feed_link.h"
+#include "loader/client/feed_internal.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // The feed's way to the loader: a socket that is thrown away when it falls silent, the handshake, the ring's hand-over,
 // and the answers.
-#include "loader/feed_link.h"
+#include "loader/client/feed_internal.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
