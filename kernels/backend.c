@@ -1,7 +1,7 @@
 // Chooses a backend: the one that is asked for, or what this machine has.
 #include "kernels/backend.h"
 #include "common/err.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_internal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Numbers of two bytes against their definition, scalar and in the CPU's units.
 #include "common/cpu.h"
 #include "common/rng.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_internal.h"
 #include "kernels/half.h"
 #include "tests/test.h"
 #include <math.h>

@@ -4,7 +4,7 @@
 // (UNIT = 2), else one fp32 (UNIT = 1).
 #pragma once
 
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/half.h"
 
 #if defined ACT_BF16

@@ -2,7 +2,7 @@
 #include "common/cpu.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_internal.h"
 #include <assert.h>
 #ifdef __x86_64__
 #include <cpuid.h>

@@ -1,4 +1,4 @@
 // fp16 activations, portable instructions.
 #define ACT_FP16
 #define CPU_UNIT cpu_fp16_portable
-#include "kernels/cpu/unit.h"
+#include "kernels/cpu/variant.h"

@@ -1,6 +1,6 @@
 // The operations that multiply with weights: packed both ways from the fp32 parameters, or as they are.
-#include "kernels/cpu/cpu.h"
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/onednn.h"
 #include <assert.h>
 
 enum { WIDE_ROWS = 128 }; // rows widened at a time

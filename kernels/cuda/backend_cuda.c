@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/nvml.h"
 #include <assert.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 //
 // A run is made plainly the first time, so that whatever is made once (plans, a kernel's shared memory) is made outside
 // the recording; recorded the second time; replayed from then on.
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // for. The instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host (tests/emu/emu.h).
 #pragma once
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

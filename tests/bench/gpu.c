@@ -11,7 +11,7 @@
 #include <string.h>
 
 #if HAVE_CUDA
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 static double used_bytes(void) { // of the whole card, by everybody
     size_t left = 0, total = 0;
     return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;

@@ -1,7 +1,7 @@
 // The CUDA backend's host side against the stand-in for the runtime: what it says when there is no usable card, the
 // order of its streams, and that nothing is left or made anew.
 #include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "tests/emu/device.h"
 #include "tests/test.h"
 #include "trainer/evaluate.h"

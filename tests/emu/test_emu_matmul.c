@@ -1,7 +1,7 @@
 // deterministic=False: what is timed and when, what is taken, and that timing changes no number. The stand-in's clock
 // decides which candidate, and which way to a GELU, is the fastest.
 #include "common/rng.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "tests/emu/device.h"
 #include "tests/test.h"
 

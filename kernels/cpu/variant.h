@@ -2,20 +2,20 @@
 // unit's name, and ACT_BF16 or ACT_FP16 for activations of two bytes.
 #pragma once
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/cpu_internal.h"
 #include <omp.h>
 
 #include "kernels/cpu/act.h"
 
-#include "kernels/cpu/columns.h"
+#include "kernels/cpu/ops/columns.h"
 
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/cross_entropy.h"
-#include "kernels/cpu/embed.h"
-#include "kernels/cpu/gelu.h"
-#include "kernels/cpu/layernorm.h"
-#include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/pack.h"
+#include "kernels/cpu/ops/attention.h"
+#include "kernels/cpu/ops/cross_entropy.h"
+#include "kernels/cpu/ops/embed.h"
+#include "kernels/cpu/ops/gelu.h"
+#include "kernels/cpu/ops/layernorm.h"
+#include "kernels/cpu/ops/adamw.h"
+#include "kernels/cpu/ops/pack.h"
 
 static void install(Backend *backend, OptimizerState state) {
     backend->embed_forward = embed_forward;

@@ -1,6 +1,6 @@
 // Copies beside the operations (backend.h: fetch, store): a stream each way, so that both directions of the bus and the
 // kernels are busy at once. Events order them; the host waits for none.
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 
 static cudaStream_t in, out;
 static struct {

@@ -2,7 +2,7 @@
 //
 // oneDNN's AVX-512 products give the same bits at any number of threads; its older ones share a sum out among the
 // threads there are. Those run on one thread each, in blocks of a fixed size.
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/onednn.h"
 #include "common/err.h"
 #include <assert.h>
 #include <omp.h>

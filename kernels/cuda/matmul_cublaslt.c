@@ -7,7 +7,7 @@
 // graph is recorded, never for a shape that is met once.
 #include "common/err.h"
 #include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
