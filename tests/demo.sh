@@ -21,7 +21,7 @@ loader=$!
 trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
 
 say "trainer train: a GPT of 16 million parameters"
-"$bin/trainer" train trainer/config/demo.conf --out_dir=$demo/run --loader=$endpoint
+"$bin/trainer" train config/demo.conf --out_dir=$demo/run --loader=$endpoint
 
 say "a sample"
 "$bin/trainer" sample --out_dir=$demo/run --start="The state is " --max_new_tokens=100 --num_samples=1
@@ -34,6 +34,6 @@ report       $demo/run/report.html
 try next     build/bin/trainer sample --out_dir=$demo/run --start="Freedom" --temperature=0.7
              build/bin/shardtool info $demo/data
              zstd -dc $demo/data/train/*/*.zst | head -c 200 | build/bin/shardtool decode --raw
-             build/bin/trainer plan trainer/config/train_gpt2_124m_12gb.conf --mem_limit=11.3GiB
+             build/bin/trainer plan config/train_gpt2_124m_12gb.conf --mem_limit=11.3GiB
              make demo TEXT=your/folder FRESH=1
 END

@@ -2,9 +2,9 @@
 #include "common/file.h"
 #include "common/hash.h"
 #include "tests/test_trainer.h"
-#include "trainer/checkpoint.h"
-#include "trainer/metrics.h"
-#include "trainer/safetensors.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/metrics.h"
+#include "trainer/checkpoint/safetensors.h"
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>

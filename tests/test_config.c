@@ -1,6 +1,6 @@
 // nanoGPT's configuration files and flags.
 #include "tests/test.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 #include <math.h>
 
 static ConfigReader reader;

@@ -2,7 +2,7 @@
 // much.
 #include "common/file.h"
 #include "tests/test_trainer.h"
-#include "trainer/plan_choose.h"
+#include "trainer/plan/plan_auto.h"
 #include <math.h>
 
 static Config gpt2_124m(void) {

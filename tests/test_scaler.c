@@ -1,7 +1,7 @@
 // Dynamic loss scaling: torch.amp.GradScaler's rule, and fp16 steps under it.
 #include "common/rng.h"
 #include "tests/test_trainer.h"
-#include "trainer/scaler.h"
+#include "trainer/optim/loss_scaler.h"
 #include <math.h>
 
 // The documentation of torch.amp.GradScaler (init_scale 2^16, growth_factor 2, backoff_factor 0.5, growth_interval

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tests/test.h"
-#include "trainer/step.h"
+#include "trainer/optim/step.h"
 
 #define place_of(steps) (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // after so many, all applied
 

@@ -1,8 +1,8 @@
 // A tiny model, and a source of batches without a loader, for the trainer's tests.
 #include "common/rng.h"
 #include "tests/test_trainer.h"
-#include "trainer/evaluate.h"
-#include "trainer/sample.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/model/sample.h"
 
 const TinyShape tiny_shape = {.layers = 2,
                               .heads = 2,

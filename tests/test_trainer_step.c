@@ -1,7 +1,7 @@
 // Gradients against differences, steps, accumulation, evaluation: the network over the CPU backend.
 #include "tests/test_trainer.h"
-#include "trainer/evaluate.h"
-#include "trainer/schedule.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/optim/schedule.h"
 #include <math.h>
 
 static FeedAsk train_form(int rows) {

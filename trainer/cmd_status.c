@@ -1,7 +1,7 @@
 // trainer status: how far a run is.
 #include "common/err.h"
-#include "trainer/checkpoint.h"
-#include "trainer/commands.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // trainer: owns the model.
-#include "trainer/commands.h"
+#include "trainer/trainer_commands.h"
 #include <stdlib.h>
 #include <unistd.h>
 

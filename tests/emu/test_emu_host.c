@@ -4,9 +4,9 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "tests/emu/device.h"
 #include "tests/test.h"
-#include "trainer/evaluate.h"
-#include "trainer/sample.h"
-#include "trainer/step.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/model/sample.h"
+#include "trainer/optim/step.h"
 #include <math.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };

@@ -2,7 +2,7 @@
 // wait but the one for the step's numbers.
 #include "tests/emu/device.h"
 #include "tests/test.h"
-#include "trainer/step.h"
+#include "trainer/optim/step.h"
 #include <sys/mman.h>
 
 enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 6 };

@@ -1,8 +1,8 @@
 // A whole GPT through the CUDA backend: steps with accumulation, and the losses of the CPU backend in fp32.
 #include "common/rng.h"
 #include "tests/test.h"
-#include "trainer/config.h"
-#include "trainer/step.h"
+#include "trainer/config/config.h"
+#include "trainer/optim/step.h"
 #include <math.h>
 #include <sys/mman.h>
 

@@ -1,0 +1,370 @@
+// Checkpoints: written durably, found again, read back.
+#include "trainer/checkpoint/checkpoint.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/checkpoint/safetensors.h"
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
+static const char *const moment_names[MOMENTS] = {"adamw.m", "adamw.v"};
+
+// Paths here are out_dir and short names: one that does not fit is cut and then fails to open.
+static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
+    return path;
+}
+
+// ---- writing
+
+static size_t file_elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
+
+static int write_pieces(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, Dtype type) {
+    size_t piece = network->plan->staging / sizeof(float), total = file_elements(tensor);
+    for (size_t first = 0; first < total; first += piece) {
+        size_t count = total - first < piece ? total - first : piece;
+        network_read(network, range, type, tensor->offset + first, count, network->staging);
+        if (safe_write(writer, network->staging, count) < 0) return -1;
+    }
+    return 0;
+}
+
+// (rows,cols) in the arena, (cols,rows) in the file: Hugging Face's Conv1D.
+static int write_transposed(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, Dtype type) {
+    size_t rows = (size_t)tensor->rows, cols = (size_t)tensor->cols;
+    float *line = malloc(rows * sizeof *line);
+    if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", tensor->name);
+    network_read(network, range, type, tensor->offset, rows * cols, network->staging);
+    int result = 0;
+    for (size_t c = 0; c < cols && result == 0; c++) {
+        for (size_t r = 0; r < rows; r++) line[r] = network->staging[r * cols + c];
+        result = safe_write(writer, line, rows);
+    }
+    free(line);
+    return result;
+}
+
+// Biases that the model lacks are zeros in the file: transformers' GPT-2 always has them.
+static int write_absent_bias(SafeWriter *writer, size_t count) {
+    float *zeros = calloc(count, sizeof *zeros);
+    if (!zeros) return fail(EX_MEMORY, "no memory for a bias");
+    int result = safe_write(writer, zeros, count);
+    free(zeros);
+    return result;
+}
+
+static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HASH_BYTES]) {
+    ModelShape whole = network->model->shape;
+    Model all;
+    SafeWriter writer;
+    whole.bias = true;
+    model_open(&all, &whole);
+    int result = safe_create(&writer, path);
+    for (int i = 0; i < all.count && result == 0; i++) {
+        const Tensor *tensor = &all.tensors[i];
+        char name[SAFE_NAME_BYTES];
+        bool turned = tensor_transposed(tensor);
+        snprintf(name, sizeof name, "transformer.%s", tensor->name);
+        uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
+        safe_name(&writer, name, turned ? cols : rows, tensor->kind >= KIND_GAIN ? 0 : turned ? rows : cols);
+    }
+    for (int i = 0; i < all.count && result == 0; i++) {
+        const Tensor *own = model_tensor(network->model, all.tensors[i].id, all.tensors[i].layer);
+        size_t range = network->plan->master;
+        Dtype type = network->ops->master_bytes ? DTYPE_FP32 : par_type(network->ops);
+        if (!own)
+            result = write_absent_bias(&writer, file_elements(&all.tensors[i]));
+        else if (tensor_transposed(own))
+            result = write_transposed(network, &writer, own, range, type);
+        else
+            result = write_pieces(network, &writer, own, range, type);
+    }
+    model_close(&all);
+    if (result == 0) result = safe_finish(&writer, hash);
+    safe_abandon(&writer);
+    return result;
+}
+
+static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE_HASH_BYTES]) {
+    const Model *model = network->model;
+    SafeWriter writer;
+    int result = safe_create(&writer, path);
+    for (int m = 0; m < MOMENTS && result == 0; m++)
+        for (int i = 0; i < model->count; i++) {
+            const Tensor *tensor = &model->tensors[i];
+            char name[SAFE_NAME_BYTES];
+            snprintf(name, sizeof name, "%s.%s", moment_names[m], tensor->name);
+            safe_name(&writer, name, (uint64_t)tensor->file_rows,
+                      tensor->kind >= KIND_GAIN ? 0 : (uint64_t)tensor->cols);
+        }
+    for (int m = 0; m < MOMENTS && result == 0; m++)
+        for (int i = 0; i < model->count && result == 0; i++)
+            result = write_pieces(network, &writer, &model->tensors[i], network->plan->moments[m],
+                                  moment_type(network->ops));
+    if (result == 0) result = safe_finish(&writer, hash);
+    safe_abandon(&writer);
+    return result;
+}
+
+static int write_text(const char *path, const Buffer *text) {
+    NewFile file;
+    if (newfile_open(&file, path) < 0) return -1;
+    if (newfile_write(&file, text->data, text->size) < 0) return newfile_abandon(&file), -1;
+    return newfile_commit(&file);
+}
+
+static int write_files(Network *network, const RunState *state, const Config *config, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    CheckpointHashes hashes;
+    if (write_model(network, join(path, directory, model_file), hashes.model) < 0) return -1;
+    if (write_optimizer(network, join(path, directory, optimizer_file), hashes.optimizer) < 0) return -1;
+    Buffer text = {0};
+    model_config_print(&network->model->shape, &text);
+    int result = write_text(join(path, directory, "config.json"), &text);
+    text.size = 0;
+    state_print(state, config, &hashes, &text);
+    if (result == 0) result = write_text(join(path, directory, "state.json"), &text);
+    buffer_close(&text);
+    return result;
+}
+
+// ---- the directory of checkpoints
+
+static bool checkpoint_step(const char *name, uint64_t *step) {
+    char *end, again[32];
+    if (strncmp(name, "ckpt-", 5)) return false;
+    *step = strtoull(name + 5, &end, 10);
+    snprintf(again, sizeof again, "ckpt-%08llu", (unsigned long long)*step);
+    return !*end && !strcmp(name, again);
+}
+
+static int newest_first(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+enum { LIST_MAX = 4096 };
+
+static int list_steps(const char *out_dir, uint64_t steps[LIST_MAX]) {
+    DIR *directory = opendir(out_dir);
+    int count = 0;
+    if (!directory) return 0;
+    for (struct dirent *entry; (entry = readdir(directory)) && count < LIST_MAX;)
+        if (checkpoint_step(entry->d_name, &steps[count])) count++;
+    closedir(directory);
+    qsort(steps, (size_t)count, sizeof *steps, newest_first);
+    return count;
+}
+
+static const char *step_path(char path[PATH_MAX_BYTES], const char *out_dir, uint64_t step) {
+    char name[32];
+    snprintf(name, sizeof name, "ckpt-%08llu", (unsigned long long)step);
+    return join(path, out_dir, name);
+}
+
+bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step) {
+    uint64_t steps[LIST_MAX];
+    if (!list_steps(out_dir, steps)) return false;
+    step_path(path, out_dir, *step = steps[0]);
+    return true;
+}
+
+// Removes only what write_files makes; a directory that holds more stays.
+static void remove_checkpoint(const char *directory) {
+    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
+    char path[PATH_MAX_BYTES];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(join(path, directory, files[i]));
+    rmdir(directory);
+}
+
+static void rotate(const char *out_dir, uint64_t best_step) {
+    uint64_t steps[LIST_MAX];
+    char path[PATH_MAX_BYTES];
+    int count = list_steps(out_dir, steps);
+    for (int i = 2; i < count; i++)
+        if (steps[i] != best_step) remove_checkpoint(step_path(path, out_dir, steps[i]));
+}
+
+int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir) {
+    char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES], name[64];
+    if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
+    snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
+    remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
+    int result = mkdir(temp, 0777) < 0 ? fail_errno("cannot create '%s'", temp) : 0;
+    if (result == 0) result = write_files(network, state, config, temp);
+    if (result == 0) result = dir_sync(temp);
+    if (result == 0 && rename(temp, path) < 0) result = fail_errno("cannot rename '%s' to '%s'", temp, path);
+    if (result < 0) {
+        remove_checkpoint(temp);
+        return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
+    }
+    if (dir_sync(out_dir) < 0) return -1;
+    rotate(out_dir, state->best_step);
+    return 0;
+}
+
+// ---- reading
+
+static int verify_file(const char *directory, const char *name, const uint8_t header_hash[SAFE_HASH_BYTES]) {
+    char path[PATH_MAX_BYTES];
+    SafeFile file;
+    if (safe_open(&file, join(path, directory, name)) < 0) return -1;
+    int result = memcmp(file.header_hash, header_hash, SAFE_HASH_BYTES)
+                     ? fail(EX_DATA, "'%s': the header is damaged", path)
+                     : safe_verify(&file, path);
+    safe_close(&file);
+    return result;
+}
+
+static int verify(const char *directory, SavedState *saved) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    int result = file_read(&text, join(path, directory, "state.json"), 16 << 20);
+    if (result == 0) result = state_parse(saved, (Bytes){text.data, text.size});
+    if (result < 0) fail_in("'%s'", path);
+    buffer_close(&text);
+    if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);
+    if (result == 0) result = verify_file(directory, optimizer_file, saved->hashes.optimizer);
+    return result;
+}
+
+void checkpoint_chosen(const char *out_dir, Config *config) {
+    char directory[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+    uint64_t step;
+    SavedState saved = {0};
+    Buffer text = {0};
+    if (!checkpoint_any(out_dir, directory, &step)) return;
+    if (file_read(&text, join(path, directory, "state.json"), 16 << 20) == 0 &&
+        state_parse(&saved, (Bytes){text.data, text.size}) == 0)
+        saved_choices(&saved, config);
+    err_clear(); // a damaged one is told when it is loaded
+    saved_close(&saved);
+    buffer_close(&text);
+}
+
+static void set_aside(const char *path) {
+    char aside[PATH_MAX_BYTES];
+    snprintf(aside, sizeof aside, "%.*s.damaged", PATH_MAX_BYTES - 16, path);
+    if (rename(path, aside) < 0)
+        log_warn("cannot rename '%s': %s", path, strerror(errno));
+    else
+        log_warn("it is now '%s'", aside);
+}
+
+// 1: path and saved are given; 0: there is none; -1.
+static int find_whole(const char *out_dir, bool mend, char path[PATH_MAX_BYTES], SavedState *saved) {
+    uint64_t steps[LIST_MAX];
+    int count = list_steps(out_dir, steps);
+    for (int i = 0; i < count; i++) {
+        *saved = (SavedState){0};
+        if (verify(step_path(path, out_dir, steps[i]), saved) == 0) return 1;
+        saved_close(saved);
+        log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
+                 i + 1 < count ? "taking the one before it" : "there is none before it");
+        err_clear();
+        if (mend) set_aside(path);
+    }
+    if (!count) return 0;
+    return fail(EX_DATA, "none of the %d checkpoints in '%s' is whole: --fresh starts the run over", count, out_dir);
+}
+
+int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state) {
+    SavedState saved;
+    int found = find_whole(out_dir, true, path, &saved);
+    if (found <= 0) return found;
+    *state = saved.state;
+    int result = saved_compare(&saved, config, path);
+    saved_close(&saved);
+    return result < 0 ? -1 : 1;
+}
+
+int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *state) {
+    SavedState saved;
+    int found = find_whole(out_dir, false, path, &saved);
+    if (found <= 0) return found;
+    *state = saved.state;
+    saved_close(&saved);
+    return 1;
+}
+
+static int load_tensor(Network *network, const SafeFile *file, const char *prefix, const Tensor *tensor, bool turned,
+                       const size_t *ranges, const Dtype *types, int range_count) {
+    char name[SAFE_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
+    const SafeTensor *found = safe_find(file, name);
+    uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
+    if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
+    if (strcmp(found->dtype, "F32")) return fail(EX_DATA, "'%s' is of type %s, not F32", name, found->dtype);
+    bool vector = tensor->kind >= KIND_GAIN;
+    bool fits = vector ? found->dims == 1 && found->shape[0] == rows
+                       : found->dims == 2 && found->shape[turned] == rows && found->shape[!turned] == cols;
+    if (!fits)
+        return fail(EX_DATA, "'%s' has another shape than the model's %llu x %llu", name, (unsigned long long)rows,
+                    (unsigned long long)cols);
+    const uint8_t *data = file->data + found->begin;
+    size_t piece = network->plan->staging / sizeof(float), total = file_elements(tensor);
+    for (size_t first = 0; first < total; first += piece) {
+        size_t n = total - first < piece ? total - first : piece;
+        if (!turned)
+            memcpy(network->staging, data + first * sizeof(float), n * sizeof(float));
+        else // the whole matrix fits the staging buffer
+            for (size_t r = 0; r < rows; r++)
+                for (size_t c = 0; c < cols; c++)
+                    memcpy(network->staging + r * cols + c, data + (c * rows + r) * sizeof(float), sizeof(float));
+        for (int i = 0; i < range_count; i++)
+            network_write(network, ranges[i], types[i], tensor->offset + first, n, network->staging);
+    }
+    return 0;
+}
+
+static int load_model(Network *network, const char *path) {
+    const Plan *plan = network->plan;
+    const size_t ranges[] = {plan->params, plan->master};
+    const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
+    int range_count = plan->master == plan->params ? 1 : 2;
+    SafeFile file;
+    if (safe_open(&file, path) < 0) return -1;
+    // Files of GPT2LMHeadModel have the prefix, those of GPT2Model do not.
+    const char *prefix = safe_find(&file, "transformer.wte.weight") ? "transformer." : "";
+    int result = 0;
+    for (int i = 0; i < network->model->count && result == 0; i++) {
+        const Tensor *tensor = &network->model->tensors[i];
+        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), ranges, types, range_count);
+    }
+    if (result < 0) fail_in("'%s'", path);
+    safe_close(&file);
+    return result;
+}
+
+static int load_optimizer(Network *network, const char *path) {
+    const Dtype type = moment_type(network->ops); // the file has floats, which hold them exactly
+    SafeFile file;
+    if (safe_open(&file, path) < 0) return -1;
+    int result = 0;
+    for (int m = 0; m < MOMENTS; m++) {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "%s.", moment_names[m]);
+        for (int i = 0; i < network->model->count && result == 0; i++)
+            result = load_tensor(network, &file, prefix, &network->model->tensors[i], false, &network->plan->moments[m],
+                                 &type, 1);
+    }
+    if (result < 0) fail_in("'%s'", path);
+    safe_close(&file);
+    return result;
+}
+
+int checkpoint_load(Network *network, const char *path, bool optimizer) {
+    char file[PATH_MAX_BYTES];
+    if (load_model(network, join(file, path, model_file)) < 0) return -1;
+    if (optimizer && load_optimizer(network, join(file, path, optimizer_file)) < 0) return -1;
+    if (!optimizer) network_forget_moments(network);
+    network_pack(network);
+    return 0;
+}

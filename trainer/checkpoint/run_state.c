@@ -1,0 +1,294 @@
+// The JSON documents of a checkpoint.
+#include "trainer/checkpoint/run_state.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include <math.h>
+#include <stdio.h>
+#include <xxhash.h>
+
+enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
+
+void state_open(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
+
+// ---- to text
+
+static json_t *hex(const void *data, size_t size) {
+    char digits[65];
+    hex_encode(digits, data, size);
+    return json_string(digits);
+}
+
+static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
+static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static json_t *datasets_json(const RunState *state) {
+    json_t *list = json_array();
+    for (int i = 0; i < state->dataset_count; i++) {
+        const DatasetUse *use = &state->datasets[i];
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o}", "fingerprint", hex(use->fingerprint, 32), "name",
+                                              use->name, "consumed", number(use->consumed)));
+    }
+    return list;
+}
+
+static json_t *changes_json(const RunState *state) {
+    json_t *list = json_array();
+    for (int i = 0; i < state->change_count; i++) {
+        const DatasetChange *change = &state->changes[i];
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o, s:o}", "step", number(change->step), "old",
+                                              hex(change->old, 32), "new", hex(change->new, 32), "consumed",
+                                              number(change->consumed)));
+    }
+    return list;
+}
+
+static json_t *scaler_json(const Scaler *scaler) {
+    return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "excused",
+                     number(scaler->excused));
+}
+
+static json_t *config_json(const Config *config) {
+    json_t *object = json_object();
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char value[256];
+        if (config_class(key) == CLASS_PLACE) continue;
+        config_value(config, key, value, sizeof value);
+        json_object_set_new(object, config_key(key), json_string(value));
+    }
+    return object;
+}
+
+static void hash_text(const void *text, size_t size, char digits[HASH_DIGITS + 1]) {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, size));
+    hex_encode(digits, canonical.digest, SAFE_HASH_BYTES);
+}
+
+// The hash is written as the last key, over all text before it: `, "hash": "..."}\n` has a fixed length.
+static const char hash_head[] = ",\n \"hash\": \"", hash_tail[] = "\"\n}\n";
+
+void state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out) {
+    json_t *root = json_object();
+    json_object_set_new(root, "format", json_integer(FORMAT));
+    json_object_set_new(root, "step", number(state->step));
+    json_object_set_new(root, "updates", number(state->updates));
+    json_object_set_new(root, "nonfinite", number(state->nonfinite));
+    json_object_set_new(root, "nonfinite_row", number(state->nonfinite_row));
+    if (state->scaler.scale > 0) json_object_set_new(root, "scaler", scaler_json(&state->scaler));
+    json_object_set_new(root, "evaluated", json_boolean(state->evaluated));
+    json_object_set_new(root, "first_loss", real(state->first_loss));
+    json_object_set_new(root, "last_loss", real(state->last_loss));
+    json_object_set_new(root, "best_loss", real(state->best_loss));
+    json_object_set_new(root, "best_step", number(state->best_step));
+    json_object_set_new(root, "vocabulary", hex(state->vocab_fp, 32));
+    json_object_set_new(root, "datasets", datasets_json(state));
+    json_object_set_new(root, "dataset", json_integer(state->dataset));
+    json_object_set_new(root, "changes", changes_json(state));
+    json_object_set_new(root, "rolled_back", json_boolean(state->rolled_back));
+    json_object_set_new(root, "pass_from", number(state->pass_from));
+    json_object_set_new(root, "pass_to", number(state->pass_to));
+    json_object_set_new(root, "model_hash", hex(hashes->model, SAFE_HASH_BYTES));
+    json_object_set_new(root, "optimizer_hash", hex(hashes->optimizer, SAFE_HASH_BYTES));
+    json_object_set_new(root, "config", config_json(config));
+    char *text = json_dumps(root, JSON_INDENT(1)), digits[HASH_DIGITS + 1];
+    if (!text) die(EX_MEMORY, "no memory for the state of the run");
+    size_t length = strlen(text) - 2; // without "\n}"
+    hash_text(text, length, digits);
+    buffer_add(out, text, length);
+    buffer_print(out, "%s%s%s", hash_head, digits, hash_tail);
+    free(text);
+    json_decref(root);
+}
+
+void model_config_print(const ModelShape *shape, Buffer *out) {
+    enum { END_OF_TEXT = 50256 };
+    buffer_print(out,
+                 "{\n \"architectures\": [\"GPT2LMHeadModel\"],\n \"model_type\": \"gpt2\",\n"
+                 " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
+                 " \"vocab_size\": %d,\n \"bias\": %s,\n \"activation_function\": \"%s\",\n"
+                 " \"layer_norm_epsilon\": 1e-05,\n \"initializer_range\": 0.02,\n \"attn_pdrop\": 0.0,\n"
+                 " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": true,\n"
+                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"float32\"\n}\n",
+                 shape->layers, shape->heads, shape->channels, shape->block, shape->block, shape->vocab,
+                 shape->bias ? "true" : "false", shape->exact_gelu ? "gelu" : "gelu_new", END_OF_TEXT, END_OF_TEXT);
+}
+
+// ---- from text
+
+static bool take_number(const json_t *object, const char *key, uint64_t *value) {
+    const json_t *found = json_object_get(object, key);
+    *value = (uint64_t)json_integer_value(found);
+    return json_is_integer(found) && json_integer_value(found) >= 0;
+}
+
+static bool take_real(const json_t *object, const char *key, double *value) {
+    const json_t *found = json_object_get(object, key);
+    *value = json_is_real(found) ? json_real_value(found) : NAN;
+    return json_is_real(found) || json_is_null(found);
+}
+
+static bool take_hex(const json_t *object, const char *key, void *data, size_t size) {
+    const char *digits = json_string_value(json_object_get(object, key));
+    return digits && hex_decode(data, digits, size) == 0;
+}
+
+static bool take_datasets(const json_t *list, RunState *state) {
+    if (!json_is_array(list) || json_array_size(list) > DATASETS_MAX) return false;
+    state->dataset_count = (int)json_array_size(list);
+    for (int i = 0; i < state->dataset_count; i++) {
+        const json_t *entry = json_array_get(list, (size_t)i);
+        DatasetUse *use = &state->datasets[i];
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        if (!name || !take_hex(entry, "fingerprint", use->fingerprint, 32) ||
+            !take_number(entry, "consumed", &use->consumed))
+            return false;
+        snprintf(use->name, sizeof use->name, "%s", name);
+    }
+    return true;
+}
+
+static bool take_changes(const json_t *list, RunState *state) {
+    if (!json_is_array(list) || json_array_size(list) > CHANGES_MAX) return false;
+    state->change_count = (int)json_array_size(list);
+    for (int i = 0; i < state->change_count; i++) {
+        const json_t *entry = json_array_get(list, (size_t)i);
+        DatasetChange *change = &state->changes[i];
+        if (!take_number(entry, "step", &change->step) || !take_hex(entry, "old", change->old, 32) ||
+            !take_hex(entry, "new", change->new, 32) || !take_number(entry, "consumed", &change->consumed))
+            return false;
+    }
+    return true;
+}
+
+// Runs in fp16 have one.
+static bool take_scaler(const json_t *object, Scaler *scaler) {
+    double scale = 0;
+    uint64_t good = 0, excused = 0;
+    if (object && !(take_real(object, "scale", &scale) && scale >= 1 && scale <= 0x1p127 &&
+                    take_number(object, "good", &good) && take_number(object, "excused", &excused)))
+        return false;
+    *scaler = (Scaler){(float)scale, (uint32_t)good, (uint32_t)excused};
+    return true;
+}
+
+static bool take_state(SavedState *saved, const json_t *root) {
+    RunState *state = &saved->state;
+    uint64_t dataset;
+    state->rolled_back = json_is_true(json_object_get(root, "rolled_back"));
+    state->evaluated = json_is_true(json_object_get(root, "evaluated"));
+    bool whole = take_number(root, "step", &state->step) && take_number(root, "updates", &state->updates) &&
+                 take_number(root, "nonfinite", &state->nonfinite) &&
+                 take_number(root, "nonfinite_row", &state->nonfinite_row) &&
+                 take_scaler(json_object_get(root, "scaler"), &state->scaler) &&
+                 take_real(root, "first_loss", &state->first_loss) && take_real(root, "last_loss", &state->last_loss) &&
+                 take_real(root, "best_loss", &state->best_loss) && take_number(root, "best_step", &state->best_step) &&
+                 take_hex(root, "vocabulary", state->vocab_fp, 32) &&
+                 take_datasets(json_object_get(root, "datasets"), state) && take_number(root, "dataset", &dataset) &&
+                 take_changes(json_object_get(root, "changes"), state) &&
+                 take_number(root, "pass_from", &state->pass_from) && take_number(root, "pass_to", &state->pass_to) &&
+                 take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
+                 take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
+    if (!whole || dataset >= (uint64_t)state->dataset_count) return false;
+    state->dataset = (int)dataset;
+    saved->config = json_incref(json_object_get(root, "config"));
+    return json_is_object(saved->config);
+}
+
+int state_parse(SavedState *saved, Bytes text) {
+    size_t tail = sizeof hash_head - 1 + HASH_DIGITS + sizeof hash_tail - 1;
+    char digits[HASH_DIGITS + 1];
+    if (text.size <= tail) return fail(EX_DATA, "cut short");
+    hash_text(text.data, text.size - tail, digits);
+    if (memcmp(text.data + text.size - tail + sizeof hash_head - 1, digits, HASH_DIGITS))
+        return fail(EX_DATA, "damaged");
+    json_t *root = json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
+    json_int_t format = json_integer_value(json_object_get(root, "format"));
+    int result = 0;
+    if (!root)
+        result = fail(EX_DATA, "not JSON");
+    else if (format > FORMAT)
+        result =
+            fail(EX_DATA, "written by a newer trainer (format %lld, this one reads %d)", (long long)format, FORMAT);
+    else if (!take_state(saved, root))
+        result = fail(EX_DATA, "a key is missing or of another type");
+    json_decref(root);
+    return result;
+}
+
+void saved_close(SavedState *saved) {
+    json_decref(saved->config);
+    saved->config = NULL;
+}
+
+int saved_compare(const SavedState *saved, const Config *config, const char *path) {
+    Buffer differences = {0};
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char now[256];
+        const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
+        config_value(config, key, now, sizeof now);
+        if (config_class(key) == CLASS_PLACE || !then || !strcmp(then, now)) continue;
+        if (config_class(key) == CLASS_RUN)
+            log_line("%s is now %s, was %s until step %llu", config_key(key), now, then,
+                     (unsigned long long)saved->state.step);
+        else
+            buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key), now, then);
+    }
+    int result = 0;
+    if (differences.size)
+        result =
+            fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
+                 path, (const char *)differences.data);
+    buffer_close(&differences);
+    return result;
+}
+
+static int64_t saved_int(const SavedState *saved, int key) {
+    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+void saved_choices(const SavedState *saved, Config *config) {
+    int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
+    int64_t asked = auto_number(config->batch_size);
+    const char *dtype = json_string_value(json_object_get(saved->config, config_key(KEY_dtype)));
+    for (Dtype type = DTYPE_FP32; dtype && type <= DTYPE_FP16; type++)
+        if (!strcmp(config->dtype, "auto") && !strcmp(dtype, dtype_name(type))) config->dtype = dtype_name(type);
+    if (is_auto(config->recompute)) config->recompute = saved_int(saved, KEY_recompute);
+    if (!is_auto(config->batch_size) || rows * micros != asked * config->gradient_accumulation_steps) return;
+    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
+    config->batch_size = rows, config->gradient_accumulation_steps = micros;
+}
+
+static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {
+    const json_t *found = json_object_get(root, key);
+    *value = json_integer_value(found);
+    return json_is_integer(found) && *value >= low && *value <= high;
+}
+
+int checkpoint_config(const char *directory, Config *config) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    if (file_read(&text, path, 1 << 20) < 0) return -1;
+    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
+    const char *type = json_string_value(json_object_get(root, "model_type"));
+    const char *gelu = json_string_value(json_object_get(root, "activation_function"));
+    int64_t vocab;
+    int result = 0;
+    if (!root || !type || strcmp(type, "gpt2"))
+        result = fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
+    else if (!take_int(root, "n_layer", 1, 1024, &config->n_layer) ||
+             !take_int(root, "n_head", 1, 1024, &config->n_head) ||
+             !take_int(root, "n_embd", 1, 1 << 16, &config->n_embd) || config->n_embd % config->n_head ||
+             !take_int(root, "n_positions", 1, 1 << 16, &config->block_size))
+        result = fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
+    else if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
+        result = fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
+    config->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has them
+    config->gelu = gelu && !strcmp(gelu, "gelu") ? "exact" : "tanh";
+    json_decref(root);
+    buffer_close(&text);
+    return result;
+}

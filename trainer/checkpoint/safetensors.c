@@ -1,0 +1,267 @@
+// safetensors files, written with a hash of each tensor, read as foreign bytes.
+#include "trainer/checkpoint/safetensors.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/hash.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+// 1558M parameters need 0.2 MB of header; a file that claims more than this is not read into memory.
+enum { HEADER_MAX_BYTES = 8 << 20 };
+
+static void hash_bytes(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
+    memcpy(hash, canonical.digest, SAFE_HASH_BYTES);
+}
+
+// ---- writing
+
+// Hashes have a fixed length, so the header's size is known before they are.
+static void print_header(const SafeWriter *writer, Buffer *out) {
+    buffer_print(out, "{\"__metadata__\":{\"format\":\"pt\"");
+    for (size_t i = 0; i < writer->count; i++) {
+        char hex[2 * SAFE_HASH_BYTES + 1];
+        hex_encode(hex, writer->tensors[i].hash, SAFE_HASH_BYTES);
+        buffer_print(out, ",\"hash.%s\":\"%s\"", writer->tensors[i].name, hex);
+    }
+    buffer_print(out, "}");
+    for (size_t i = 0; i < writer->count; i++) {
+        const SafeTensor *tensor = &writer->tensors[i];
+        buffer_print(out, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%llu", tensor->name,
+                     (unsigned long long)tensor->shape[0]);
+        if (tensor->dims == 2) buffer_print(out, ",%llu", (unsigned long long)tensor->shape[1]);
+        buffer_print(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)tensor->begin,
+                     (unsigned long long)tensor->end);
+    }
+    buffer_print(out, "}");
+    while (out->size % 8) buffer_print(out, " "); // data begins on 8 bytes
+}
+
+int safe_create(SafeWriter *writer, const char *path) {
+    *writer = (SafeWriter){.path = path};
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->fd < 0) return fail_errno("cannot create '%s'", path);
+    writer->hasher = XXH3_createState();
+    if (!writer->hasher) die(EX_MEMORY, "no memory for a hash");
+    return 0;
+}
+
+void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols) {
+    if (writer->count == writer->capacity) {
+        writer->capacity = writer->capacity ? 2 * writer->capacity : 64;
+        writer->tensors = realloc(writer->tensors, writer->capacity * sizeof *writer->tensors);
+        if (!writer->tensors) die(EX_MEMORY, "no memory for the list of tensors");
+    }
+    uint64_t begin = writer->count ? writer->tensors[writer->count - 1].end : 0;
+    SafeTensor *tensor = &writer->tensors[writer->count++];
+    *tensor = (SafeTensor){
+        .dtype = "F32", .shape = {rows, cols},
+             .dims = cols ? 2 : 1, .begin = begin
+    };
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    tensor->end = begin + rows * (cols ? cols : 1) * sizeof(float);
+}
+
+static int begin_data(SafeWriter *writer) {
+    Buffer header = {0};
+    print_header(writer, &header);
+    writer->header_bytes = header.size;
+    buffer_close(&header);
+    if (lseek(writer->fd, (off_t)(8 + writer->header_bytes), SEEK_SET) < 0)
+        return fail_errno("cannot seek in '%s'", writer->path);
+    XXH3_128bits_reset(writer->hasher);
+    return 0;
+}
+
+static void next_tensor(SafeWriter *writer) {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(writer->hasher));
+    memcpy(writer->tensors[writer->at].hash, canonical.digest, SAFE_HASH_BYTES);
+    writer->at++;
+    XXH3_128bits_reset(writer->hasher);
+}
+
+int safe_write(SafeWriter *writer, const float *values, size_t count) {
+    if (!writer->header_bytes && begin_data(writer) < 0) return -1;
+    size_t bytes = count * sizeof *values;
+    if (writer->at == writer->count || writer->written + bytes > writer->tensors[writer->at].end)
+        return fail(EX_BUG, "more values than '%s' has room for", writer->path);
+    if (fd_write(writer->fd, values, bytes, writer->path) < 0) return -1;
+    XXH3_128bits_update(writer->hasher, values, bytes);
+    writer->written += bytes;
+    if (writer->written == writer->tensors[writer->at].end) next_tensor(writer);
+    return 0;
+}
+
+int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]) {
+    if (writer->at != writer->count) return fail(EX_BUG, "'%s' lacks values", writer->path);
+    Buffer header = {0};
+    uint64_t length = writer->header_bytes;
+    print_header(writer, &header);
+    if (header_hash) hash_bytes(header.data, header.size, header_hash);
+    int result = 0;
+    if (lseek(writer->fd, 0, SEEK_SET) < 0)
+        result = fail_errno("cannot seek in '%s'", writer->path);
+    else if (fd_write(writer->fd, &length, sizeof length, writer->path) < 0 ||
+             fd_write(writer->fd, header.data, header.size, writer->path) < 0)
+        result = -1;
+    else if (fsync(writer->fd) < 0)
+        result = fail_errno("cannot sync '%s'", writer->path);
+    buffer_close(&header);
+    int fd = writer->fd;
+    writer->fd = -1;
+    if (close(fd) < 0 && result == 0) result = fail_errno("cannot close '%s'", writer->path);
+    safe_abandon(writer);
+    return result;
+}
+
+void safe_abandon(SafeWriter *writer) {
+    if (writer->path && writer->fd >= 0) close(writer->fd);
+    XXH3_freeState(writer->hasher);
+    free(writer->tensors);
+    *writer = (SafeWriter){0};
+}
+
+// ---- reading
+
+static uint64_t dtype_bytes(const char *dtype) {
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } dtypes[] = {
+        {"F64",  8},
+        {"F32",  4},
+        {"F16",  2},
+        {"BF16", 2},
+        {"I64",  8},
+        {"I32",  4},
+        {"I16",  2},
+        {"I8",   1},
+        {"U8",   1},
+        {"BOOL", 1}
+    };
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (!strcmp(dtypes[i].name, dtype)) return dtypes[i].bytes;
+    return 0;
+}
+
+static int read_tensor(SafeTensor *tensor, const char *name, const json_t *entry, uint64_t data_bytes) {
+    if (strlen(name) >= sizeof tensor->name) return fail(EX_DATA, "a tensor's name has %zu bytes", strlen(name));
+    snprintf(tensor->name, sizeof tensor->name, "%s", name);
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
+    uint64_t bytes = dtype ? dtype_bytes(dtype) : 0;
+    if (!bytes) return fail(EX_DATA, "'%s' has no known dtype", name);
+    snprintf(tensor->dtype, sizeof tensor->dtype, "%s", dtype);
+    if (!json_is_array(shape) || json_array_size(shape) > SAFE_DIMS)
+        return fail(EX_DATA, "'%s' has no usable shape", name);
+    tensor->dims = (int)json_array_size(shape);
+    for (int d = 0; d < tensor->dims; d++) {
+        const json_t *size = json_array_get(shape, (size_t)d);
+        if (!json_is_integer(size) || json_integer_value(size) < 0)
+            return fail(EX_DATA, "'%s' has no usable shape", name);
+        tensor->shape[d] = (uint64_t)json_integer_value(size);
+        if (__builtin_mul_overflow(bytes, tensor->shape[d], &bytes))
+            return fail(EX_DATA, "the shape of '%s' overflows", name);
+    }
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin) ||
+        (uint64_t)json_integer_value(end) > data_bytes)
+        return fail(EX_DATA, "the offsets of '%s' are not in the file", name);
+    tensor->begin = (uint64_t)json_integer_value(begin), tensor->end = (uint64_t)json_integer_value(end);
+    if (tensor->end - tensor->begin != bytes) return fail(EX_DATA, "the offsets of '%s' do not match its shape", name);
+    return 0;
+}
+
+static void read_hash(SafeTensor *tensor, const json_t *metadata) {
+    char key[SAFE_NAME_BYTES + 8];
+    snprintf(key, sizeof key, "hash.%s", tensor->name);
+    const char *hex = json_string_value(json_object_get(metadata, key));
+    tensor->hashed = hex && hex_decode(tensor->hash, hex, SAFE_HASH_BYTES) == 0;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const SafeTensor *x = a, *y = b;
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : x->end < y->end ? -1 : x->end > y->end;
+}
+
+static int read_header(SafeFile *file, json_t *root, uint64_t data_bytes) {
+    if (!json_is_object(root)) return fail(EX_DATA, "the header is not a JSON object");
+    const json_t *metadata = json_object_get(root, "__metadata__");
+    file->tensors = calloc(json_object_size(root) + 1, sizeof *file->tensors);
+    if (!file->tensors) die(EX_MEMORY, "no memory for the list of tensors");
+    const char *name;
+    json_t *entry;
+    json_object_foreach(root, name, entry) {
+        if (!strcmp(name, "__metadata__")) continue;
+        SafeTensor *tensor = &file->tensors[file->count++];
+        if (read_tensor(tensor, name, entry, data_bytes) < 0) return -1;
+        read_hash(tensor, metadata);
+    }
+    qsort(file->tensors, file->count, sizeof *file->tensors, by_begin);
+    uint64_t at = 0;
+    for (size_t i = 0; i < file->count; at = file->tensors[i++].end)
+        if (file->tensors[i].begin != at)
+            return fail(EX_DATA, "'%s' %s", file->tensors[i].name,
+                        file->tensors[i].begin < at ? "overlaps another tensor" : "comes after a gap");
+    if (at != data_bytes)
+        return fail(EX_DATA, "%llu bytes after the last tensor", (unsigned long long)(data_bytes - at));
+    return 0;
+}
+
+int safe_open(SafeFile *file, const char *path) {
+    *file = (SafeFile){0};
+    if (file_map(&file->map, path) < 0) return -1;
+    uint64_t length = file->map.size >= 8 ? get_u64(file->map.data) : 0;
+    int result = -1;
+    if (file->map.size < 8 || length > file->map.size - 8)
+        fail(EX_DATA, "the header ends after the file");
+    else if (length > HEADER_MAX_BYTES)
+        fail(EX_DATA, "the header claims %llu bytes", (unsigned long long)length);
+    else {
+        const uint8_t *header = file->map.data + 8;
+        json_error_t error;
+        json_t *root = json_loadb((const char *)header, length, JSON_REJECT_DUPLICATES, &error);
+        file->data = header + length;
+        hash_bytes(header, length, file->header_hash);
+        if (!root)
+            fail(EX_DATA, "the header is not JSON: %s", error.text);
+        else
+            result = read_header(file, root, file->map.size - 8 - length);
+        json_decref(root);
+    }
+    if (result == 0) return 0;
+    fail_in("'%s'", path);
+    safe_close(file);
+    return -1;
+}
+
+void safe_close(SafeFile *file) {
+    file_unmap(&file->map);
+    free(file->tensors);
+    *file = (SafeFile){0};
+}
+
+const SafeTensor *safe_find(const SafeFile *file, const char *name) {
+    for (size_t i = 0; i < file->count; i++)
+        if (!strcmp(file->tensors[i].name, name)) return &file->tensors[i];
+    return NULL;
+}
+
+int safe_verify(const SafeFile *file, const char *path) {
+    for (size_t i = 0; i < file->count; i++) {
+        const SafeTensor *tensor = &file->tensors[i];
+        uint8_t hash[SAFE_HASH_BYTES];
+        hash_bytes(file->data + tensor->begin, tensor->end - tensor->begin, hash);
+        if (!tensor->hashed || memcmp(hash, tensor->hash, sizeof hash))
+            return fail(EX_DATA, "'%s': the tensor '%s' is damaged", path, tensor->name);
+    }
+    return 0;
+}

@@ -1,0 +1,57 @@
+// The configuration: nanoGPT's keys, files and --key=value. Defaults < files < flags.
+#pragma once
+
+#include "common/arena.h"
+#include "common/bytes.h"
+#include "common/cli.h"
+
+typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
+
+typedef bool Key_FLAG;
+typedef int64_t Key_INT;
+typedef double Key_FLOAT;
+typedef int64_t Key_AUTO; // a number, or auto: ~number
+typedef uint64_t Key_SIZE;
+typedef const char *Key_STRING;
+
+typedef struct {
+#define KEY(type, field, initial, class, meaning) Key_##type field;
+#include "trainer/config/keys.def"
+#undef KEY
+} Config;
+
+enum {
+#define KEY(type, field, initial, class, meaning) KEY_##field,
+#include "trainer/config/keys.def"
+#undef KEY
+    KEY_COUNT
+};
+
+static inline bool is_auto(int64_t value) { return value < 0; }
+static inline int64_t auto_number(int64_t value) { return value < 0 ? ~value : value; }
+
+extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for words about them
+
+// Reads files and flags into `config`; collects what is wrong instead of stopping at it.
+typedef struct {
+    Config config;
+    Option options[KEY_COUNT + 1]; // rows over `config`
+    char origin[KEY_COUNT][128];   // "default", "FILE:LINE", "--key"; where the value comes from
+    Buffer mistakes;               // a line each, "FILE:LINE:COLUMN: ..."
+    Buffer ignored;                // keys of nanoGPT that mean nothing here, as "compile, wandb_log"
+    int mistake_count;
+    Arena strings; // of the files
+} ConfigReader;
+
+void config_open(ConfigReader *reader); // defaults; strings of files live until config_close
+void config_file(ConfigReader *reader, const char *path);
+void config_flag(ConfigReader *reader, const char *assignment); // "key=value", borrowed
+int config_check(ConfigReader *reader); // values against each other. Prints all mistakes; -1 (2) when there are any
+void config_close(ConfigReader *reader);
+
+void config_print(const ConfigReader *reader); // each key, its value and origin, to stdout
+KeyClass config_class(int key);
+
+// A key's name, and its value as text that gives it back exactly (for checkpoints).
+void config_value(const Config *config, int key, char *out, size_t size);
+const char *config_key(int key);

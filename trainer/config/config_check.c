@@ -1,0 +1,122 @@
+// The configuration's values against each other: everything wrong is said at once, before anything is allocated.
+#include "common/err.h"
+#include "common/log.h"
+#include "trainer/config/config.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+// Says what is wrong with `key`, and where its value comes from.
+__attribute__((format(printf, 3, 4))) static void wrong(ConfigReader *reader, int key, const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    buffer_print(&reader->mistakes, "%s: %s\n", reader->origin[key], text);
+    reader->mistake_count++;
+}
+
+static void check_range(ConfigReader *reader, int key, double low, double high) {
+    const Option *option = &reader->options[key];
+    double value = option->type == OPT_FLOAT  ? *(double *)option->value
+                   : option->type == OPT_AUTO ? (double)auto_number(*(int64_t *)option->value)
+                                              : (double)*(int64_t *)option->value;
+    if (!(value >= low && value <= high))
+        wrong(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
+}
+
+static void check_word(ConfigReader *reader, int key, const char *const *words) {
+    const Option *option = &reader->options[key];
+    const char *value = *(const char **)option->value;
+    Buffer list = {0};
+    for (int i = 0; words[i]; i++) {
+        if (!strcmp(words[i], value)) return buffer_close(&list);
+        buffer_print(&list, "%s%s", i ? ", " : "", words[i]);
+    }
+    wrong(reader, key, "'%s' is '%s', not one of %.*s", option->name, value, (int)list.size, (const char *)list.data);
+    buffer_close(&list);
+}
+
+static void check_ranges(ConfigReader *reader) {
+    static const struct {
+        int key;
+        double low, high;
+    } ranges[] = {
+        {KEY_batch_size,                  1, 1 << 16  },
+        {KEY_block_size,                  1, 1 << 16  },
+        {KEY_n_layer,                     1, 1024     },
+        {KEY_n_head,                      1, 1024     },
+        {KEY_n_embd,                      1, 1 << 16  },
+        {KEY_gradient_accumulation_steps, 1, 1 << 20  },
+        {KEY_eval_interval,               1, 0x1p53   },
+        {KEY_log_interval,                1, 0x1p53   },
+        {KEY_eval_iters,                  1, 1 << 30  },
+        {KEY_eval_batch_size,             0, 1 << 16  },
+        {KEY_eval_tokens,                 0, 0x1p53   },
+        {KEY_loss_chunk_rows,             1, 1 << 20  },
+        {KEY_max_iters,                   0, 0x1p53   },
+        {KEY_warmup_iters,                0, 0x1p53   },
+        {KEY_lr_decay_iters,              0, 0x1p53   },
+        {KEY_learning_rate,               0, 1e30     },
+        {KEY_min_lr,                      0, 1e30     },
+        {KEY_weight_decay,                0, 1e30     },
+        {KEY_grad_clip,                   0, 1e30     },
+        {KEY_beta1,                       0, 0.9999999},
+        {KEY_beta2,                       0, 0.9999999},
+        {KEY_data_timeout,                1, 1e9      },
+        {KEY_threads,                     0, 4096     },
+        {KEY_seed,                        0, 0x1p53   },
+        {KEY_sample_tokens,               0, 1 << 20  },
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        check_range(reader, ranges[i].key, ranges[i].low, ranges[i].high);
+}
+
+static void check_words(ConfigReader *reader) {
+    check_word(reader, KEY_dtype, (const char *const[]){"auto", "float32", "bfloat16", "float16", NULL});
+    check_word(reader, KEY_device, (const char *const[]){"auto", "cpu", "cuda", NULL});
+    check_word(reader, KEY_sampling, (const char *const[]){"epoch", "crop", "sequential", NULL});
+    check_word(reader, KEY_on_dataset_change, (const char *const[]){"switch", "stop", NULL});
+    check_word(reader, KEY_gelu, (const char *const[]){"exact", "tanh", NULL});
+    check_word(reader, KEY_optimizer_state, (const char *const[]){"full", "m8", "sr", NULL});
+    check_word(reader, KEY_offload, (const char *const[]){"auto", "none", "optimizer", NULL});
+    check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
+    check_word(reader, KEY_lr_schedule, (const char *const[]){"cosine", "linear", "constant", NULL});
+}
+
+static void check_recompute(ConfigReader *reader) {
+    int64_t level = auto_number(reader->config.recompute);
+    if (level != 0 && level != 1 && level != 5)
+        wrong(reader, KEY_recompute, "'recompute' is %lld, not one of 0, 1, 5, auto", (long long)level);
+}
+
+static void check_model(ConfigReader *reader) {
+    const Config *config = &reader->config;
+    if (config->n_head > 0 && config->n_embd % config->n_head) {
+        int64_t below = config->n_embd - config->n_embd % config->n_head, above = below + config->n_head;
+        wrong(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: the nearest that are: %lld, %lld",
+              (long long)config->n_embd, (long long)config->n_head, (long long)(below ? below : above),
+              (long long)above);
+    }
+    if (config->dropout != 0)
+        wrong(reader, KEY_dropout, "'dropout' is %g: only 0.0 works, which is what pretraining uses", config->dropout);
+    if (!strncmp(config->init_from, "gpt2", 4) && !strchr(config->init_from, '/'))
+        wrong(reader, KEY_init_from,
+              "'init_from' is '%s': nothing is downloaded; give the directory that holds its "
+              "model.safetensors",
+              config->init_from);
+    if (!*config->out_dir) wrong(reader, KEY_out_dir, "'out_dir' is empty");
+}
+
+int config_check(ConfigReader *reader) {
+    check_ranges(reader);
+    check_words(reader);
+    check_recompute(reader);
+    check_model(reader);
+    if (!reader->mistake_count) return 0;
+    for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)
+        log_warn("%.*s", (int)(end - line), line);
+    return fail(EX_USAGE, "%d %s in the configuration", reader->mistake_count,
+                reader->mistake_count == 1 ? "mistake" : "mistakes");
+}

@@ -1,0 +1,53 @@
+// Evaluation in micro-batches: forward and loss only, nothing kept.
+#include "trainer/model/evaluate.h"
+
+// The losses of the batch that is in place, added up sequence by sequence.
+static void add_losses(Network *network, int B) {
+    const Pass *pass = &network->plan->eval;
+    int T = network->model->shape.block;
+    StepNumbers *numbers = network_at(network, network->plan->numbers);
+    network_forward(network, pass, B, T);
+    network_losses(network, pass, B, T, 0, false, false);
+    const float *losses = network_at(network, pass->losses);
+    for (int b = 0; b < B; b++) network->ops->sum_losses(&numbers->loss, losses + (size_t)b * (size_t)T, T);
+}
+
+void evaluate_warm_up(Network *network, uint64_t samples) {
+    const uint64_t most = (uint64_t)network->plan->eval.rows, last = samples % most;
+    network->ops->zero(network_at(network, network->plan->eval.tokens),
+                       most * (uint64_t)(network->model->shape.block + 1) * sizeof(uint16_t));
+    if (samples >= most) add_losses(network, (int)most);
+    if (last) add_losses(network, (int)last);
+}
+
+FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
+                    double *loss) {
+    const Pass *pass = &network->plan->eval;
+    const Backend *ops = network->ops;
+    int T = network->model->shape.block;
+    StepNumbers *numbers = network_at(network, network->plan->numbers), found;
+    const FeedAsk form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
+    Stream stream = {0};
+    stream_start(&stream, source, &form, 0, samples);
+    ops->zero(numbers, sizeof *numbers);
+    while (stream.next < samples) {
+        FeedBatch batch;
+        FeedResult result = stop && *stop ? FEED_STOPPED : stream_next(&stream, &batch);
+        if (result != FEED_BATCH) return stream_drop(&stream), result;
+        int B = (int)batch.rows;
+        network_tokens(network, pass, batch.ids, B, T);
+        source->done(source->self, &batch);
+        add_losses(network, B);
+    }
+    ops->download(&found, numbers, sizeof found);
+    *loss = found.loss / ((double)samples * T);
+    return FEED_BATCH;
+}
+
+uint64_t evaluate_samples(const Config *config, uint64_t split_tokens) {
+    uint64_t T = (uint64_t)config->block_size, most = split_tokens ? (split_tokens - 1) / T : 0;
+    uint64_t tokens =
+        config->eval_tokens ? (uint64_t)config->eval_tokens : (uint64_t)(config->eval_iters * config->batch_size) * T;
+    uint64_t samples = (tokens + T - 1) / T;
+    return samples < most ? samples : most;
+}

@@ -1,0 +1,209 @@
+// The network's memory: the arena, its parameters and what is multiplied with.
+#include "trainer/model/network.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "common/pool.h"
+#include "kernels/half.h"
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
+enum { LAYER_WEIGHTS = 4, PAGE = 4096 };
+
+static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static void add_weight(Network *network, ParamId id, int layer, size_t *packed) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    Weight *weight = &network->weights[network->weight_count++];
+    size_t bytes = network->ops->packed_bytes(tensor->rows, tensor->cols);
+    *weight = (Weight){.param = network_param(network, id, layer),
+                       .packed = bytes ? network_at(network, *packed) : NULL,
+                       .rows = tensor->rows,
+                       .cols = tensor->cols};
+    *packed += aligned(bytes);
+}
+
+// Zero, as the arena. NULL after fail() (82).
+static unsigned char *host_memory(const Backend *backend, size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char size[16];
+    if (memory == MAP_FAILED) {
+        fail(EX_MEMORY, "no host memory for the optimizer's state of %s", human_bytes(size, (double)bytes));
+        return NULL;
+    }
+    madvise(memory, bytes, MADV_HUGEPAGE); // a wish
+    backend->pin(memory, bytes);
+    return memory;
+}
+
+int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan) {
+    *network = (Network){.ops = backend, .model = model, .plan = plan};
+    int layers = model->shape.layers;
+    network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
+    network->staging = malloc(plan->staging);
+    network->numbers = aligned_alloc(PAGE, PAGE);
+    if (!network->weights || !network->staging || !network->numbers)
+        return fail(EX_MEMORY, "no memory for the checkpoint buffer");
+    network->arena = backend->alloc(plan->bytes);
+    if (!network->arena) return -1;
+    backend->pin(network->numbers, PAGE);
+    if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
+    backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
+    backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
+    size_t packed = plan->packed;
+    for (int layer = 0; layer < layers; layer++)
+        for (int i = 0; i < LAYER_WEIGHTS; i++) add_weight(network, layer_weights[i], layer, &packed);
+    add_weight(network, PARAM_WTE, 0, &packed);
+    return 0;
+}
+
+void network_close(Network *network) {
+    if (network->arena) network->ops->unpin(network->numbers), network->ops->release(network->arena);
+    if (network->host) {
+        network->ops->unpin(network->host);
+        munmap(network->host, network->plan->host_bytes);
+    }
+    free(network->weights);
+    free(network->staging);
+    free(network->numbers);
+    *network = (Network){0};
+}
+
+Par *network_param(const Network *network, ParamId id, int layer) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    return tensor ? network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes) : NULL;
+}
+
+Grad *network_grad(const Network *network, ParamId id, int layer) {
+    const Tensor *tensor = model_tensor(network->model, id, layer);
+    return tensor ? network_at(network, network->plan->grads + tensor->offset * network->ops->grad_bytes) : NULL;
+}
+
+const Weight *network_weight(const Network *network, ParamId id, int layer) {
+    if (id == PARAM_WTE) return &network->weights[network->weight_count - 1];
+    int i = 0;
+    while (layer_weights[i] != id) i++;
+    return &network->weights[layer * LAYER_WEIGHTS + i];
+}
+
+void network_pack(Network *network) {
+    for (int i = 0; i < network->weight_count; i++)
+        if (network->weights[i].packed) network->ops->pack(&network->weights[i]);
+}
+
+static float half_value(Dtype type, uint16_t half) { return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half); }
+static uint16_t half_of(Dtype type, float value) { return type == DTYPE_FP16 ? fp16_of(value) : bf16_of(value); }
+
+static void get(const Network *network, void *to, size_t offset, size_t bytes) {
+    const void *from = network_at(network, offset);
+    if (offset < network->plan->bytes)
+        network->ops->download(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+static void put(const Network *network, size_t offset, const void *from, size_t bytes) {
+    void *to = network_at(network, offset);
+    if (offset < network->plan->bytes)
+        network->ops->upload(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+// Values of two bytes are staged in the upper half of the floats' own memory, then widened from the front.
+void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values) {
+    if (type == DTYPE_FP32) {
+        get(network, values, range + first * sizeof *values, count * sizeof *values);
+        return;
+    }
+    uint16_t *halves = (uint16_t *)(void *)values + count;
+    get(network, halves, range + first * sizeof *halves, count * sizeof *halves);
+    for (size_t i = 0; i < count; i++) {
+        float value = half_value(type, halves[i]);
+        memcpy(values + i, &value, sizeof value);
+    }
+}
+
+void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values) {
+    if (type == DTYPE_FP32) {
+        put(network, range + first * sizeof *values, values, count * sizeof *values);
+        return;
+    }
+    enum { PIECE = 4096 };
+    uint16_t halves[PIECE];
+    for (size_t i = 0; i < count; i += PIECE) {
+        size_t n = count - i < PIECE ? count - i : PIECE;
+        for (size_t k = 0; k < n; k++) halves[k] = half_of(type, values[i + k]);
+        put(network, range + (first + i) * sizeof *halves, halves, n * sizeof *halves);
+    }
+}
+
+void network_forget_moments(Network *network) {
+    const Plan *plan = network->plan;
+    void *moments = network_at(network, plan->moments[0]);
+    if (plan->host_bytes) // they come last there
+        memset(moments, 0, plan->bytes + plan->host_bytes - plan->moments[0]);
+    else // they end where the numbers begin
+        network->ops->zero(moments, plan->numbers - plan->moments[0]);
+}
+
+// A stretch of a tensor that one worker draws.
+typedef struct {
+    const Model *model;
+    const Tensor *tensor;
+    uint64_t seed;
+    size_t first, count;
+    float *values;
+} Draw;
+
+static int draw_values(void *job, unsigned worker) {
+    const Draw *draw = job;
+    (void)worker;
+    model_init(draw->model, draw->tensor, draw->seed, draw->first, draw->count, draw->values);
+    return 0;
+}
+
+// Elements [first, first + count) to the staging buffer, by all workers.
+static void draw_piece(const Network *network, Pool *pool, const Tensor *tensor, uint64_t seed, size_t first,
+                       size_t count) {
+    size_t share = (count + pool_threads(pool) - 1) / pool_threads(pool);
+    void *done;
+    for (size_t at = 0; at < count; at += share) {
+        Draw *draw = pool_free(pool);
+        *draw = (Draw){network->model,       tensor, seed, first + at, count - at < share ? count - at : share,
+                       network->staging + at};
+        pool_submit(pool);
+    }
+    do pool_done(pool, &done);
+    while (done);
+}
+
+int network_init(Network *network, uint64_t seed) {
+    enum { DRAWS_MAX = 1024 };
+    const Plan *plan = network->plan;
+    size_t piece = plan->staging / sizeof(float);
+    Draw draws[DRAWS_MAX];
+    unsigned threads = pool_cores() < DRAWS_MAX ? pool_cores() : DRAWS_MAX;
+    Pool *pool = pool_open(threads, draw_values, draws, sizeof *draws, threads);
+    if (!pool) return -1;
+    for (int i = 0; i < network->model->count; i++) {
+        const Tensor *tensor = &network->model->tensors[i];
+        size_t total = tensor_elements(tensor);
+        for (size_t first = 0; first < total; first += piece) {
+            size_t count = total - first < piece ? total - first : piece;
+            draw_piece(network, pool, tensor, seed, first, count);
+            network_write(network, plan->params, par_type(network->ops), tensor->offset + first, count,
+                          network->staging);
+            if (plan->master != plan->params)
+                network_write(network, plan->master, DTYPE_FP32, tensor->offset + first, count, network->staging);
+        }
+    }
+    pool_close(pool);
+    network_forget_moments(network);
+    network_pack(network);
+    return 0;
+}
+
+void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T) {
+    network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * sizeof *ids);
+}

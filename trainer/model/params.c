@@ -1,0 +1,105 @@
+// The model's tensors, laid out from params.def.
+#include "trainer/model/params.h"
+#include "common/err.h"
+#include "common/rng.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB_MULTIPLE = 64, ALIGN_ELEMENTS = 64 }; // each tensor starts on 128 bytes, in bf16 too
+
+typedef enum { PER_MODEL, PER_LAYER } ParamPer;
+
+static const struct {
+    const char *name;
+    ParamPer per;
+    ParamKind kind;
+} params[PARAM_COUNT] = {
+#define PARAM(id, name, per, rows, cols, kind) {name, PER_##per, KIND_##kind},
+#include "trainer/model/params.def"
+#undef PARAM
+};
+
+static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols) {
+    int V = shape->padded_vocab, T = shape->block, C = shape->channels;
+    switch (id) {
+#define PARAM(id, name, per, r, c, kind)                                                                               \
+    case PARAM_##id:                                                                                                   \
+        *rows = (r), *cols = (c);                                                                                      \
+        break;
+#include "trainer/model/params.def"
+#undef PARAM
+    default:
+        assert(false);
+    }
+    (void)V, (void)T;
+}
+
+int padded_vocab(int vocab) { return (vocab + VOCAB_MULTIPLE - 1) / VOCAB_MULTIPLE * VOCAB_MULTIPLE; }
+
+static bool decays(ParamKind kind) { return kind <= KIND_RESIDUAL; }
+
+static void add_tensor(Model *model, ParamId id, int layer) {
+    ParamKind kind = params[id].kind;
+    if (kind == KIND_BIAS && !model->shape.bias) return;
+    model->places[layer * PARAM_COUNT + (int)id] = model->count;
+    Tensor *tensor = &model->tensors[model->count++];
+    *tensor = (Tensor){.id = id, .kind = kind, .layer = layer, .offset = model->elements};
+    param_size(id, &model->shape, &tensor->rows, &tensor->cols);
+    tensor->file_rows = id == PARAM_WTE ? model->shape.vocab : tensor->rows;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(tensor->name, sizeof tensor->name, params[id].name, layer);
+#pragma GCC diagnostic pop
+    model->parameters += (size_t)tensor->file_rows * (size_t)tensor->cols;
+    model->elements += (tensor_elements(tensor) + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
+// Of one part, what comes before the layers, each layer, then what comes after: the order of params.def.
+static void add_part(Model *model, bool decay) {
+    int id = 0;
+    for (; id < PARAM_COUNT && params[id].per == PER_MODEL; id++)
+        if (decays(params[id].kind) == decay) add_tensor(model, (ParamId)id, 0);
+    int first = id;
+    for (int layer = 0; layer < model->shape.layers; layer++)
+        for (id = first; params[id].per == PER_LAYER; id++)
+            if (decays(params[id].kind) == decay) add_tensor(model, (ParamId)id, layer);
+    for (; id < PARAM_COUNT; id++)
+        if (decays(params[id].kind) == decay) add_tensor(model, (ParamId)id, 0);
+}
+
+void model_open(Model *model, const ModelShape *shape) {
+    *model = (Model){.shape = *shape};
+    size_t most = (size_t)shape->layers * PARAM_COUNT;
+    model->tensors = calloc(most, sizeof *model->tensors);
+    model->places = malloc(most * sizeof *model->places);
+    if (!model->tensors || !model->places) die(EX_MEMORY, "no memory for the list of tensors");
+    memset(model->places, -1, most * sizeof *model->places);
+    add_part(model, true);
+    model->decay_elements = model->elements;
+    add_part(model, false);
+}
+
+void model_close(Model *model) {
+    free(model->tensors);
+    free(model->places);
+    *model = (Model){0};
+}
+
+const Tensor *model_tensor(const Model *model, ParamId id, int layer) {
+    int place = model->places[layer * PARAM_COUNT + (int)id];
+    return place < 0 ? NULL : &model->tensors[place];
+}
+
+void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values) {
+    if (tensor->kind >= KIND_GAIN) {
+        for (size_t i = 0; i < count; i++) values[i] = tensor->kind == KIND_GAIN;
+        return;
+    }
+    double deviation = tensor->kind == KIND_RESIDUAL ? 0.02 / sqrt(2.0 * model->shape.layers) : 0.02;
+    size_t real = (size_t)tensor->file_rows * (size_t)tensor->cols;
+    uint64_t stream = (uint64_t)tensor->id << 32 | (uint64_t)tensor->layer; // of its own, whatever else the model has
+    for (size_t i = 0; i < count; i++)
+        values[i] = first + i < real ? (float)(deviation * rng_normal(seed, stream, first + i)) : 0.0f;
+}

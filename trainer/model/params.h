@@ -1,0 +1,60 @@
+// The model's shape and its tensors: where each lies in the flat ranges of parameters, gradients and moments.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GPT2_VOCAB = 50257 };
+
+typedef struct {
+    int layers, heads, channels, block; // L, H, C, T
+    int vocab, padded_vocab;            // padded rows of the embedding are zero and stay so
+    bool bias, exact_gelu;
+} ModelShape;
+
+typedef enum {
+#define PARAM(id, name, per, rows, cols, kind) PARAM_##id,
+#include "trainer/model/params.def"
+#undef PARAM
+    PARAM_COUNT
+} ParamId;
+
+typedef enum { KIND_EMBED, KIND_MATRIX, KIND_RESIDUAL, KIND_GAIN, KIND_BIAS } ParamKind;
+
+typedef struct {
+    ParamId id;
+    ParamKind kind;
+    int layer; // 0 for those of the whole model
+    int rows, cols;
+    int file_rows; // rows without padding: what files hold
+    size_t offset; // elements from the start of the flat range
+    char name[64]; // as Hugging Face's GPT-2 has it, without "transformer."
+} Tensor;
+
+typedef struct {
+    ModelShape shape;
+    Tensor *tensors; // in arena order; owned
+    int count;
+    int *places;           // of tensor (layer, id) in `tensors`, -1: none; owned
+    size_t elements;       // of the flat range, gaps (always zero) included
+    size_t decay_elements; // the first of them, which decay
+    size_t parameters;     // without padding and gaps: what people count
+} Model;
+
+int padded_vocab(int vocab); // the next multiple of 64: matmuls like it
+
+void model_open(Model *model, const ModelShape *shape);
+void model_close(Model *model);
+
+// NULL when the shape has no such tensor (a bias without `bias`).
+const Tensor *model_tensor(const Model *model, ParamId id, int layer);
+static inline size_t tensor_elements(const Tensor *tensor) { return (size_t)tensor->rows * (size_t)tensor->cols; }
+
+// First values, elements [first, first + count) of the tensor: a pure function of the seed.
+void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values);
+
+// Whether Hugging Face's files hold it transposed.
+static inline bool tensor_transposed(const Tensor *tensor) {
+    return tensor->kind == KIND_MATRIX || tensor->kind == KIND_RESIDUAL;
+}

@@ -1,0 +1,238 @@
+// The memory plan: offsets of all buffers in one arena.
+#include "trainer/plan/memory_plan.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/log.h"
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    ALIGN = 256,
+    SLICE_UNIT = 1024,   // elements: slots are aligned, whatever the type
+    SLICE_MAX = 4 << 20, // elements: copies of 16 MiB, which a bus carries at its full rate
+};
+
+static size_t align(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static size_t take(size_t *end, size_t bytes) {
+    size_t offset = *end;
+    *end += align(bytes);
+    return offset;
+}
+
+ModelShape shape_of(const Config *config) {
+    return (ModelShape){
+        .layers = (int)config->n_layer,
+        .heads = (int)config->n_head,
+        .channels = (int)config->n_embd,
+        .block = (int)config->block_size,
+        .vocab = GPT2_VOCAB,
+        .padded_vocab = padded_vocab(GPT2_VOCAB),
+        .bias = config->bias,
+        .exact_gelu = !strcmp(config->gelu, "exact"),
+    };
+}
+
+static void add_row(Plan *plan, const char *name, size_t bytes, bool overlaid) {
+    plan->table[plan->table_rows].name = name;
+    plan->table[plan->table_rows].bytes = bytes;
+    plan->table[plan->table_rows++].overlaid = overlaid;
+}
+
+// What a block leaves for its backward pass, besides its input and gelu.
+static size_t lay_block(Pass *pass, size_t at, const ModelShape *shape, const Backend *backend) {
+    size_t N = (size_t)pass->rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
+    pass->ln1 = take(&at, N * C * act);
+    pass->mean1 = take(&at, N * sizeof(float));
+    pass->rstd1 = take(&at, N * sizeof(float));
+    pass->qkv = take(&at, N * 3 * C * act);
+    pass->lse = take(&at, N * (size_t)shape->heads * sizeof(float));
+    pass->att = take(&at, N * C * act);
+    pass->res2 = take(&at, N * C * backend->res_bytes);
+    pass->ln2 = take(&at, N * C * act);
+    pass->mean2 = take(&at, N * sizeof(float));
+    pass->rstd2 = take(&at, N * sizeof(float));
+    pass->fc = take(&at, N * 4 * C * act);
+    return at;
+}
+
+// Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
+static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompute, int chunk_rows,
+                     const ModelShape *shape, const Backend *backend, Plan *plan) {
+    size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
+    size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
+    size_t layers = backward ? (size_t)shape->layers : 1;
+    *pass = (Pass){.rows = rows, .backward = backward, .recompute = backward ? recompute : BLOCK_AGAIN};
+
+    pass->res1_stride = backward ? align(N * C * backend->res_bytes) : 0;
+    pass->res1 = take(&at, layers * align(N * C * backend->res_bytes));
+    size_t block = at;
+    if (pass->recompute != BLOCK_AGAIN) {
+        at = lay_block(pass, block, shape, backend);
+        pass->block_stride = at - block, at = block + layers * pass->block_stride;
+    }
+    if (pass->recompute == KEEP_ALL) {
+        pass->gelu_stride = align(N * 4 * C * act);
+        pass->gelu = take(&at, layers * pass->gelu_stride);
+    }
+    pass->res3 = take(&at, N * C * backend->res_bytes);
+    pass->ln3 = take(&at, N * C * act);
+    pass->mean3 = take(&at, N * sizeof(float));
+    pass->rstd3 = take(&at, N * sizeof(float));
+    if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
+
+    if (pass->recompute == BLOCK_AGAIN) at = lay_block(pass, at, shape, backend);
+    if (plan && at > start) add_row(plan, "activations of a block", at - start, false), start = at;
+
+    pass->narrow = take(&at, N * C * act);
+    if (backward) {
+        pass->dres = take(&at, N * C * backend->res_bytes);
+        pass->dres_act = act == backend->res_bytes ? pass->dres : take(&at, N * C * act);
+    }
+    if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
+
+    size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = N * 4 * C * act;
+    pass->logits = pass->wide = take(&at, logits > wide ? logits : wide);
+    if (pass->recompute != KEEP_ALL) pass->gelu = pass->wide;
+    if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
+
+    pass->tokens = take(&at, (size_t)rows * (size_t)(shape->block + 1) * sizeof(uint16_t));
+    pass->losses = take(&at, N * sizeof(float));
+    if (plan) add_row(plan, "batch and losses", at - start, false);
+    pass->end = at;
+}
+
+static size_t packed_bytes(const Model *model, const Backend *backend) {
+    size_t bytes = 0;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        if (tensor->kind <= KIND_RESIDUAL && tensor->id != PARAM_WPE)
+            bytes += align(backend->packed_bytes(tensor->rows, tensor->cols));
+    }
+    return bytes;
+}
+
+// The optimizer's state in host memory, which begins where the arena ends; slots for its slices.
+static void lay_offload(Plan *plan, const Model *model, const Backend *backend, bool own_master) {
+    size_t eighth = (model->elements / 8 + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
+    plan->slice = eighth < SLICE_MAX ? eighth : SLICE_MAX;
+    plan->slot_bytes = plan->slice * ((own_master ? sizeof(float) : 0) + MOMENTS * backend->moment_bytes);
+    plan->slots = plan->passes;
+    size_t end = plan->slots + BACKEND_SLOTS * plan->slot_bytes;
+    if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
+    add_row(plan, "slots of the update", end - plan->slots, true);
+
+    size_t at = plan->bytes;
+    if (own_master) plan->master = take(&at, model->elements * sizeof(float));
+    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, model->elements * backend->moment_bytes);
+    plan->host_bytes = at - plan->bytes;
+}
+
+void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training) {
+    assert(!is_auto(config->batch_size)); // plan_choose has been there
+    // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
+    int64_t rows = config->batch_size * config->block_size;
+    *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
+    size_t trained = training ? model->elements : 0;
+    size_t at = 0, start, packed = packed_bytes(model, backend);
+    bool own_master = training && backend->master_bytes, offload = training && !strcmp(config->offload, "optimizer");
+
+    plan->params = take(&at, model->elements * backend->par_bytes);
+    add_row(plan, "parameters", at, false), start = at;
+    plan->master = own_master && !offload ? take(&at, model->elements * sizeof(float)) : plan->params;
+    if (own_master && !offload) add_row(plan, "master parameters", at - start, false), start = at;
+    plan->packed = take(&at, packed);
+    if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
+    plan->grads = take(&at, trained * backend->grad_bytes);
+    if (training) add_row(plan, "gradients", at - start, false), start = at;
+    for (int i = 0; i < MOMENTS && !offload; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
+    plan->numbers = take(&at, sizeof(StepNumbers));
+    add_row(plan, training && !offload ? "optimizer" : "numbers", at - start, false);
+
+    int train_rows = training ? (int)config->batch_size : 0;
+    int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size);
+    const ModelShape *m = &model->shape;
+    const Shape largest = {train_rows > eval_rows ? train_rows : eval_rows,
+                           m->block,
+                           m->channels,
+                           m->heads,
+                           m->padded_vocab,
+                           plan->chunk_rows,
+                           (int)config->threads};
+    plan->scratch_bytes = backend->scratch_bytes(&largest);
+    start = at;
+    plan->scratch = take(&at, plan->scratch_bytes);
+    add_row(plan, "scratch", at - start, false);
+
+    plan->passes = at;
+    plan->train.end = plan->passes;
+    int recompute = (int)auto_number(config->recompute);
+    if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
+    lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
+    plan->bytes = plan->train.end;
+    if (plan->eval.end > plan->bytes) {
+        if (training) add_row(plan, "more for evaluation", plan->eval.end - plan->bytes, false);
+        plan->bytes = plan->eval.end;
+    }
+    if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
+    if (offload) lay_offload(plan, model, backend, own_master);
+
+    plan->staging = 1 << 20;
+    for (int i = 0; i < model->count; i++) {
+        size_t bytes = tensor_elements(&model->tensors[i]) * sizeof(float);
+        if (tensor_transposed(&model->tensors[i]) && bytes > plan->staging) plan->staging = bytes;
+    }
+}
+
+// What processes can still get is the kernel's estimate.
+uint64_t plan_host_memory(void) {
+    static const struct {
+        const char *path, *before;
+        uint64_t unit;
+    } sources[] = {
+        {"/proc/meminfo",                               "MemAvailable:", 1024},
+        {"/sys/fs/cgroup/memory.max",                   "",              1   },
+        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "",              1   }
+    };
+    uint64_t least = 0;
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        Buffer text = {0};
+        if (file_read(&text, sources[i].path, 1 << 20) < 0) err_clear();
+        buffer_add(&text, "", 1);
+        const char *at = strstr((const char *)text.data, sources[i].before);
+        uint64_t bytes = at ? strtoull(at + strlen(sources[i].before), NULL, 10) * sources[i].unit : 0;
+        if (bytes && (!least || bytes < least)) least = bytes; // "max" reads as 0: no limit
+        buffer_close(&text);
+    }
+    return least;
+}
+
+uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
+    uint64_t left = !here ? 0 : strcmp(backend->name, "cpu") ? backend->free_bytes : plan_host_memory();
+    return left && (!config->mem_limit || left < config->mem_limit) ? left : config->mem_limit;
+}
+
+void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+    char count[16], bytes[16];
+    buffer_print(out, "model      %s parameters: %d layers, %d heads, %d channels, block %d\n",
+                 human_count(count, (double)model->parameters), model->shape.layers, model->shape.heads,
+                 model->shape.channels, model->shape.block);
+    buffer_print(out, "step       %lld x %lld sequences of %lld tokens = %lld tokens\n", (long long)config->batch_size,
+                 (long long)config->gradient_accumulation_steps, (long long)config->block_size,
+                 (long long)(config->batch_size * config->gradient_accumulation_steps * config->block_size));
+    buffer_print(out, "backend    %s\n\n", backend->name);
+    for (int i = 0; i < plan->table_rows; i++)
+        buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
+                     human_bytes(bytes, (double)plan->table[i].bytes),
+                     plan->table[i].overlaid ? "  (inside the above)" : "");
+    buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    if (plan->host_bytes)
+        buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies a step, at 20 GB/s each way)\n",
+                     "optimizer state in host memory", plan->host_bytes, human_bytes(bytes, (double)plan->host_bytes),
+                     (double)plan->host_bytes / 20e9);
+    buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
+                 human_bytes(bytes, (double)plan->staging));
+    if (config->mem_limit && plan->bytes <= config->mem_limit)
+        buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
+                     human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));
+}

@@ -1,0 +1,73 @@
+// The memory plan: from the configuration and the backend's facts alone, where every buffer of a run lies in its one
+// arena. What is printed is what is allocated; nothing is allocated later.
+#pragma once
+
+#include "kernels/backend.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+// What is not kept for the backward pass, but made again there. The numbers are a scale from everything kept to
+// nothing.
+enum { KEEP_ALL = 0, GELU_AGAIN = 1, BLOCK_AGAIN = 5 };
+
+// Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
+// turns, which in an evaluation is everywhere.
+typedef struct {
+    int rows; // B: sequences at a time
+    bool backward;
+    int recompute;
+    size_t res1, res1_stride; // what a block takes in (Res)
+    // the block: norm outputs, qkv, attention, fc (Act), the residual before its second norm (Res), statistics
+    size_t ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, block_stride;
+    size_t gelu, gelu_stride; // of fc (Act); `wide` where it is not kept
+    // once: the last norm, the batch, losses; `narrow` (N,C) is a branch's output going forward, a gradient going back
+    size_t res3, ln3, mean3, rstd3, tokens, losses, narrow;
+    // backward only: gradient of the residual stream, also as activations (the same where both have one type)
+    size_t dres, dres_act;
+    // logits of a chunk; before and after the head, gelu and gradients of width 4C
+    size_t logits, wide;
+    size_t end;
+} Pass;
+
+enum { PLAN_ROWS = 16, MOMENTS = 2 };
+
+// The numbers of a step that live on the device: what it makes, and what it reads.
+typedef struct {
+    double loss; // sum over the step's tokens
+    float norm;  // of the gradients
+    float loss_scale;
+    AdamW adamw;
+} StepNumbers;
+
+typedef struct {
+    size_t params, master, grads, moments[MOMENTS], packed, numbers; // master = params where parameters are fp32
+    size_t scratch, scratch_bytes;                                   // the backend's
+    size_t passes;                                                   // where both passes begin: they take turns
+    Pass train, eval;
+    size_t bytes; // of the arena
+    // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, where the master (if there is
+    // one apart) and the moments lie. An update has `slice` elements of them at a time in slots of the arena, in the
+    // place of the passes. 0: they are in the arena
+    size_t host_bytes, slice, slots, slot_bytes;
+    size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
+    int chunk_rows;
+    struct {
+        const char *name;
+        size_t bytes;
+        bool overlaid;  // lies inside the others
+    } table[PLAN_ROWS]; // in arena order; sums to bytes but for the overlaid
+    int table_rows;
+} Plan;
+
+ModelShape shape_of(const Config *config);
+// Without `training` there are parameters and the evaluation's pass only.
+void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
+
+// What is left of this machine's memory, and no more than a container's limit. 0: not known.
+uint64_t plan_host_memory(void);
+
+// The largest arena: mem_limit, or what is left of this machine's memory, or the device's where it has its own, for
+// those that allocate `here`. 0: not known.
+uint64_t plan_limit(const Config *config, const Backend *backend, bool here);
+
+void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out);

@@ -1,0 +1,233 @@
+// Which plan fits: the choice of what is auto, and the nearest settings to what does not fit.
+#include "trainer/plan/plan_auto.h"
+#include "common/err.h"
+#include "common/log.h"
+#include <math.h>
+
+// What a level costs: shares of the step's time. gelu is one pass over memory; a block's forward is a fifth of a step.
+static const struct {
+    int level;
+    double time;
+    const char *name;
+} levels[] = {
+    {KEEP_ALL,    1,    "all kept"               },
+    {GELU_AGAIN,  1.01, "gelu made again"        },
+    {BLOCK_AGAIN, 1.22, "whole blocks made again"},
+};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+static bool is_cpu(const Backend *backend) { return !strcmp(backend->name, "cpu"); }
+static bool is_offloaded(const Config *config) { return !strcmp(config->offload, "optimizer"); }
+
+// What there is for a plan: for its arena, and of host memory. 0: not known.
+typedef struct {
+    uint64_t arena, host;
+} Room;
+
+static Room room_for(const Config *config, const Backend *backend, bool here) {
+    return (Room){plan_limit(config, backend, here), here ? plan_host_memory() : 0};
+}
+
+static uint64_t host_need(const Plan *plan, const Backend *backend) {
+    return plan->host_bytes + (is_cpu(backend) ? plan->bytes : 0);
+}
+
+// Bytes of the arena, and whether there is room.
+static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Room *room, bool *fits) {
+    Plan plan;
+    plan_make(&plan, config, model, backend, true);
+    *fits = (!room->arena || plan.bytes <= room->arena) && (!room->host || host_need(&plan, backend) <= room->host);
+    return plan.bytes;
+}
+
+// ---- what is auto
+
+// Time of a token, relative. What a micro-batch costs however small it is, in tokens: launches on a GPU, where 4
+// sequences of 1024 run at half the speed of 64; on a CPU the packing of weights and the ends of parallel loops.
+static double token_time(const Config *config, const Backend *backend, double level_time) {
+    double fixed = is_cpu(backend) ? 256 : 4096;
+    return level_time * (1 + fixed / (double)(config->batch_size * config->block_size));
+}
+
+// Chooses the fastest plan that fits and is faster than `best`, else the smallest below `least`, with the optimizer's
+// state where it is asked for.
+static void choose(Config *config, const Config *asked, const Model *model, const Backend *backend, const Room *room,
+                   double *best, size_t *least) {
+    const double worth = 0.995; // of the time: larger plans must gain something
+    int64_t rows_asked = auto_number(asked->batch_size), sequences = rows_asked * asked->gradient_accumulation_steps;
+    bool cut = is_auto(asked->batch_size) && asked->mem_limit;
+    Config tried = *asked;
+    for (int i = 0; i < LEVELS; i++) {
+        if (!is_auto(asked->recompute) && asked->recompute != levels[i].level) continue;
+        for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
+            if (sequences % rows) continue;
+            tried.batch_size = rows, tried.gradient_accumulation_steps = sequences / rows;
+            tried.recompute = levels[i].level;
+            bool fits;
+            size_t bytes = try_plan(&tried, model, backend, room, &fits);
+            double time = fits ? token_time(&tried, backend, levels[i].time) : INFINITY;
+            if (fits ? time < *best * worth : *best == INFINITY && bytes < *least) *config = tried, *best = time;
+            if (bytes < *least) *least = bytes;
+            if (!fits) break; // nor do larger ones
+        }
+    }
+}
+
+void plan_choose(Config *config, const Backend *backend, bool here) {
+    Config asked = *config;
+    const Room room = room_for(&asked, backend, here);
+    const int64_t rows_asked = auto_number(asked.batch_size);
+    const bool automatic = !strcmp(asked.offload, "auto");
+    double best = INFINITY;
+    size_t least = SIZE_MAX;
+    ModelShape shape = shape_of(config);
+    Model model;
+    model_open(&model, &shape);
+    if (is_auto(asked.batch_size) && !asked.eval_tokens) // an evaluation reads what it would have
+        asked.eval_tokens = asked.eval_iters * rows_asked * asked.block_size;
+    if (automatic) asked.offload = "none";
+    choose(config, &asked, &model, backend, &room, &best, &least);
+    asked.offload = "optimizer", least = 0; // costs a step its copies, and the machine memory: where nothing else fits
+    if (automatic && best == INFINITY && !is_cpu(backend))
+        choose(config, &asked, &model, backend, &room, &best, &least);
+    model_close(&model);
+    bool moved = automatic && is_offloaded(config);
+    if (config->batch_size == rows_asked && config->recompute == auto_number(asked.recompute) && !moved) return;
+    char size[16];
+    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %lld%s",
+             human_bytes(size, (double)room.arena), (long long)config->batch_size,
+             (long long)config->gradient_accumulation_steps, (long long)config->recompute,
+             moved ? ", offload optimizer" : "");
+}
+
+// ---- what to ask for instead
+
+static void add_settings(Buffer *out, const Config *asked, const Config *config, size_t bytes) {
+    const int keys[] = {KEY_batch_size,      KEY_gradient_accumulation_steps,
+                        KEY_eval_batch_size, KEY_recompute,
+                        KEY_loss_chunk_rows, KEY_block_size,
+                        KEY_offload};
+    char size[16];
+    buffer_print(out, "%s", out->size ? ";" : "");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char then[32], now[32];
+        config_value(asked, keys[i], then, sizeof then), config_value(config, keys[i], now, sizeof now);
+        if (strcmp(then, now)) buffer_print(out, " --%s=%s", config_key(keys[i]), now);
+    }
+    buffer_print(out, " (%s)", human_bytes(size, (double)bytes));
+}
+
+// The largest micro-batch that fits, effective batch kept. 0: none.
+static size_t shrink(Config *config, const Backend *backend, const Room *room) {
+    int64_t most = config->batch_size, sequences = most * config->gradient_accumulation_steps;
+    size_t bytes = 0;
+    bool fits = false;
+    ModelShape shape = shape_of(config);
+    Model model;
+    model_open(&model, &shape);
+    for (int64_t rows = most; rows >= 1 && !fits; rows--) {
+        if (sequences % rows) continue;
+        config->batch_size = rows, config->gradient_accumulation_steps = sequences / rows;
+        if (config->eval_batch_size > rows) config->eval_batch_size = rows;
+        bytes = try_plan(config, &model, backend, room, &fits);
+    }
+    model_close(&model);
+    return fits ? bytes : 0;
+}
+
+// Settings near the asked ones that fit: smaller micro-batches as it is, with more made again, with smaller chunks of
+// logits too, and shorter sequences; then with the optimizer's state in host memory.
+static void suggest(const Config *asked, const Backend *backend, const Room *room, Buffer *out) {
+    enum { SMALL_CHUNK = 256, STEPS = LEVELS + 2 };
+    int64_t rows = 0; // of the last suggestion: the next must be better in that
+    int found = 0, places = is_cpu(backend) || is_offloaded(asked) ? 1 : 2;
+    for (int i = 0; i < places * STEPS && found < 3; i++) {
+        Config config = *asked;
+        int step = i % STEPS, level = step < LEVELS ? levels[step].level : BLOCK_AGAIN;
+        if (level < asked->recompute) continue;
+        config.recompute = level;
+        if (i >= STEPS) config.offload = "optimizer";
+        if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
+        if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
+        size_t bytes = shrink(&config, backend, room);
+        if (!bytes || config.batch_size <= rows) continue;
+        add_settings(out, asked, &config, bytes);
+        rows = config.batch_size, found++;
+    }
+}
+
+static int check_host(const Plan *plan, const Backend *backend, const Room *room) {
+    uint64_t need = host_need(plan, backend);
+    char state[16], all[16], left[16];
+    if (!plan->host_bytes || !room->host || need <= room->host) return 0;
+    return fail(EX_MEMORY,
+                "the plan needs %s of this machine's memory, %s of it for the optimizer's state, and %s are free: "
+                "--optimizer_state=m8 or sr needs less, --offload=none none",
+                human_bytes(all, (double)need), human_bytes(state, (double)plan->host_bytes),
+                human_bytes(left, (double)room->host));
+}
+
+int plan_check(const Plan *plan, const Config *config, const Backend *backend, bool here) {
+    const Room room = room_for(config, backend, here);
+    if (!room.arena || plan->bytes <= room.arena) return check_host(plan, backend, &room);
+    Buffer near = {0};
+    char need[16], most[16], holders[256] = "";
+    suggest(config, backend, &room, &near);
+    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)room.arena);
+    bool card = !is_cpu(backend), asked = room.arena == config->mem_limit;
+    const char *what = asked ? "the limit" : card ? "the GPU's free memory" : "this machine's free memory";
+    if (card && !asked) backend->holders(holders, sizeof holders);
+    fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
+         holders, *holders ? ")" : "", near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
+         near.size ? (const char *)near.data : "");
+    buffer_close(&near);
+    return -1;
+}
+
+// ---- the table
+
+static int64_t largest_rows(Config config, const Model *model, const Backend *backend) {
+    const int64_t most = 1 << 14;
+    int64_t fits = 0, too_many = most;
+    if (config.eval_batch_size > 1) config.eval_batch_size = 1;
+    while (too_many - fits > 1) {
+        config.batch_size = (fits + too_many) / 2;
+        bool fits_limit;
+        try_plan(&config, model, backend, &(Room){config.mem_limit, 0}, &fits_limit);
+        if (fits_limit)
+            fits = config.batch_size;
+        else
+            too_many = config.batch_size;
+    }
+    return fits;
+}
+
+// The backend's facts with another optimizer_state.
+static Backend with_state(const Backend *backend, size_t master_bytes, size_t moment_bytes) {
+    Backend other = *backend;
+    other.master_bytes = backend->par_bytes == sizeof(float) ? 0 : master_bytes, other.moment_bytes = moment_bytes;
+    return other;
+}
+
+void plan_print_levers(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+    const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
+    const size_t columns = is_cpu(backend) ? 3 : 4; // the last: full, in host memory
+    const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
+    buffer_print(out, "\n  %-30s %14s  %s\n", "recompute", "arena", title);
+    if (config->mem_limit)
+        buffer_print(out, "  %45s  %8s %8s %8s%s\n", "", "full", "m8", "sr", columns > 3 ? "  offload" : "");
+    for (int i = 0; i < LEVELS; i++) {
+        Config other = *config;
+        char bytes[16];
+        bool fits;
+        other.recompute = levels[i].level;
+        human_bytes(bytes, (double)try_plan(&other, model, backend, &(Room){0, 0}, &fits));
+        buffer_print(out, "%s %d %-28s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].level,
+                     levels[i].name, bytes);
+        for (size_t column = 0; config->mem_limit && column < columns; column++) {
+            other.offload = column < 3 ? "none" : "optimizer";
+            buffer_print(out, " %8lld", (long long)largest_rows(other, model, &states[column % 3]));
+        }
+        buffer_print(out, "\n");
+    }
+}

@@ -1,0 +1,248 @@
+// A training run: opening, dataset changes, saving, rolling back.
+#include "trainer/run/run.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "trainer/trainer_commands.h"
+#include "trainer/plan/plan_auto.h"
+#include "trainer/model/sample.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- the directory
+
+// An earlier run's files go to out_dir/before-1 (or the next free number).
+static int move_aside(const char *out_dir) {
+    char folder[PATH_MAX_BYTES];
+    for (int i = 1;; i++) {
+        snprintf(folder, sizeof folder, "%.*s/before-%d", PATH_MAX_BYTES - 64, out_dir, i);
+        if (mkdir(folder, 0777) == 0) break;
+        if (errno != EEXIST) return fail_errno("cannot create '%s'", folder);
+    }
+    uint64_t step;
+    char from[PATH_MAX_BYTES], to[PATH_MAX_BYTES];
+    static const char *const files[] = {"metrics.jsonl", "report.html"};
+    int moved = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(from, sizeof from, "%.*s/%s", PATH_MAX_BYTES - 64, out_dir, files[i]);
+        snprintf(to, sizeof to, "%.*s/%s", PATH_MAX_BYTES - 64, folder, files[i]);
+        if (rename(from, to) == 0)
+            moved++;
+        else if (errno != ENOENT)
+            return fail_errno("cannot move '%s' to '%s'", from, folder);
+    }
+    while (checkpoint_any(out_dir, from, &step)) {
+        snprintf(to, sizeof to, "%.*s/ckpt-%08llu", PATH_MAX_BYTES - 64, folder, (unsigned long long)step);
+        if (rename(from, to) < 0) return fail_errno("cannot move '%s' to '%s'", from, folder);
+        moved++;
+    }
+    if (!moved)
+        rmdir(folder);
+    else
+        log_line("--fresh: the earlier run is now in '%s'", folder);
+    return 0;
+}
+
+static int open_directory(Run *run, bool fresh) {
+    const char *out_dir = run->config->out_dir;
+    if (dir_make(out_dir) < 0 || lock_take(&run->lock, out_dir) < 0) return -1;
+    dir_sweep(out_dir);
+    if (fresh && move_aside(out_dir) < 0) return -1;
+    state_open(&run->state);
+    int found = checkpoint_find(out_dir, run->config, run->checkpoint, &run->state);
+    if (found < 0) return -1;
+    if (!found) run->checkpoint[0] = 0;
+    if (!found && !strcmp(run->config->init_from, "resume"))
+        return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", out_dir);
+    run->saved_step = run->state.step;
+    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    if (found) log_line("going on at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
+    return 0;
+}
+
+// ---- data
+
+static int check_dataset(const Run *run, const FeedDataset *dataset) {
+    static const char *const splits[] = {"training", "validation"};
+    uint64_t block = (uint64_t)run->config->block_size;
+    for (int split = FEED_TRAIN; split <= FEED_VAL; split++)
+        if (dataset->tokens[split] <= block)
+            return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
+                        splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
+                        (unsigned long long)block, (unsigned long long)block + 1,
+                        split == FEED_VAL ? ": tokenize with --val 0.01, or more" : "");
+    return 0;
+}
+
+static int open_feed(Run *run) {
+    const Config *config = run->config;
+    int64_t rows = config->batch_size > config->eval_batch_size ? config->batch_size : config->eval_batch_size;
+    FeedConfig feed = {
+        .vocab_size = (uint32_t)run->model.shape.vocab,
+        .sequence_tokens = (uint32_t)config->block_size,
+        .max_rows = (uint32_t)rows,
+        .pin = run->backend->pin,
+        .unpin = run->backend->unpin,
+        .stop = &run->stop,
+    };
+    child_feed(&run->child, config, &feed);
+    memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
+    if (run->state.dataset_count) memcpy(feed.dataset_fp, run_use(run)->fingerprint, sizeof feed.dataset_fp);
+    run->feed = feed_open(&feed);
+    if (!run->feed) return -1;
+    run->source = source_of_feed(run->feed);
+    memcpy(run->state.vocab_fp, feed_dataset(run->feed)->vocab_fp, sizeof run->state.vocab_fp);
+    return 0;
+}
+
+static DatasetUse *find_use(RunState *state, const FeedDataset *dataset) {
+    for (int i = 0; i < state->dataset_count; i++)
+        if (!memcmp(state->datasets[i].fingerprint, dataset->fingerprint, 32)) return &state->datasets[i];
+    if (state->dataset_count == DATASETS_MAX) return NULL;
+    DatasetUse *use = &state->datasets[state->dataset_count++];
+    memcpy(use->fingerprint, dataset->fingerprint, 32);
+    snprintf(use->name, sizeof use->name, "%s", dataset->name);
+    return use;
+}
+
+static void log_change(RunState *state, const DatasetUse *old, const DatasetUse *new) {
+    if (state->change_count == CHANGES_MAX)
+        memmove(state->changes, state->changes + 1, sizeof *state->changes * (size_t)--state->change_count);
+    DatasetChange *change = &state->changes[state->change_count++];
+    *change = (DatasetChange){.step = state->step, .consumed = new->consumed};
+    memcpy(change->old, old->fingerprint, 32);
+    memcpy(change->new, new->fingerprint, 32);
+}
+
+int run_dataset(Run *run) {
+    RunState *state = &run->state;
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    bool first = !state->dataset_count;
+    if (!first && !memcmp(run_use(run)->fingerprint, dataset->fingerprint, 32)) return 0;
+    if (check_dataset(run, dataset) < 0) return -1;
+    char old_hex[65], new_hex[65];
+    hex_encode(new_hex, dataset->fingerprint, 32);
+    if (!first) {
+        hex_encode(old_hex, run_use(run)->fingerprint, 32);
+        log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", dataset->name, new_hex,
+                 run_use(run)->name, old_hex, (unsigned long long)state->step);
+        if (!strcmp(run->config->on_dataset_change, "stop"))
+            return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
+    }
+    int before = state->dataset;
+    DatasetUse *use = find_use(state, dataset);
+    if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
+    state->dataset = (int)(use - state->datasets);
+    state->pass_from = state->pass_to = 0;
+    char name[512];
+    metrics_string(name, use->name);
+    if (first)
+        return metrics_add(&run->metrics, "\"step\": %llu, \"dataset\": %s, \"fingerprint\": \"%s\"",
+                           (unsigned long long)state->step, name, new_hex);
+    log_change(state, &state->datasets[before], use);
+    return metrics_add(&run->metrics,
+                       "\"step\": %llu, \"dataset\": %s, \"fingerprint\": \"%s\", \"old\": \"%s\", \"consumed\": %llu",
+                       (unsigned long long)state->step, name, new_hex, old_hex, (unsigned long long)use->consumed);
+}
+
+// ---- the life
+
+static int open_weights(Run *run) {
+    const char *init_from = run->config->init_from;
+    if (*run->checkpoint) return checkpoint_load(&run->network, run->checkpoint, true);
+    if (strcmp(init_from, "scratch")) return checkpoint_load(&run->network, init_from, false);
+    return network_init(&run->network, (uint64_t)run->config->seed);
+}
+
+// Everything once at full shape: what kernels, products and recordings take of a device is taken now, not in the middle
+// of a run. The staging buffer holds any tensor of the model, so the row of logits too.
+static void warm_up(Run *run) {
+    log_line("warming up");
+    sample_warm_up(&run->network, run->network.staging);
+    for (int split = FEED_TRAIN; split <= FEED_VAL; split++)
+        evaluate_warm_up(&run->network, evaluate_samples(run->config, feed_dataset(run->feed)->tokens[split]));
+    step_warm_up(&run->network, run->config, run->optimizer);
+}
+
+int run_open(Run *run, const Config *asked, bool fresh) {
+    const Config *config = run->config = &run->chosen;
+    run->chosen = *asked;
+    run->optimizer = optimizer_find(config->optimizer);
+    if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
+    run->backend = backend_for(config, false);
+    if (!run->backend && strcmp(asked->dtype, config->dtype))
+        return fail_in("the run in '%s' is in %s", config->out_dir, config->dtype);
+    if (!run->backend) return -1;
+    run->chosen.dtype = dtype_name(run->backend->act_type);
+    plan_choose(&run->chosen, run->backend, true);
+    ModelShape shape = shape_of(config);
+    model_open(&run->model, &shape);
+    plan_make(&run->plan, config, &run->model, run->backend, true);
+    if (plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
+    if (child_open(&run->child, config) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0)
+        return -1;
+    if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
+    if (run->backend->warms_up && !config->eval_only) warm_up(run);
+    if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
+    if (feed_attach(run->feed) < 0) return -1;
+    return run_dataset(run);
+}
+
+void run_close(Run *run) {
+    feed_close(run->feed);
+    child_close(&run->child);
+    metrics_close(&run->metrics);
+    network_close(&run->network);
+    model_close(&run->model);
+    if (run->backend) run->backend->close();
+    lock_drop(&run->lock);
+    buffer_close(&run->sample);
+    run->feed = NULL;
+}
+
+int run_save(Run *run, bool last) {
+    enum { TRIES = 3 };
+    if (metrics_sync(&run->metrics) == 0 &&
+        checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
+        run->saved_step = run->state.step, run->failed_saves = 0;
+        return 0;
+    }
+    if (last || ++run->failed_saves == TRIES) return -1;
+    log_warn("no checkpoint: %s; training goes on", err_text());
+    err_clear();
+    return 0;
+}
+
+int run_roll_back(Run *run) {
+    uint64_t bad = run->state.nonfinite_row * run_sequences(run), nonfinite = run->state.nonfinite;
+    uint64_t pass_to = run_use(run)->consumed, step = run->state.step;
+    char path[PATH_MAX_BYTES];
+    RunState state;
+    if (run->state.rolled_back)
+        return fail(EX_NONFINITE,
+                    "step %llu: the loss is not finite again after rolling back; a lower learning_rate may help",
+                    (unsigned long long)step);
+    int found = checkpoint_find(run->config->out_dir, run->config, path, &state);
+    if (found < 0) return -1;
+    if (found) {
+        if (checkpoint_load(&run->network, path, true) < 0) return -1;
+    } else { // nothing saved yet: the first weights are good
+        state_open(&state);
+        memcpy(state.vocab_fp, run->state.vocab_fp, sizeof state.vocab_fp);
+        state.first_loss = state.last_loss = run->state.first_loss, state.evaluated = true;
+        if (open_weights(run) < 0) return -1;
+    }
+    run->state = state;
+    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    metrics_close(&run->metrics);
+    if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step) < 0 || run_dataset(run) < 0) return -1;
+    run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_row = 0;
+    run->state.pass_from = pass_to - bad, run->state.pass_to = pass_to;
+    log_warn("three steps in a row were not finite: back from step %llu to %llu, then past the samples that did it",
+             (unsigned long long)step, (unsigned long long)state.step);
+    return metrics_add(&run->metrics, "\"step\": %llu, \"rolled_back_from\": %llu", (unsigned long long)state.step,
+                       (unsigned long long)step);
+}

@@ -1,0 +1,178 @@
+// The training loop: evaluate, step, save; what the loader or a signal says comes between two steps.
+#include "trainer/run/train.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "trainer/run/report.h"
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+// Results of loop parts: go on, the loop's top again, or leave with the pending error.
+typedef enum { GO_ON, AGAIN, LEAVE = -1 } Turn;
+
+static void print_loss(char out[24], double loss) {
+    if (isfinite(loss))
+        snprintf(out, 24, "%.17g", loss);
+    else
+        snprintf(out, 24, "null");
+}
+
+// What the loader said instead of a batch. The step under way is dropped: nothing of it was applied.
+static Turn answer(Run *run, FeedResult result) {
+    run->stream.asked = run->stream.next;
+    if (result == FEED_CHANGED) return run_dataset(run) < 0 ? LEAVE : AGAIN;
+    if (result == FEED_STOPPED) return AGAIN;
+    return LEAVE;
+}
+
+// ---- evaluation
+
+FeedResult train_evaluate(Run *run, double losses[FEED_SPLITS]) {
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    stream_drop(&run->stream);
+    for (int split = FEED_TRAIN; split <= FEED_VAL; split++) {
+        uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
+        FeedResult result = evaluate(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
+        if (result != FEED_BATCH) return result;
+    }
+    return FEED_BATCH;
+}
+
+static int record_evaluation(Run *run, const double losses[FEED_SPLITS], bool *best) {
+    RunState *state = &run->state;
+    char val[24], trained[24];
+    *best = isfinite(losses[FEED_VAL]) && !(state->best_loss <= losses[FEED_VAL]);
+    state->evaluated = true, state->last_loss = losses[FEED_VAL];
+    if (!state->step) state->first_loss = losses[FEED_VAL];
+    if (*best) state->best_loss = losses[FEED_VAL], state->best_step = state->step;
+    print_loss(val, losses[FEED_VAL]), print_loss(trained, losses[FEED_TRAIN]);
+    if (!cli_quiet)
+        printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[FEED_TRAIN],
+               losses[FEED_VAL], *best && state->step ? " | best so far" : "");
+    return metrics_add(&run->metrics, "\"step\": %llu, \"val_loss\": %s, \"train_loss\": %s",
+                       (unsigned long long)state->step, val, trained);
+}
+
+static Turn evaluate_now(Run *run) {
+    double losses[FEED_SPLITS];
+    FeedResult result = train_evaluate(run, losses);
+    if (result != FEED_BATCH) return answer(run, result);
+    bool best;
+    if (record_evaluation(run, losses, &best) < 0) return LEAVE;
+    if (run->state.step && (best || run->config->always_save_checkpoint) && run_save(run, false) < 0) return LEAVE;
+    return report_write(run) < 0 ? LEAVE : GO_ON;
+}
+
+// ---- steps
+
+// Samples that gave no finite gradients before a roll-back are passed over.
+static int pass_over(Run *run) {
+    RunState *state = &run->state;
+    uint64_t consumed = run_use(run)->consumed;
+    if (consumed < state->pass_from || consumed >= state->pass_to) return 0;
+    run_use(run)->consumed = state->pass_to;
+    log_line("passing over samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->pass_to - 1);
+    return metrics_add(&run->metrics, "\"step\": %llu, \"passed_from\": %llu, \"passed_to\": %llu",
+                       (unsigned long long)state->step, (unsigned long long)consumed,
+                       (unsigned long long)state->pass_to);
+}
+
+static int record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
+    const Config *config = run->config;
+    uint64_t step = run->state.step;
+    double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
+    double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
+    char loss[24], norm[24], words[32] = "", scale[32] = ""; // of the loss, in fp16
+    if (run->state.scaler.scale > 0) {
+        snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
+        snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
+    }
+    if (step % (uint64_t)config->log_interval == 0 && !cli_quiet) {
+        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | data-wait %.1f %%%s%s\n",
+               (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
+               result->learning_rate, seconds * 1e3, tokens / seconds, wait, words,
+               result->finite ? "" : " | not finite: not applied");
+        fflush(stdout);
+    }
+    print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
+    return metrics_add(
+        &run->metrics,
+        "\"step\": %llu, \"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
+        (unsigned long long)step, loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
+}
+
+// The batches asked ahead end where an evaluation or the run does.
+static void aim_stream(Run *run) {
+    const Config *config = run->config;
+    const RunState *state = &run->state;
+    uint64_t consumed = run_use(run)->consumed, until = (uint64_t)config->eval_interval;
+    until -= state->step % until;
+    if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
+    const FeedAsk form = {
+        .split = FEED_TRAIN,
+        .mode = !strcmp(config->sampling, "crop")         ? SAMPLING_CROP
+                : !strcmp(config->sampling, "sequential") ? SAMPLING_SEQUENTIAL
+                                                          : SAMPLING_EPOCH,
+        .rows = (uint32_t)config->batch_size,
+        .seed = (uint64_t)config->seed,
+    };
+    stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
+}
+
+static Turn step_now(Run *run) {
+    enum { BAD_STEPS = 3 };
+    RunState *state = &run->state;
+    StepResult result;
+    if (pass_over(run) < 0) return LEAVE;
+    aim_stream(run);
+    uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
+    const StepPlace place = {state->step, state->updates, scaler_scale(&state->scaler)};
+    FeedResult found = step_run(&run->network, run->config, run->optimizer, &run->stream, &place, &run->stop, &result);
+    if (found != FEED_BATCH) return stream_drop(&run->stream), answer(run, found);
+
+    state->step++, state->updates += result.finite;
+    run_use(run)->consumed += run_sequences(run);
+    state->evaluated = false, state->last_loss = NAN;
+    state->nonfinite += !result.finite;
+    state->nonfinite_row = result.finite ? 0 : state->nonfinite_row + 1;
+    scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
+    if (record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0)
+        return LEAVE;
+    if (state->nonfinite_row - state->scaler.excused == BAD_STEPS)
+        return stream_drop(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
+    return GO_ON;
+}
+
+// ---- the loop
+
+// Leaving early: what was done since the last checkpoint is saved, unless it is what is wrong. Keeps the pending error.
+static int leave(Run *run) {
+    Error cause;
+    err_take(&cause);
+    if (run->state.step != run->saved_step && cause.code != EX_NONFINITE && run_save(run, true) < 0) {
+        log_warn("nothing saved: %s", err_text());
+        err_clear();
+    }
+    if (cause.code == EX_AGAIN && run->saved_step)
+        log_line("saved at step %llu: the same command goes on", (unsigned long long)run->saved_step);
+    err_give(&cause);
+    return -1;
+}
+
+static Turn turn(Run *run) {
+    const RunState *state = &run->state;
+    if (__sync_bool_compare_and_swap(&run->stop, CHILD_ENDED, 0) && child_revive(&run->child) < 0) return LEAVE;
+    bool last = state->step >= (uint64_t)run->config->max_iters;
+    if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
+    if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
+        return evaluate_now(run);
+    return last ? AGAIN : step_now(run);
+}
+
+int train(Run *run) {
+    child_watch(&run->stop);
+    while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
+        if (turn(run) == LEAVE) return leave(run);
+    if (run->state.step == run->saved_step) return 0;
+    return run_save(run, true);
+}
