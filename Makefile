@@ -26,7 +26,7 @@ ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
 CSRC  := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
-TESTS := $(wildcard tests/*.c)
+TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
@@ -44,10 +44,10 @@ gencode    = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a)) \
 nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
-# The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/emu/emu.h, under the sanitizers.
+# The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/cuda/emulator/emu.h, under the sanitizers.
 EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/emu/*.cc tests/emu/*.c tests/gpu/*.c) tests/test_main.c)
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c) tests/test_main.c)
 # ... and as a card of 7.5 runs what differs there.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
@@ -63,7 +63,7 @@ $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 $(O)/core.a: $(CORE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/deps.ok:
-	@mkdir -p $(@D); tests/deps.sh headers "$(CC)" && touch $@
+	@mkdir -p $(@D); scripts/deps.sh headers "$(CC)" && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  CC   $<"
 	$(Q)$(CC) $(DEFS) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$<) -MMD -MP -c $< -o $@
@@ -82,11 +82,11 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ $(WRAP:%=-Wl,--wrap=%) -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
-$(O)/emu/tests/emu/cublaslt.cc.o: EMUFLAGS := -O3 -g
+$(O)/emu/tests/cuda/emulator/cublaslt.cc.o: EMUFLAGS := -O3 -g
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
-emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU $(1) -x c++ -include tests/emu/emu.h -MMD -MP -c $< -o $@
+emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU $(1) -x c++ -include tests/cuda/emulator/emu.h -MMD -MP -c $< -o $@
 $(O)/emu/%.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator)"
 	$(Q)$(call emucxx)
@@ -120,32 +120,32 @@ test-threads: all $(O)/test
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool.bats
 ## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
 demo: deps
-	$(Q)$(MAKE) --no-print-directory all && tests/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+	$(Q)$(MAKE) --no-print-directory all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## bench-kernels  what each operation takes of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
 bench-kernels: $(O)/bench_kernels ; $(Q)$< $(S)
-$(O)/bench_kernels: $(O)/tests/bench/kernels.o $(O)/core.a
+$(O)/bench_kernels: $(O)/tests/bench/bench_kernels.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## bench-cpu  tokens a second of a training step beside PyTorch's (S="layers heads embd block batch")
-bench-cpu: all ; $(Q)tests/bench/cpu.sh $(O)/bin $(S)
+bench-cpu: all ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
 ## bench-loader  rows a second, round trips and restarts of the loader beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
-	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
-$(O)/bench_loader: $(O)/tests/bench/loader.o $(O)/core.a
+	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
+$(O)/bench_loader: $(O)/tests/bench/bench_loader.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared: FILE=text of yours (else Debian's)
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)build/venv/bin/python tests/bench/tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+	$(Q)build/venv/bin/python tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
 ## bench-tokenizer-hard  texts that bring tokenizers to their knees, on every path and beside tiktoken; GB=1 single words of that size
-bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/tokenizer_hard.py $(O)/bench_tokenizer $(GB)
-$(O)/bench_tokenizer: $(O)/tests/bench/tokenizer.o $(O)/core.a
+bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
+$(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## soak-tokenizer  GB=10 of text that never repeats through one encoder; the memory it holds at each; 1 when that grows
 soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
-$(O)/soak_tokenizer: $(O)/tests/bench/tokenizer_soak.o $(O)/core.a
+$(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or words, random bytes
@@ -155,30 +155,30 @@ else
 fuzz: test-deps
 	$(Q)$(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined CUDA=0 CFLAGS='-O1 -g' fuzz-now
 endif
-fuzz-now: $(O)/fuzz_$(F) $(O)/bin/shardtool ; $(Q)tests/fuzz/run.sh "$(F)" $^ $(S)
+fuzz-now: $(O)/fuzz_$(F) $(O)/bin/shardtool ; $(Q)tests/fuzz/run_fuzz.sh "$(F)" $^ $(S)
 $(O)/fuzz_%: private SANFLAGS += -fsanitize=fuzzer
 $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## test-gpu   the CUDA backend on a device: kernels, sanitizers, bit-exact repeats; writes docs/gpu-results.md
-test-gpu: all $(O)/test-gpu ; $(Q)tests/gpu/run.sh $(O)
-$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/gpu/*.c)) $(O)/tests/test_main.o $(O)/core.a
+test-gpu: all $(O)/test-gpu ; $(Q)tests/cuda/device/run_device.sh $(O)
+$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c)) $(O)/tests/test_main.o $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 ## bench-gpu  tokens a second on a device beside PyTorch's, each operation, memory; writes docs/gpu-results.md
-bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/gpu.py $(O)
-$(O)/bench_gpu: $(O)/tests/bench/gpu.o $(O)/core.a
+bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/bench_gpu.py $(O)
+$(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## deps     install what building needs (as root), or print the line that does
-deps: ; $(Q)tests/deps.sh build
-test-deps: ; $(Q)tests/deps.sh test
+deps: ; $(Q)scripts/deps.sh build
+test-deps: ; $(Q)scripts/deps.sh test
 ## format   rewrite sources in the house style
 ## lint     name what is off: format, includes that point up the house
-format lint: ; $(Q)tests/style.sh $@
+format lint: ; $(Q)scripts/lint.sh $@
 ## install  PREFIX=/usr/local DESTDIR=: programs, man pages, shell completion
 install: all
-	$(Q)tests/install.sh $(O)/bin "$(DESTDIR)$(PREFIX)"
+	$(Q)scripts/install.sh $(O)/bin "$(DESTDIR)$(PREFIX)"
 ## clean    remove build/
 clean: ; rm -rf build
 ## help     this list

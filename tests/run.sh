@@ -58,7 +58,7 @@ if [ $python = 1 ]; then
             ok=$(number 'Ran [0-9]+ test' "$log/py") && count "${ok:-1}" 0 0
         else count 0 1 0 && echo "$file failed:" && tail -30 "$log/py"; fi
     done
-    for file in tests/emu/run.sh tests/cuda_build.sh; do
+    for file in tests/cuda/emulator/run_emulator.sh; do
         [ -x "$file" ] || continue
         if "$file" "$build" $word >"$log/emu" 2>&1; then
             ok=$(number '[0-9]+ passed' "$log/emu") && count "${ok:-1}" 0 0

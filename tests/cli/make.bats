@@ -2,7 +2,7 @@
 setup() { cd "$BATS_TEST_DIRNAME/../.."; }
 
 @test "install puts programs, manual pages and completion under PREFIX" {
-    tests/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr"
     [ -x bin/shardtool ] && [ -x bin/millrace-loader ] && [ -x bin/millrace-trainer ]
     bin/shardtool --version | grep -E 'millrace\) [0-9]'
@@ -24,7 +24,7 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
 @test "a missing library is named with its Debian package in one line" {
     printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
     chmod +x "$BATS_TEST_TMPDIR/cc"
-    run tests/deps.sh headers "$BATS_TEST_TMPDIR/cc"
+    run scripts/deps.sh headers "$BATS_TEST_TMPDIR/cc"
     [ "$status" = 71 ]
     [ "${#lines[@]}" = 1 ]
     [[ "$output" == *"apt-get install libxxhash-dev" ]]
@@ -45,7 +45,7 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
     printf '#!/bin/sh\necho 1000\n' >"$BATS_TEST_TMPDIR/bin/id"
     printf '#!/bin/sh\n: >"%s/installed"\n' "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/bin/apt-get"
     chmod +x "$BATS_TEST_TMPDIR"/bin/*
-    PATH="$BATS_TEST_TMPDIR/bin:$PATH" run tests/deps.sh build
+    PATH="$BATS_TEST_TMPDIR/bin:$PATH" run scripts/deps.sh build
     [ "$status" = 71 ]
     [ "${#lines[@]}" = 1 ]
     [[ "$output" == *"sudo apt-get install libzmq3-dev libdnnl-dev" ]]

@@ -311,7 +311,7 @@ serve() { # DATASET
 }
 
 @test "the configurations we ship are whole" {
-    for file in "${BATS_TEST_DIRNAME}"/../../trainer/config/*.conf; do
+    for file in "${BATS_TEST_DIRNAME}"/../../config/*.conf; do
         run "$BIN/trainer" plan "$file" --print_config --device=cpu
         [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
     done
@@ -341,7 +341,7 @@ serve() { # DATASET
     run "$BIN/trainer" plan --device=cuda --n_layer=1
     [[ "$output" != *"built without CUDA"* ]] || skip
     for size in 124m 350m 774m 1558m; do
-        file=${BATS_TEST_DIRNAME}/../../trainer/config/train_gpt2_${size}_12gb.conf
+        file=${BATS_TEST_DIRNAME}/../../config/train_gpt2_${size}_12gb.conf
         run "$BIN/trainer" plan "$file" --device=cuda
         [ "$status" -eq 0 ] || { echo "$size: $output"; false; }
         [[ "$output" == *"= 491520 tokens"*"  arena "*"  spare "* ]]

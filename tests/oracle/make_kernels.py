@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/kernels_torch.bin: what torch (float32, CPU) says about the operations of kernels/ops.def.
 
-Needs torch: pip install torch; then python3 tests/oracle/make_kernels.py. Inputs are not stored: tests/kernels.h makes
+Needs torch: pip install torch; then python3 tests/oracle/make_kernels.py. Inputs are not stored: tests/unit/kernels/fixture_kernels.h makes
 the same ones (numbers()). A record: name (40 bytes), count, step (u32), then every step-th of count floats.
 """
 import struct

@@ -1,5 +1,5 @@
 """Makes tests/data/trainer_parity.txt: what a torch model equal to nanoGPT's computes from the weights and batches of
-tests/test_trainer_parity.c: logits before and after 10 steps of AdamW in float32, and each step's loss and norm.
+tests/unit/trainer/test_trainer_parity.c: logits before and after 10 steps of AdamW in float32, and each step's loss and norm.
 
 usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
 """

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# demo.sh BIN [TEXT] [FRESH]: raw text to a trained GPT in build/demo. Run again, it goes on where it was; FRESH=1 starts over.
+set -eu
+bin=$1 text=${2:-} fresh=${3:-}
+demo=build/demo
+endpoint=ipc://$demo/loader
+
+say() { printf '\n== %s\n' "$*"; }
+[ -z "$fresh" ] || rm -rf "$demo"
+mkdir -p "$demo"
+
+[ -n "$text" ] || text=$(scripts/corpus.sh)
+
+say "shardtool tokenize: $text"
+# shellcheck disable=SC2086  # TEXT may name several files
+"$bin/shardtool" tokenize --val 0.05 --val-seed 3 -o $demo/data $text
+
+say "loader serve: a process of its own owns the data"
+"$bin/loader" serve $demo/data --endpoint $endpoint &
+loader=$!
+trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
+
+say "trainer train: a GPT of 16 million parameters"
+"$bin/trainer" train config/demo.conf --out_dir=$demo/run --loader=$endpoint
+
+say "a sample"
+"$bin/trainer" sample --out_dir=$demo/run --start="The state is " --max_new_tokens=100 --num_samples=1
+
+say "what it came to"
+"$bin/trainer" status $demo/run
+cat <<END
+
+report       $demo/run/report.html
+try next     build/bin/trainer sample --out_dir=$demo/run --start="Freedom" --temperature=0.7
+             build/bin/shardtool info $demo/data
+             zstd -dc $demo/data/train/*/*.zst | head -c 200 | build/bin/shardtool decode --raw
+             build/bin/trainer plan config/train_gpt2_124m_12gb.conf --mem_limit=11.3GiB
+             make demo TEXT=your/folder FRESH=1
+END

@@ -1,0 +1,319 @@
+// A stand-in for cuBLASLt: keeps what the setters are told, checks what the library accepts blindly (it takes an
+// epilogue 12345 and a leading dimension below the rows), and multiplies in fp32 with the result rounded once.
+#include "kernels/cuda/cublaslt.h"
+#include "tests/cuda/emulator/device.h"
+#include "tests/cuda/emulator/emu.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+namespace {
+
+struct Matrix {
+    cudaDataType type;
+    uint64_t rows, cols;
+    int64_t stride;
+};
+
+struct Operation {
+    cublasOperation_t transposed_a = CUBLAS_OP_N, transposed_b = CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void *bias = nullptr, *aux = nullptr;
+    int64_t aux_stride = 0;
+};
+
+struct Preference {
+    uint64_t workspace = 0;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK, alignment[4] = {256, 256, 256, 256};
+};
+
+// What the heuristic was asked about goes into the algorithm, so that the product can tell whether it is its own.
+struct Algorithm {
+    Operation operation;
+    Matrix a, b, d;
+    uint32_t alignment[4];
+    int candidate;
+};
+
+std::vector<Algorithm> algorithms; // an algorithm's data is its place here, from 1
+
+void need(bool condition, const char *what) {
+    if (!condition) emu::die("wrong use of cuBLASLt: ", what);
+}
+
+template <class T> void take(T *field, const void *value, size_t size) {
+    need(size == sizeof(T), "size of an attribute");
+    memcpy(field, value, size);
+}
+
+bool same(const Matrix &a, const Matrix &b) {
+    return a.type == b.type && a.rows == b.rows && a.cols == b.cols && a.stride == b.stride;
+}
+
+float at(const void *data, cudaDataType type, int64_t i) {
+    if (type == CUDA_R_32F) return ((const float *)data)[i];
+    return type == CUDA_R_16F ? __half2float(((const __half *)data)[i])
+                              : __bfloat162float(((const __nv_bfloat16 *)data)[i]);
+}
+
+void put(void *data, cudaDataType type, int64_t i, float value) {
+    if (type == CUDA_R_32F)
+        ((float *)data)[i] = value;
+    else if (type == CUDA_R_16F)
+        ((__half *)data)[i] = __float2half(value);
+    else
+        ((__nv_bfloat16 *)data)[i] = __float2bfloat16(value);
+}
+
+void check_matrix(const Matrix &m, const void *data, uint32_t alignment) {
+    size_t bytes = m.type == CUDA_R_32F ? 4 : 2;
+    need(m.stride >= (int64_t)m.rows, "leading dimension below the rows");
+    need((size_t)m.stride * bytes % 16 == 0, "leading dimension of whole 16 bytes");
+    need((uintptr_t)data % alignment == 0, "a pointer less aligned than the heuristic was told");
+    need(alignment >= 16, "pointers to 16 bytes");
+}
+
+bool does_gelu(const Operation &o) {
+    return o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           o.epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+bool has_bias(const Operation &o) {
+    return o.epilogue == CUBLASLT_EPILOGUE_BIAS || o.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+// What the documentation asks of an epilogue; its pointers are looked at by the heuristic, too.
+void check_epilogue(const Operation &o, const Matrix &d) {
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(o) || does_gelu(o), "an epilogue this stand-in does not know");
+    need(o.epilogue == CUBLASLT_EPILOGUE_DEFAULT || d.type != CUDA_R_32F, "an epilogue's result, bias and aux in two bytes");
+    need(!has_bias(o) || (o.bias && (uintptr_t)o.bias % 16 == 0), "a bias");
+    if (!does_gelu(o)) return;
+    need(o.aux && (uintptr_t)o.aux % 16 == 0, "aux, to 16 bytes");
+    need(o.aux_stride % 8 == 0 && o.aux_stride >= (int64_t)d.rows, "aux's leading dimension: rows or more, of whole 8");
+}
+
+bool as_aligned(const void *now, const void *then) { // as the pointer that the heuristic saw, up to 256
+    uintptr_t bits = (uintptr_t)then | 256;
+    return (uintptr_t)now % (bits & -bits) == 0;
+}
+
+size_t bytes_of(const Matrix &m) { return m.cols * (size_t)m.stride * (m.type == CUDA_R_32F ? 4 : 2); }
+bool apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    return (const char *)a + a_bytes <= (const char *)b || (const char *)b + b_bytes <= (const char *)a;
+}
+
+const float SLOPE = 0.7978845608f; // sqrt(2 / pi)
+float gelu(float x) { return 0.5f * x * (1 + tanhf(SLOPE * (x + 0.044715f * x * x * x))); }
+float gelu_slope(float x) {
+    float t = tanhf(SLOPE * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * SLOPE * (1 + 3 * 0.044715f * x * x);
+}
+
+} // namespace
+
+#define AS(type, handle) ((type *)(handle))
+
+extern "C" {
+
+const char *cublasLtGetStatusString(cublasStatus_t status) { return status ? "an emulated failure" : "success"; }
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    *handle = (cublasLtHandle_t)(uintptr_t)0x1;
+    emu_counts.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    need(handle != nullptr, "a handle");
+    emu_counts.live--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
+                                          uint64_t cols, int64_t stride) {
+    *layout = (cublasLtMatrixLayout_t) new Matrix{type, rows, cols, stride};
+    emu_counts.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout) {
+    delete AS(Matrix, layout);
+    emu_counts.live--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasComputeType_t compute,
+                                        cudaDataType scale) {
+    need(compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F, "sums in fp32");
+    *operation = (cublasLtMatmulDesc_t) new Operation;
+    emu_counts.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t operation) {
+    delete AS(Operation, operation);
+    emu_counts.live--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t size) {
+    Operation *operation = AS(Operation, handle);
+    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
+        take(&operation->transposed_a, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
+        take(&operation->transposed_b, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
+        take(&operation->epilogue, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+        take(&operation->bias, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
+        take(&operation->aux, value, size);
+    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
+        take(&operation->aux_stride, value, size);
+    else
+        need(false, "an attribute this stand-in does not know");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+    *preference = (cublasLtMatmulPreference_t) new Preference;
+    emu_counts.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(const cublasLtMatmulPreference_t preference) {
+    delete AS(Preference, preference);
+    emu_counts.live--;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                                                    size_t size) {
+    Preference *preference = AS(Preference, handle);
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        take(&preference->workspace, value, size);
+    else if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        take(&preference->reductions, value, size);
+    else if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+             attribute <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+        take(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, size);
+    else
+        need(false, "a preference this stand-in does not know");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t handle_of_preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *results, int *found) {
+    const Preference *preference = AS(Preference, handle_of_preference);
+    need(handle && wanted >= 1, "a handle, and room for a result");
+    need(same(*AS(Matrix, c), *AS(Matrix, d)), "C and D of one layout");
+    need(!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE), "a repeatable reduction");
+    need(preference->workspace > 0, "a workspace");
+    Algorithm algorithm = {*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d), {}, 0};
+    check_epilogue(algorithm.operation, algorithm.d);
+    memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
+    emu_counts.heuristics++;
+    *found = 0;
+    if (does_gelu(algorithm.operation) && !emu_device.has_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const int count = std::min(wanted, emu_device.candidates);
+    for (int i = 0; i < count; i++) {
+        memset(&results[i], 0, sizeof *results);
+        results[i].state = i == emu_device.candidates - 1 && i ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+        algorithm.candidate = i;
+        algorithms.push_back(algorithm);
+        results[i].algo.data[0] = algorithms.size();
+    }
+    *found = count;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor, const void *alpha,
+                              const void *A, cublasLtMatrixLayout_t layout_a, const void *B,
+                              cublasLtMatrixLayout_t layout_b, const void *beta, const void *C,
+                              cublasLtMatrixLayout_t layout_c, void *D, cublasLtMatrixLayout_t layout_d,
+                              const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t workspace_bytes,
+                              cudaStream_t stream) {
+    const Operation operation = *AS(Operation, descriptor);
+    const Matrix a = *AS(Matrix, layout_a), b = *AS(Matrix, layout_b), d = *AS(Matrix, layout_d);
+    need(handle && workspace && (uintptr_t)workspace % 16 == 0 && workspace_bytes, "a workspace");
+    need(chosen && chosen->data[0] && chosen->data[0] <= algorithms.size(), "an algorithm from the heuristic");
+    const Algorithm algorithm = algorithms[chosen->data[0] - 1];
+    need(same(algorithm.a, a) && same(algorithm.b, b) && same(algorithm.d, d) &&
+             algorithm.operation.epilogue == operation.epilogue &&
+             algorithm.operation.transposed_a == operation.transposed_a &&
+             algorithm.operation.transposed_b == operation.transposed_b,
+         "the algorithm of another product");
+    need(C == D && layout_c == layout_d, "sums in place");
+    need(a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F), "operands of one type");
+    check_epilogue(operation, d);
+    need(!has_bias(operation) || as_aligned(operation.bias, algorithm.operation.bias), "a bias as the heuristic saw it");
+    need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.operation.aux), "an aux as the heuristic saw it");
+    check_matrix(a, A, algorithm.alignment[0]);
+    check_matrix(b, B, algorithm.alignment[1]);
+    check_matrix(d, D, algorithm.alignment[3]);
+    const bool ta = operation.transposed_a == CUBLAS_OP_T, tb = operation.transposed_b == CUBLAS_OP_T;
+    const int64_t m = (int64_t)(ta ? a.cols : a.rows), k = (int64_t)(ta ? a.rows : a.cols);
+    const int64_t n = (int64_t)(tb ? b.rows : b.cols);
+    need(k == (int64_t)(tb ? b.cols : b.rows) && m == (int64_t)d.rows && n == (int64_t)d.cols, "shapes that fit");
+    const float scale = *(const float *)alpha, keep = *(const float *)beta;
+    need(apart(D, bytes_of(d), A, bytes_of(a)) && apart(D, bytes_of(d), B, bytes_of(b)), "a result beside its factors");
+    if (does_gelu(operation)) {
+        const size_t aux_bytes = (size_t)(operation.aux_stride * n) * 2;
+        need(keep == 0, "no sum into what went through a GELU");
+        need(apart(operation.aux, aux_bytes, D, bytes_of(d)), "an aux beside the result");
+        need(apart(operation.aux, aux_bytes, A, bytes_of(a)) && apart(operation.aux, aux_bytes, B, bytes_of(b)),
+             "an aux beside the factors");
+    }
+    const int candidate = algorithm.candidate, broken = emu_device.candidates - 1;
+    need(candidate == 0 || candidate != broken, "a candidate that works");
+    if (candidate && candidate == broken - 1) return CUBLAS_STATUS_NOT_SUPPORTED;
+    const int strands = candidate ? 4 : 8; // other bits, so that it shows
+    double us = candidate == emu_device.fastest ? 5 : 10;
+    if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
+    emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
+    auto work = [=] {
+        std::vector<float> x((size_t)(m * k)), y((size_t)(k * n)); // rows of A, columns of B, each of k numbers
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t l = 0; l < k; l++)
+                x[(size_t)(i * k + l)] = at(A, a.type, ta ? l + i * a.stride : i + l * a.stride);
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t l = 0; l < k; l++)
+                y[(size_t)(j * k + l)] = at(B, b.type, tb ? j + l * b.stride : l + j * b.stride);
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < m; i++) {
+                float sum[8] = {};
+                for (int64_t l = 0; l < k; l++) sum[l % strands] += x[(size_t)(i * k + l)] * y[(size_t)(j * k + l)];
+                float total = (sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]) * scale;
+                if (has_bias(operation)) total += at(operation.bias, d.type, i);
+                int64_t to = i + j * d.stride;
+                if (keep != 0) total += keep * at(D, d.type, to);
+                void *aux = (void *)operation.aux;
+                int64_t at_aux = i + j * operation.aux_stride;
+                if (operation.epilogue == CUBLASLT_EPILOGUE_DGELU)
+                    total *= gelu_slope(at(aux, d.type, at_aux));
+                else if (does_gelu(operation))
+                    put(aux, d.type, at_aux, total), total = gelu(total);
+                put(D, d.type, to, total);
+            }
+    };
+    emu::note("product", m, n, k, A, B, D, operation.bias, operation.aux, operation.epilogue, keep, candidate);
+    emu::enqueue(stream, work, us);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+// The program finds this stand-in where it would find the library (linked with --wrap).
+void *__real_dlopen(const char *file, int flags);
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlopen(const char *file, int flags) {
+    if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
+    return emu_device.has_cublaslt ? &algorithms : __real_dlopen("libcublasLt.so.missing", flags);
+}
+void *__wrap_dlsym(void *library, const char *name) {
+    if (library != &algorithms) return __real_dlsym(library, name);
+#define FUNCTION(function)                                                                                             \
+    if (!strcmp(name, "cublasLt" #function)) return (void *)cublasLt##function;
+    CUBLASLT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    return nullptr;
+}
+
+} // extern "C"

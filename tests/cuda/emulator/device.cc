@@ -1,0 +1,304 @@
+// A stand-in for the CUDA runtime. Work put into a stream is kept and done when somebody waits for it, streams taking
+// turns in an order chosen by emu_order: order 0 does everything at once, the others as late as possible and whatever
+// stream the program did not expect first. So a missing event, a host buffer reused too early or memory freed too soon
+// give wrong results here as they would on a device. Wrong uses end the run.
+#include "tests/cuda/emulator/device.h"
+#include "tests/cuda/emulator/emu.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+
+static int number(const char *name, int otherwise) {
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1};
+struct EmuCounts emu_counts;
+
+struct CUevent_st {
+    bool timed;
+    uint64_t asked = 0, done = 0; // records
+    double at_us = 0;
+};
+
+struct Work {
+    std::function<void()> run;
+    cudaEvent_t wait = nullptr; // runs once this has been recorded so often
+    uint64_t needs = 0;
+};
+
+struct CUstream_st {
+    std::deque<Work> work;
+    struct CUgraph_st *graph = nullptr; // being captured
+};
+
+struct CUgraph_st {
+    std::vector<std::function<void()>> nodes;
+};
+
+struct CUgraphExec_st {
+    std::vector<std::function<void()>> nodes;
+};
+
+static std::vector<cudaStream_t> streams; // in the order they were made
+static std::map<const char *, size_t> pinned;
+static std::map<void *, size_t> allocations;
+static uint64_t random_state = 1;
+static double clock_us; // of the device
+std::string *emu::record;
+
+#define NEED(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) emu::die("wrong use of the runtime: " #condition " in ", __func__);                          \
+    } while (0)
+
+static bool known(cudaStream_t stream) {
+    for (cudaStream_t s : streams)
+        if (s == stream) return true;
+    return false;
+}
+
+static bool ready(cudaStream_t stream) {
+    if (stream->work.empty()) return false;
+    const Work &first = stream->work.front();
+    return !first.wait || first.wait->done >= first.needs;
+}
+
+// Does one piece of work of the stream that the order picks. Last made first: copies overtake what they should not.
+static void step(cudaStream_t waited_for) {
+    std::vector<cudaStream_t> able;
+    for (cudaStream_t stream : streams)
+        if (ready(stream)) able.push_back(stream);
+    if (able.empty()) emu::die("deadlock: every stream waits for an event");
+    cudaStream_t pick = able.back();
+    if (emu_order == 2) pick = ready(waited_for) ? waited_for : able.front();
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    if (emu_order == 3) pick = able[(random_state >> 33) % able.size()];
+    Work work = std::move(pick->work.front());
+    pick->work.pop_front();
+    if (work.run) work.run();
+}
+
+static void put(cudaStream_t stream, Work work) {
+    NEED(known(stream));
+    emu_counts.work++;
+    stream->work.push_back(std::move(work));
+    if (emu_order == 0)
+        while (!stream->work.empty()) step(stream);
+}
+
+void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) {
+    NEED(known(stream));
+    emu_counts.launches++;
+    std::function<void()> work = [=] { kernel(), clock_us += us; };
+    if (stream->graph)
+        stream->graph->nodes.push_back(std::move(work));
+    else
+        put(stream, {std::move(work)});
+}
+
+static void drain(cudaStream_t stream) {
+    NEED(known(stream) && !stream->graph);
+    emu_counts.host_waits++, emu_counts.drains++;
+    while (!stream->work.empty()) step(stream);
+}
+
+static bool is_pinned(const void *host, size_t bytes) {
+    for (auto &range : pinned)
+        if ((const char *)host >= range.first && (const char *)host + bytes <= range.first + range.second) return true;
+    return false;
+}
+
+static bool on_device(const void *p, size_t bytes) {
+    auto after = allocations.upper_bound((void *)(uintptr_t)p);
+    if (after == allocations.begin()) return false;
+    auto range = std::prev(after);
+    return (const char *)p + bytes <= (const char *)range->first + range->second;
+}
+
+extern "C" {
+
+void emu_record(void) {
+    delete emu::record;
+    emu::record = new std::string;
+}
+const char *emu_recorded(void) { return emu::record ? emu::record->c_str() : ""; }
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = emu_device.error ? 0 : 1;
+    return (cudaError_t)emu_device.error;
+}
+cudaError_t cudaDriverGetVersion(int *version) { return *version = emu_device.driver, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
+cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+const char *cudaGetErrorString(cudaError_t error) { return error ? "an emulated error" : "no error"; }
+cudaError_t cudaDeviceGetPCIBusId(char *, int, int) { return cudaErrorInvalidDevice; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
+    memset(device, 0, sizeof *device);
+    strcpy(device->name, "emulated GPU");
+    device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
+    device->multiProcessorCount = emu_device.multiprocessors;
+    device->totalGlobalMem = emu_device.memory;
+    emu::shared_limit = device->sharedMemPerBlockOptin = emu_device.capability < 80 ? 64 * 1024 : 99 * 1024;
+    emu::blocks_per_multiprocessor = emu_device.blocks_per_multiprocessor;
+    return cudaSuccess;
+}
+
+static size_t allocated() {
+    size_t bytes = 0;
+    for (auto &range : allocations) bytes += range.second;
+    return bytes;
+}
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
+    *total = emu_device.memory, *free_bytes = *total - allocated();
+    return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    if (bytes > emu_device.memory - allocated()) return cudaErrorMemoryAllocation;
+    if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
+    memset(*memory, 0xff, bytes); // NaN
+    allocations[*memory] = bytes;
+    emu_counts.allocations++, emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *memory) {
+    NEED(allocations.erase(memory) == 1);
+    for (cudaStream_t stream : streams) NEED(stream->work.empty());
+    free(memory);
+    emu_counts.live--;
+    return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned) {
+    NEED(!is_pinned(host, 1));
+    pinned[(const char *)host] = bytes, emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void *host) {
+    NEED(pinned.erase((const char *)host) == 1);
+    emu_counts.live--;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    NEED(flags == cudaStreamNonBlocking);
+    streams.push_back(*stream = new CUstream_st);
+    emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    NEED(known(stream) && stream->work.empty() && !stream->graph);
+    streams.erase(std::find(streams.begin(), streams.end(), stream));
+    delete stream;
+    emu_counts.live--;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    emu::note("wait for a stream", stream);
+    return drain(stream), cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    NEED(flags == cudaEventDisableTiming || flags == cudaEventDefault);
+    *event = new CUevent_st{flags == cudaEventDefault};
+    emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    NEED(event->asked == event->done);
+    delete event;
+    emu_counts.live--;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    NEED(!stream->graph);
+    emu::note("event", event, stream);
+    uint64_t record = ++event->asked;
+    put(stream, {[=] { event->done = record, event->at_us = clock_us; }});
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    NEED(!stream->graph);
+    emu::note("stream waits", stream, event);
+    Work wait;
+    wait.wait = event, wait.needs = event->asked;
+    put(stream, wait);
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    emu::note("wait for an event", event);
+    emu_counts.host_waits++;
+    for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    NEED(from->timed && to->timed && from->done && from->asked == from->done && to->asked == to->done);
+    *ms = (float)((to->at_us - from->at_us) * 1e-3);
+    emu_counts.timings++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+    emu::note("copy", to, from, bytes, kind, stream);
+    NEED(!stream->graph || kind == cudaMemcpyDeviceToDevice);
+    if (kind != cudaMemcpyDeviceToHost) NEED(on_device(to, bytes));
+    if (kind != cudaMemcpyHostToDevice) NEED(on_device(from, bytes));
+    auto copy = [=] { memcpy(to, from, bytes); };
+    if (kind == cudaMemcpyHostToDevice &&
+        !is_pinned(from, bytes)) { // the runtime takes pageable bytes before it returns
+        std::vector<char> taken((const char *)from, (const char *)from + bytes);
+        put(stream, {[=] { memcpy(to, taken.data(), bytes); }});
+    } else if (stream->graph) {
+        stream->graph->nodes.push_back(copy);
+    } else {
+        put(stream, {copy});
+        if (kind == cudaMemcpyDeviceToHost && !is_pinned(to, bytes)) drain(stream);
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
+    emu::note("set", to, value, bytes, stream);
+    NEED(on_device(to, bytes));
+    auto set = [=] { memset(to, value, bytes); };
+    if (stream->graph)
+        stream->graph->nodes.push_back(set);
+    else
+        put(stream, {set});
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    emu::note("graph begins");
+    NEED(known(stream) && !stream->graph);
+    stream->graph = new CUgraph_st;
+    emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    emu::note("graph ends");
+    NEED(stream->graph);
+    *graph = stream->graph, stream->graph = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
+    *made = new CUgraphExec_st{graph->nodes};
+    emu_counts.graphs++, emu_counts.live++;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return delete graph, emu_counts.live--, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, emu_counts.live--, cudaSuccess; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    emu::note("graph", graph, stream);
+    NEED(!stream->graph);
+    for (auto &node : graph->nodes) put(stream, {node});
+    return cudaSuccess;
+}
+
+} // extern "C"

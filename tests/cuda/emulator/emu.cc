@@ -1,0 +1,329 @@
+// The engine of emu.h: fibers, blocks, meetings, and the tensor-core instructions.
+#include "tests/cuda/emulator/emu.h"
+#include "tests/cuda/emulator/device.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <sys/mman.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+enum { STACK = 256 * 1024 };
+#else
+enum { STACK = 64 * 1024 };
+#define __sanitizer_start_switch_fiber(...)  ((void)0)
+#define __sanitizer_finish_switch_fiber(...) ((void)0)
+#define __asan_unpoison_memory_region(...)   ((void)0)
+#endif
+
+#ifndef __x86_64__
+#error "the fiber switch below is for x86-64"
+#endif
+
+extern "C" {
+int emu_order; // set by the tests: 0 forward, 1 backward, 2 random, 3 random and interleaved
+void emu_switch(void **save, void *load);
+__asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
+        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+        "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+}
+
+namespace emu {
+
+struct Fiber : Thread {
+    void *stack_pointer = nullptr, *fake_stack = nullptr;
+    char *stack = nullptr;
+    bool done = false;
+};
+
+Thread *self;
+uint3 block_index;
+dim3 block_size, grid_size;
+char *dynamic_shared;
+int blocks_per_multiprocessor = 2;
+size_t shared_limit;
+
+static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
+static std::map<std::string, std::unique_ptr<char[]>> shared_arrays;
+static const char *kernel_name = "";
+static const std::function<void()> *kernel_body;
+static void *main_stack_pointer;
+[[maybe_unused]] static const void *main_stack;
+[[maybe_unused]] static size_t main_stack_size;
+static int live;
+static uint64_t progress, random_state;
+
+static struct {
+    int arrived, votes, result;
+    unsigned generation;
+    const char *place;
+} gate;
+
+void die(const char *what, const char *where) {
+    fprintf(stderr, "emu: %s%s in %s block (%u,%u,%u)", what, where, kernel_name, block_index.x, block_index.y,
+            block_index.z);
+    if (self) fprintf(stderr, " thread %d", self->index);
+    fputc('\n', stderr);
+    int shown = 0;
+    for (const Fiber &fiber : fibers)
+        if (!fiber.done && fiber.waits_at && shown++ < 4)
+            fprintf(stderr, "  thread %d waits at %s\n", fiber.index, fiber.waits_at);
+    abort();
+}
+
+static void yield() {
+    Fiber *fiber = (Fiber *)self;
+    __sanitizer_start_switch_fiber(fiber->done ? nullptr : &fiber->fake_stack, main_stack, main_stack_size);
+    emu_switch(&fiber->stack_pointer, main_stack_pointer);
+    __sanitizer_finish_switch_fiber(fiber->fake_stack, nullptr, nullptr);
+}
+
+static void resume(Fiber *fiber) {
+    self = fiber;
+    [[maybe_unused]] void *fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack, STACK);
+    emu_switch(&main_stack_pointer, fiber->stack_pointer);
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+}
+
+static void fiber_main() {
+    __sanitizer_finish_switch_fiber(nullptr, &main_stack, &main_stack_size);
+    (*kernel_body)();
+    if (!self->open.empty()) die("cp.async never committed");
+    ((Fiber *)self)->done = true;
+    live--, progress++;
+    yield();
+    abort();
+}
+
+int barrier(int vote, const char *place) {
+    self->waits_at = place;
+    if (gate.arrived && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
+    gate.votes |= vote, gate.place = place, progress++;
+    unsigned generation = gate.generation;
+    if (++gate.arrived == (int)fibers.size()) {
+        gate.result = gate.votes;
+        gate.votes = gate.arrived = 0;
+        gate.generation++;
+    } else {
+        while (gate.generation == generation) yield();
+    }
+    self->waits_at = nullptr;
+    return gate.result;
+}
+
+// Shows `words` to the lanes of mask and waits for all of them. The table is good until the caller meets again.
+uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *place))[3] {
+    Warp *warp = self->warp;
+    if (warp->lanes < 32) mask &= (1u << warp->lanes) - 1;
+    if (!(mask >> self->lane & 1)) die("warp collective by a lane outside its mask at ", place);
+    self->waits_at = place;
+    Meeting *meeting = nullptr, *spare = nullptr;
+    for (Meeting *m : warp->meetings) {
+        if (m->arrived && m->present & mask &&
+            m->mask >> self->lane & 1) { // it waits for us and we for one of its lanes
+            if (m->mask != mask) die("lanes disagree on the mask at ", place);
+            if (strcmp(m->place, place)) die("lanes of one warp meet at different calls: ", m->place);
+            meeting = m;
+        } else if (!m->arrived && !m->left) {
+            spare = m;
+        }
+    }
+    if (!meeting) {
+        if (!spare) warp->meetings.push_back(spare = new Meeting);
+        meeting = spare;
+        meeting->mask = mask, meeting->present = 0, meeting->place = place;
+    }
+    memcpy(meeting->shown[self->lane], words, (size_t)count * 8);
+    meeting->present |= 1u << self->lane, progress++;
+    if (++meeting->arrived == __builtin_popcount(mask))
+        meeting->left = meeting->arrived, meeting->arrived = 0;
+    else
+        while (meeting->arrived) yield();
+    self->waits_at = nullptr;
+    meeting->left--;
+    return meeting->shown;
+}
+
+char *shared(size_t bytes, const char *place) {
+    auto &array = shared_arrays[place];
+    if (!array) {
+        array.reset(new char[bytes]);
+        memset(array.get(), 0xff, bytes);
+    }
+    return array.get();
+}
+
+static uint64_t random_u64() {
+    random_state ^= random_state << 13, random_state ^= random_state >> 7, random_state ^= random_state << 17;
+    return random_state;
+}
+
+static std::vector<unsigned> order_of(size_t count) {
+    std::vector<unsigned> order(count);
+    for (size_t i = 0; i < count; i++) order[i] = (unsigned)(emu_order == 1 ? count - 1 - i : i);
+    if (emu_order >= 2)
+        for (size_t i = count; i > 1; i--) std::swap(order[i - 1], order[random_u64() % i]);
+    return order;
+}
+
+// A warp runs as far as it can before the next gets a turn: the largest skew between warps, which is what shows a
+// missing barrier. Order 3 gives it a random number of turns instead.
+static void run_block() {
+    live = (int)fibers.size();
+    gate = {};
+    shared_arrays.clear();
+    for (Warp &warp : warps)
+        for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
+    for (Fiber &fiber : fibers) {
+        fiber.done = false, fiber.waits_at = nullptr, fiber.fake_stack = nullptr;
+        fiber.groups.clear(), fiber.open.clear();
+        __asan_unpoison_memory_region(fiber.stack + STACK - 4096, 4096); // the last fiber here never left fiber_main
+        void **top = (void **)(fiber.stack + STACK) - 2;
+        *top = (void *)fiber_main;
+        fiber.stack_pointer = memset(top - 6, 0, 6 * sizeof *top);
+    }
+    std::vector<unsigned> warp_order = order_of(warps.size()), lane_order = order_of(32);
+    while (live) {
+        uint64_t before = progress;
+        for (unsigned w : warp_order) {
+            uint64_t turns = emu_order == 3 ? 1 + random_u64() % 16 : UINT64_MAX;
+            for (uint64_t start = ~progress; turns-- && start != progress;) {
+                start = progress;
+                for (unsigned lane : lane_order)
+                    if (w * 32 + lane < fibers.size() && !fibers[w * 32 + lane].done) resume(&fibers[w * 32 + lane]);
+            }
+        }
+        if (before == progress) {
+            self = nullptr;
+            die(live < (int)fibers.size() ? "deadlock: some threads returned before a barrier"
+                                          : "deadlock: divergent barrier");
+        }
+    }
+    self = nullptr;
+}
+
+void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body) {
+    kernel_name = name, kernel_body = &body, block_size = block, grid_size = grid;
+    random_state = 88172645463325252ull + (unsigned)emu_order;
+    unsigned threads = block.x * block.y * block.z;
+    for (Warp &warp : warps)
+        for (Meeting *meeting : warp.meetings) delete meeting;
+    warps.assign((threads + 31) / 32, {});
+    static char *stacks[1024];
+    fibers.resize(threads);
+    for (unsigned i = 0; i < threads; i++) {
+        if (!stacks[i])
+            stacks[i] = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        Fiber &fiber = fibers[i];
+        fiber.stack = stacks[i], fiber.index = (int)i, fiber.lane = (int)(i % 32), fiber.warp = &warps[i / 32];
+        fiber.id = {i % block.x, i / block.x % block.y, i / (block.x * block.y)};
+        fiber.warp->lanes++;
+    }
+    for (unsigned i : order_of((size_t)grid.x * grid.y * grid.z)) {
+        block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
+        size_t size = (dynamic + 127) / 128 * 128;
+        dynamic_shared = size ? (char *)aligned_alloc(128, size) : nullptr;
+        if (size) memset(dynamic_shared, 0xff, size);
+        run_block();
+        free(dynamic_shared);
+    }
+    fibers.clear();
+}
+
+void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
+    unsigned threads = block.x * block.y * block.z;
+    if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
+        grid.x > INT32_MAX || dynamic > shared_limit) {
+        fprintf(stderr, "emu: bad launch of %s: grid %u %u %u, %u threads, %zu bytes of shared memory\n", name, grid.x,
+                grid.y, grid.z, threads, dynamic);
+        abort();
+    }
+    enqueue(stream, [=] { run_grid(name, grid, block, dynamic, body); });
+}
+
+} // namespace emu
+
+using emu::self;
+
+static float element_value(uint32_t bits, bool fp16) {
+    if (!fp16) return __uint_as_float(bits << 16);
+    uint32_t sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
+    if (rest >= 0x7c00 << 13) return __uint_as_float(sign | 0x7f800000 | rest);
+    return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest) * 0x1p112f)); // exponents start 112 lower
+}
+
+// As many elements of a register as PTX defines for m16n8k16: a0 (row g, k low), a1 (g+8, low), a2 (g, high), a3 (g+8,
+// high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4. m16n8k8 has only the low ones.
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
+    uint64_t words[3] = {a[0], a[1], b[0]};
+    if (depth == 16) words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
+    auto shown = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
+    int g = self->lane >> 2, t = self->lane & 3;
+    auto element = [&](int lane, int word, int k) {
+        return element_value(shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32) & 0xffff, fp16);
+    };
+    float x[2][16], y[2][16];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < depth; k++) {
+            x[i][k] = element(g * 4 + (k & 7) / 2, i, k);
+            y[i][k] = element((2 * t + i) * 4 + (k & 7) / 2, 2, k);
+        }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < depth; k++) d[i] += x[i >> 1][k] * y[i & 1][k];
+}
+
+void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place) {
+    if ((uintptr_t)row & 15) emu::die("ldmatrix: the row is not 16-byte aligned at ", place);
+    uint64_t word = (uint64_t)(uintptr_t)row;
+    auto shown = emu::meet(0xffffffffu, &word, 1, place);
+    int lane = self->lane;
+    for (int m = 0; m < 4; m++) {
+        uint16_t pair[2];
+        for (int j = 0; j < 2; j++) {
+            int from = transposed ? 2 * (lane & 3) + j : lane >> 2,
+                column = transposed ? lane >> 2 : 2 * (lane & 3) + j;
+            pair[j] = ((const uint16_t *)(uintptr_t)shown[m * 8 + from][0])[column];
+        }
+        r[m] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+    if (lane) return;
+    emu_counts.ldmatrix++;
+    for (int m = 0; m < 4; m++) {
+        int uses[8] = {};
+        for (int i = 0; i < 8; i++) uses[shown[m * 8 + i][0] >> 4 & 7]++;
+        emu_counts.bank_conflicts += (uint64_t)*std::max_element(uses, uses + 8) - 1;
+    }
+}
+
+void cp_async16(void *to, const void *from, bool read) {
+    if (((uintptr_t)to | (uintptr_t)from) & 15) emu::die("cp.async: not 16-byte aligned");
+    self->open.push_back({to, read ? from : nullptr});
+}
+
+void cp_async_commit() {
+    self->groups.push_back(std::move(self->open));
+    self->open.clear();
+}
+
+void emu_cp_async_wait(int groups) {
+    while ((int)self->groups.size() > groups) {
+        for (const emu::Copy &copy : self->groups.front()) {
+            if (copy.from)
+                memcpy(copy.to, copy.from, 16);
+            else
+                memset(copy.to, 0, 16);
+        }
+        self->groups.erase(self->groups.begin());
+    }
+}

@@ -1,0 +1,251 @@
+// Runs CUDA kernels on the host: the .cu files of kernels/cuda, compiled by g++ with this header in front, one fiber
+// per CUDA thread, so that plain arithmetic, ASan and UBSan can judge them.
+//
+// Barriers, shuffles, votes, ldmatrix and mma.sync are places where threads meet; threads that meet at different
+// places, or never, end the run with the waiting lines. cp.async takes effect only at its wait. Shared memory is fresh
+// for every block and starts as NaN, with a red zone around it. Threads, warps and blocks run in one of four orders
+// (emu_order): forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums
+// must not depend on the order.
+//
+// Not modelled: blocks run one after another, so fences between blocks are checked for order only; TMA, wgmma,
+// mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells, see
+// tests/cuda/emulator/registers.py).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#undef __shared__ // kernels say SHARED or DYNAMIC_SHARED
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __forceinline__
+#undef __launch_bounds__
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+namespace emu {
+
+struct Copy {
+    void *to;
+    const void *from; // NULL: zeros
+};
+
+// One meeting of a warp: the lanes of `mask` arrive at one call, each with three words to show; then `left` of them
+// have still to read.
+struct Meeting {
+    unsigned mask = 0, present = 0;
+    int arrived = 0, left = 0;
+    const char *place = nullptr;
+    uint64_t shown[32][3];
+};
+
+struct Warp {
+    int lanes = 0;
+    std::vector<Meeting *> meetings;
+};
+
+struct Thread {
+    int lane = 0, index = 0;
+    uint3 id;
+    Warp *warp = nullptr;
+    const char *waits_at = nullptr;
+    std::vector<std::vector<Copy>> groups; // committed cp.async
+    std::vector<Copy> open;                // not yet committed
+};
+
+extern Thread *self;
+extern uint3 block_index;
+extern dim3 block_size, grid_size;
+extern char *dynamic_shared;
+
+[[noreturn]] void die(const char *what, const char *where = "");
+int barrier(int vote, const char *place); // the OR of the votes
+uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *place))[3];
+char *shared(size_t bytes, const char *place); // the same for every thread of the block
+void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body);
+void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
+void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
+
+extern std::string *record; // NULL: nothing is kept (device.h: emu_record)
+template <class T> void note_one(std::ostream &line, const T &argument) {
+    if constexpr (std::is_pointer<T>::value)
+        line << ' ' << (const void *)argument;
+    else if constexpr (std::is_arithmetic<T>::value || std::is_enum<T>::value)
+        line << ' ' << +argument;
+    else
+        line << " (" << sizeof argument << " bytes)";
+}
+template <class... A> void note(const char *call, const A &...arguments) {
+    if (!record) return;
+    std::ostringstream line;
+    line << call, (note_one(line, arguments), ...);
+    *record += line.str() + '\n';
+}
+
+// Arguments are evaluated and converted once, as a launch does.
+template <class... P, class... A> auto bind(void (*kernel)(P...), A... arguments) {
+    return [kernel, all = std::tuple<P...>(arguments...)] { std::apply(kernel, all); };
+}
+
+template <class T> T show(unsigned mask, T value, int from, const char *place) {
+    static_assert(sizeof(T) <= 8, "a shuffle moves up to 8 bytes");
+    uint64_t word = 0;
+    memcpy(&word, &value, sizeof(T));
+    auto shown = meet(mask, &word, 1, place);
+    if (!(mask >> (from & 31) & 1)) die("shuffle reads a lane outside the mask at ", place);
+    T result;
+    memcpy(&result, &shown[from & 31][0], sizeof(T));
+    return result;
+}
+
+enum Direction { INDEX, UP, DOWN, XOR };
+
+// The source lane as the hardware picks it: itself when the wanted one is outside its group.
+inline int source_lane(int width, int by, Direction direction) {
+    int lane = self->lane, base = lane & ~(width - 1), from = lane;
+    if (direction == INDEX) from = base + (by & (width - 1));
+    if (direction == UP) from = lane - by;
+    if (direction == DOWN) from = lane + by;
+    if (direction == XOR) from = lane ^ by;
+    return from < base || from >= base + width ? lane : from;
+}
+
+inline unsigned ballot(unsigned mask, bool vote, const char *place) {
+    uint64_t word = vote;
+    auto shown = meet(mask, &word, 1, place);
+    unsigned result = 0;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1 && shown[i][0]) result |= 1u << i;
+    return result;
+}
+
+template <class T> T *aligned(T *p) {
+    if ((uintptr_t)p % sizeof(T)) die("misaligned access");
+    return p;
+}
+
+template <class T> T *atomic(T *p) {
+    if (std::is_floating_point<T>::value) die("floating-point atomic: the sum would depend on the order");
+    return aligned(p);
+}
+
+extern size_t shared_limit; // of a block, the device's
+template <class K> cudaError_t allow_shared(K, int bytes) {
+    return (size_t)bytes > shared_limit ? cudaErrorInvalidValue : cudaSuccess;
+}
+extern int blocks_per_multiprocessor; // what the device would answer, for tests to set
+
+} // namespace emu
+
+#define threadIdx (emu::self->id)
+#define blockIdx  (emu::block_index)
+#define blockDim  (emu::block_size)
+#define gridDim   (emu::grid_size)
+
+#define EMU_TEXT2(x)               #x
+#define EMU_TEXT(x)                EMU_TEXT2(x)
+#define EMU_HERE                   __FILE__ ":" EMU_TEXT(__LINE__)
+#define EMU_FIRST(a, ...)          a
+#define EMU_OR(default_value, ...) EMU_FIRST(__VA_ARGS__ __VA_OPT__(, ) default_value)
+
+#define __syncthreads()        ((void)emu::barrier(0, EMU_HERE))
+#define __syncthreads_or(vote) emu::barrier((vote) != 0, EMU_HERE)
+#define __syncwarp(...)        ((void)emu::ballot(EMU_OR(0xffffffffu, __VA_ARGS__), false, EMU_HERE))
+#define EMU_SHUFFLE(mask, value, by, direction, ...)                                                                   \
+    emu::show(mask, value, emu::source_lane(EMU_OR(32, __VA_ARGS__), by, emu::direction), EMU_HERE)
+#define __shfl_sync(mask, value, lane, ...)    EMU_SHUFFLE(mask, value, lane, INDEX, __VA_ARGS__)
+#define __shfl_up_sync(mask, value, by, ...)   EMU_SHUFFLE(mask, value, by, UP, __VA_ARGS__)
+#define __shfl_down_sync(mask, value, by, ...) EMU_SHUFFLE(mask, value, by, DOWN, __VA_ARGS__)
+#define __shfl_xor_sync(mask, value, by, ...)  EMU_SHUFFLE(mask, value, by, XOR, __VA_ARGS__)
+#define __ballot_sync(mask, vote)              emu::ballot(mask, (vote) != 0, EMU_HERE)
+
+template <class T, class U> T atomicAdd(T *p, U value) {
+    T old = *emu::atomic(p);
+    *p = (T)(old + (T)value);
+    return old;
+}
+template <class T> T __ldg(const T *p) { return *emu::aligned(p); }
+template <class T> T __ldcs(const T *p) { return *emu::aligned(p); }
+template <class T> T __ldcg(const T *p) { return *emu::aligned(p); }
+template <class T> void __stcs(T *p, T value) { *emu::aligned(p) = value; }
+template <class T> void __stcg(T *p, T value) { *emu::aligned(p) = value; }
+using std::isfinite;
+using std::max;
+using std::min;
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __uint_as_float(unsigned bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+inline unsigned __float_as_uint(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
+
+// The host halves of kernels/cuda/ptx.cuh.
+#define SHARED(type, name, count)  type *name = (type *)emu::shared(sizeof(type) * (count), EMU_HERE)
+#define DYNAMIC_SHARED(type, name) type *name = (type *)emu::dynamic_shared
+#define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
+    (emu::note(#kernel, __VA_ARGS__),                                                                                  \
+     emu::launch(#kernel, grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
+#define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
+#define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
+    ((void)(kernel), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
+// Blocks run one after another here: waiting for one that has not run would be for ever.
+#define WAIT_UNTIL(condition) ((condition) ? (void)0 : emu::die("waits for a block that has not run, at " EMU_HERE))
+#define KEEP_PACKED(vector)   ((void)0)
+
+inline int load_acquire(const int *p) { return *p; }
+inline void store_release(int *p, int value) { *p = value; }
+inline float exp2_fast(float x) { return exp2f(x); }
+
+void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place);
+#define ldmatrix_x4(r, row)            emu_ldmatrix(r, row, false, EMU_HERE)
+#define ldmatrix_x4_transposed(r, row) emu_ldmatrix(r, row, true, EMU_HERE)
+
+#ifdef ACT_FP16
+enum { EMU_FP16 = 1 };
+#else
+enum { EMU_FP16 = 0 };
+#endif
+#ifndef ARCH // of the card that is stood for, as __CUDA_ARCH__
+#define ARCH 800
+#endif
+// d (16,8) += a (16,depth) b (depth,8)
+void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16);
+#if ARCH >= 800
+static inline void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    const uint32_t b[2] = {b0, b1};
+    emu_mma(d, a, b, 16, EMU_FP16);
+}
+void cp_async16(void *to, const void *from, bool read = true);
+void cp_async_commit();
+void emu_cp_async_wait(int groups);
+template <int GROUPS> static void cp_async_wait() { emu_cp_async_wait(GROUPS); }
+#else
+static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+    const uint32_t a[2] = {a0, a1};
+    emu_mma(d, a, &b, 8, EMU_FP16);
+}
+#endif

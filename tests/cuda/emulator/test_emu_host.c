@@ -1,0 +1,434 @@
+// The CUDA backend's host side against the stand-in for the runtime: what it says when there is no usable card, the
+// order of its streams, and that nothing is left or made anew.
+#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/cuda_internal.h"
+#include "tests/cuda/emulator/device.h"
+#include "tests/test.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/model/sample.h"
+#include "trainer/optim/step.h"
+#include <math.h>
+
+enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };
+static const BackendChoice choice = {"cuda", "bfloat16", 1, true, NULL, false};
+
+static const Backend *opened(void) {
+    char why[256];
+    const Backend *backend = backend_cuda(&choice, why);
+    NEED(backend);
+    return backend;
+}
+
+// What opening in bfloat16 says on such a card.
+static void check_refused(struct EmuDevice device, int code, const char *sentence) {
+    struct EmuDevice good = emu_device;
+    char why[256];
+    emu_device = device;
+    CHECK(!backend_cuda(&choice, why));
+    emu_device = good;
+    CHECK_EQUAL(err_code(), code);
+    CHECK_TEXT(err_text(), sentence);
+    err_clear();
+}
+
+TEST(cuda_says_what_is_missing) {
+    struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, bare = emu_device;
+    struct EmuDevice volta = emu_device, turing = emu_device;
+    none.error = cudaErrorInsufficientDriver, none.driver = 0;
+    check_refused(none, EX_GPU, "no NVIDIA driver on this machine");
+    old.error = cudaErrorInsufficientDriver, old.driver = 11040;
+    check_refused(old, EX_GPU, "the NVIDIA driver knows CUDA 11.4, this program needs 1");
+    hidden.error = cudaErrorNoDevice;
+    check_refused(hidden, EX_GPU, "shows no GPU");
+    volta.capability = 70;
+    check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: say device=cpu");
+    turing.capability = 75;
+    check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: say dtype=float16");
+    bare.has_cublaslt = false, blas.Create = NULL;
+    check_refused(bare, EX_GPU, "cannot load cuBLASLt (libcublasLt.so.missing: ");
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_takes_the_type_that_the_card_has) {
+    const struct {
+        int capability;
+        const char *dtype, *says;
+        Dtype type;
+    } rows[] = {
+        {75, "auto",    ", float16",  DTYPE_FP16},
+        {75, "float16", ", float16",  DTYPE_FP16},
+        {80, "auto",    ", bfloat16", DTYPE_BF16},
+        {90, "float16", ", float16",  DTYPE_FP16},
+    };
+    struct EmuDevice good = emu_device;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        emu_device.capability = rows[i].capability;
+        BackendChoice card = choice;
+        card.dtype = rows[i].dtype;
+        char why[256];
+        const Backend *backend = backend_cuda(&card, why);
+        NEED(backend);
+        CHECK_EQUAL(backend->act_type, rows[i].type);
+        CHECK_TEXT(why, rows[i].says);
+        backend->close();
+    }
+    emu_device = good;
+}
+
+TEST(cuda_plans_for_a_card_that_is_not_there) {
+    struct EmuDevice good = emu_device;
+    emu_device.error = cudaErrorInsufficientDriver;
+    BackendChoice plan = choice;
+    plan.facts_only = true;
+    char why[256];
+    const Backend *backend = backend_cuda(&plan, why);
+    emu_device = good;
+    CHECK(backend && backend->par_bytes == 2);
+    const Shape shape = {12, 1024, 768, 12, 50304, 1024, 1};
+    CHECK(backend->scratch_bytes(&shape) > 32 << 20);
+    backend->close();
+}
+
+TEST(cuda_says_which_shapes_it_has_no_kernels_for) {
+    const Backend *backend = opened();
+    CHECK_EQUAL(backend->check(576, 12), 0); // heads of 48
+    CHECK_EQUAL(backend->check(1600, 25), 0);
+    CHECK(backend->check(100, 5) < 0 && strstr(err_text(), "n_embd / n_head = 20"));
+    err_clear();
+    CHECK(backend->check(1024, 4) < 0 && strstr(err_text(), "n_embd / n_head = 256"));
+    err_clear();
+    CHECK(backend->check(2048, 16) < 0 && strstr(err_text(), "n_embd up to 1792, not 2048"));
+    err_clear();
+    backend->close();
+}
+
+TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
+    const Backend *backend = opened();
+    CHECK(!backend->alloc((size_t)13 << 30));
+    CHECK_EQUAL(err_code(), EX_VRAM);
+    CHECK_TEXT(err_text(), "13.0 GiB of device memory, 12.0 GiB of 12.0 GiB are free");
+    err_clear();
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_tells_what_is_free) {
+    void *other;
+    cudaMalloc(&other, 1 << 20);
+    const Backend *backend = opened();
+    CHECK_EQUAL(backend->free_bytes, emu_device.memory - (1 << 20) - (64 << 20)); // the last is kept for the driver
+    cudaFree(other);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// Batches come faster than they are used, from one pinned slot: each operation must see its own.
+TEST(cuda_uploads_neither_late_nor_early) {
+    enum { BATCHES = 7, COUNT = 512 };
+    static uint16_t slot[COUNT] __attribute__((aligned(4096)));
+    for (emu_order = 0; emu_order < 4; emu_order++) {
+        const Backend *backend = opened();
+        const Shape shape = {1, COUNT - 1, 64, 1, 64, 64, 1};
+        size_t bytes = backend->scratch_bytes(&shape);
+        void *scratch = backend->alloc(bytes), *tokens = backend->alloc(sizeof slot);
+        uint16_t *wte = backend->alloc(128 * 64 * 2), *wpe = backend->alloc(COUNT * 64 * 2), *out[BATCHES];
+        backend->bind_scratch(scratch, bytes);
+        backend->pin(slot, sizeof slot);
+        uint16_t table[128][64]; // bf16 of exactly the token
+        for (int i = 0; i < 128; i++)
+            for (int k = 0; k < 64; k++) {
+                float value = (float)i;
+                uint32_t bits;
+                memcpy(&bits, &value, 4);
+                table[i][k] = (uint16_t)(bits >> 16);
+            }
+        backend->upload(wte, table, sizeof table);
+        backend->zero(wpe, COUNT * 64 * 2);
+        for (int batch = 0; batch < BATCHES; batch++) {
+            out[batch] = backend->alloc((COUNT - 1) * 64 * 2);
+            for (int i = 0; i < COUNT; i++) slot[i] = (uint16_t)(batch * 10 + i % 7);
+            backend->upload(tokens, slot, sizeof slot);
+            backend->embed_forward(out[batch], tokens, wte, wpe, 1, COUNT - 1, 64);
+        }
+        uint64_t waits = emu_counts.host_waits;
+        for (int batch = 0; batch < BATCHES; batch++) {
+            static uint16_t got[COUNT - 1][64];
+            backend->download(got, out[batch], sizeof got);
+            for (int i = 0; i < COUNT - 1; i++) CHECK_EQUAL(got[i][5], table[batch * 10 + i % 7][5]);
+            backend->release(out[batch]);
+        }
+        CHECK(emu_counts.host_waits > waits);
+        backend->release(scratch), backend->release(tokens), backend->release(wte), backend->release(wpe);
+        backend->close();
+        CHECK_EQUAL(emu_counts.live, 0);
+    }
+    emu_order = 0;
+}
+
+// A loader that starts again makes a ring anew, often at the address of the last one.
+TEST(cuda_unpins_what_goes) {
+    enum { RINGS = 40, BYTES = 1 << 16 };
+    const Backend *backend = opened();
+    const Shape shape = {1, 64, 64, 1, 64, 64, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *tokens = backend->alloc(BYTES);
+    backend->bind_scratch(scratch, bytes);
+    int live = emu_counts.live;
+    void *kept = aligned_alloc(4096, BYTES);
+    backend->pin(kept, BYTES);
+    for (int i = 0; i < RINGS; i++) {
+        unsigned char *ring = aligned_alloc(4096, BYTES), got[16];
+        memset(ring, i, BYTES);
+        backend->pin(ring, BYTES);
+        backend->upload(tokens, ring + 4096, 64); // over the copy stream: it is pinned
+        backend->unpin(ring);
+        CHECK_EQUAL(emu_counts.live, live + 1);
+        free(ring);
+        backend->download(got, tokens, sizeof got);
+        CHECK(got[0] == i && got[15] == i);
+    }
+    backend->unpin(kept);
+    free(kept);
+    backend->release(scratch), backend->release(tokens);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_asks_the_heuristic_once_a_shape) {
+    enum { M = 16, ROWS = 64, COLS = 128 };
+    const Backend *backend = opened();
+    const Shape shape = {1, M, COLS, 2, ROWS, M, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *in = backend->alloc(M * COLS * 2), *out = backend->alloc(M * ROWS * 2);
+    Weight w = {backend->alloc(ROWS * COLS * 2), NULL, ROWS, COLS};
+    backend->bind_scratch(scratch, bytes);
+    uint64_t asked = emu_counts.heuristics, flops = emu_counts.flops;
+    for (int i = 0; i < 3; i++) backend->matmul_forward(out, in, &w, NULL, M);
+    CHECK_EQUAL(emu_counts.heuristics - asked, 1);
+    CHECK_EQUAL(emu_counts.flops - flops, 3 * 2 * M * ROWS * COLS);
+    for (int m = 1; m <= M; m++) // as a sample's text grows
+        for (int i = 0; i < 20; i++) backend->matmul_forward((char *)out, (char *)in, &w, NULL, m);
+    CHECK_EQUAL(emu_counts.heuristics - asked, M);
+    backend->release(scratch), backend->release(in), backend->release(out),
+        backend->release((void *)(uintptr_t)w.param);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// Plain, recorded, replayed: the same numbers each time, and no launch of its own in a replay.
+TEST(cuda_replays_what_it_recorded) {
+    enum { N = 512 };
+    for (emu_order = 0; emu_order < 4; emu_order++) {
+        const Backend *backend = opened();
+        void *in = backend->alloc(N * 2), *out = backend->alloc(N * 2);
+        uint64_t graphs = emu_counts.graphs, launches = 0;
+        for (int run = 0; run < 5; run++) {
+            uint16_t x[N], y[N];
+            for (int i = 0; i < N; i++) x[i] = (uint16_t)(0x4080 + 0x80 * run); // 4, 8, 16: gelu(x) = x there
+            backend->upload(in, x, sizeof x);
+            launches = emu_counts.launches;
+            CHECK_EQUAL(backend->begin(2), run < 2);
+            if (run < 2) {
+                backend->gelu_forward(out, in, N, false);
+                backend->end(2);
+            } else {
+                CHECK_EQUAL(emu_counts.launches, launches);
+            }
+            backend->download(y, out, sizeof y);
+            CHECK(!memcmp(x, y, sizeof x));
+        }
+        CHECK_EQUAL(emu_counts.graphs - graphs, 1);
+        backend->release(in), backend->release(out);
+        backend->close();
+        CHECK_EQUAL(emu_counts.live, 0);
+    }
+    emu_order = 0;
+}
+
+// ---- a whole model
+
+static uint64_t given; // batches of the source below, of ids that repeat
+static int ask(void *self, const FeedAsk *asked) { return *(FeedAsk *)self = *asked, 0; }
+static uint32_t room(void *self) { return !((FeedAsk *)self)->rows; }
+static FeedResult next(void *self, FeedBatch *batch) {
+    static uint16_t ids[3 * (MODEL_BLOCK + 1)];
+    FeedAsk *asked = self;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (uint16_t)(i * (given % 3 + 1) * 7 % MODEL_VOCAB);
+    *batch = (FeedBatch){.ids = ids, .rows = asked->rows, .first_sample = asked->first_sample};
+    asked->rows = 0, given++;
+    return FEED_BATCH;
+}
+static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
+static void forget(void *self) { ((FeedAsk *)self)->rows = 0; }
+
+typedef struct {
+    bool warm, whole, offload; // whole: also an evaluation and a sample
+    const char *optimizer_state;
+} ModelRun;
+
+// Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
+static uint64_t train_model(ModelRun how, Buffer *bits) {
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
+    config.batch_size = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
+    config.recompute = 0;
+    if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = 1;
+    config.offload = how.offload ? "optimizer" : "none";
+    BackendChoice with = choice;
+    with.optimizer_state = how.optimizer_state;
+    char why[256];
+    const Backend *backend = backend_cuda(&with, why);
+    NEED(backend);
+    ModelShape shape = shape_of(&config);
+    shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
+    const Optimizer *optimizer = optimizer_find("adamw");
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
+    if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
+    if (how.warm) step_warm_up(&network, &config, optimizer);
+    const struct EmuCounts before = emu_counts;
+    FeedAsk asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
+    const Source source = {&asked, ask, room, next, done, forget};
+    Stream stream = {0};
+    given = 0;
+    stream_start(&stream, &source, &form, 0, MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
+    for (uint64_t step = 0; step < MODEL_STEPS; step++) {
+        StepResult result;
+        const StepPlace place = {step, step, 1};
+        NEED(step_run(&network, &config, optimizer, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(result.finite);
+    }
+    const uint64_t waits = emu_counts.host_waits - before.host_waits;
+    double loss;
+    uint16_t ids[4] = {1};
+    const Sampler sampler = {0, 0, 0, 0};
+    if (how.whole) {
+        NEED(evaluate(&network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+        sample(&network, &sampler, ids, 1, 2, NULL, NULL);
+    }
+    if (how.warm) {
+        CHECK_EQUAL(emu_counts.allocations, before.allocations);
+        CHECK_EQUAL(emu_counts.heuristics, before.heuristics);
+        CHECK_EQUAL(emu_counts.graphs, before.graphs);
+        CHECK_EQUAL(emu_counts.live, before.live);
+    }
+    const size_t ranges[] = {plan.params, plan.master, plan.moments[0], plan.moments[1]};
+    const Dtype par = par_type(backend), moment = moment_type(backend);
+    const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
+    const size_t n = model.elements;
+    bits->size = 0;
+    buffer_reserve(bits, 4 * n * sizeof(float));
+    bits->size = 4 * n * sizeof(float);
+    for (size_t i = 0; i < 4; i++)
+        network_read(&network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
+    network_close(&network);
+    model_close(&model);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+    return waits;
+}
+
+TEST(cuda_makes_nothing_after_the_warm_up) {
+    Buffer cold = {0}, warm = {0};
+    train_model((ModelRun){.whole = true}, &cold), train_model((ModelRun){.whole = true, .warm = true}, &warm);
+    CHECK(cold.size == warm.size && !memcmp(cold.data, warm.data, cold.size));
+    buffer_close(&cold), buffer_close(&warm);
+}
+
+// With the optimizer's state in host memory: the same bits, however late and in whatever order the copies are made, and
+// not one wait more.
+TEST(cuda_streams_the_optimizers_state_through_slots) {
+    static const char *const states[] = {"sr", "m8", "full", "full", "full"};
+    Buffer here = {0}, away = {0};
+    for (int run = 0; run < 5; run++) {
+        ModelRun how = {.warm = run == 1, .optimizer_state = states[run]};
+        static uint64_t waits;
+        emu_order = 0;
+        if (run < 3) waits = train_model(how, &here);
+        emu_order = run < 3 ? 3 - run : run - 2, how.offload = true;
+        CHECK_EQUAL(train_model(how, &away), waits);
+        CHECK(here.size == away.size && !memcmp(here.data, away.data, here.size));
+    }
+    buffer_close(&here), buffer_close(&away);
+    emu_order = 0;
+}
+
+// A step's numbers and batches go up, its operations are issued, and one download waits: nothing between them does.
+// From the third step on all operations are replayed, and the update reads the step's own numbers.
+TEST(cuda_steps_are_replayed_and_wait_once) {
+    enum { MICROS = 2, ROWS = 1, BLOCK = 8, STEPS = 4 };
+    static uint16_t slot[2048] __attribute__((aligned(4096)));
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK, config.batch_size = ROWS;
+    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
+    const Backend *backend = opened();
+    const Optimizer *adamw = optimizer_find("adamw");
+    ModelShape shape = shape_of(&config);
+    shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
+    backend->pin(slot, sizeof slot);
+    uint64_t work = 0;
+    float before[64], after[64];
+    for (int step = 0; step < STEPS; step++) {
+        network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
+        const struct EmuCounts was = emu_counts;
+        step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
+        for (int micro = 0; micro < MICROS; micro++) {
+            for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
+            network_tokens(&network, &plan.train, slot, ROWS, BLOCK);
+            step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro > 0);
+        }
+        CHECK_EQUAL(emu_counts.drains, was.drains);
+        step_end(&network, adamw);
+        CHECK_EQUAL(emu_counts.drains - was.drains, 1);
+        CHECK_EQUAL(emu_counts.host_waits - was.host_waits, 1 + MICROS + 1); // each upload has left its slot
+        CHECK_EQUAL(emu_counts.graphs - was.graphs, step == 1 ? 3 : 0);
+        CHECK(step < 2 ? emu_counts.launches > was.launches : emu_counts.launches == was.launches);
+        CHECK(!step || emu_counts.work - was.work == work);
+        work = emu_counts.work - was.work;
+        CHECK(isfinite(network.numbers->loss) && isfinite(network.numbers->norm));
+        network_read(&network, plan.master, DTYPE_FP32, 0, 64, after);
+        double moved = 0; // by an element, as Adam does when gradients hardly change: the step's own learning rate
+        for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;
+        CHECK(fabs(moved / (config.learning_rate * (step + 1) / 1001) - 1) < 0.1);
+    }
+    network_close(&network), model_close(&model);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// Every ldmatrix of attention reads its eight rows from eight different groups of banks.
+TEST(cuda_attention_has_no_bank_conflicts) {
+    enum { T = 128, H = 1, D = 64, N = T };
+    const Backend *backend = opened();
+    const Shape shape = {1, T, D, H, 64, 64, 1};
+    size_t bytes = backend->scratch_bytes(&shape);
+    void *scratch = backend->alloc(bytes), *qkv = backend->alloc(N * 3 * D * 2), *out = backend->alloc(N * D * 2);
+    void *dqkv = backend->alloc(N * 3 * D * 2), *lse = backend->alloc(N * 4);
+    backend->bind_scratch(scratch, bytes);
+    backend->zero(qkv, N * 3 * D * 2);
+    uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
+    backend->attention_forward(out, lse, qkv, 1, T, H, D);
+    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, 1, T, H, D, false);
+    backend->download(&bytes, dqkv, sizeof bytes);
+    CHECK(emu_counts.ldmatrix > reads);
+    CHECK_EQUAL(emu_counts.bank_conflicts, conflicts);
+    backend->release(scratch), backend->release(qkv), backend->release(out), backend->release(dqkv);
+    backend->release(lse);
+    backend->close();
+}

@@ -1,0 +1,180 @@
+// deterministic=False: what is timed and when, what is taken, and that timing changes no number. The stand-in's clock
+// decides which candidate, and which way to a GELU, is the fastest.
+#include "common/rng.h"
+#include "kernels/cuda/cuda_internal.h"
+#include "tests/cuda/emulator/device.h"
+#include "tests/test.h"
+
+enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
+
+typedef struct {
+    const Backend *on;
+    void *scratch, *in, *dout, *bias, *out, *pre, *d; // in, d (M,COLS); dout, out, pre (M,ROWS); bias (ROWS)
+    Grad *dw, *dbias;                                 // (ROWS,COLS), (COLS)
+    Weight w;
+} Bench;
+
+static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
+    uint16_t values[MOST];
+    for (size_t i = 0; i < count; i++) {
+        float value = (float)rng_normal(seed, 0, i);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        values[i] = (uint16_t)(bits >> 16);
+    }
+    b->on->upload(at, values, count * 2);
+}
+
+static Bench bench_open(bool deterministic) {
+    char why[256];
+    Bench b = {.on = backend_cuda(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why)};
+    NEED(b.on);
+    const Shape shape = {1, M, ROWS, 2, 64, M, 1};
+    void **buffers[] = {&b.in, &b.dout, &b.bias, &b.out, &b.pre, &b.d, &b.dw, &b.dbias};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) NEED(*buffers[i] = b.on->alloc(MOST * 4));
+    size_t bytes = b.on->scratch_bytes(&shape);
+    NEED(b.scratch = b.on->alloc(bytes));
+    b.on->bind_scratch(b.scratch, bytes);
+    void *weights = b.on->alloc(MOST * 2);
+    b.w = (Weight){weights, NULL, ROWS, COLS};
+    fill(&b, weights, MOST, 4);
+    fill(&b, b.in, NARROW, 1), fill(&b, b.dout, WIDE, 2), fill(&b, b.bias, ROWS, 3);
+    return b;
+}
+
+static void bench_close(Bench *b) {
+    void *buffers[] = {b->in, b->dout, b->bias,  b->out,     b->pre,
+                       b->d,  b->dw,   b->dbias, b->scratch, (void *)(uintptr_t)b->w.param};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) b->on->release(buffers[i]);
+    b->on->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+// bf16 values as floats
+static float *halves(const Bench *b, const void *at, size_t count, float *values) {
+    uint16_t bits[MOST];
+    b->on->download(bits, at, count * 2);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t word = (uint32_t)bits[i] << 16;
+        memcpy(&values[i], &word, 4);
+    }
+    return values;
+}
+
+static void forward(const Bench *b) { b->on->matmul_forward(b->pre, b->in, &b->w, b->bias, M); }
+
+TEST(cuda_keeps_the_fastest_candidate) {
+    Bench plain = bench_open(true);
+    uint64_t timings = emu_counts.timings;
+    NEED(plain.on->begin(0));
+    forward(&plain);
+    plain.on->end(0);
+    CHECK_EQUAL(emu_counts.timings, timings);
+    CHECK_EQUAL(emu_counts.candidate, 0);
+    float want[WIDE];
+    halves(&plain, plain.pre, WIDE, want);
+    bench_close(&plain);
+    for (int fastest = 0; fastest < 2; fastest++) {
+        emu_device.fastest = fastest;
+        Bench b = bench_open(false);
+        timings = emu_counts.timings;
+        forward(&b); // an evaluation before the first step
+        CHECK_EQUAL(emu_counts.timings, timings);
+        CHECK_EQUAL(emu_counts.candidate, 0);
+        NEED(b.on->begin(0));
+        forward(&b);
+        b.on->end(0);
+        CHECK_EQUAL(emu_counts.timings - timings, 2); // the others do not work
+        CHECK_EQUAL(emu_counts.candidate, fastest);
+        forward(&b);
+        CHECK_EQUAL(emu_counts.candidate, fastest);
+        CHECK_EQUAL(emu_counts.timings - timings, 2);
+        CHECK_CLOSE(halves(&b, b.pre, WIDE, (float[WIDE]){0}), want, WIDE, 0.01, 0.01);
+        bench_close(&b);
+    }
+    emu_device.fastest = 1;
+}
+
+TEST(cuda_times_nothing_while_it_records) {
+    Bench b = bench_open(false);
+    NEED(b.on->begin(0));
+    b.on->end(0);
+    uint64_t timings = emu_counts.timings, waits = emu_counts.host_waits;
+    NEED(b.on->begin(0)); // the stand-in dies of an event in a recording
+    forward(&b);
+    b.on->end(0);
+    CHECK_EQUAL(emu_counts.timings, timings);
+    CHECK_EQUAL(emu_counts.host_waits, waits);
+    CHECK_EQUAL(emu_counts.candidate, 0);
+    bench_close(&b);
+}
+
+// A first run that adds, as no step has it, and then one that does not.
+TEST(cuda_timing_adds_to_no_gradient) {
+    const float before[MOST] = {[0] = 3, [COLS + 1] = -5};
+    float dw[2][3][MOST], dbias[2][3][COLS];
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        Bench b = bench_open(deterministic);
+        b.on->upload(b.dw, before, MOST * 4), b.on->upload(b.dbias, before, COLS * 4);
+        for (int run = 0; run < 3; run++) { // adds, does not, adds
+            NEED(b.on->begin(run));
+            b.on->matmul_backward_weight(b.dw, b.dout, b.in, M, ROWS, COLS, run != 1);
+            b.on->matmul_gelu_backward(b.d, b.dbias, b.dout, b.in, &b.w, M, false, run != 1);
+            b.on->end(run);
+            b.on->download(dw[deterministic][run], b.dw, MOST * 4);
+            b.on->download(dbias[deterministic][run], b.dbias, COLS * 4);
+        }
+        bench_close(&b);
+    }
+    CHECK(!memcmp(dw[0][0], dw[1][0], sizeof dw[0][0])); // untimed both
+    CHECK_CLOSE(dw[0][1], dw[1][1], MOST, 1e-5, 1e-5);
+    CHECK_CLOSE(dbias[0][1], dbias[1][1], COLS, 0.02, 0.05);
+    for (int i = 0; i < MOST; i++) CHECK(dw[0][2][i] == 2 * dw[0][1][i]);
+    for (int i = 0; i < COLS; i++) CHECK(dbias[0][2][i] == 2 * dbias[0][1][i]);
+}
+
+typedef struct {
+    float out[WIDE], pre[WIDE], d[NARROW], dbias[COLS];
+    uint64_t epilogues; // in a recording
+} Results;
+
+static void run_gelu(bool deterministic, bool biased, bool exact, Results *results) {
+    Bench b = bench_open(deterministic);
+    for (int run = 0; run < 2; run++) { // plain, recorded
+        results->epilogues = emu_counts.epilogues;
+        NEED(b.on->begin(0));
+        b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, exact);
+        b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, exact, false);
+        b.on->end(0);
+        results->epilogues = emu_counts.epilogues - results->epilogues;
+    }
+    halves(&b, b.out, WIDE, results->out), halves(&b, b.pre, WIDE, results->pre);
+    halves(&b, b.d, NARROW, results->d);
+    if (biased) b.on->download(results->dbias, b.dbias, sizeof results->dbias);
+    bench_close(&b);
+}
+
+TEST(cuda_does_a_gelu_in_the_epilogue_where_that_is_faster) {
+    const struct {
+        bool has, exact;
+        int us;
+    } cases[] = {
+        {true,  false, -1},
+        {true,  false, 3 },
+        {false, false, -1},
+        {true,  true,  -1},
+    };
+    for (int i = 0; i < 8; i++) {
+        static Results apart, got;
+        bool biased = i % 2, exact = cases[i / 2].exact, taken = i < 2;
+        emu_device.has_epilogues = cases[i / 2].has, emu_device.epilogue_us = cases[i / 2].us;
+        run_gelu(true, biased, exact, &apart), run_gelu(false, biased, exact, &got);
+        CHECK_EQUAL(apart.epilogues, 0);
+        CHECK_EQUAL(got.epilogues, taken ? 2 : 0);
+        CHECK_CLOSE(got.pre, apart.pre, WIDE, 0.01, 0.01);
+        CHECK_CLOSE(got.out, apart.out, WIDE, 0.01, 0.01);
+        CHECK_CLOSE(got.d, apart.d, NARROW, 0.02, 0.05);
+        CHECK_CLOSE(got.dbias, apart.dbias, COLS, 0.02, 0.1);
+    }
+    emu_device.has_epilogues = true, emu_device.epilogue_us = -1;
+}

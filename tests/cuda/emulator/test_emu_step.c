@@ -1,0 +1,121 @@
+// What a training step asks of a device: the same from its second time on, nothing new after the first step, and no
+// wait but the one for the step's numbers.
+#include "tests/cuda/emulator/device.h"
+#include "tests/test.h"
+#include "trainer/optim/step.h"
+#include <sys/mman.h>
+
+enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 6 };
+
+// Batches from one pinned slot, as the loader's ring gives them.
+typedef struct {
+    uint16_t *slot;
+    uint32_t out;
+    uint64_t next;
+} Slot;
+
+static int slot_ask(void *self, const FeedAsk *ask) { return ((Slot *)self)->out += ask != NULL, 0; }
+static uint32_t slot_room(void *self) { return 4 - ((Slot *)self)->out; }
+static FeedResult slot_next(void *self, FeedBatch *batch) {
+    Slot *slot = self;
+    *batch = (FeedBatch){.ids = slot->slot, .rows = ROWS, .first_sample = slot->next};
+    for (int i = 0; i < ROWS * (BLOCK + 1); i++) slot->slot[i] = (uint16_t)((slot->next * 7 + (uint64_t)i * 3) % 60);
+    slot->next += ROWS, slot->out--;
+    return FEED_BATCH;
+}
+static void slot_done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
+static void slot_forget(void *self) { (void)self; }
+
+static int lines_with(const char *text, const char *words) {
+    int count = 0;
+    for (; (text = strstr(text, words)); text++) count++;
+    return count;
+}
+
+// Kernels and products, recorded or not; malloc'ed.
+static char *operations_of(const char *text) {
+    static const char *const others[] = {"graph", "copy", "event", "wait", "stream waits"};
+    char *rest = calloc(1, strlen(text) + 1), *end = rest;
+    NEED(rest);
+    for (const char *next; *text; text = next) {
+        bool other = false;
+        next = strchr(text, '\n') + 1;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            other = other || !strncmp(text, others[i], strlen(others[i]));
+        if (!other) memcpy(end, text, (size_t)(next - text)), end += next - text;
+    }
+    return rest;
+}
+
+static void check_same(const char *want, const char *got) {
+    if (!strcmp(want, got)) return;
+    size_t same = 0;
+    while (want[same] == got[same]) same++;
+    while (same && want[same - 1] != '\n') same--;
+    print_error("first: %.200s\nthen: %.200s\n", want + same, got + same);
+    test_failed("the same calls", __FILE__, __LINE__);
+}
+
+static void run_steps(bool deterministic, int recompute) {
+    ConfigReader reader;
+    config_open(&reader);
+    Config config = reader.config;
+    config_close(&reader);
+    config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK, config.batch_size = ROWS;
+    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
+    config.gelu = "tanh";
+    char why[256];
+    const Backend *backend = backend_open(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why);
+    NEED(backend);
+    ModelShape shape = shape_of(&config);
+    shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
+    Model model;
+    Plan plan;
+    Network network;
+    model_open(&model, &shape);
+    plan_make(&plan, &config, &model, backend, true);
+    NEED(network_open(&network, backend, &model, &plan) == 0);
+    network_init(&network, 1337);
+    Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+    backend->pin(slot.slot, 4096);
+    const Source source = {&slot, slot_ask, slot_room, slot_next, slot_done, slot_forget};
+    Stream stream = {0};
+    stream_start(&stream, &source, &(FeedAsk){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
+
+    char *calls[STEPS];
+    uint64_t heuristics = 0, timings = 0;
+    for (uint64_t step = 0; step < STEPS; step++) {
+        StepResult result;
+        emu_record();
+        NEED(step_run(&network, &config, optimizer_find("adamw"), &stream, &(StepPlace){step, step, 1}, NULL,
+                      &result) == FEED_BATCH);
+        CHECK(result.finite);
+        NEED(calls[step] = strdup(emu_recorded()));
+        CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);
+        if (step) CHECK(emu_counts.heuristics == heuristics && emu_counts.timings == timings);
+        heuristics = emu_counts.heuristics, timings = emu_counts.timings;
+    }
+    CHECK(lines_with(calls[0], "product") > 20);
+    CHECK(lines_with(calls[1], "graph begins") >= MICROS);
+    char *plain = operations_of(calls[0]), *recorded = operations_of(calls[1]);
+    if (deterministic) check_same(plain, recorded);
+    for (int step = 2; step < STEPS; step++) {
+        CHECK_EQUAL(lines_with(calls[step], "product"), 0);
+        CHECK(lines_with(calls[step], "graph ") >= MICROS);
+        CHECK_EQUAL(lines_with(calls[step], "wait for an event"), 1 + MICROS); // of uploads, not of the operations
+        if (step >= 4) check_same(calls[step - 2], calls[step]);               // uploads alternate between two places
+    }
+    for (int step = 0; step < STEPS; step++) free(calls[step]);
+    free(plain), free(recorded);
+    network_close(&network);
+    model_close(&model);
+    backend->close();
+    munmap(slot.slot, 4096);
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_steps_ask_for_the_same_again) {
+    const int levels[] = {0, 1, 5};
+    for (int i = 0; i < 3; i++) run_steps(true, levels[i]);
+    run_steps(false, 0);
+}

@@ -1,0 +1,212 @@
+// pair.h: two backends side by side.
+#include "tests/cuda/pair.h"
+#include "common/rng.h"
+#include <math.h>
+
+const Backend *backend_cpu(const BackendChoice *choice, char why[256]);
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
+
+static const Backend *sides[2];
+static void *scratch[2];
+static Array *arrays;
+static uint64_t seed;
+const char *pair_optimizer_state;
+bool pair_times;
+double rounded_once;
+
+void pair_open(Shape shape) {
+    char why[256];
+    BackendChoice cpu = {.dtype = "float32", .threads = 1, .deterministic = true};
+    const char *dtype = getenv("TEST_DTYPE");
+    BackendChoice cuda = {
+        .dtype = dtype ? dtype : "auto", .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
+    NEED(sides[CPU] = backend_cpu(&cpu, why));
+    NEED(sides[CUDA] = backend_cuda(&cuda, why));
+    rounded_once = sides[CUDA]->act_type == DTYPE_FP16 ? 0.00025 : 0.002;
+    shape.threads = 1;
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = sides[i]->scratch_bytes(&shape);
+        NEED(scratch[i] = sides[i]->alloc(bytes));
+        sides[i]->bind_scratch(scratch[i], bytes);
+    }
+    seed = 1;
+}
+
+void pair_close(void) {
+    for (Array *array = arrays, *next; array; array = next) {
+        next = array->next;
+        for (int i = 0; i < 2; i++) sides[i]->release(array->memory[i]), free(array->result[i]);
+        free(array->start), free(array->bits), free(array);
+    }
+    arrays = NULL;
+    for (int i = 0; i < 2; i++) sides[i]->release(scratch[i]), sides[i]->close();
+}
+
+const Backend *pair_backend(int side) { return sides[side]; }
+void *array_at(const Array *array, int run) { return array->memory[run > 0]; }
+
+static size_t element_bytes(Kind kind, int side) {
+    const Backend *b = sides[side];
+    size_t bytes[] = {b->act_bytes, b->par_bytes, b->grad_bytes, b->res_bytes, b->moment_bytes, 4, 8, 2, 1};
+    return bytes[kind];
+}
+
+// Two bytes are activations', but for moments, which are bf16.
+static bool is_fp16(Kind kind, int side) { return sides[side]->act_type == DTYPE_FP16 && kind != MOMENTS; }
+
+static uint16_t to_fp16(double value) {
+    double size = fabs(value);
+    unsigned sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(value)) return 0x7fff;
+    if (size >= 65520) return (uint16_t)(sign | 0x7c00);
+    int exponent = -13; // below 2^-14 all steps are as large
+    if (size >= 0x1p-14) frexp(size, &exponent);
+    return (uint16_t)(sign + (unsigned)(exponent + 13) * 1024 + (unsigned)nearbyint(ldexp(size, 11 - exponent)));
+}
+
+static double from_fp16(uint16_t bits) {
+    int exponent = bits >> 10 & 31, part = bits & 1023;
+    double size = exponent == 31 ? (part ? NAN : INFINITY)
+                  : exponent     ? ldexp(1024 + part, exponent - 25)
+                                 : ldexp(part, -24);
+    return bits & 0x8000 ? -size : size;
+}
+
+static uint16_t to_bf16(double value) {
+    float f = (float)value;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    if (isnan(value)) return 0x7fff;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static double from_bf16(uint16_t bits) {
+    uint32_t u = (uint32_t)bits << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return (double)f;
+}
+
+static uint16_t to_half(double value, Kind kind, int side) {
+    return is_fp16(kind, side) ? to_fp16(value) : to_bf16(value);
+}
+
+static double from_half(uint16_t bits, Kind kind, int side) {
+    return is_fp16(kind, side) ? from_fp16(bits) : from_bf16(bits);
+}
+
+static Array *array_new(Kind kind, size_t count) {
+    Array *array = calloc(1, sizeof *array);
+    array->kind = kind, array->count = count;
+    array->start = calloc(count, sizeof(double));
+    for (int i = 0; i < 2; i++) {
+        array->result[i] = calloc(count, sizeof(double));
+        NEED(array->memory[i] = sides[i]->alloc(count * element_bytes(kind, i)));
+    }
+    array->next = arrays;
+    return arrays = array;
+}
+
+static void settle(Array *array) {
+    if (array->kind != TOKENS && element_bytes(array->kind, CUDA) == 2)
+        for (size_t i = 0; i < array->count; i++)
+            array->start[i] = from_half(to_half(array->start[i], array->kind, CUDA), array->kind, CUDA);
+}
+
+Array *array_normal(Kind kind, size_t count, double scale, double mean) {
+    Array *array = array_new(kind, count);
+    for (size_t i = 0; i < count; i++) array->start[i] = mean + scale * rng_normal(seed, 0, i);
+    seed++;
+    settle(array);
+    return array;
+}
+
+Array *array_filled(Kind kind, size_t count, double value) {
+    Array *array = array_new(kind, count);
+    for (size_t i = 0; i < count; i++) array->start[i] = value;
+    settle(array);
+    return array;
+}
+
+Array *array_tokens(size_t count, int vocab) {
+    Array *array = array_new(TOKENS, count);
+    for (size_t i = 0; i < count; i++) array->start[i] = floor(rng_uniform(seed, 0, i) * vocab);
+    seed++;
+    return array;
+}
+
+Array *array_bytes(const void *bytes, size_t count) {
+    Array *array = array_new(BYTES, count);
+    for (size_t i = 0; i < count; i++) array->start[i] = ((const unsigned char *)bytes)[i];
+    return array;
+}
+
+static void send(const Array *array, int side) {
+    size_t bytes = element_bytes(array->kind, side), count = array->count;
+    unsigned char *host = malloc(bytes * count);
+    for (size_t i = 0; i < count; i++) {
+        double value = array->start[i];
+        float narrow = (float)value;
+        uint16_t half = array->kind >= TOKENS ? (uint16_t)value : to_half(value, array->kind, side);
+        memcpy(host + i * bytes, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&narrow : (void *)&half, bytes);
+    }
+    sides[side]->upload(array->memory[side], host, bytes * count);
+    free(host);
+}
+
+static void fetch(Array *array, int run) {
+    int side = run > 0;
+    size_t bytes = element_bytes(array->kind, side), count = array->count;
+    unsigned char *host = malloc(bytes * count);
+    sides[side]->download(host, array->memory[side], bytes * count);
+    if (run <= 1)
+        for (size_t i = 0; i < count; i++) {
+            float narrow;
+            uint16_t half;
+            if (bytes == 8) memcpy(&array->result[side][i], host + i * bytes, 8);
+            if (bytes == 4) memcpy(&narrow, host + i * bytes, 4), array->result[side][i] = (double)narrow;
+            if (bytes == 2)
+                memcpy(&half, host + i * bytes, 2),
+                    array->result[side][i] = array->kind == TOKENS ? half : from_half(half, array->kind, side);
+        }
+    if (run == 1)
+        array->bits = host;
+    else {
+        if (run > 1 && memcmp(array->bits, host, bytes * count))
+            test_failed("the same bits in every run", __FILE__, __LINE__);
+        free(host);
+    }
+}
+
+void array_send(int side) {
+    for (Array *array = arrays; array; array = array->next) send(array, side);
+}
+
+bool pair_begin(int run) {
+    for (Array *array = arrays; array && run > 0; array = array->next) fetch(array, run - 1);
+    if (run == RUNS) return false;
+    if (run == 0)
+        for (Array *array = arrays; array; array = array->next) free(array->bits), array->bits = NULL;
+    if (&emu_order) emu_order = run > 0 ? run - 1 : 0;
+    array_send(run > 0);
+    return true;
+}
+
+void check_near(const Array *array, double limit, const char *name, const char *file, int line) {
+    double off = 0, all = 0;
+    for (size_t i = 0; i < array->count; i++) {
+        double got = array->result[CUDA][i], want = array->result[CPU][i];
+        if (isnan(want) && isnan(got)) continue; // what neither wrote
+        if (!isfinite(got) || !isfinite(want)) {
+            print_error("%s[%zu] is %g, not %g\n", name, i, got, want);
+            test_failed("finite", file, line);
+        }
+        off += (got - want) * (got - want), all += want * want;
+    }
+    double error = sqrt(off / (all + 1e-300));
+    if (getenv("PAIR_VERBOSE"))
+        print_message("%s:%d %s: relative error %.2e of %.2e\n", file, line, name, error, limit);
+    if (error <= limit) return;
+    print_error("%s: relative error %.3e, at most %.3e is allowed\n", name, error, limit);
+    test_failed("near", file, line);
+}

@@ -1,0 +1,106 @@
+"""The sampling modes, written anew from the comment of loader/protocol/sampling.h, against the vectors published there.
+
+Run with --write to renew the vectors in the header."""
+import pathlib
+import re
+import sys
+
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "loader" / "protocol" / "sampling.h"
+M32, M64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def philox(counter, key):
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [p1 >> 32 ^ c[1] ^ k[0], p1 & M32, p0 >> 32 ^ c[3] ^ k[1], p0 & M32]
+        k = [(k[0] + 0x9E3779B9) & M32, (k[1] + 0xBB67AE85) & M32]
+    return c
+
+
+def words(x):
+    return [x & M32, x >> 32]
+
+
+def mix(z):
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & M64
+    return z ^ z >> 31
+
+
+def permute(seed, epoch, stage, m, x):
+    if m == 1:
+        return 0
+    h = ((m - 1).bit_length() + 1) // 2
+    keys = philox([0, stage, *words(epoch)], words(seed)) + philox([1, stage, *words(epoch)], words(seed))
+    while True:
+        left, right = x >> h, x & ((1 << h) - 1)
+        for key in keys:
+            left, right = right, left ^ mix(key << 32 | right) >> (64 - h)
+        x = left << h | right
+        if x < m:
+            return x
+
+
+def crop(seed, split, n, t, index):
+    out = philox([*words(index), *words(split)], words(seed))
+    return (out[1] << 32 | out[0]) * (n - t) >> 64
+
+
+def sequential(seed, split, n, t, index):
+    return index * t
+
+
+def epoch(seed, split, n, t, sample):
+    blocks = (n - 1) // t
+    e, p = divmod(sample, blocks)
+    k = max(1, 2**20 // t)
+    groups = blocks // (8 * k)
+    if p >= 8 * k * groups:
+        whole = 8 * k * groups
+        return (whole + permute(seed, e, 1 + groups, blocks - whole, p - whole)) * t
+    j, inside = divmod(p, 8 * k)
+    q = permute(seed, e, 1 + j, 8 * k, inside)
+    return (permute(seed, e, 0, 8 * groups, 8 * j + q // k) * k + q % k) * t
+
+
+CASES = [
+    ("crop", 1337, 0, 301966, 256, 0),
+    ("crop", 1337, 1, 301966, 256, 12345678901),
+    ("crop", 18446744073709551615, 0, 9035582198, 1024, 1000000000),
+    ("epoch", 1337, 0, 301966, 256, 5),
+    ("epoch", 1337, 0, 9035582198, 1024, 1000000000),
+    ("epoch", 42, 0, 33554433, 1000, 33553),
+    ("sequential", 0, 1, 301966, 256, 0),
+    ("sequential", 0, 1, 301966, 256, 1178),
+    ("sequential", 0, 1, 4434606, 1024, 4329),
+]
+
+
+def line(case):
+    mode, seed, split, n, t, sample = case
+    return f"//   {mode} {seed} {split} {n} {t} {sample} -> {globals()[mode](seed, split, n, t, sample)}"
+
+
+def test_header_publishes_these_vectors():
+    text = HEADER.read_text()
+    for case in CASES:
+        assert line(case) in text, line(case)
+    assert len(re.findall(r"^//   \w+ \d+ \d \d+ \d+ \d+ -> \d+$", text, re.M)) == len(CASES)
+
+
+def test_an_epoch_is_every_block_once():
+    for n, t in [(1, 1), (5000, 7), (70001, 64)]:
+        blocks = n and (n - 1) // t
+        for e in (0, 3):
+            got = sorted(epoch(9, 0, n, t, e * blocks + i) for i in range(blocks))
+            assert got == [i * t for i in range(blocks)]
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        body = "\n".join(line(case) for case in CASES)
+        HEADER.write_text(HEADER.read_text().replace("//   @vectors@", body))
+    test_header_publishes_these_vectors()
+    test_an_epoch_is_every_block_once()
+    print("2 passed")

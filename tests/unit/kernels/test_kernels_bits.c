@@ -1,0 +1,216 @@
+// A one-layer GPT out of the operations: its gradient against differences, and its bits at any number of threads.
+#include "tests/unit/kernels/fixture_kernels.h"
+#include <xxhash.h>
+
+typedef struct {
+    int B, T, C, H, V, vocab, chunk;
+} Size;
+
+enum { WTE, WPE, QKV, PROJ, FC, OUT, BIAS_QKV, BIAS_PROJ, BIAS_FC, BIAS_OUT, LN1, LN2, LN3, TENSORS };
+
+typedef struct {
+    Kernels *k;
+    Size size;
+    size_t at[TENSORS + 1]; // in parameters and gradients
+    float *params, *grads, *m, *v, *norm, *losses;
+    double *loss;
+    Weight weights[4], head;
+    uint16_t *rows;
+    float *sum[3], *mean[3], *rstd[3], *lse, *dsum;
+    void *normed[3], *qkv, *attended, *branch, *fc, *gelu, *logits, *d, *dwide, *dsum_act;
+} Model;
+
+static size_t tensor_size(const Size *s, int tensor) {
+    const size_t C = (size_t)s->C;
+    switch (tensor) {
+    case WTE:
+        return (size_t)s->V * C;
+    case WPE:
+        return (size_t)s->T * C;
+    case QKV:
+        return 3 * C * C;
+    case PROJ:
+        return C * C;
+    case FC:
+    case OUT:
+        return 4 * C * C;
+    case BIAS_QKV:
+        return 3 * C;
+    case BIAS_FC:
+        return 4 * C;
+    case LN1:
+    case LN2:
+    case LN3:
+        return 2 * C; // weight, bias
+    default:
+        return C;
+    }
+}
+
+static void model_pack(Model *m) {
+    for (int i = 0; i < 4; i++) m->k->ops->pack(&m->weights[i]);
+    m->k->ops->pack(&m->head);
+}
+
+static void model_open(Model *m, Kernels *k, Size s) {
+    *m = (Model){.k = k, .size = s};
+    for (int i = 0; i < TENSORS; i++) m->at[i + 1] = m->at[i] + tensor_size(&s, i);
+    const size_t count = m->at[TENSORS], C = (size_t)s.C, N = (size_t)(s.B * s.T), act = k->ops->act_bytes;
+    float *values = numbers(1, count, 0.1f);
+    for (int i = LN1; i <= LN3; i++)
+        for (size_t c = 0; c < C; c++) values[m->at[i] + c] += 1;
+    m->params = put(k, values, count, 4), m->grads = take(k, 4 * count);
+    m->m = take(k, 4 * count), m->v = take(k, 4 * count);
+    k->ops->zero(m->m, 4 * count), k->ops->zero(m->v, 4 * count);
+    m->norm = take(k, 4), m->losses = take(k, 4 * N), m->loss = take(k, 8);
+    const int shapes[4][2] = {
+        {3 * s.C, s.C    },
+        {s.C,     s.C    },
+        {4 * s.C, s.C    },
+        {s.C,     4 * s.C}
+    };
+    for (int i = 0; i < 4; i++) {
+        m->weights[i] = (Weight){m->params + m->at[QKV + i], NULL, shapes[i][0], shapes[i][1]};
+        m->weights[i].packed = take(k, k->ops->packed_bytes(shapes[i][0], shapes[i][1]));
+    }
+    m->head = (Weight){m->params, take(k, k->ops->packed_bytes(s.V, s.C)), s.V, s.C};
+    const size_t ids = (size_t)(s.B * (s.T + 1));
+    m->rows = put(k, (float *)token_ids(2, ids + 1, s.vocab), (ids + 1) / 2, 4);
+    for (int i = 0; i < 3; i++) {
+        m->sum[i] = take(k, 4 * N * C), m->normed[i] = take(k, act * N * C);
+        m->mean[i] = take(k, 4 * N), m->rstd[i] = take(k, 4 * N);
+    }
+    m->lse = take(k, 4 * N * (size_t)s.H), m->dsum = take(k, 4 * N * C), m->dsum_act = take(k, act * N * C);
+    m->qkv = take(k, act * 3 * N * C), m->attended = take(k, act * N * C), m->branch = take(k, act * N * C);
+    m->fc = take(k, act * 4 * N * C), m->gelu = take(k, act * 4 * N * C), m->d = take(k, act * N * C);
+    m->dwide = take(k, act * 4 * N * C), m->logits = take(k, act * (size_t)s.chunk * (size_t)s.V);
+    model_pack(m);
+}
+
+// One micro-batch: the mean loss, and its gradient when wanted.
+static double model_step(Model *m, bool gradient, bool add) {
+    const Size *s = &m->size;
+    const Backend *f = m->k->ops;
+    const int N = s->B * s->T, C = s->C, D = C / s->H;
+    const float *p = m->params;
+    float *g = m->grads;
+#define P(tensor) (p + m->at[tensor])
+#define G(tensor) (g + m->at[tensor])
+    f->embed_forward(m->sum[0], m->rows, P(WTE), P(WPE), s->B, s->T, C);
+    f->layernorm_forward(m->sum[0], m->normed[0], m->mean[0], m->rstd[0], m->sum[0], NULL, P(LN1), P(LN1) + C, N, C);
+    f->matmul_forward(m->qkv, m->normed[0], &m->weights[0], P(BIAS_QKV), N);
+    f->attention_forward(m->attended, m->lse, m->qkv, s->B, s->T, s->H, D);
+    f->matmul_forward(m->branch, m->attended, &m->weights[1], P(BIAS_PROJ), N);
+    f->layernorm_forward(m->sum[1], m->normed[1], m->mean[1], m->rstd[1], m->sum[0], m->branch, P(LN2), P(LN2) + C, N,
+                         C);
+    f->matmul_forward(m->fc, m->normed[1], &m->weights[2], P(BIAS_FC), N);
+    f->gelu_forward(m->gelu, m->fc, (size_t)N * 4 * (size_t)C, true);
+    f->matmul_forward(m->branch, m->gelu, &m->weights[3], P(BIAS_OUT), N);
+    f->layernorm_forward(m->sum[2], m->normed[2], m->mean[2], m->rstd[2], m->sum[1], m->branch, P(LN3), P(LN3) + C, N,
+                         C);
+    for (int first = 0; first < N; first += s->chunk) {
+        const int M = N - first < s->chunk ? N - first : s->chunk;
+        const size_t at = (size_t)first * (size_t)C * f->act_bytes;
+        f->matmul_forward(m->logits, (char *)m->normed[2] + at, &m->head, NULL, M);
+        f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 1 / (float)N, m->k->one,
+                         gradient);
+        if (!gradient) continue;
+        f->matmul_backward_input((char *)m->d + at, m->logits, &m->head, M);
+        f->matmul_backward_weight(G(WTE), m->logits, (char *)m->normed[2] + at, M, s->V, C, add || first);
+    }
+    f->zero(m->loss, 8);
+    f->sum_losses(m->loss, m->losses, N);
+    double loss;
+    f->download(&loss, m->loss, 8);
+    if (!gradient) return loss / N;
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN3), G(LN3) + C, G(BIAS_OUT), m->d, m->sum[2], m->mean[2],
+                          m->rstd[2], P(LN3), N, C, true, add);
+    f->matmul_backward_input(m->dwide, m->dsum_act, &m->weights[3], N);
+    f->matmul_backward_weight(G(OUT), m->dsum_act, m->gelu, N, C, 4 * C, add);
+    f->gelu_backward(m->dwide, G(BIAS_FC), m->fc, N, 4 * C, true, add);
+    f->matmul_backward_input(m->d, m->dwide, &m->weights[2], N);
+    f->matmul_backward_weight(G(FC), m->dwide, m->normed[1], N, 4 * C, C, add);
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN2), G(LN2) + C, G(BIAS_PROJ), m->d, m->sum[1], m->mean[1],
+                          m->rstd[1], P(LN2), N, C, false, add);
+    f->matmul_backward_input(m->d, m->dsum_act, &m->weights[1], N);
+    f->matmul_backward_weight(G(PROJ), m->dsum_act, m->attended, N, C, C, add);
+    f->attention_backward(m->dwide, G(BIAS_QKV), m->d, m->attended, m->lse, m->qkv, s->B, s->T, s->H, D, add);
+    f->matmul_backward_input(m->d, m->dwide, &m->weights[0], N);
+    f->matmul_backward_weight(G(QKV), m->dwide, m->normed[0], N, 3 * C, C, add);
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN1), G(LN1) + C, NULL, m->d, m->sum[0], m->mean[0], m->rstd[0],
+                          P(LN1), N, C, false, add);
+    f->embed_backward(G(WTE), G(WPE), m->dsum, m->rows, s->B, s->T, C, add);
+    return loss / N;
+}
+
+static Shape shape_of(Size s) {
+    return (Shape){.B = s.B, .T = s.T, .C = s.C, .H = s.H, .V = s.V, .chunk_rows = s.chunk, .threads = 4};
+}
+
+// Along a direction through all of one tensor: (L(p + hd) - L(p - hd)) / 2h = gradient . d
+TEST(kernels_gradients_are_differences) {
+    const Size size = {2, 19, 32, 2, 128, 101, 16};
+    const Shape shape = shape_of(size);
+    Kernels k = kernels_open("float32", 0, &shape);
+    Model m;
+    model_open(&m, &k, size);
+    const size_t count = m.at[TENSORS];
+    model_step(&m, true, false);
+    float *gradient = get(&k, m.grads, count, 4), *params = get(&k, m.params, count, 4), *moved = host(count, 4);
+    for (int tensor = 0; tensor < TENSORS; tensor++) {
+        const size_t from = m.at[tensor], n = m.at[tensor + 1] - from;
+        // The gradient's own signs: a direction in which the loss changes much.
+        double along = 0, step = 1e-3, loss[2];
+        for (size_t i = 0; i < n; i++) along += fabs((double)gradient[from + i]);
+        step /= along;
+        for (int side = 0; side < 2; side++) {
+            memcpy(moved, params, count * sizeof *moved);
+            for (size_t i = from; i < from + n; i++)
+                moved[i] += (float)copysign(step, side ? -(double)gradient[i] : (double)gradient[i]);
+            k.ops->upload(m.params, moved, 4 * count);
+            model_pack(&m);
+            loss[side] = model_step(&m, false, false);
+        }
+        // Differences of floats: 1e-3 apart, their own error about 1e-6.
+        const float got = (float)((loss[0] - loss[1]) / (2 * step)), want = (float)along;
+        CHECK_CLOSE(&got, &want, 1, 5e-3, 0);
+    }
+    kernels_close(&k);
+}
+
+static uint64_t hash_after_three_steps(const char *dtype, int threads, Size size) {
+    const Shape shape = shape_of(size);
+    Kernels k = kernels_open(dtype, threads, &shape);
+    Model m;
+    model_open(&m, &k, size);
+    const size_t count = m.at[TENSORS];
+    uint64_t hash = 0;
+    AdamWSettings settings = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
+    for (settings.step = 1; settings.step <= 3; settings.step++) {
+        double loss = model_step(&m, true, false);
+        loss += model_step(&m, true, true);
+        k.ops->gradient_norm(m.norm, m.grads, count, k.one);
+        k.ops->adamw(m.params, m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings), m.norm,
+                     k.one);
+        model_pack(&m);
+        CHECK(isfinite(loss));
+        hash = hash * 31 + XXH3_64bits(m.grads, 4 * count) + XXH3_64bits(&loss, sizeof loss);
+    }
+    hash = hash * 31 + XXH3_64bits(m.params, 4 * count);
+    kernels_close(&k);
+    return hash;
+}
+
+TEST(kernels_bits_do_not_depend_on_threads) {
+    static const Size sizes[] = {
+        {2, 70,  96,  2, 192, 150, 64 },
+        {1, 192, 256, 4, 640, 600, 192}
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int type = 0; type < 3; type++) {
+            const char *dtype = (const char *const[]){"float32", "bfloat16", "float16"}[type];
+            const uint64_t one = hash_after_three_steps(dtype, 1, sizes[i]);
+            CHECK(one == hash_after_three_steps(dtype, 2, sizes[i]));
+            CHECK(one == hash_after_three_steps(dtype, 4, sizes[i]));
+        }
+}

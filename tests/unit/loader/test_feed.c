@@ -1,0 +1,394 @@
+// The law, seen by a trainer: one stream of samples, whatever asks for it and whatever happens to the loader.
+#include "common/hash.h"
+#include "loader/protocol/sampling.h"
+#include "tests/unit/loader/fixture_loader.h"
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+static const TestDataset small = {1, 300000, 20001, 120000, 4096, false};
+static const TestDataset other = {2, 250000, 9000, 120000, 4096, false};
+
+// The rows as order.h and the ids of the dataset give them, without any loader.
+static void want_rows(uint16_t *ids, const TestDataset *spec, const FeedAsk *ask, uint32_t T) {
+    Order order;
+    uint64_t tokens = ask->split == FEED_TRAIN ? spec->train_tokens : spec->val_tokens;
+    NEED(order_open(&order, ask->mode, ask->split, ask->seed, tokens, T) == 0);
+    Group group = {0};
+    for (uint32_t row = 0; row < ask->rows; row++) {
+        uint64_t sample = ask->first_sample + row;
+        unsigned stretch;
+        if (sample - group.first_sample >= group.samples) order_group(&order, sample, &group);
+        uint64_t token = order_token(&order, &group, sample, &stretch);
+        for (uint32_t t = 0; t <= T; t++) *ids++ = test_id(spec->salt, ask->split, token + t);
+    }
+}
+
+static void check_batch(const FeedBatch *batch, const TestDataset *spec, const FeedAsk *ask, uint32_t T) {
+    CHECK_EQUAL(batch->first_sample, ask->first_sample);
+    CHECK_EQUAL(batch->rows, ask->rows);
+    uint16_t *want = malloc((size_t)ask->rows * (T + 1) * sizeof *want);
+    want_rows(want, spec, ask, T);
+    CHECK(!memcmp(want, batch->ids, (size_t)ask->rows * (T + 1) * sizeof *want));
+    free(want);
+}
+
+static FeedConfig feed_config(uint32_t T, uint32_t rows) {
+    return (FeedConfig){
+        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = rows, .timeout_ms = 20000};
+}
+
+static Feed *open_feed(const FeedConfig *config) {
+    Feed *feed = feed_open(config);
+    NEED(feed);
+    NEED(feed_attach(feed) == 0);
+    return feed;
+}
+
+// A port of our own; another test run on the machine has another process id.
+static const char *tcp_endpoint(void) {
+    static char endpoint[40];
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 12000);
+    return endpoint;
+}
+
+typedef struct {
+    uint32_t rows, window, world;
+    bool inline_only, tcp;
+} Way;
+
+// The hash of samples [0, samples), asked by `world` trainers in turn, as gradient accumulation does.
+static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
+    FeedConfig config = feed_config(T, way->rows);
+    config.window = way->window, config.inline_only = way->inline_only;
+    if (way->tcp) config.endpoint = tcp_endpoint();
+    Feed *feeds[4];
+    uint64_t asked[4], got = 0;
+    for (uint32_t rank = 0; rank < way->world; rank++) {
+        feeds[rank] = open_feed(&config);
+        asked[rank] = (uint64_t)rank * way->rows;
+        CHECK_EQUAL(feed_stats(feeds[rank]).ring, !way->inline_only && !way->tcp);
+    }
+    Sha256 sha;
+    sha256_open(&sha);
+    for (uint32_t rank = 0; got < samples; rank = (rank + 1) % way->world) {
+        Feed *feed = feeds[rank];
+        for (; feed_free(feed) && asked[rank] < samples; asked[rank] += (uint64_t)way->rows * way->world) {
+            uint64_t left = samples - asked[rank];
+            FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337, asked[rank]};
+            NEED(feed_ask(feed, &ask) == 0);
+        }
+        FeedBatch batch;
+        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK_EQUAL(batch.first_sample, got);
+        sha256_add(&sha, batch.ids, (size_t)batch.rows * (T + 1) * sizeof *batch.ids);
+        got += batch.rows;
+        feed_done(feed, &batch);
+    }
+    sha256_close(&sha, digest);
+    for (uint32_t rank = 0; rank < way->world; rank++) feed_close(feeds[rank]);
+}
+
+TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
+    enum { T = 512, SAMPLES = 21000 }; // an epoch is one group of 16384 and a rest of 2170; the second begins
+    const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false};
+    static const Way ways[] = {
+        {64,  4, 1, false, false},
+        {64,  4, 1, true,  false},
+        {7,   8, 1, false, false},
+        {128, 1, 1, false, false},
+        {16,  4, 2, false, false},
+        {8,   2, 4, true,  false},
+        {32,  4, 2, false, true },
+    };
+    make_test_dataset("d", &big);
+    pid_t pid = start_loader("d", "p"), tcp_pid = start_loader("d", tcp_endpoint());
+    for (int epochs = 0; epochs < 2; epochs++) {
+        Sampling mode = epochs ? SAMPLING_EPOCH : SAMPLING_CROP;
+        uint64_t samples = epochs ? SAMPLES : 3000;
+        uint8_t want[32], got[32];
+        FeedAsk all = {FEED_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
+        uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
+        want_rows(ids, &big, &all, T);
+        sha256(ids, samples * (T + 1) * sizeof *ids, want);
+        free(ids);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            hash_stream(&ways[i], mode, T, samples, got);
+            CHECK(!memcmp(want, got, 32));
+        }
+    }
+    CHECK_EQUAL(stop_loader(tcp_pid, SIGTERM), 0);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(feed_evaluates_a_whole_split_in_order_and_once) {
+    enum { T = 100, ROWS = 32 };
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(T, ROWS);
+    Feed *feed = open_feed(&config);
+    uint64_t asked = 0, got = 0;
+    for (bool end = false; !end;) {
+        for (; feed_free(feed); asked += ROWS) {
+            FeedAsk ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
+            NEED(feed_ask(feed, &ask) == 0);
+        }
+        FeedBatch batch;
+        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        for (uint64_t i = 0; i < batch.rows; i++)
+            for (uint64_t t = 0; t <= T; t++) CHECK_EQUAL(batch.ids[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
+        got += batch.rows;
+        end = batch.rows == 0;
+        feed_done(feed, &batch);
+    }
+    CHECK_EQUAL(got, 200); // (20001 - 1) / 100
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(feed_forgets_what_was_asked) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(64, 4);
+    Feed *feed = open_feed(&config);
+    FeedBatch held, batch;
+    FeedAsk train = {FEED_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
+    NEED(feed_ask(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
+    for (uint64_t i = 1; i <= 200; i++) {
+        train.first_sample = 4 * i;
+        while (feed_free(feed)) NEED(feed_ask(feed, &train) == 0);
+        feed_forget(feed);
+        FeedAsk val = {FEED_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
+        NEED(feed_ask(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        check_batch(&batch, &small, &val, 64);
+        feed_done(feed, &batch);
+    }
+    train.first_sample = 0;
+    check_batch(&held, &small, &train, 64); // lent all the while
+    feed_done(feed, &held);
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
+// A stream that checks every row, so that a lost, doubled or damaged sample shows at once.
+typedef struct {
+    const TestDataset *spec;
+    Feed *feed;
+    uint32_t rows, T;
+    uint64_t asked, got;
+} Stream;
+
+static FeedAsk stream_ask(const Stream *stream, uint64_t first) {
+    return (FeedAsk){FEED_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
+}
+
+static void ask_all(Stream *stream) {
+    for (; feed_free(stream->feed); stream->asked += stream->rows) {
+        FeedAsk ask = stream_ask(stream, stream->asked);
+        NEED(feed_ask(stream->feed, &ask) == 0);
+    }
+}
+
+static void take_one(Stream *stream) {
+    FeedBatch batch;
+    ask_all(stream);
+    NEED(feed_next(stream->feed, &batch) == FEED_BATCH);
+    FeedAsk ask = stream_ask(stream, stream->got);
+    check_batch(&batch, stream->spec, &ask, stream->T);
+    feed_done(stream->feed, &batch);
+    stream->got += stream->rows;
+}
+
+static void kill_loaders(const char *place, bool inline_only, int kills) {
+    pid_t pid = start_loader("d", place);
+    FeedConfig config = feed_config(128, 16);
+    config.inline_only = inline_only;
+    bool tcp = strstr(place, "://");
+    if (tcp) config.endpoint = place;
+    Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
+    srand(1);
+    for (int kill_number = 0; kill_number < kills; kill_number++) {
+        for (int batches = 5 + rand() % 60; batches > 0; batches--) take_one(&stream);
+        ask_all(&stream);
+        nanosleep(&(struct timespec){0, rand() % 200000}, NULL); // somewhere in the answers
+        CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
+        pid = start_loader("d", place);
+    }
+    for (int i = 0; i < 50; i++) take_one(&stream);
+    FeedStats stats = feed_stats(stream.feed);
+    CHECK(stats.reconnects >= (uint64_t)kills);
+    CHECK_EQUAL(stats.ring, !inline_only && !tcp);
+    feed_close(stream.feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(feed_stream_survives_loaders_killed_at_random_points) {
+    make_test_dataset("d", &small);
+    kill_loaders("p", false, 20);
+    kill_loaders("p", true, 10);
+    kill_loaders(tcp_endpoint(), false, 3);
+}
+
+TEST(feed_goes_on_after_a_loader_that_was_told_to_stop) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(32, 8);
+    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    for (int restarts = 0; restarts < 5; restarts++) {
+        for (int i = 0; i < 6; i++) take_one(&stream); // more than can have been answered before
+        ask_all(&stream);
+        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+        pid = start_loader("d", "p");
+    }
+    for (int i = 0; i < 6; i++) take_one(&stream);
+    feed_close(stream.feed);
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(feed_waits_for_a_loader_that_starts_later) {
+    make_test_dataset("d", &small);
+    char command[5000];
+    snprintf(command, sizeof command, "(sleep 0.4; exec '%s/loader' serve d --endpoint ipc://p 2>p.log) & echo $! >pid",
+             test_bin);
+    NEED(system(command) == 0);
+    FeedConfig config = feed_config(32, 8);
+    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    for (int i = 0; i < 10; i++) take_one(&stream);
+    feed_close(stream.feed);
+    NEED(system("kill $(cat pid)") == 0);
+}
+
+TEST(feed_says_that_there_is_no_loader) {
+    FeedConfig config = feed_config(32, 8);
+    config.timeout_ms = 200;
+    CHECK(!feed_open(&config));
+    CHECK_EQUAL(err_code(), EX_PEER);
+    CHECK_TEXT(err_text(), "no loader at ipc://p");
+    err_clear();
+}
+
+TEST(feed_stops_waiting_when_told) {
+    static volatile int stop = 1;
+    make_test_dataset("d", &small);
+    FeedConfig config = feed_config(32, 8);
+    config.stop = &stop;
+    CHECK(!feed_open(&config));
+    CHECK_EQUAL(err_code(), EX_AGAIN);
+    err_clear();
+    stop = 0;
+    pid_t pid = start_loader("d", "p");
+    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    take_one(&stream);
+    stop_loader(pid, SIGKILL);
+    stop = 1;
+    ask_all(&stream);
+    FeedBatch batch;
+    FeedResult result;
+    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch); // already there
+    CHECK_EQUAL(result, FEED_STOPPED);
+    feed_close(stream.feed);
+}
+
+TEST(feed_refuses_another_vocabulary_and_names_both) {
+    TestDataset foreign = small;
+    foreign.other_vocabulary = true;
+    make_test_dataset("d", &foreign);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(32, 8);
+    memset(config.vocab_fp, 0x11, 32);
+    CHECK(!feed_open(&config));
+    CHECK_EQUAL(err_code(), EX_PROTOCOL);
+    CHECK_TEXT(err_text(), "1111111111111111");
+    CHECK_TEXT(err_text(), "2222222222222222");
+    err_clear();
+    memset(config.vocab_fp, 0, 32);
+    config.vocab_size = 1000;
+    CHECK(!feed_open(&config));
+    CHECK_EQUAL(err_code(), EX_PROTOCOL);
+    CHECK_TEXT(err_text(), "50257 ids");
+    CHECK_TEXT(err_text(), "only 1000");
+    err_clear();
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(feed_tells_that_the_loader_serves_another_dataset) {
+    make_test_dataset("d", &small);
+    make_test_dataset("e", &other);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(64, 8);
+    Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
+    for (int i = 0; i < 20; i++) take_one(&stream);
+    FeedDataset first = *feed_dataset(stream.feed);
+    CHECK_TEXT(first.name, "d");
+    for (int turn = 0; turn < 2; turn++) { // there and back
+        FeedBatch batch;
+        FeedResult result;
+        stop_loader(pid, SIGKILL);
+        pid = start_loader(turn ? "d" : "e", "p");
+        ask_all(&stream);
+        while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+        CHECK_EQUAL(result, FEED_CHANGED);
+        CHECK_TEXT(feed_dataset(stream.feed)->name, turn ? "d" : "e");
+        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], turn ? 300000 : 250000);
+        CHECK((memcmp(first.fingerprint, feed_dataset(stream.feed)->fingerprint, 32) == 0) == turn);
+        stream.spec = turn ? &small : &other;
+        stream.asked = stream.got = 1000;
+        for (int i = 0; i < 20; i++) take_one(&stream);
+    }
+    // The same, but with a vocabulary that the model does not have.
+    TestDataset foreign = other;
+    foreign.other_vocabulary = true;
+    make_test_dataset("f", &foreign);
+    stop_loader(pid, SIGKILL);
+    pid = start_loader("f", "p");
+    ask_all(&stream);
+    FeedBatch batch;
+    FeedResult result;
+    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+    CHECK_EQUAL(result, FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_PROTOCOL);
+    CHECK_TEXT(err_text(), "2222222222222222");
+    err_clear();
+    feed_close(stream.feed);
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(feed_moves_to_another_dataset_without_a_restart) {
+    TestDataset foreign = other;
+    foreign.other_vocabulary = true;
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &other);
+    make_test_dataset("c", &foreign);
+    NEED(symlink("a", "d") == 0);
+    pid_t pid = start_loader("d", "p");
+    FeedConfig config = feed_config(64, 8);
+    Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
+    for (int i = 0; i < 20; i++) take_one(&stream);
+    for (int turn = 0; turn < 4; turn++) { // b, c which does not fit, nothing, a
+        static const char *const to[] = {"b", "c", "nowhere", "a"};
+        FeedBatch batch;
+        FeedResult result = FEED_BATCH;
+        NEED(unlink("d") == 0 && symlink(to[turn], "d") == 0);
+        kill(pid, SIGHUP);
+        if (turn == 1 || turn == 2) {
+            nanosleep(&(struct timespec){0, 30000000}, NULL);
+            for (int i = 0; i < 20; i++) take_one(&stream);
+            continue;
+        }
+        for (int tries = 0; result == FEED_BATCH && tries < 100000; tries++) {
+            ask_all(&stream);
+            if ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+        }
+        CHECK_EQUAL(result, FEED_CHANGED);
+        stream.spec = turn ? &small : &other;
+        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], stream.spec->train_tokens);
+        stream.asked = stream.got = 0;
+        for (int i = 0; i < 20; i++) take_one(&stream);
+    }
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "another vocabulary");
+    CHECK_TEXT(log, "the dataset stays as it was: 'd' is no dataset");
+    free(log);
+    feed_close(stream.feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}

@@ -1,0 +1,428 @@
+// What a feed and a loader do about peers that hang, lie or come back from the dead.
+#include "loader/protocol/ring.h"
+#include "tests/unit/loader/fixture_loader.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <zmq.h>
+
+static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
+enum { T = 64, ROWS = 8 };
+
+static FeedConfig feed_config(uint64_t timeout_ms) {
+    return (FeedConfig){
+        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = timeout_ms};
+}
+
+// The ring in use, and one that still has a lent slot.
+static void *pinned[2];
+static int pins;
+static void pin(void *address, size_t bytes) {
+    (void)bytes;
+    NEED(!pinned[0] || !pinned[1]);
+    pinned[pinned[0] != NULL] = address, pins++;
+}
+static void unpin(void *address) {
+    NEED(address == pinned[0] || address == pinned[1]);
+    pinned[address == pinned[1]] = NULL;
+}
+
+static Feed *open_feed(uint64_t timeout_ms) {
+    FeedConfig config = feed_config(timeout_ms);
+    config.pin = pin, config.unpin = unpin;
+    Feed *feed = feed_open(&config);
+    NEED(feed);
+    NEED(feed_attach(feed) == 0);
+    return feed;
+}
+
+static FeedAsk sequential(uint64_t first) { return (FeedAsk){FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first}; }
+
+static void check_rows(const FeedBatch *batch) {
+    for (uint64_t i = 0; i < batch->rows; i++)
+        for (uint64_t t = 0; t <= T; t++)
+            CHECK_EQUAL(batch->ids[i * (T + 1) + t], test_id(1, 0, (batch->first_sample + i) * T + t));
+}
+
+static uint64_t take(Feed *feed, uint64_t asked, int batches) {
+    while (batches-- > 0) {
+        FeedBatch batch;
+        for (; feed_free(feed); asked += ROWS) {
+            FeedAsk ask = sequential(asked % 1000);
+            NEED(feed_ask(feed, &ask) == 0);
+        }
+        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK_EQUAL(batch.rows, ROWS);
+        check_rows(&batch);
+        feed_done(feed, &batch);
+    }
+    return asked;
+}
+
+static void nap_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+
+TEST(feed_gives_up_on_a_stopped_loader_after_the_timeout) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(10000);
+    uint64_t asked = take(feed, 0, 10);
+    kill(pid, SIGSTOP);
+    feed_forget(feed);
+    FeedAsk ask = sequential(asked);
+    FeedBatch batch;
+    NEED(feed_ask(feed, &ask) == 0);
+    // A pause shorter than the timeout is only a pause.
+    char command[64];
+    snprintf(command, sizeof command, "(sleep 0.5; kill -CONT %d) &", (int)pid);
+    NEED(system(command) == 0);
+    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    check_rows(&batch);
+    feed_done(feed, &batch);
+    CHECK(feed_stats(feed).resends >= 1 && feed_stats(feed).reconnects >= 1);
+    feed_close(feed);
+
+    feed = open_feed(400);
+    kill(pid, SIGSTOP);
+    NEED(feed_ask(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_PEER);
+    CHECK_TEXT(err_text(), "no data from the loader");
+    err_clear();
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
+}
+
+TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
+    make_test_dataset("d", &small);
+    for (int round = 0; round < 3; round++) {
+        char old[16];
+        snprintf(old, sizeof old, "p.%d", round);
+        pid_t zombie = start_loader("d", "p");
+        pins = 0;
+        Feed *feed = open_feed(10000);
+        uint64_t asked = take(feed, 0, 5 + round);
+        FeedBatch held;
+        NEED(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the zombie has
+        kill(zombie, SIGSTOP);
+        for (; feed_free(feed); asked += ROWS) { // requests that it will find when it wakes
+            FeedAsk ask = sequential(asked % 1000);
+            NEED(feed_ask(feed, &ask) == 0);
+        }
+        NEED(rename("p", old) == 0);
+        pid_t pid = start_loader("d", "p");
+        asked = take(feed, asked, 20);
+        check_rows(&held);
+        kill(zombie, SIGCONT);
+        for (int i = 0; i < 20; i++) {
+            asked = take(feed, asked, 20);
+            nap_ms(1);
+        }
+        check_rows(&held);
+        CHECK(pins > 1 && pinned[0] && pinned[1]); // the new loader's ring, and the one with `held`
+        feed_done(feed, &held);
+        CHECK(!pinned[0] != !pinned[1]);
+        asked = take(feed, asked, 20);
+        CHECK(feed_stats(feed).ring);
+        feed_close(feed);
+        CHECK(!pinned[0] && !pinned[1]);
+        CHECK_EQUAL(stop_loader(zombie, SIGTERM), 0);
+        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    }
+}
+
+TEST(feed_names_the_damaged_frame_and_no_path) {
+    make_test_dataset("d", &small);
+    char *path = (char[]){"d/train/000/000001.zst"};
+    Shard shard;
+    NEED(shard_open(&shard, path) == 0);
+    uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
+    shard_close(&shard);
+    int fd = open(path, O_RDWR);
+    uint8_t byte;
+    NEED(pread(fd, &byte, 1, (off_t)offset) == 1);
+    byte ^= 0x10;
+    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+    close(fd);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(10000);
+    FeedBatch batch;
+    FeedAsk ask = sequential((60000 + 3 * 4096 + 100) / T);
+    NEED(feed_ask(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "train shard 1, frame 3");
+    CHECK(!strchr(err_text(), '/'));
+    err_clear();
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0); // the loader lives on
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "000001.zst"); // and has told its own side where
+    free(log);
+}
+
+TEST(feed_says_that_a_split_is_too_short) {
+    TestDataset spec = small;
+    spec.val_tokens = 0;
+    make_test_dataset("d", &spec);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(10000);
+    FeedBatch batch;
+    FeedAsk ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
+    NEED(feed_ask(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "the val split has 0 tokens");
+    err_clear();
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
+// --- a peer of the test's own making
+
+typedef struct {
+    void *context, *socket;
+    WireMessage message;
+} Peer;
+
+static Peer open_peer(void) {
+    Peer peer = {.context = zmq_ctx_new()};
+    peer.socket = zmq_socket(peer.context, ZMQ_DEALER);
+    int ms = 2000, none = 0;
+    zmq_setsockopt(peer.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    zmq_setsockopt(peer.socket, ZMQ_LINGER, &none, sizeof none);
+    NEED(zmq_connect(peer.socket, "ipc://p/data.sock") == 0);
+    return peer;
+}
+
+static void close_peer(Peer *peer) {
+    zmq_close(peer->socket);
+    zmq_ctx_term(peer->context);
+}
+
+static void say(Peer *peer, WireType type, uint64_t attach_id) {
+    peer->message.header.type = (uint8_t)type;
+    peer->message.header.session = 77, peer->message.header.req_id++;
+    peer->message.header.attach_id = attach_id;
+    Bytes frame = wire_encode(&peer->message);
+    NEED(zmq_send(peer->socket, frame.data, frame.size, 0) >= 0);
+}
+
+// The type of the next answer, 0 when none comes.
+static unsigned hear(Peer *peer, WireMessage *answer) {
+    uint8_t bytes[1 << 16];
+    int got = zmq_recv(peer->socket, bytes, sizeof bytes, 0), more = 0;
+    size_t size = sizeof more;
+    if (got < 0) return 0;
+    NEED(wire_decode((Bytes){bytes, (size_t)got}, answer) == WIRE_FINE);
+    while (zmq_getsockopt(peer->socket, ZMQ_RCVMORE, &more, &size) == 0 && more)
+        NEED(zmq_recv(peer->socket, bytes, sizeof bytes, 0) >= 0);
+    return answer->header.type;
+}
+
+static WireStats stats_of(Peer *peer) {
+    WireMessage answer;
+    memset(&peer->message.stats, 0, sizeof peer->message.stats);
+    say(peer, WIRE_STATS, 0);
+    CHECK_EQUAL(hear(peer, &answer), WIRE_STATS);
+    return answer.stats;
+}
+
+static const WireHello fine_hello = {.proto_min = 1,
+                                     .proto_max = 1,
+                                     .vocab_size = 50304,
+                                     .sequence_tokens = T,
+                                     .max_rows = ROWS,
+                                     .window = 4,
+                                     .world = 1,
+                                     .dtype_mask = 1};
+
+static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t slot, uint32_t generation) {
+    WireGet get = {
+        .rows = rows, .sequence_tokens = T, .mode = SAMPLING_SEQUENTIAL, .slot = slot, .generation = generation};
+    memcpy(get.dataset_fp8, fp8, 8);
+    peer->message.get = get;
+}
+
+TEST(loader_drops_and_counts_hostile_frames) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer();
+    uint64_t dropped = stats_of(&peer).dropped;
+    uint8_t noise[300];
+    srand(5);
+    for (size_t size = 0; size < sizeof noise; size++) {
+        for (size_t i = 0; i < size; i++) noise[i] = (uint8_t)rand();
+        NEED(zmq_send(peer.socket, noise, size, 0) >= 0);
+    }
+    CHECK_EQUAL(stats_of(&peer).dropped - dropped, sizeof noise);
+    // More parts than the protocol has, and a frame with the right magic and a length that lies.
+    for (int part = 0; part < 20; part++) NEED(zmq_send(peer.socket, "GLD1", 4, part < 19 ? ZMQ_SNDMORE : 0) >= 0);
+    memset(&peer.message, 0, sizeof peer.message);
+    peer.message.header.type = WIRE_PING, peer.message.header.session = 1;
+    Bytes frame = wire_encode(&peer.message);
+    peer.message.header.body_len = UINT32_MAX;
+    NEED(zmq_send(peer.socket, frame.data, frame.size, 0) >= 0);
+    // 40 GB of rows, with a CRC that is right.
+    memset(&peer.message.get, 0, sizeof peer.message.get);
+    peer.message.get.rows = 20000, peer.message.get.sequence_tokens = 1 << 20;
+    say(&peer, WIRE_GET, 0);
+    CHECK_EQUAL(stats_of(&peer).dropped - dropped, sizeof noise + 3);
+    // Larger than any message of the protocol: the connection goes, the loader stays.
+    Peer big = open_peer();
+    uint8_t *much = calloc(1, 1 << 20);
+    NEED(zmq_send(big.socket, much, 1 << 20, 0) >= 0);
+    free(much);
+    nap_ms(20);
+    close_peer(&big);
+    stats_of(&peer);
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+static int offer(uint64_t slot_bytes, uint32_t claimed, Ring *ring, CtlReply *reply) {
+    int fd = ctl_connect("p/ctl.sock");
+    NEED(fd >= 0 && (ring->base || ring_open(ring, true, slot_bytes, 4) == 0));
+    CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, 77, claimed, 4, 0};
+    NEED(ctl_offer(fd, &attach, ring) == 0);
+    fcntl(fd, F_SETFL, 0);
+    if (ctl_read_answer(fd, reply) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer();
+    WireMessage answer;
+    Ring ring = {0}, bad = {0};
+    CtlReply reply;
+    int ctl = offer(8192, 8192, &ring, &reply);
+    NEED(ctl >= 0);
+
+    peer.message.hello = fine_hello;
+    say(&peer, WIRE_HELLO, 0);
+    CHECK_EQUAL(hear(&peer, &answer), WIRE_WELCOME);
+    uint8_t fp8[8];
+    memcpy(fp8, answer.welcome.dataset_fp, 8);
+
+    set_get(&peer, fp8, ROWS, 2, 5);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK_EQUAL(hear(&peer, &answer), WIRE_BATCH);
+    const uint16_t *slot = (const uint16_t *)(const void *)ring_slot(&ring, 2);
+    CHECK_EQUAL(slot[1], test_id(1, 0, 1));
+    CHECK_EQUAL(answer.batch.length, ROWS * (T + 1) * 2);
+
+    // A resend (same req_id and generation) is answered, but the slot is not written again.
+    memset(ring_slot(&ring, 2), 0, 8192);
+    peer.message.header.req_id--;
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK_EQUAL(hear(&peer, &answer), WIRE_BATCH);
+    CHECK_EQUAL(slot[1], 0);
+    CHECK_EQUAL(stats_of(&peer).repeated, 1);
+
+    // An older generation is not answered and not written.
+    uint64_t dropped = stats_of(&peer).dropped;
+    set_get(&peer, fp8, ROWS, 2, 4);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK_EQUAL(stats_of(&peer).dropped, dropped + 1);
+    CHECK_EQUAL(slot[1], 0);
+
+    // Past the ring, more than a slot, somebody else's ring, another dataset.
+    set_get(&peer, fp8, ROWS, 4, 6);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
+    set_get(&peer, fp8, 1000, 1, 6);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
+    set_get(&peer, fp8, ROWS, 1, 6);
+    say(&peer, WIRE_GET, reply.attach_id + 2);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
+    set_get(&peer, (const uint8_t[8]){1}, ROWS, 1, 6);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_FP);
+
+    // Rings whose claims do not hold: larger than the file, not sealed (the owner could cut it under the loader).
+    CHECK(offer(4096, 1 << 20, &bad, &reply) < 0);
+    ring_close(&bad);
+    bad = (Ring){memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), NULL, 4096, 4};
+    NEED(ftruncate(bad.fd, 4 * 4096) == 0);
+    bad.base = mmap(NULL, 4 * 4096, PROT_READ, MAP_SHARED, bad.fd, 0);
+    CHECK(offer(4096, 4096, &bad, &reply) < 0);
+    ring_close(&bad);
+
+    // The ring is given up when the connection ends.
+    close(ctl);
+    nap_ms(20);
+    set_get(&peer, fp8, ROWS, 1, 7);
+    say(&peer, WIRE_GET, reply.attach_id);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
+    ring_close(&ring);
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_caps_its_errors) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer();
+    set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
+    for (int i = 0; i < 1000; i++) say(&peer, WIRE_GET, 0);
+    WireMessage answer;
+    int errors = 0;
+    memset(&peer.message.stats, 0, sizeof peer.message.stats);
+    say(&peer, WIRE_STATS, 0);
+    while (hear(&peer, &answer) == WIRE_ERROR) errors++;
+    CHECK_EQUAL(answer.stats.errors, 1000);
+    CHECK(errors >= 100 && errors <= 300);
+    close_peer(&peer);
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(loader_tells_trainers_that_it_goes) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer();
+    WireMessage answer;
+    peer.message.hello = fine_hello;
+    say(&peer, WIRE_HELLO, 0);
+    CHECK_EQUAL(hear(&peer, &answer), WIRE_WELCOME);
+    CHECK_EQUAL(answer.welcome.tokens[0], 100000);
+    CHECK_EQUAL(answer.welcome.eot_id, TEST_EOT);
+    // What is queued when the signal comes is answered.
+    uint8_t fp8[8];
+    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    kill(pid, SIGSTOP);
+    for (int i = 0; i < 5; i++) {
+        set_get(&peer, fp8, 1, 0, 0);
+        say(&peer, WIRE_GET, 0);
+    }
+    nap_ms(20);
+    kill(pid, SIGTERM);
+    kill(pid, SIGCONT);
+    int batches = 0, notices = 0;
+    for (int i = 0; i < 6; i++) {
+        unsigned type = hear(&peer, &answer);
+        batches += type == WIRE_BATCH, notices += type == WIRE_NOTICE;
+    }
+    CHECK_EQUAL(batches, 5);
+    CHECK_EQUAL(notices, 1);
+    CHECK_EQUAL(stop_loader(pid, 0), 0);
+    // Another protocol is named, not ignored.
+    pid = start_loader("d", "p");
+    wait_for_loader("p", 2);
+    peer.message.hello = fine_hello;
+    peer.message.hello.proto_min = peer.message.hello.proto_max = 9;
+    say(&peer, WIRE_HELLO, 0);
+    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
+    CHECK_TEXT(answer.error.text, "9");
+    close_peer(&peer);
+    stop_loader(pid, SIGTERM);
+}

@@ -1,0 +1,64 @@
+// Who may ask over tcp.
+#include "loader/protocol/keys.h"
+#include "tests/unit/loader/fixture_loader.h"
+#include <signal.h>
+#include <unistd.h>
+
+static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
+enum { T = 64, ROWS = 8 };
+
+static const char *endpoint(void) {
+    static char text[40];
+    snprintf(text, sizeof text, "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 12000);
+    return text;
+}
+
+static Feed *open_feed(const char *key_file, const char *loader_key) {
+    FeedConfig config = {.endpoint = endpoint(),
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = ROWS,
+                         .timeout_ms = 700,
+                         .key_file = key_file,
+                         .loader_key = loader_key};
+    return feed_open(&config);
+}
+
+TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
+    KeyPair loader, friend, stranger;
+    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&friend, "friend.key") == 0);
+    NEED(keys_make(&stranger, "stranger.key") == 0);
+    char allow[100];
+    snprintf(allow, sizeof allow, "\n%s the friend\n", friend.public_key);
+    write_file("allow", allow, strlen(allow));
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader_with("d", endpoint(), "--key=loader.key", "--allow=allow");
+
+    Feed *feed = open_feed("friend.key", loader.public_key);
+    NEED(feed && feed_attach(feed) == 0);
+    FeedAsk ask = {FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
+    FeedBatch batch;
+    NEED(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
+        CHECK_EQUAL(batch.ids[i], test_id(1, 0, (5 + i / (T + 1)) * T + i % (T + 1)));
+    feed_done(feed, &batch);
+    feed_close(feed);
+
+    // A key that is not on the list, no key, and a loader that is not the one we mean.
+    CHECK(!open_feed("stranger.key", loader.public_key));
+    CHECK_EQUAL(err_code(), EX_PEER);
+    err_clear();
+    CHECK(!open_feed(NULL, NULL));
+    CHECK_EQUAL(err_code(), EX_PEER);
+    err_clear();
+    CHECK(!open_feed("friend.key", stranger.public_key));
+    CHECK_EQUAL(err_code(), EX_PEER);
+    err_clear();
+    CHECK(!open_feed("friend.key", NULL));
+    CHECK_EQUAL(err_code(), EX_USAGE);
+    err_clear();
+    CHECK(!open_feed("friend.key", "too short"));
+    CHECK_EQUAL(err_code(), EX_USAGE);
+    err_clear();
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}

@@ -1,0 +1,151 @@
+// Which tokens a sample is.
+#include "loader/protocol/sampling.h"
+#include "tests/test.h"
+
+static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {
+    Order order;
+    Group group;
+    unsigned stretch;
+    NEED(order_open(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
+    order_group(&order, sample, &group);
+    uint64_t token = order_token(&order, &group, sample, &stretch);
+    // A group's sample lies in the stretch that is said to hold it.
+    CHECK(token >= group.stretch[stretch]);
+    CHECK(token + T < group.stretch[stretch] + group.stretch_tokens);
+    CHECK(group.stretch[stretch] + group.stretch_tokens <= tokens);
+    return token;
+}
+
+// The vectors are what tests/oracle/test_loader_order.py computes from the header's words.
+TEST(order_gives_the_published_vectors) {
+    char path[4200], mode[16];
+    snprintf(path, sizeof path, "%s/../../loader/protocol/sampling.h", test_data);
+    char *text = read_file(path, NULL);
+    NEED(text);
+    int seen = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        unsigned long long seed, tokens, sample, want;
+        int split;
+        unsigned T;
+        if (sscanf(line, "// %15s %llu %d %llu %u %llu -> %llu", mode, &seed, &split, &tokens, &T, &sample, &want) != 7)
+            continue;
+        Sampling sampling = mode[0] == 'c' ? SAMPLING_CROP : mode[0] == 'e' ? SAMPLING_EPOCH : SAMPLING_SEQUENTIAL;
+        CHECK_EQUAL(first_token(sampling, seed, split, tokens, T, sample), want);
+        seen++;
+    }
+    CHECK_EQUAL(seen, 9);
+    free(text);
+}
+
+static void check_bijection(uint8_t *seen, uint64_t seed, uint64_t n) {
+    Permutation permutation = permutation_of(seed, seed / 3, (uint32_t)seed % 5, n);
+    memset(seen, 0, n);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t to = permutation_at(&permutation, i);
+        if (to >= n || seen[to]++) {
+            print_error("n = %llu, i = %llu\n", (unsigned long long)n, (unsigned long long)i);
+            test_failed("a permutation", __FILE__, __LINE__);
+        }
+    }
+}
+
+TEST(order_permutes_any_count_without_loss) {
+    uint8_t *seen = malloc((1u << 22) + 2);
+    NEED(seen);
+    for (uint64_t n = 1; n <= 3000; n++) check_bijection(seen, n, n);
+    for (uint64_t power = 4; power <= 1u << 22; power *= 4)
+        for (uint64_t n = power - 1; n <= power + 1; n++) check_bijection(seen, 0xFFFFFFFFFFFFFFFFu - n, n);
+    free(seen);
+}
+
+TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
+    static const struct {
+        uint64_t tokens;
+        uint32_t T;
+    } cases[] = {
+        {2,                 1      },
+        {100000,            7      }, // all rest
+        {(1u << 23) + 1,    1024   }, // one whole group, no rest
+        {(1u << 23) + 1024, 1024   },
+        {20000001,          1000   }, // two groups, T no power of 2
+        {40000000,          1 << 20}, // a chunk is a block
+        {40000000,          3000000}, // longer than a chunk
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        Order order;
+        Group group = {0};
+        NEED(order_open(&order, SAMPLING_EPOCH, FEED_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
+        uint8_t *seen = calloc(1, order.blocks);
+        for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
+            unsigned stretch;
+            if (sample - group.first_sample >= group.samples) {
+                order_group(&order, sample, &group);
+                CHECK_EQUAL(group.first_sample, sample);
+                CHECK_EQUAL(group.epoch, 2);
+            }
+            uint64_t token = order_token(&order, &group, sample, &stretch);
+            if (token % cases[c].T || seen[token / cases[c].T]++ || token < group.stretch[stretch] ||
+                token + cases[c].T >= group.stretch[stretch] + group.stretch_tokens)
+                test_failed("each block once, within its stretch", __FILE__, __LINE__);
+        }
+        free(seen);
+    }
+}
+
+TEST(order_differs_between_seeds_and_epochs) {
+    int same_seed = 0, same_epoch = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        uint64_t token = first_token(SAMPLING_EPOCH, 1, 0, 1000001, 1000, i);
+        same_seed += token == first_token(SAMPLING_EPOCH, 2, 0, 1000001, 1000, i);
+        same_epoch += token == first_token(SAMPLING_EPOCH, 1, 0, 1000001, 1000, i + 1000);
+    }
+    CHECK(same_seed < 10 && same_epoch < 10); // one is expected
+}
+
+TEST(order_spreads_values_evenly) {
+    // 64 x 64 cells of (position, value): chi-square per degree of freedom is near 1 for a random permutation.
+    enum { N = 100003, CELLS = 64 };
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        Permutation permutation = permutation_of(seed, 0, 1, N);
+        static double count[CELLS][CELLS];
+        memset(count, 0, sizeof count);
+        for (uint64_t i = 0; i < N; i++) count[i * CELLS / N][permutation_at(&permutation, i) * CELLS / N]++;
+        double chi2 = 0, expected = (double)N / CELLS / CELLS;
+        for (int i = 0; i < CELLS * CELLS; i++) {
+            double d = count[i / CELLS][i % CELLS] - expected;
+            chi2 += d * d / expected;
+        }
+        double ratio = chi2 / ((CELLS - 1) * (CELLS - 1));
+        CHECK(ratio > 0.9 && ratio < 1.1);
+    }
+}
+
+TEST(order_of_crops_covers_the_first_and_the_last_offset) {
+    bool first = false, last = false;
+    for (uint64_t i = 0; i < 1000; i++) {
+        uint64_t token = first_token(SAMPLING_CROP, 3, 1, 20, 10, i);
+        CHECK(token < 10);
+        first |= token == 0, last |= token == 9;
+    }
+    CHECK(first && last);
+}
+
+TEST(order_of_a_sequence_ends) {
+    Order order;
+    NEED(order_open(&order, SAMPLING_SEQUENTIAL, FEED_VAL, 0, 101, 10) == 0);
+    CHECK_EQUAL(order_left(&order, 0), 10);
+    CHECK_EQUAL(order_left(&order, 9), 1);
+    CHECK_EQUAL(order_left(&order, 10), 0);
+    CHECK_EQUAL(order_left(&order, UINT64_MAX), 0);
+}
+
+TEST(order_says_how_short_a_split_is) {
+    Order order;
+    CHECK(order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 10, 10) < 0);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "val split has 10 tokens");
+    CHECK_TEXT(err_text(), "needs 11");
+    err_clear();
+    CHECK(order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 11, 10) == 0);
+}

@@ -1,0 +1,113 @@
+// A tiny model, and a source of batches without a loader, for the trainer's tests.
+#include "common/rng.h"
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/model/sample.h"
+
+const TinyShape tiny_shape = {.layers = 2,
+                              .heads = 2,
+                              .channels = 32,
+                              .block = 16,
+                              .vocab = 97,
+                              .batch = 2,
+                              .accumulation = 1,
+                              .eval_batch = 2,
+                              .bias = true};
+
+void tiny_open(Tiny *tiny, const TinyShape *shape) {
+    ConfigReader reader;
+    config_open(&reader);
+    *tiny = (Tiny){.config = reader.config};
+    config_close(&reader);
+    Config *config = &tiny->config;
+    config->n_layer = shape->layers, config->n_head = shape->heads, config->n_embd = shape->channels;
+    config->block_size = shape->block, config->batch_size = shape->batch;
+    config->gradient_accumulation_steps = shape->accumulation, config->eval_batch_size = shape->eval_batch;
+    config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
+    config->bias = shape->bias, config->recompute = shape->recompute;
+    config->offload = shape->offload ? "optimizer" : "none";
+    config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
+    char why[256];
+    const BackendChoice choice = {"cpu", dtype_name(shape->type), 2, true, shape->optimizer_state, false};
+    tiny->backend = backend_open(&choice, why);
+    NEED(tiny->backend);
+    ModelShape model = shape_of(config);
+    model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
+    model_open(&tiny->model, &model);
+    plan_make(&tiny->plan, config, &tiny->model, tiny->backend, true);
+    NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
+    NEED(network_init(&tiny->network, 1337) == 0);
+    if (shape->warm_up) {
+        sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network, 5);
+        step_warm_up(&tiny->network, config, optimizer_find("adamw"));
+    }
+}
+
+void tiny_close(Tiny *tiny) {
+    network_close(&tiny->network);
+    model_close(&tiny->model);
+    if (tiny->backend) tiny->backend->close();
+}
+
+uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab) {
+    return (uint16_t)(rng_u64(99, (uint64_t)split, sample * (uint64_t)T + (uint64_t)t) % (uint64_t)vocab);
+}
+
+static int source_ask(void *self, const FeedAsk *ask) {
+    TestSource *source = self;
+    NEED(source->count < source->window);
+    source->asks[source->count++] = *ask;
+    if (source->count > source->most) source->most = source->count;
+    return 0;
+}
+
+static uint32_t source_room(void *self) {
+    TestSource *source = self;
+    return source->window - source->count;
+}
+
+static FeedResult source_next(void *self, FeedBatch *batch) {
+    TestSource *source = self;
+    if (source->event != FEED_BATCH && source->given == source->event_at) {
+        FeedResult event = source->event;
+        source->event = FEED_BATCH;
+        if (event == FEED_CHANGED) source->count = 0;
+        return event;
+    }
+    NEED(source->count);
+    FeedAsk ask = source->asks[0];
+    memmove(source->asks, source->asks + 1, --source->count * sizeof ask);
+    source->given++;
+    free(source->ids);
+    source->ids = malloc(ask.rows * (size_t)(source->T + 1) * sizeof *source->ids);
+    NEED(source->ids);
+    for (uint32_t row = 0; row < ask.rows; row++)
+        for (int t = 0; t <= source->T; t++)
+            source->ids[row * (uint32_t)(source->T + 1) + (uint32_t)t] =
+                test_row_id(ask.split, ask.first_sample + row, t, source->T, source->vocab);
+    *batch = (FeedBatch){.ids = source->ids, .rows = ask.rows, .first_sample = ask.first_sample};
+    return FEED_BATCH;
+}
+
+// The slot is the loader's again: whoever still reads it must see that.
+static void source_done(void *self, const FeedBatch *batch) {
+    TestSource *source = self;
+    memset(source->ids, 0, batch->rows * (size_t)(source->T + 1) * sizeof *source->ids);
+}
+
+static void source_forget(void *self) {
+    TestSource *source = self;
+    source->count = 0;
+}
+
+Source test_source(TestSource *source, int T, int vocab) {
+    *source = (TestSource){.T = T, .vocab = vocab, .window = 4};
+    return (Source){source, source_ask, source_room, source_next, source_done, source_forget};
+}
+
+float *tiny_read(const Tiny *tiny, size_t range) {
+    float *values = malloc(tiny->model.elements * sizeof *values);
+    NEED(values);
+    tiny->backend->download(values, network_at(&tiny->network, range), tiny->model.elements * sizeof *values);
+    return values;
+}

@@ -1,0 +1,240 @@
+// Checkpoints: written, read back, found, damaged, rotated; safetensors as foreign bytes.
+#include "common/file.h"
+#include "common/hash.h"
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/metrics.h"
+#include "trainer/checkpoint/safetensors.h"
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static RunState state_at(uint64_t step) {
+    RunState now;
+    state_open(&now);
+    now.step = step, now.updates = step, now.dataset_count = 1, now.datasets[0].consumed = 2 * step;
+    snprintf(now.datasets[0].name, sizeof now.datasets[0].name, "a \"quoted\" name");
+    memset(now.datasets[0].fingerprint, 7, 32);
+    memset(now.vocab_fp, 9, 32);
+    return now;
+}
+
+// Gives the moments values too.
+static void scramble(Tiny *tiny) {
+    float *m = network_at(&tiny->network, tiny->plan.moments[0]),
+          *v = network_at(&tiny->network, tiny->plan.moments[1]);
+    for (int i = 0; i < tiny->model.count; i++)
+        for (size_t k = 0; k < (size_t)tiny->model.tensors[i].file_rows * (size_t)tiny->model.tensors[i].cols; k++)
+            m[tiny->model.tensors[i].offset + k] = (float)k, v[tiny->model.tensors[i].offset + k] = -(float)k;
+}
+
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+TEST(checkpoint_gives_back_every_bit) {
+    for (int bias = 0; bias < 2; bias++) {
+        TinyShape shape = tiny_shape;
+        shape.bias = bias;
+        Tiny a, b;
+        tiny_open(&a, &shape);
+        scramble(&a);
+        RunState now = state_at(7), found;
+        now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
+        if (bias) now.scaler = (Scaler){512, 1234, 2};
+        now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
+        char out[16], path[PATH_MAX_BYTES];
+        snprintf(out, sizeof out, "run%d", bias);
+        NEED(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out) == 0);
+        NEED(checkpoint_find(out, &a.config, path, &found) == 1);
+        CHECK_TEXT(path, "ckpt-00000007");
+        CHECK(found.step == 7 && found.best_loss == 1.0 / 3 && isnan(found.last_loss) && found.evaluated &&
+              found.best_step == 7);
+        CHECK(!memcmp(found.datasets, now.datasets, sizeof now.datasets[0]) && found.dataset_count == 1);
+        CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
+        CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
+        float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.moments[0]),
+              *v = tiny_read(&a, a.plan.moments[1]);
+        tiny_close(&a);
+
+        tiny_open(&b, &shape);
+        NEED(network_init(&b.network, 5) == 0); // others
+        NEED(checkpoint_load(&b.network, path, true) == 0);
+        float *params2 = tiny_read(&b, b.plan.params), *m2 = tiny_read(&b, b.plan.moments[0]),
+              *v2 = tiny_read(&b, b.plan.moments[1]);
+        size_t bytes = b.model.elements * sizeof(float);
+        CHECK(!memcmp(params, params2, bytes) && !memcmp(m, m2, bytes) && !memcmp(v, v2, bytes));
+        NEED(checkpoint_load(&b.network, path, false) == 0); // as init_from: moments begin at zero
+        float *m3 = tiny_read(&b, b.plan.moments[0]);
+        for (size_t i = 0; i < b.model.elements; i++) CHECK(m3[i] == 0);
+        free(params), free(m), free(v), free(params2), free(m2), free(v2), free(m3);
+        tiny_close(&b);
+    }
+}
+
+TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+    Tiny tiny;
+    tiny_open(&tiny, &tiny_shape);
+    NEED(dir_make("run") == 0);
+    RunState now = state_at(1), found;
+    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    char path[PATH_MAX_BYTES];
+    for (int file = 0; file < 3; file++) {
+        // a bit at the start, in the header, in the middle, at the end; and a file cut short
+        for (int where = 0; where < 5; where++) {
+            now = state_at(2);
+            NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+            char name[64];
+            size_t size;
+            snprintf(name, sizeof name, "run/ckpt-00000002/%s", files[file]);
+            char *data = read_file(name, &size);
+            const size_t places[] = {0, 60, size / 2, size - 30};
+            if (where < 4) data[places[where]] ^= 1;
+            write_file(name, data, where < 4 ? size : size - 1);
+            free(data);
+            NEED(checkpoint_find("run", &tiny.config, path, &found) == 1);
+            CHECK_EQUAL(found.step, 1);
+            CHECK(exists("run/ckpt-00000002.damaged") && !exists("run/ckpt-00000002"));
+            NEED(system("rm -r run/ckpt-00000002.damaged") == 0);
+        }
+    }
+    NEED(truncate("run/ckpt-00000001/model.safetensors", 100) == 0);
+    CHECK_EQUAL(checkpoint_find("run", &tiny.config, path, &found), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "none of the 1 checkpoints");
+    tiny_close(&tiny);
+}
+
+TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
+    Tiny tiny;
+    tiny_open(&tiny, &tiny_shape);
+    NEED(dir_make("run") == 0);
+    RunState now = state_at(4);
+    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    char path[PATH_MAX_BYTES];
+    Config other = tiny.config;
+    other.learning_rate = 3, other.batch_size = 1, other.out_dir = "elsewhere"; // may change
+    CHECK_EQUAL(checkpoint_find("run", &other, path, &now), 1);
+    other.n_layer = 3, other.seed = 4, other.bias = false;
+    CHECK_EQUAL(checkpoint_find("run", &other, path, &now), -1);
+    CHECK_EQUAL(err_code(), EX_USAGE);
+    CHECK_TEXT(err_text(), "n_layer is 3, was 2");
+    CHECK_TEXT(err_text(), "seed is 4, was 1337");
+    CHECK_TEXT(err_text(), "bias is False, was True");
+    CHECK(!strstr(err_text(), "batch_size"));
+    tiny_close(&tiny);
+}
+
+TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
+    Tiny tiny;
+    tiny_open(&tiny, &tiny_shape);
+    NEED(dir_make("run/ckpt-5") == 0 && dir_make("run/ckpt-00000001/mine") == 0); // not ours, and with a foreign folder
+    for (uint64_t step = 1; step <= 6; step++) {
+        RunState now = state_at(step);
+        now.best_step = step < 2 ? step : 2;
+        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    }
+    CHECK(exists("run/ckpt-00000002") && exists("run/ckpt-00000005") && exists("run/ckpt-00000006"));
+    CHECK(!exists("run/ckpt-00000003") && !exists("run/ckpt-00000004"));
+    CHECK(exists("run/ckpt-5") && exists("run/ckpt-00000001/mine"));
+    tiny_close(&tiny);
+}
+
+TEST(checkpoint_that_cannot_be_written_leaves_nothing) {
+    Tiny tiny;
+    tiny_open(&tiny, &tiny_shape);
+    RunState now = state_at(3);
+    CHECK_EQUAL(checkpoint_save(&tiny.network, &now, &tiny.config, "nowhere"), -1);
+    CHECK_TEXT(err_text(), "checkpoint of step 3");
+    tiny_close(&tiny);
+}
+
+// ---- safetensors
+
+static void write_safe(const char *header, size_t length, size_t data) {
+    char *file = calloc(1, 8 + strlen(header) + data);
+    NEED(file);
+    uint64_t claimed = length;
+    memcpy(file, &claimed, 8);
+    memcpy(file + 8, header, strlen(header));
+    write_file("x.safetensors", file, 8 + strlen(header) + data);
+    free(file);
+}
+
+TEST(safetensors_that_lie_are_refused) {
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *reason; // NULL: it is fine
+    } cases[] = {
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",                  24, NULL               },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_"
+         "offsets\":[4,4]}}",                                                           4,  NULL               },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}",                      8,  "not JSON"         },
+        {"[1,2]",                                                                                0,  "not a JSON object"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],"
+         "\"data_offsets\":[0,8]}}",                                                    8,  "duplicate"        },
+        {"{\"a\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     8,  "no known dtype"   },
+        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}",                                       8,  "no known dtype"   },
+        {"{\"a\":7}",                                                                            8,  "no known dtype"   },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",                    8,  "no usable shape"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",     8,  "no usable shape"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,  "overflows"        },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}",                    12, "do not match"     },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     4,  "not in the file"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",                     8,  "not in the file"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}",                    8,  "not in the file"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}",                       8,  "not in the file"  },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
+         "\"data_offsets\":[4,12]}}",                                                   12, "overlaps"         },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
+         "\"data_offsets\":[12,20]}}",                                                  20, "gap"              },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     12, "4 bytes after"    },
+    };
+    SafeFile file;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_safe(cases[i].header, strlen(cases[i].header), cases[i].data);
+        int result = safe_open(&file, "x.safetensors");
+        if (!cases[i].reason)
+            CHECK_EQUAL(result, 0);
+        else {
+            CHECK_EQUAL(result, -1);
+            CHECK_EQUAL(err_code(), EX_DATA);
+            CHECK_TEXT(err_text(), cases[i].reason);
+        }
+        err_clear();
+        safe_close(&file);
+    }
+    write_safe("{}", 1ull << 40, 0);
+    CHECK_EQUAL(safe_open(&file, "x.safetensors"), -1);
+    CHECK_TEXT(err_text(), "the header ends after the file");
+    err_clear();
+    write_file("x.safetensors", "\x02\0\0", 3);
+    CHECK_EQUAL(safe_open(&file, "x.safetensors"), -1);
+    err_clear();
+    write_safe("{}", 100 << 20, 100 << 20);
+    CHECK_EQUAL(safe_open(&file, "x.safetensors"), -1);
+    CHECK_TEXT(err_text(), "claims 104857600 bytes");
+}
+
+// ---- metrics
+
+TEST(metrics_drop_what_is_repeated_and_what_is_torn) {
+    static const char text[] =
+        "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": 2}\n"
+        "{\"step\": 3, \"loss\": 1}\n{\"step\": 4, \"lo";
+    Metrics metrics;
+    write_file("metrics.jsonl", text, sizeof text - 1);
+    NEED(metrics_open(&metrics, ".", 2) == 0);
+    NEED(metrics_add(&metrics, "\"step\": %d", 3) == 0);
+    metrics_close(&metrics);
+    char *kept = read_file("metrics.jsonl", NULL);
+    CHECK(!strcmp(
+        kept,
+        "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": 2}\n{\"step\": 3}\n"));
+    free(kept);
+    NEED(metrics_open(&metrics, ".", -1) == 0);
+    metrics_close(&metrics);
+    kept = read_file("metrics.jsonl", NULL);
+    CHECK(!*kept);
+    free(kept);
+}

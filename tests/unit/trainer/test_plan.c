@@ -1,0 +1,395 @@
+// The memory plan: sizes against formulas, what is planned against what is allocated, and what to do when it is too
+// much.
+#include "common/file.h"
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/plan/plan_auto.h"
+#include <math.h>
+
+static Config gpt2_124m(void) {
+    ConfigReader reader;
+    config_open(&reader);
+    config_close(&reader);
+    reader.config.batch_size = 4, reader.config.bias = true, reader.config.recompute = KEEP_ALL;
+    return reader.config;
+}
+
+static const Backend *cpu(const char *dtype) {
+    char why[256];
+    const BackendChoice choice = {"cpu", dtype, 2, true, NULL, false};
+    const Backend *backend = backend_open(&choice, why);
+    NEED(backend);
+    return backend;
+}
+
+static void make(Plan *plan, Model *model, const Config *config, const Backend *backend) {
+    ModelShape shape = shape_of(config);
+    model_open(model, &shape);
+    plan_make(plan, config, model, backend, true);
+}
+
+// P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
+TEST(model_has_the_known_number_of_elements) {
+    Config config = gpt2_124m();
+    ModelShape shape = shape_of(&config);
+    Model model;
+    model_open(&model, &shape);
+    CHECK_EQUAL(model.elements, 124475904);
+    CHECK_EQUAL(model.parameters, 124439808); // without the rows that pad the vocabulary
+    CHECK_EQUAL(model.decay_elements, 50304 * 768 + 1024 * 768 + 12 * 12 * 768 * 768);
+    for (int i = 1; i < model.count; i++)
+        CHECK(model.tensors[i].offset == model.tensors[i - 1].offset + tensor_elements(&model.tensors[i - 1]));
+    model_close(&model);
+    shape.layers = 48, shape.heads = 25, shape.channels = 1600;
+    model_open(&model, &shape);
+    CHECK_EQUAL(model.elements, 1557686400);
+    model_close(&model);
+}
+
+// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C when
+// gelu is made again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
+TEST(plan_saves_what_the_formula_says) {
+    Config config = gpt2_124m();
+    const Backend *backend = cpu("bfloat16");
+    size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
+    const struct {
+        int recompute;
+        size_t saved, once;
+    } levels[] = {
+        {0, (32 + 4) * C + 4 * (H + 4), 0                         },
+        {1, (24 + 4) * C + 4 * (H + 4), 0                         },
+        {5, (2 + 2) * C,                (22 + 2) * C + 4 * (H + 4)}
+    };
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        Model model;
+        Plan plan;
+        config.recompute = levels[i].recompute;
+        make(&plan, &model, &config, backend);
+        CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
+        CHECK_EQUAL(plan.train.narrow - plan.train.rstd3, N * (4 + levels[i].once));
+        CHECK_EQUAL(plan.train.wide - plan.train.narrow, N * C * (2 + 4 + 2));
+        CHECK(plan.eval.end < plan.train.end);
+        if (i) CHECK_EQUAL(all - plan.bytes, N * (L * (levels[0].saved - levels[i].saved) - levels[i].once));
+        if (!i) all = plan.bytes;
+        size_t sum = 0;
+        for (int row = 0; row < plan.table_rows; row++) sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
+        CHECK_EQUAL(sum, plan.bytes);
+        model_close(&model);
+    }
+    backend->close();
+}
+
+static size_t allocated;
+static int allocations;
+static void *(*real_alloc)(size_t bytes);
+static void *counting_alloc(size_t bytes) {
+    allocated += bytes, allocations++;
+    return real_alloc(bytes);
+}
+
+TEST(plan_is_what_is_allocated) {
+    Config config = gpt2_124m();
+    config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size = 2;
+    Backend backend = *cpu("float32");
+    real_alloc = backend.alloc, backend.alloc = counting_alloc;
+    Model model;
+    Plan plan;
+    Network network;
+    make(&plan, &model, &config, &backend);
+    NEED(network_open(&network, &backend, &model, &plan) == 0);
+    CHECK_EQUAL(allocations, 1);
+    CHECK_EQUAL(allocated, plan.bytes);
+    char printed[64];
+    Buffer text = {0};
+    plan_print(&plan, &config, &model, &backend, &text);
+    snprintf(printed, sizeof printed, "arena %39zu", allocated);
+    CHECK_TEXT((char *)text.data, printed);
+    buffer_close(&text);
+    network_close(&network);
+    model_close(&model);
+    backend.close();
+}
+
+// Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
+static void check_apart(int recompute) {
+    Config config = gpt2_124m();
+    config.recompute = recompute;
+    config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size = 3;
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    make(&plan, &model, &config, backend);
+    const Pass *p = &plan.train;
+    size_t N = 96, C = 64, P = model.elements;
+    struct {
+        size_t offset, bytes;
+    } spans[64] = {
+        {plan.params,     4 * P              },
+        {plan.grads,      4 * P              },
+        {plan.moments[0], 4 * P              },
+        {plan.moments[1], 4 * P              },
+        {plan.numbers,    sizeof(StepNumbers)},
+        {plan.scratch,    plan.scratch_bytes },
+        {p->res3,         4 * N * C          },
+        {p->ln3,          2 * N * C          },
+        {p->mean3,        4 * N              },
+        {p->rstd3,        4 * N              },
+        {p->tokens,       2 * 3 * 33         },
+        {p->losses,       4 * N              },
+        {p->narrow,       2 * N * C          },
+        {p->dres,         4 * N * C          },
+        {p->dres_act,     2 * N * C          },
+        {p->logits,       2 * N * 50304      },
+        {p->wide,         0                  }
+    };
+    int count = 17;
+    for (int l = 0; l < 3; l++) {
+        size_t at = (size_t)l * p->block_stride, res1 = (size_t)l * p->res1_stride, gelu = (size_t)l * p->gelu_stride;
+        bool kept = recompute != BLOCK_AGAIN || !l; // else where those of layer 0 are
+        const struct {
+            size_t offset, bytes;
+        } layer[] = {
+            {p->res1 + res1, 4 * N * C                            },
+            {p->ln1 + at,    kept ? 2 * N * C : 0                 },
+            {p->mean1 + at,  kept ? 4 * N : 0                     },
+            {p->rstd1 + at,  kept ? 4 * N : 0                     },
+            {p->qkv + at,    kept ? 6 * N * C : 0                 },
+            {p->lse + at,    kept ? 4 * N * 2 : 0                 },
+            {p->att + at,    kept ? 2 * N * C : 0                 },
+            {p->res2 + at,   kept ? 4 * N * C : 0                 },
+            {p->ln2 + at,    kept ? 2 * N * C : 0                 },
+            {p->mean2 + at,  kept ? 4 * N : 0                     },
+            {p->rstd2 + at,  kept ? 4 * N : 0                     },
+            {p->fc + at,     kept ? 8 * N * C : 0                 },
+            {p->gelu + gelu, recompute == KEEP_ALL ? 8 * N * C : 0}
+        };
+        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+            spans[count].offset = layer[i].offset, spans[count++].bytes = layer[i].bytes;
+    }
+    for (int a = 0; a < count; a++) {
+        CHECK(spans[a].offset % 64 == 0 && spans[a].offset + spans[a].bytes <= plan.bytes);
+        for (int b = 0; b < a; b++)
+            CHECK(spans[a].offset + spans[a].bytes <= spans[b].offset ||
+                  spans[b].offset + spans[b].bytes <= spans[a].offset || !spans[a].bytes || !spans[b].bytes);
+    }
+    model_close(&model);
+    backend->close();
+}
+
+TEST(plan_keeps_buffers_apart) { check_apart(KEEP_ALL), check_apart(GELU_AGAIN), check_apart(BLOCK_AGAIN); }
+
+TEST(plan_that_does_not_fit_names_settings_that_do) {
+    Config config = gpt2_124m();
+    config.batch_size = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    make(&plan, &model, &config, backend);
+    CHECK(plan.bytes > config.mem_limit);
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
+    CHECK_EQUAL(err_code(), EX_MEMORY);
+    long long batch = 0, accumulation = 0;
+    const char *at = strstr(err_text(), "--batch_size=");
+    NEED(at && sscanf(at, "--batch_size=%lld --gradient_accumulation_steps=%lld", &batch, &accumulation) == 2);
+    CHECK_EQUAL(batch * accumulation, 480);
+    model_close(&model);
+    err_clear();
+    config.batch_size = batch, config.gradient_accumulation_steps = accumulation;
+    make(&plan, &model, &config, backend);
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), 0); // it fits
+    model_close(&model);
+    config.mem_limit = 1 << 20;
+    make(&plan, &model, &config, backend);
+    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
+    CHECK_TEXT(err_text(), "take a smaller model");
+    model_close(&model);
+    backend->close();
+}
+
+#if HAVE_CUDA_BACKEND
+// The memory model of the research for a card, bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
+// largest micro-batches in 11.3 GiB. It counts gradients in bf16 (here fp32: 2 bytes a parameter more, so 350M loses a
+// sequence; 774M and 1558M, with the optimizer's state in host memory, 9 and 11), room for gelu and 16C of a block that
+// here lies where the logits do, and the gradient of the residual stream twice, so that more fit when blocks are made
+// again.
+TEST(plan_for_a_card_is_the_designs) {
+    static const struct {
+        int64_t layers, heads, channels;
+        int recompute;
+        int64_t modelled, fits;
+        double peak;
+    } rows[] = {
+        {12, 12, 768,  KEEP_ALL,    30,  30,  7.1},
+        {12, 12, 768,  GELU_AGAIN,  38,  40,  6.1},
+        {12, 12, 768,  BLOCK_AGAIN, 157, 189, 3.5},
+        {24, 16, 1024, KEEP_ALL,    7,   6,   0  },
+        {24, 16, 1024, GELU_AGAIN,  9,   8,   0  },
+        {24, 16, 1024, BLOCK_AGAIN, 56,  60,  0  },
+        {36, 20, 1280, BLOCK_AGAIN, 42,  50,  0  }, // 51 less 9
+        {48, 25, 1600, BLOCK_AGAIN, 10,  11,  0  }  // 21 less 11
+    };
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const Backend *backend = backend_open(&choice, why);
+    NEED(backend);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Config config = gpt2_124m();
+        config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
+        config.recompute = rows[i].recompute, config.loss_chunk_rows = 4096;
+        if (rows[i].layers > 24) config.offload = "optimizer";
+        const double limit = 11.3 * (1 << 30);
+        Model model;
+        Plan plan;
+        for (int64_t more = 0; more < 2; more++) {
+            config.batch_size = rows[i].fits + more;
+            make(&plan, &model, &config, backend);
+            CHECK_EQUAL((double)plan.bytes <= limit, !more);
+            model_close(&model);
+        }
+        CHECK(fabs(log((double)rows[i].fits / (double)rows[i].modelled)) < 0.2);
+        config.batch_size = 16, config.loss_chunk_rows = 1024; // the default
+        make(&plan, &model, &config, backend);
+        if (rows[i].peak > 0) CHECK((double)plan.bytes <= rows[i].peak * (1 << 30));
+        model_close(&model);
+    }
+    backend->close();
+}
+
+static void other_processes(char *text, size_t size) { snprintf(text, size, "pid 4711 holds 8.0 GiB"); }
+
+// Without a mem_limit it is what the device has left that auto settings keep to, and that refusals name.
+TEST(plan_keeps_to_the_devices_free_memory) {
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const Backend *found = backend_open(&choice, why);
+    NEED(found);
+    Backend backend = *found;
+    backend.free_bytes = 3ull << 30, backend.holders = other_processes;
+    Config config = gpt2_124m();
+    Model model;
+    Plan plan;
+    config.batch_size = 8, config.gradient_accumulation_steps = 8, config.recompute = ~0;
+    plan_choose(&config, &backend, true);
+    CHECK_EQUAL(config.recompute, BLOCK_AGAIN);
+    make(&plan, &model, &config, &backend);
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), 0);
+    model_close(&model);
+    config.batch_size = 64, config.gradient_accumulation_steps = 1;
+    make(&plan, &model, &config, &backend);
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_EQUAL(err_code(), EX_VRAM);
+    CHECK_TEXT(err_text(), "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
+    err_clear();
+    config.mem_limit = 2867ull << 20; // the smaller of the two
+    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
+    model_close(&model);
+    found->close();
+}
+
+// 1558M in 11.3 GiB: master and moments of 12 bytes a parameter in host memory, chosen where nothing else fits.
+TEST(plan_offloads_what_does_not_fit_a_card) {
+    char why[256];
+    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const Backend *found = backend_open(&choice, why);
+    NEED(found);
+    Backend backend = *found;
+    backend.holders = other_processes;
+    Config config = gpt2_124m(), large = config;
+    Model model;
+    Plan plan;
+    config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
+    config.recompute = large.recompute = ~0;
+    plan_choose(&config, &backend, false);
+    CHECK(!strcmp(config.offload, "none"));
+    large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
+    large.batch_size = 12, large.gradient_accumulation_steps = 40;
+    plan_choose(&large, &backend, false);
+    CHECK(!strcmp(large.offload, "optimizer") && large.recompute == BLOCK_AGAIN);
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
+    CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
+    CHECK(plan.master >= plan.bytes && plan.moments[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
+    CHECK(plan.slots >= plan.passes && plan.slots + 3 * plan.slot_bytes <= plan.bytes);
+    CHECK_EQUAL(plan.slot_bytes, 12 * plan.slice);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), 0);
+    Buffer text = {0};
+    plan_print(&plan, &large, &model, &backend, &text);
+    CHECK_TEXT((char *)text.data, "optimizer state in host memory    18692236800    17.4 GiB");
+    buffer_close(&text);
+    model_close(&model);
+    large.offload = "none";
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), -1);
+    CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.2 GiB)");
+    err_clear(), model_close(&model);
+    large.offload = "optimizer", large.mem_limit = 0, large.n_embd = 25600,
+    large.n_head = 400; // 377 billion parameters
+    make(&plan, &model, &large, &backend);
+    CHECK_EQUAL(plan_check(&plan, &large, &backend, true), -1);
+    CHECK_EQUAL(err_code(), EX_MEMORY);
+    CHECK_TEXT(err_text(), "4.1 TiB of it for the optimizer's state, and ");
+    model_close(&model);
+    found->close();
+}
+
+// Bytes a parameter in parameters, gradients (fp32), master and moments: 18, 14 with moments in bf16, 10 without a
+// master.
+TEST(plan_of_optimizer_states_is_the_formulas) {
+    static const struct {
+        const char *device, *state;
+        size_t bytes;
+    } rows[] = {
+        {"cuda", "full", 18},
+        {"cuda", "m8",   14},
+        {"cuda", "sr",   10},
+        {"cpu",  "full", 16}, // parameters are their own master, and stay in fp32
+        {"cpu",  "m8",   12},
+        {"cpu",  "sr",   12}
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[256];
+        const BackendChoice choice = {rows[i].device, "bfloat16", 2, true, rows[i].state, true};
+        const Backend *backend = backend_open(&choice, why);
+        NEED(backend);
+        Config config = gpt2_124m();
+        Model model;
+        Plan plan;
+        make(&plan, &model, &config, backend);
+        size_t packed = plan.grads - plan.packed;
+        CHECK_EQUAL(plan.numbers - plan.params - packed, rows[i].bytes * model.elements);
+        model_close(&model);
+        backend->close();
+    }
+}
+#endif
+
+// What is auto becomes the fastest that fits; the step stays, and so does what an evaluation reads.
+TEST(plan_chooses_what_is_auto) {
+    const Backend *backend = cpu("bfloat16");
+    Model model;
+    Plan plan;
+    int64_t rows = 0;
+    for (int step = 0; step < 4; step++) {
+        static const double limits[] = {4, 6, 20, 100};
+        Config config = gpt2_124m();
+        config.batch_size = ~12, config.recompute = ~0, config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
+        plan_choose(&config, backend, false);
+        CHECK_EQUAL(config.batch_size * config.gradient_accumulation_steps, 480);
+        CHECK_EQUAL(config.eval_tokens, 200 * 12 * 1024);
+        make(&plan, &model, &config, backend);
+        CHECK(plan.bytes <= config.mem_limit);
+        model_close(&model);
+        CHECK(step < 3 || config.recompute == KEEP_ALL); // what has room is not made again
+        CHECK(config.batch_size >= rows);
+        rows = config.batch_size;
+    }
+    Config config = gpt2_124m();
+    config.batch_size = ~12, config.recompute = ~0; // without a limit: what stands there
+    plan_choose(&config, backend, false);
+    CHECK(config.batch_size == 12 && config.recompute == KEEP_ALL);
+    config.batch_size = 32, config.recompute = ~0, config.mem_limit = 6ull << 30; // only what is auto
+    plan_choose(&config, backend, false);
+    CHECK(config.batch_size == 32 && config.gradient_accumulation_steps == 40 && config.recompute == BLOCK_AGAIN);
+    backend->close();
+}

@@ -1,0 +1,81 @@
+// The same weights and batches as a torch model equal to nanoGPT's: tests/oracle/make_trainer_parity.py.
+#include "tests/unit/trainer/fixture_trainer.h"
+#include <math.h>
+
+enum { STEPS = 10, BLOCK = 16, VOCAB = 97, FIRST_ROW = 12 };
+
+// The next line of the file: its name must be `name`.
+static float *read_values(FILE *file, const char *name, int want) {
+    char found[64];
+    int count = 0;
+    NEED(fscanf(file, "%63s %d", found, &count) == 2 && !strcmp(found, name));
+    CHECK_EQUAL(count, want);
+    float *values = malloc((size_t)count * sizeof *values);
+    NEED(values);
+    for (int i = 0; i < count; i++) NEED(fscanf(file, "%f", &values[i]) == 1);
+    return values;
+}
+
+static void check_logits(Tiny *tiny, FILE *file, const char *name, double atol) {
+    enum { ROWS = BLOCK - FIRST_ROW };
+    uint16_t ids[BLOCK + 1];
+    float logits[ROWS * VOCAB], *wanted = read_values(file, name, ROWS * VOCAB);
+    for (int t = 0; t <= BLOCK; t++) ids[t] = test_row_id(1, 0, t, BLOCK, VOCAB);
+    network_tokens(&tiny->network, &tiny->plan.eval, ids, 1, BLOCK);
+    network_forward(&tiny->network, &tiny->plan.eval, 1, BLOCK);
+    for (int row = 0; row < ROWS; row++)
+        network_logits(&tiny->network, &tiny->plan.eval, FIRST_ROW + row, logits + row * VOCAB);
+    CHECK_CLOSE(logits, wanted, ROWS * VOCAB, 0, atol);
+    free(wanted);
+}
+
+static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
+    const TinyShape shape = {.layers = 2,
+                             .heads = 2,
+                             .channels = 32,
+                             .block = BLOCK,
+                             .vocab = VOCAB,
+                             .batch = 4,
+                             .accumulation = 2,
+                             .eval_batch = 1,
+                             .bias = bias,
+                             .type = type};
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3;
+    Source source = test_source(&memory, BLOCK, VOCAB);
+    const FeedAsk form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
+    Stream stream = {0};
+    float losses[STEPS], norms[STEPS];
+    check_logits(&tiny, file, "logits_before", atol);
+    stream_start(&stream, &source, &form, 0, STEPS * 8);
+    for (int step = 0; step < STEPS; step++) {
+        StepResult result;
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
+             FEED_BATCH);
+        losses[step] = (float)result.loss, norms[step] = result.norm;
+    }
+    float *wanted = read_values(file, "losses", STEPS);
+    CHECK_CLOSE(losses, wanted, STEPS, 0, atol);
+    free(wanted);
+    wanted = read_values(file, "norms", STEPS);
+    CHECK_CLOSE(norms, wanted, STEPS, 0, atol);
+    free(wanted);
+    check_logits(&tiny, file, "logits_after", atol);
+    free(memory.ids);
+    tiny_close(&tiny);
+}
+
+static void check_both(Dtype type, double atol) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/trainer_parity.txt", test_data);
+    FILE *file = fopen(path, "r");
+    NEED(file);
+    for (int bias = 0; bias < 2; bias++) check_parity(file, bias, type, atol);
+    fclose(file);
+}
+
+TEST(parity_with_torch_in_float32) { check_both(DTYPE_FP32, 1e-4); }
+TEST(parity_with_torch_in_bfloat16) { check_both(DTYPE_BF16, 0.15); }
+TEST(parity_with_torch_in_float16) { check_both(DTYPE_FP16, 0.02); }

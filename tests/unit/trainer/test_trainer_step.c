@@ -1,0 +1,384 @@
+// Gradients against differences, steps, accumulation, evaluation: the network over the CPU backend.
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/model/evaluate.h"
+#include "trainer/optim/schedule.h"
+#include <math.h>
+
+static FeedAsk train_form(int rows) {
+    return (FeedAsk){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
+}
+
+// Mean loss of one batch; with `gradients` also the backward pass.
+static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
+    Network *network = &tiny->network;
+    const Pass *pass = &tiny->plan.train;
+    int B = pass->rows, T = tiny->model.shape.block;
+    StepNumbers numbers, *at = network_at(network, tiny->plan.numbers);
+    numbers = (StepNumbers){.loss_scale = 1};
+    tiny->backend->upload(at, &numbers, sizeof numbers);
+    network_pack(network);
+    network_tokens(network, pass, ids, B, T);
+    network_forward(network, pass, B, T);
+    network_losses(network, pass, B, T, 1.0f / (float)(B * T), gradients, false);
+    tiny->backend->sum_losses(&at->loss, network_at(network, pass->losses), B * T);
+    if (gradients) network_backward(network, pass, B, T, false);
+    tiny->backend->download(&numbers, at, sizeof numbers);
+    return numbers.loss / (B * T);
+}
+
+static void check_gradients(const TinyShape *shape, double rtol) {
+    Tiny tiny;
+    tiny_open(&tiny, shape);
+    uint16_t ids[2 * 17];
+    for (int i = 0; i < 2 * 17; i++) ids[i] = test_row_id(0, (uint64_t)(i / 17), i % 17, 16, shape->vocab);
+    // weights larger than the first ones, so that every part matters
+    float *params = network_at(&tiny.network, tiny.plan.params);
+    for (size_t i = 0; i < tiny.model.elements; i++) params[i] *= params[i] == 1.0f ? 1.0f : 8.0f;
+    CHECK(fabs(batch_loss(&tiny, ids, true) - log(shape->vocab)) < 2);
+    float *gradients = tiny_read(&tiny, tiny.plan.grads);
+    for (int i = 0; i < tiny.model.count; i++) {
+        const Tensor *tensor = &tiny.model.tensors[i];
+        double dot = 0, norm = 0, wanted = 0; // along a direction of the whole tensor: +-1 an element
+        size_t n = (size_t)tensor->file_rows * (size_t)tensor->cols;
+        float h = 4e-3f / sqrtf((float)n), *at = params + tensor->offset;
+        float *kept = malloc(n * sizeof *kept);
+        NEED(kept);
+        memcpy(kept, at, n * sizeof *kept);
+        for (int side = 1; side >= -1; side -= 2) {
+            for (size_t k = 0; k < n; k++)
+                at[k] = kept[k] + (float)side * h * (float)((k * 2654435761u >> 13 & 1) ? 1 : -1) * 4;
+            wanted += side * batch_loss(&tiny, ids, false);
+        }
+        memcpy(at, kept, n * sizeof *kept);
+        free(kept);
+        for (size_t k = 0; k < n; k++) {
+            double g = (double)gradients[tensor->offset + k];
+            dot += g * ((k * 2654435761u >> 13 & 1) ? 4 : -4);
+            norm += g * g * 16;
+        }
+        wanted /= 2 * (double)h;
+        if (fabs(dot - wanted) > rtol * sqrt(norm) + 1e-3)
+            print_error("%s: %g, differences say %g (norm %g)\n", tensor->name, dot, wanted, sqrt(norm));
+        CHECK(fabs(dot - wanted) <= rtol * sqrt(norm) + 1e-3);
+        CHECK(norm > 0 || tensor->id == PARAM_QKV_B); // keys' bias has none: softmax does not see it
+    }
+    free(gradients);
+    tiny_close(&tiny);
+}
+
+TEST(gradients_agree_with_differences) { check_gradients(&tiny_shape, 0.01); }
+
+TEST(gradients_agree_with_differences_without_bias_and_in_small_chunks) {
+    TinyShape shape = tiny_shape;
+    shape.bias = false, shape.chunk_rows = 5;
+    check_gradients(&shape, 0.01);
+}
+
+// A run of `steps` on a tiny model; returns the parameters.
+static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, double losses[]) {
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, shape);
+    Source source = test_source(&memory, shape->block, shape->vocab);
+    Stream stream = {0};
+    FeedAsk form = train_form(shape->batch);
+    for (int step = 0; step < steps; step++) {
+        StepResult result;
+        uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
+        stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
+        const StepPlace place = {(uint64_t)step, (uint64_t)step, loss_scale};
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, &place, NULL, &result) ==
+             FEED_BATCH);
+        CHECK(result.finite);
+        losses[step] = result.loss;
+    }
+    if (steps * shape->accumulation > 8) CHECK_EQUAL(memory.most, 4); // the window was full
+    float *params = tiny_read(&tiny, tiny.plan.params);
+    free(memory.ids);
+    tiny_close(&tiny);
+    return params;
+}
+
+static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
+    return run_scaled(shape, steps, 1, losses);
+}
+
+TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
+    TinyShape whole = tiny_shape, cut = tiny_shape;
+    whole.batch = 8, cut.batch = 2, cut.accumulation = 4;
+    double one[5], other[5];
+    float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
+    for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
+    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &shape);
+    CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
+    // the rows that pad the vocabulary were zero and still are
+    const Tensor *wte = model_tensor(&model, PARAM_WTE, 0);
+    for (size_t i = 97 * 32; i < 128 * 32; i++) CHECK(a[wte->offset + i] == 0);
+    model_close(&model);
+    free(a), free(b);
+}
+
+// Runs both: the same losses and parameters, to the bit.
+static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
+    enum { MOST = 8 };
+    double losses[MOST], others[MOST];
+    NEED(count <= MOST);
+    float *a = run_steps(one, count, losses), *b = run_steps(other, count, others);
+    CHECK(!memcmp(losses, others, (size_t)count * sizeof *losses));
+    ModelShape shape = {one->layers, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &shape);
+    CHECK(!memcmp(a, b, model.elements * sizeof *a));
+    model_close(&model);
+    free(a), free(b);
+}
+
+TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); }
+
+// What is made again in the backward pass has the bits it had.
+TEST(steps_do_not_depend_on_what_is_kept) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        TinyShape kept = tiny_shape;
+        kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
+        for (int recompute = GELU_AGAIN; recompute <= BLOCK_AGAIN; recompute += BLOCK_AGAIN - GELU_AGAIN) {
+            TinyShape again = kept;
+            again.recompute = recompute;
+            check_same_steps(&kept, &again, 4);
+        }
+    }
+}
+
+// A power of two changes exponents alone: the same bits, clipped (grad_clip is 1) and accumulated.
+TEST(steps_do_not_depend_on_the_loss_scale) {
+    TinyShape shape = tiny_shape;
+    shape.accumulation = 2;
+    double losses[5], scaled[5];
+    ModelShape model_shape = {2, 2, 32, 16, 97, 128, true, true};
+    Model model;
+    model_open(&model, &model_shape);
+    float *params = run_steps(&shape, 5, losses);
+    for (float scale = 1024; scale <= 0x1p20f; scale *= 1024) {
+        float *same = run_scaled(&shape, 5, scale, scaled);
+        CHECK(!memcmp(losses, scaled, sizeof losses));
+        CHECK(!memcmp(params, same, model.elements * sizeof *same));
+        free(same);
+    }
+    model_close(&model);
+    free(params);
+}
+
+// With the optimizer's state in host memory, eight slices through three slots.
+TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
+    static const char *const states[] = {"full", "m8", "sr"};
+    for (int i = 0; i < 9; i++) {
+        TinyShape here = tiny_shape, away;
+        here.optimizer_state = states[i % 3], here.type = (Dtype)(i / 3), here.accumulation = 2;
+        away = here, away.offload = true;
+        check_same_steps(&here, &away, 4);
+    }
+}
+
+TEST(moments_are_forgotten_wherever_they_lie) {
+    for (int offload = 0; offload < 2; offload++) {
+        TinyShape shape = tiny_shape;
+        shape.offload = offload;
+        Tiny tiny;
+        tiny_open(&tiny, &shape);
+        const size_t n = tiny.model.elements;
+        float *params = tiny_read(&tiny, tiny.plan.params);
+        for (int i = 0; i < MOMENTS; i++) network_write(&tiny.network, tiny.plan.moments[i], DTYPE_FP32, 0, n, params);
+        network_forget_moments(&tiny.network);
+        for (int i = 0; i < MOMENTS; i++) {
+            float *moments = tiny_read(&tiny, tiny.plan.moments[i]);
+            for (size_t k = 0; k < n; k++) CHECK(moments[k] == 0);
+            free(moments);
+        }
+        float *after = tiny_read(&tiny, tiny.plan.params);
+        CHECK(!memcmp(params, after, n * sizeof *params));
+        free(params), free(after);
+        tiny_close(&tiny);
+    }
+}
+
+TEST(warm_up_changes_no_bits) {
+    static const char *const states[] = {"full", "m8", "sr"};
+    for (int i = 0; i < 3; i++) {
+        TinyShape cold = tiny_shape, warm;
+        cold.optimizer_state = states[i], cold.accumulation = 2;
+        warm = cold, warm.warm_up = true;
+        check_same_steps(&cold, &warm, 3);
+    }
+}
+
+// After the first step nothing is made anew, by any of our code: the linker counts its calls (test_allocations.c).
+TEST(steps_and_evaluations_allocate_nothing) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        TinyShape shape = tiny_shape;
+        shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20;
+        Tiny tiny;
+        TestSource memory;
+        tiny_open(&tiny, &shape);
+        Source source = test_source(&memory, shape.block, shape.vocab);
+        FeedAsk form = train_form(shape.batch);
+        uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
+        for (uint64_t step = 0; step < 4; step++) {
+            Stream stream = {0};
+            StepResult result;
+            double loss;
+            stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
+            NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of((int)step), NULL,
+                          &result) == FEED_BATCH);
+            NEED(evaluate(&tiny.network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+            uint64_t made = test_allocations() - memory.given; // our source makes one a batch
+            if (step == 0) before = made;
+            CHECK_EQUAL(made, before);
+        }
+        free(memory.ids);
+        tiny_close(&tiny);
+    }
+}
+
+TEST(step_stopped_between_micro_batches_changes_nothing) {
+    TinyShape shape = tiny_shape;
+    shape.accumulation = 3;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    Source source = test_source(&memory, shape.block, shape.vocab);
+    Stream stream = {0};
+    FeedAsk form = train_form(2);
+    StepResult result;
+    volatile int stop = 1;
+    float *before = tiny_read(&tiny, tiny.plan.params);
+    stream_start(&stream, &source, &form, 0, 60);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), &stop, &result) ==
+          FEED_STOPPED);
+    CHECK_EQUAL(memory.given, 1);
+    stream_start(&stream, &source, &form, 0, 60); // and again from its start
+    memory.event = FEED_CHANGED, memory.event_at = 3;
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+          FEED_CHANGED);
+    float *after = tiny_read(&tiny, tiny.plan.params);
+    CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
+    free(before), free(after), free(memory.ids);
+    tiny_close(&tiny);
+}
+
+static void check_not_applied(bool offload) {
+    TinyShape shape = tiny_shape;
+    shape.offload = offload;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    Source source = test_source(&memory, 16, 97);
+    Stream stream = {0};
+    FeedAsk form = train_form(2);
+    StepResult result;
+    float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
+    size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
+    params[bad] = infinite;
+    float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
+    stream_start(&stream, &source, &form, 0, 2);
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+          FEED_BATCH);
+    CHECK(!result.finite);
+    float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.moments[0]);
+    CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
+    CHECK(!memcmp(moments, moments_after, tiny.model.elements * sizeof *moments));
+    free(before), free(after), free(moments), free(moments_after), free(memory.ids);
+    tiny_close(&tiny);
+}
+
+TEST(step_that_is_not_finite_is_not_applied) { check_not_applied(false), check_not_applied(true); }
+
+static double evaluate_in(int rows, Dtype type, size_t *train_end) {
+    TinyShape shape = tiny_shape;
+    shape.eval_batch = rows, shape.type = type, shape.batch = 8, shape.chunk_rows = 50;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    Source source = test_source(&memory, 16, 97);
+    double loss;
+    NEED(evaluate(&tiny.network, &source, FEED_VAL, 21, NULL, &loss) == FEED_BATCH);
+    CHECK_EQUAL(memory.given, (21 + rows - 1) / rows);
+    *train_end = tiny.plan.bytes;
+    free(memory.ids);
+    tiny_close(&tiny);
+    return loss;
+}
+
+TEST(evaluation_does_not_depend_on_its_batch) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        size_t bytes, same;
+        double loss = evaluate_in(1, type, &bytes);
+        CHECK(fabs(loss - log(97)) < 0.5);
+        for (int rows = 2; rows <= 8; rows++) {
+            CHECK(evaluate_in(rows, type, &same) == loss);
+            CHECK_EQUAL(same, bytes); // inside training's footprint
+        }
+    }
+}
+
+// nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
+TEST(schedule_is_nanogpts) {
+    Config config = {.learning_rate = 1e-3,
+                     .min_lr = 1e-4,
+                     .warmup_iters = 5,
+                     .lr_decay_iters = 20,
+                     .decay_lr = true,
+                     .lr_schedule = "cosine"};
+    static const struct {
+        uint64_t step;
+        double rate;
+    } wanted[] = {
+        {0,    0.00016666666666666666},
+        {4,    0.0008333333333333334 },
+        {5,    0.001                 },
+        {12,   0.0005970378084704441 },
+        {19,   0.00010983357966978738},
+        {20,   1e-4                  },
+        {1000, 1e-4                  }
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        CHECK(fabs(schedule_rate(&config, wanted[i].step) - wanted[i].rate) < 1e-15);
+    config.lr_schedule = "linear";
+    CHECK(fabs(schedule_rate(&config, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
+    config.lr_schedule = "constant";
+    CHECK(schedule_rate(&config, 19) == 1e-3);
+    config.decay_lr = false;
+    CHECK(schedule_rate(&config, 0) == 1e-3);
+}
+
+// Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model learns by heart.
+static double learn(const char *optimizer_state) {
+    enum { STEPS = 300, LAST = 50 };
+    TinyShape shape = tiny_shape;
+    shape.batch = 8, shape.optimizer_state = optimizer_state;
+    Tiny tiny;
+    TestSource memory;
+    tiny_open(&tiny, &shape);
+    tiny.config.learning_rate = 3e-3, tiny.config.min_lr = 3e-4, tiny.config.lr_decay_iters = STEPS;
+    Source source = test_source(&memory, shape.block, shape.vocab);
+    FeedAsk form = train_form(shape.batch);
+    double last = 0;
+    for (int step = 0; step < STEPS; step++) {
+        StepResult result;
+        Stream stream = {0};
+        stream_start(&stream, &source, &form, 0, 8);
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
+             FEED_BATCH);
+        CHECK(result.finite);
+        if (step >= STEPS - LAST) last += result.loss / LAST;
+    }
+    free(memory.ids);
+    tiny_close(&tiny);
+    return last;
+}
+
+TEST(optimizer_states_of_two_bytes_learn_as_the_full_one) {
+    double full = learn("full"), m8 = learn("m8"), sr = learn("sr");
+    CHECK(m8 != full && sr != full && sr != m8);
+    CHECK(full < 0.1 && fabs(m8 - full) < 0.02 * full && fabs(sr - full) < 0.05 * full);
+}
