@@ -8,7 +8,7 @@ import time
 HEAD = """# On a GPU
 
 What `make test-gpu` and `make bench-gpu` found, with the device they ran on. They write this file; nothing in it is
-typed by hand. Everything else about the CUDA backend is proven without a GPU by `make test` (tests/emu).
+typed by hand. Everything else about the CUDA backend is proven without a GPU by `make test` (tests/cuda/emulator).
 """
 # Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,

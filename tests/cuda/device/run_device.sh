@@ -34,7 +34,7 @@ check() { # NAME SECONDS COMMAND...: a line of the results, and on failure how t
 }
 
 one=("$build/test-gpu" --data tests/data --bin "$build/bin")
-for name in $(grep -ohE '^TEST\(\w+' tests/gpu/*.c | sed 's/TEST(//'); do
+for name in $(grep -ohE '^TEST\(\w+' tests/cuda/*.c | sed 's/TEST(//'); do
     check "$name" 100 "${one[@]}" "$name"
     check "$name, float16" 100 env TEST_DTYPE=float16 "${one[@]}" "$name"
 done
