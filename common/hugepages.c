@@ -6,7 +6,7 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-void *pages_map(size_t bytes) {
+void *hugepages_map(size_t bytes) {
     size_t spare = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
     uint8_t *map = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) die(EX_MEMORY, "no memory for %zu bytes of word table", bytes);
@@ -17,4 +17,4 @@ void *pages_map(size_t bytes) {
     return map + skip;
 }
 
-void pages_unmap(void *pages, size_t bytes) { munmap(pages, bytes); }
+void hugepages_unmap(void *pages, size_t bytes) { munmap(pages, bytes); }

@@ -3,5 +3,5 @@
 
 #include <stddef.h>
 
-void *pages_map(size_t bytes); // dies (82) when the machine refuses
-void pages_unmap(void *pages, size_t bytes);
+void *hugepages_map(size_t bytes); // dies (82) when the machine refuses
+void hugepages_unmap(void *pages, size_t bytes);

@@ -83,7 +83,7 @@ Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, 
 
 unsigned pool_threads(const Pool *pool) { return pool->threads; }
 
-void *pool_free(Pool *pool) { // only the feeding thread moves submitted and taken, so no lock
+void *pool_acquire(Pool *pool) { // only the feeding thread moves submitted and taken, so no lock
     if (pool->submitted - pool->taken == pool->count) return NULL;
     return pool->jobs + (pool->submitted % pool->count) * pool->job_bytes;
 }
@@ -96,7 +96,7 @@ void pool_submit(Pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-int pool_done(Pool *pool, void **job) {
+int pool_collect(Pool *pool, void **job) {
     *job = NULL;
     if (pool->taken == pool->submitted) return 0;
     unsigned index = (unsigned)(pool->taken % pool->count);

@@ -98,7 +98,7 @@ static void report(Verifier *verifier, const char *path, uint64_t tokens) {
 // Waits for the oldest check. False when there is none.
 static bool report_oldest(Verifier *verifier) {
     void *done;
-    int status = pool_done(verifier->pool, &done);
+    int status = pool_collect(verifier->pool, &done);
     if (!done) return false;
     const Check *check = done;
     bool chained = check->listed && check->expected.first > 0 && verifier->chained;
@@ -111,7 +111,7 @@ static bool report_oldest(Verifier *verifier) {
 
 static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const uint8_t *vocab_fp) {
     Check *check;
-    while (!(check = pool_free(verifier->pool))) report_oldest(verifier);
+    while (!(check = pool_acquire(verifier->pool))) report_oldest(verifier);
     snprintf(check->path, sizeof check->path, "%s", path);
     check->listed = expected != NULL;
     if (expected) {

@@ -34,7 +34,7 @@ unsigned trie_longest(const Trie *trie, const uint8_t *text, size_t size) {
 unsigned trie_shorter(const Trie *trie, unsigned id) { return trie->shorter[id]; }
 
 static Trie *build(const Vocab *vocab) {
-    Trie *trie = pages_map(sizeof *trie);
+    Trie *trie = hugepages_map(sizeof *trie);
     uint32_t nodes = 0;
     for (unsigned id = 0; id < MERGED_COUNT; id++) {
         const uint8_t *bytes = vocab->bytes + vocab->start[id];
@@ -67,5 +67,5 @@ const Trie *vocab_trie(const Vocab *vocab) {
 }
 
 void trie_close(Trie *trie) {
-    if (trie) pages_unmap(trie, sizeof *trie);
+    if (trie) hugepages_unmap(trie, sizeof *trie);
 }

@@ -118,7 +118,7 @@ static int tokenize_batch(void *job, unsigned worker) {
 // Takes the oldest batch from the workers and passes its ids on. 1 when there is none.
 static int place_batch(Pack *pack) {
     void *done;
-    if (pool_done(pack->pool, &done) < 0) return -1;
+    if (pool_collect(pack->pool, &done) < 0) return -1;
     if (!done) return 1;
     const Batch *batch = done;
     const uint16_t *ids = ids_of(batch);
@@ -141,7 +141,7 @@ static int place_batch(Pack *pack) {
 }
 
 static int next_batch(Pack *pack) {
-    while (!(pack->batch = pool_free(pack->pool)))
+    while (!(pack->batch = pool_acquire(pack->pool)))
         if (place_batch(pack) < 0) return -1;
     Batch *batch = pack->batch;
     batch->pack = pack;

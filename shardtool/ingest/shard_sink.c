@@ -130,7 +130,7 @@ static int finish_shard(PackWriter *writer, int split) {
 // Takes the oldest frame from the workers and appends it. 1 when there is none.
 static int append_frame(PackWriter *writer) {
     void *done;
-    if (pool_done(writer->pool, &done) < 0) return -1;
+    if (pool_collect(writer->pool, &done) < 0) return -1;
     if (!done) return 1;
     FrameJob *job = done;
     Split *split = &writer->splits[job->split];
@@ -146,7 +146,7 @@ static int append_frame(PackWriter *writer) {
 static int submit_frame(PackWriter *writer, int number) {
     Split *split = &writer->splits[number];
     FrameJob *job;
-    while (!(job = pool_free(writer->pool)))
+    while (!(job = pool_acquire(writer->pool)))
         if (append_frame(writer) < 0) return -1;
     uint16_t *ids = job->ids;
     job->ids = split->ids, job->count = split->count, job->split = number;

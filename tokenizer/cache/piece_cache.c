@@ -35,10 +35,10 @@ static size_t table_bytes(const WordTable *table) { return (table->mask + 1) * 1
 static void table_map(WordTable *table, size_t count) {
     table->mask = count - 1;
     table->used = 0;
-    table->entries = pages_map(table_bytes(table));
+    table->entries = hugepages_map(table_bytes(table));
 }
 
-static void table_unmap(WordTable *table) { pages_unmap(table->entries, table_bytes(table)); }
+static void table_unmap(WordTable *table) { hugepages_unmap(table->entries, table_bytes(table)); }
 
 void words_open(Words *words, const Vocab *vocab, Lexicon *lexicon, Isa isa) {
     words->vocab = vocab;

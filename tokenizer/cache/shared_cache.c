@@ -35,16 +35,16 @@ Lexicon *lexicon_open(const Vocab *vocab, unsigned threads) {
     if (!lexicon) die(EX_MEMORY, "no memory for a lexicon");
     lexicon->vocab = vocab;
     lexicon->asked = threads >= LEXICON_THREADS;
-    lexicon->index = pages_map(LINES * LINE * sizeof *lexicon->index);
-    lexicon->entries = pages_map(ENTRIES);
+    lexicon->index = hugepages_map(LINES * LINE * sizeof *lexicon->index);
+    lexicon->entries = hugepages_map(ENTRIES);
     lexicon->used = lexicon->loaded = CHUNK;
     return lexicon;
 }
 
 void lexicon_close(Lexicon *lexicon) {
     if (!lexicon) return;
-    pages_unmap((void *)lexicon->index, LINES * LINE * sizeof *lexicon->index);
-    pages_unmap(lexicon->entries, ENTRIES);
+    hugepages_unmap((void *)lexicon->index, LINES * LINE * sizeof *lexicon->index);
+    hugepages_unmap(lexicon->entries, ENTRIES);
     free(lexicon);
 }
 

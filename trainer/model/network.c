@@ -169,12 +169,12 @@ static void draw_piece(const Network *network, Pool *pool, const Tensor *tensor,
     size_t share = (count + pool_threads(pool) - 1) / pool_threads(pool);
     void *done;
     for (size_t at = 0; at < count; at += share) {
-        Draw *draw = pool_free(pool);
+        Draw *draw = pool_acquire(pool);
         *draw = (Draw){network->model,       tensor, seed, first + at, count - at < share ? count - at : share,
                        network->staging + at};
         pool_submit(pool);
     }
-    do pool_done(pool, &done);
+    do pool_collect(pool, &done);
     while (done);
 }
 

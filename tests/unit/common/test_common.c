@@ -148,11 +148,11 @@ TEST(pool_gives_jobs_back_in_order_for_any_number_of_threads) {
         Pool *pool = pool_open(threads, square, jobs, sizeof *jobs, 4);
         CHECK(pool);
         for (int fed = 0, drained = 0; drained < 100;) {
-            while (fed < 100 && (job = pool_free(pool))) {
+            while (fed < 100 && (job = pool_acquire(pool))) {
                 job->number = fed++;
                 pool_submit(pool);
             }
-            int status = pool_done(pool, &out);
+            int status = pool_collect(pool, &out);
             job = out;
             CHECK_EQUAL(job->number, drained);
             CHECK_EQUAL(job->square, drained * drained);
@@ -161,7 +161,7 @@ TEST(pool_gives_jobs_back_in_order_for_any_number_of_threads) {
             err_clear();
             drained++;
         }
-        CHECK(pool_done(pool, &out) == 0 && !out);
+        CHECK(pool_collect(pool, &out) == 0 && !out);
         pool_close(pool);
     }
 }
