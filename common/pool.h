@@ -19,8 +19,8 @@ Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, 
 unsigned pool_threads(const Pool *pool);
 
 void *pool_acquire(Pool *pool);           // the next job to fill, NULL when all are in flight: pool_collect first
-void pool_submit(Pool *pool);          // the job that pool_acquire gave last
+void pool_submit(Pool *pool);             // the job that pool_acquire gave last
 int pool_collect(Pool *pool, void **job); // waits for the oldest; *job NULL when none is in flight; -1 with its error
-void pool_close(Pool *pool);           // waits for what runs, drops what waits; accepts NULL
+void pool_close(Pool *pool);              // waits for what runs, drops what waits; accepts NULL
 
 unsigned pool_cores(void); // cores this process may use (affinity)

@@ -1,9 +1,9 @@
 // info: what shards and datasets say of themselves.
 #include "common/cli.h"
 #include "common/err.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "shardtool/format/dataset.h"
-#include "common/json_write.h"
 #include <inttypes.h>
 #include <stdio.h>
 

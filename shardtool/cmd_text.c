@@ -1,7 +1,7 @@
 // text: any input to its documents, one {"text": ...} a line, or raw and NUL-separated. Nothing is tokenized.
 #include "common/err.h"
-#include "shardtool/cmd_inputs.h"
 #include "common/json_write.h"
+#include "shardtool/cmd_inputs.h"
 #include <unistd.h>
 
 enum { FLUSH_BYTES = 1 << 18 };

@@ -164,14 +164,14 @@ static int tokenize_to(const char *directory, const PackOptions *pack, const Inp
 }
 
 // A file that is no use costs time, never the run.
-static void load_words(Lexicon *lexicon, const char *path) {
-    if (lexicon_load(lexicon, path) == 0) return;
+static void load_words(SharedCache *lexicon, const char *path) {
+    if (shared_cache_load(lexicon, path) == 0) return;
     log_warn("words are learnt anew: %s", err_text());
     err_clear();
 }
 
-static void save_words(const Lexicon *lexicon, const char *path) {
-    if (lexicon_save(lexicon, path) == 0) return;
+static void save_words(const SharedCache *lexicon, const char *path) {
+    if (shared_cache_save(lexicon, path) == 0) return;
     log_warn("the next run has to learn its words anew: %s", err_text());
     err_clear();
 }
@@ -247,10 +247,11 @@ static int run(int count, char **arguments) {
         vocab_fingerprint(pack.vocab, pack.params.vocab_fp);
         bool keeps_words = !to_stdout && !no_words;
         unsigned encoders = threads ? (unsigned)threads : pool_cores();
-        if (keeps_words || words || encoders >= LEXICON_THREADS) pack.lexicon = lexicon_open(pack.vocab, encoders);
+        if (keeps_words || words || encoders >= SHARED_CACHE_THREADS)
+            pack.lexicon = shared_cache_open(pack.vocab, encoders);
         if (words) load_words(pack.lexicon, words);
         status = tokenize(&pack, &inputs, &source_options, (const char *)params.data, share);
-        lexicon_close(pack.lexicon);
+        shared_cache_close(pack.lexicon);
         buffer_close(&params);
     }
     vocab_close(pack.vocab);

@@ -1,10 +1,10 @@
 // verify: every check of every shard, in workers; a line for each bad one, and on to the next.
 #include "common/cli.h"
 #include "common/err.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "common/pool.h"
 #include "shardtool/format/dataset.h"
-#include "common/json_write.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

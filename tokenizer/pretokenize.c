@@ -42,27 +42,28 @@ static const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, bool *inv
     return run_end(next, end, class_at(next, end, &length, invalid), invalid);
 }
 
-size_t split_portable(Splitter *splitter, uint32_t *starts) {
-    const uint8_t *text = splitter->text.data, *end = text + splitter->text.size, *at = text + splitter->at;
+size_t pretokenize_portable(Pretokenizer *pretokenizer, uint32_t *starts) {
+    const uint8_t *text = pretokenizer->text.data, *end = text + pretokenizer->text.size, *at = text + pretokenizer->at;
     size_t count = 0;
-    for (; at < end && count < SPLIT_BATCH; at = piece_end(at, end, &splitter->invalid))
+    for (; at < end && count < PRETOKENIZE_BATCH; at = piece_end(at, end, &pretokenizer->invalid))
         starts[count++] = (uint32_t)(at - text);
-    splitter->at = (size_t)(at - text);
-    starts[count] = (uint32_t)splitter->at;
+    pretokenizer->at = (size_t)(at - text);
+    starts[count] = (uint32_t)pretokenizer->at;
     return count;
 }
 
-void splitter_open(Splitter *splitter, Bytes text, Isa isa) {
-    static size_t (*const next[])(Splitter *, uint32_t *) = {split_portable, split_avx2, split_avx512};
-    splitter->text = text;
-    splitter->at = 0;
-    splitter->invalid = false;
-    splitter->next = next[isa];
-    splitter->before = (SplitBlock){0};
-    splitter->tail_at = text.size < SPLIT_TAIL / 2 ? 0 : (text.size - SPLIT_TAIL / 2) / 64 * 64;
-    size_t tail_size = text.size - splitter->tail_at;
-    memcpy(splitter->tail, text.data + splitter->tail_at, tail_size);
-    memset(splitter->tail + tail_size, 0, SPLIT_TAIL - tail_size);
+void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Isa isa) {
+    static size_t (*const next[])(Pretokenizer *, uint32_t *) = {pretokenize_portable, pretokenize_avx2,
+                                                                 pretokenize_avx512};
+    pretokenizer->text = text;
+    pretokenizer->at = 0;
+    pretokenizer->invalid = false;
+    pretokenizer->next = next[isa];
+    pretokenizer->before = (PretokenizeBlock){0};
+    pretokenizer->tail_at = text.size < PRETOKENIZE_TAIL / 2 ? 0 : (text.size - PRETOKENIZE_TAIL / 2) / 64 * 64;
+    size_t tail_size = text.size - pretokenizer->tail_at;
+    memcpy(pretokenizer->tail, text.data + pretokenizer->tail_at, tail_size);
+    memset(pretokenizer->tail + tail_size, 0, PRETOKENIZE_TAIL - tail_size);
 }
 
 // The class of the character that ends before `at`; a stray byte is CLASS_OTHER.
@@ -77,7 +78,7 @@ static Class class_before(const uint8_t *at, const uint8_t *begin) {
 
 // Between a character that is no white space and one of another class a piece always ends, but for contractions. (White
 // space before the cut would be at the end of its text, where the pattern treats it differently.)
-size_t split_cut(Bytes text, size_t from) {
+size_t pretokenize_cut(Bytes text, size_t from) {
     const uint8_t *end = text.data + text.size;
     for (size_t cut = text.size; cut-- > from && cut;) {
         const uint8_t *at = text.data + cut;

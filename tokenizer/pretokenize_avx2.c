@@ -25,8 +25,8 @@ static inline uint64_t mask_from(__m256i low, __m256i high, uint8_t first) {
                    _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(zero, high)));
 }
 
-BLOCK_INLINE void classify_beyond(SplitBlock *block, const uint8_t *at, __m256i low, __m256i high,
-                                  const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE void classify_beyond(PretokenizeBlock *block, const uint8_t *at, __m256i low, __m256i high,
+                                  const PretokenizeBlock *before, bool *invalid) {
     const __m256i next_low = _mm256_loadu_si256((const __m256i *)(at + 1)),
                   next_high = _mm256_loadu_si256((const __m256i *)(at + 33));
     uint64_t leads = mask_from(low, high, 0xC0), three = mask_from(low, high, 0xE0), four = mask_from(low, high, 0xF0);
@@ -41,10 +41,10 @@ BLOCK_INLINE void classify_beyond(SplitBlock *block, const uint8_t *at, __m256i 
     block_spread(block, before, follow);
 }
 
-BLOCK_INLINE SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE PretokenizeBlock block_classify(const uint8_t *at, const PretokenizeBlock *before, bool *invalid) {
     const __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 32));
     const __m256i fold = _mm256_set1_epi8(0x20);
-    SplitBlock block = {0};
+    PretokenizeBlock block = {0};
     block.letter = mask_range(_mm256_or_si256(low, fold), _mm256_or_si256(high, fold), 'a', 'z');
     block.number = mask_range(low, high, '0', '9');
     block.blank = mask_equal(low, high, ' ');
@@ -68,4 +68,6 @@ static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) 
         for (int i = 0; i < 8; i++, bits &= bits - 1) starts[i] = base + (uint32_t)_tzcnt_u64(bits);
 }
 
-size_t split_avx2(Splitter *splitter, uint32_t *starts) { return split_blocks(splitter, starts); }
+size_t pretokenize_avx2(Pretokenizer *pretokenizer, uint32_t *starts) {
+    return pretokenize_blocks(pretokenizer, starts);
+}

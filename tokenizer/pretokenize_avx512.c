@@ -25,8 +25,8 @@ static inline uint64_t look_up_256(const uint8_t *table, __m512i index, __m512i 
     return (look_up_128(table, index, bit) & ~upper) | (look_up_128(table + 128, index, bit) & upper);
 }
 
-BLOCK_INLINE void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
-                                  const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE void classify_beyond(PretokenizeBlock *block, const uint8_t *at, __m512i bytes, uint64_t beyond,
+                                  const PretokenizeBlock *before, bool *invalid) {
     const __m512i next = _mm512_loadu_si512(at + 1);
     // a lead byte's low bits and the top three of the next: which eight code points (of two bytes) or blocks (of three)
     const __m512i index = _mm512_or_si512(_mm512_and_si512(_mm512_slli_epi16(bytes, 3), _mm512_set1_epi8((char)0xF8)),
@@ -59,9 +59,9 @@ BLOCK_INLINE void classify_beyond(SplitBlock *block, const uint8_t *at, __m512i 
     block_spread(block, before, follow);
 }
 
-BLOCK_INLINE SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE PretokenizeBlock block_classify(const uint8_t *at, const PretokenizeBlock *before, bool *invalid) {
     const __m512i bytes = _mm512_loadu_si512(at);
-    SplitBlock block = {0};
+    PretokenizeBlock block = {0};
     block.letter = mask_range(_mm512_or_si512(bytes, _mm512_set1_epi8(0x20)), 'a', 'z');
     block.number = mask_range(bytes, '0', '9');
     block.blank = mask_equal(bytes, ' ');
@@ -94,4 +94,6 @@ static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) 
     _mm512_storeu_si512(starts + 48, _mm512_add_epi32(all, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(places, 3))));
 }
 
-size_t split_avx512(Splitter *splitter, uint32_t *starts) { return split_blocks(splitter, starts); }
+size_t pretokenize_avx512(Pretokenizer *pretokenizer, uint32_t *starts) {
+    return pretokenize_blocks(pretokenizer, starts);
+}

@@ -1,7 +1,7 @@
 // The scanner over blocks of 64 bytes: what is left when an instruction set has said which byte is of which class.
 //
-// Included by split_avx2.c and split_avx512.c, which define block_classify and starts_write. The next block is
-// classified before the present one is finished, so that all a start depends on is known: one path, no block edges.
+// Included by pretokenize_avx2.c and pretokenize_avx512.c, which define block_classify and starts_write. The next block
+// is classified before the present one is finished, so that all a start depends on is known: one path, no block edges.
 #pragma once
 
 #include "tokenizer/pretokenize.h"
@@ -15,12 +15,12 @@ enum { BLOCK = 64 };
 
 // The classes of the 64 bytes at `at`, of which it may read up to 4 bytes more. `before` is the block before.
 // Sets *invalid if they are not UTF-8.
-BLOCK_INLINE SplitBlock block_classify(const uint8_t *at, const SplitBlock *before, bool *invalid);
+BLOCK_INLINE PretokenizeBlock block_classify(const uint8_t *at, const PretokenizeBlock *before, bool *invalid);
 // Writes base + i for each bit i of bits; may write up to 64 numbers.
 static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base);
 
 // Adds the characters (of valid UTF-8) that begin at the bits of `leads` to their class: their first bytes only.
-static inline void block_look_up(SplitBlock *block, const uint8_t *at, uint64_t leads) {
+static inline void block_look_up(PretokenizeBlock *block, const uint8_t *at, uint64_t leads) {
     for (; leads; leads &= leads - 1) {
         unsigned i = (unsigned)__builtin_ctzll(leads);
         const uint8_t *p = at + i;
@@ -42,28 +42,29 @@ static inline uint64_t spread(uint64_t class, uint64_t before, uint64_t follow) 
 
 // Whether the bytes that follow in a character are where `leads`, of which `three` and `four` begin longer characters,
 // want them.
-static inline bool block_is_valid(SplitBlock *block, const SplitBlock *before, uint64_t follow, uint64_t leads,
-                                  uint64_t three, uint64_t four) {
+static inline bool block_is_valid(PretokenizeBlock *block, const PretokenizeBlock *before, uint64_t follow,
+                                  uint64_t leads, uint64_t three, uint64_t four) {
     uint64_t longer = three | four;
     block->owed = leads >> 63 | longer >> 62 | four >> 61;
     return follow == (leads << 1 | longer << 2 | four << 3 | before->owed);
 }
 
 // Gives the bytes that follow in a character (`follow`) the class of its first byte.
-static inline void block_spread(SplitBlock *block, const SplitBlock *before, uint64_t follow) {
+static inline void block_spread(PretokenizeBlock *block, const PretokenizeBlock *before, uint64_t follow) {
     block->letter = spread(block->letter, before->letter, follow);
     block->number = spread(block->number, before->number, follow);
     block->space = spread(block->space | block->space2 | block->space3, before->space, follow);
 }
 
-BLOCK_INLINE SplitBlock block_at(const Splitter *splitter, size_t at, const SplitBlock *before, bool *invalid) {
+BLOCK_INLINE PretokenizeBlock block_at(const Pretokenizer *pretokenizer, size_t at, const PretokenizeBlock *before,
+                                       bool *invalid) {
     const uint8_t *bytes =
-        at < splitter->tail_at ? splitter->text.data + at : splitter->tail + (at - splitter->tail_at);
+        at < pretokenizer->tail_at ? pretokenizer->text.data + at : pretokenizer->tail + (at - pretokenizer->tail_at);
     __builtin_prefetch(bytes + 2048); // half a page on: what the processor fetches by itself ends with a page, 1.1x
-    SplitBlock block = block_classify(bytes, before, invalid);
-    if (__builtin_expect(at + BLOCK > splitter->text.size, 0)) {
+    PretokenizeBlock block = block_classify(bytes, before, invalid);
+    if (__builtin_expect(at + BLOCK > pretokenizer->text.size, 0)) {
         // white space behind the end: then white space at the end is one piece, as the pattern has it
-        uint64_t inside = at < splitter->text.size ? ~0ull >> (at + BLOCK - splitter->text.size) : 0;
+        uint64_t inside = at < pretokenizer->text.size ? ~0ull >> (at + BLOCK - pretokenizer->text.size) : 0;
         block.letter &= inside;
         block.number &= inside;
         block.space |= ~inside;
@@ -71,13 +72,14 @@ BLOCK_INLINE SplitBlock block_at(const Splitter *splitter, size_t at, const Spli
     return block;
 }
 
-static inline uint64_t other(const SplitBlock *block) { return ~(block->letter | block->number | block->space); }
+static inline uint64_t other(const PretokenizeBlock *block) { return ~(block->letter | block->number | block->space); }
 
 // x << n, with the bits of the block before coming in.
 #define SHIFT_IN(x, x_before, n) ((x) << (n) | (x_before) >> (64 - (n)))
 
 // Where pieces start, but for contractions.
-BLOCK_INLINE uint64_t block_starts(const SplitBlock *before, const SplitBlock *block, const SplitBlock *after) {
+BLOCK_INLINE uint64_t block_starts(const PretokenizeBlock *before, const PretokenizeBlock *block,
+                                   const PretokenizeBlock *after) {
     uint64_t same = (block->letter & SHIFT_IN(block->letter, before->letter, 1)) |
                     (block->number & SHIFT_IN(block->number, before->number, 1)) |
                     (other(block) & SHIFT_IN(other(block), other(before), 1));
@@ -94,17 +96,17 @@ BLOCK_INLINE uint64_t block_starts(const SplitBlock *before, const SplitBlock *b
     return text | (block->space & ~SHIFT_IN(block->space, before->space, 1)) | last;
 }
 
-BLOCK_INLINE size_t split_blocks(Splitter *splitter, uint32_t *starts) {
-    size_t size = splitter->text.size, at = splitter->at, count = 0;
+BLOCK_INLINE size_t pretokenize_blocks(Pretokenizer *pretokenizer, uint32_t *starts) {
+    size_t size = pretokenizer->text.size, at = pretokenizer->at, count = 0;
     if (at >= size) return 0;
-    bool invalid = splitter->invalid;
-    SplitBlock before = splitter->before, block = splitter->block;
+    bool invalid = pretokenizer->invalid;
+    PretokenizeBlock before = pretokenizer->before, block = pretokenizer->block;
     if (at)
-        starts[count++] = splitter->pending;
+        starts[count++] = pretokenizer->pending;
     else
-        block = block_at(splitter, 0, &before, &invalid);
-    for (; at < size && count <= SPLIT_BATCH - BLOCK; at += BLOCK) {
-        SplitBlock after = block_at(splitter, at + BLOCK, &block, &invalid);
+        block = block_at(pretokenizer, 0, &before, &invalid);
+    for (; at < size && count <= PRETOKENIZE_BATCH - BLOCK; at += BLOCK) {
+        PretokenizeBlock after = block_at(pretokenizer, at + BLOCK, &block, &invalid);
         uint64_t bits = block_starts(&before, &block, &after) | (at == 0); // nothing goes before the text
         // a contraction takes its letters along, and a piece starts behind it
         block.short2 &= bits;
@@ -117,13 +119,13 @@ BLOCK_INLINE size_t split_blocks(Splitter *splitter, uint32_t *starts) {
         before = block;
         block = after;
     }
-    splitter->at = at;
-    splitter->invalid = invalid;
-    splitter->before = before;
-    splitter->block = block;
+    pretokenizer->at = at;
+    pretokenizer->invalid = invalid;
+    pretokenizer->before = before;
+    pretokenizer->block = block;
     if (at >= size)
         starts[count] = (uint32_t)size;
     else
-        splitter->pending = starts[--count];
+        pretokenizer->pending = starts[--count];
     return count;
 }

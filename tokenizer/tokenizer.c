@@ -4,9 +4,9 @@
 // that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
+#include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/cache/piece_cache.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ enum {
 };
 
 struct Encoder {
-    Words words;
+    PieceCache words;
     InvalidUtf8 invalid;
     Isa isa;
     uint64_t replaced;
@@ -26,18 +26,18 @@ struct Encoder {
     uint64_t offset; // of the document's bytes encoded so far
 };
 
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, Lexicon *lexicon) {
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache) {
     Encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder) die(EX_MEMORY, "no memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
-    words_open(&encoder->words, vocab, lexicon, encoder->isa);
+    piece_cache_open(&encoder->words, vocab, shared_cache, encoder->isa);
     return encoder;
 }
 
 void encoder_close(Encoder *encoder) {
     if (!encoder) return;
-    words_close(&encoder->words);
+    piece_cache_close(&encoder->words);
     buffer_close(&encoder->text);
     buffer_close(&encoder->held);
     free(encoder);
@@ -48,23 +48,23 @@ uint64_t encoder_merged(const Encoder *encoder) { return encoder->words.merged; 
 
 // Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on. Returns the count
 // of ids, or -1 without an error if the text is not UTF-8 and isa needs that.
-static ssize_t encode_pieces(Words *words, Bytes text, Isa isa, bool bytes, uint16_t *ids) {
-    uint8_t tail[2 * WORD_READ] = {0};
-    size_t tail_at = text.size > WORD_READ ? text.size - WORD_READ : 0;
+static ssize_t encode_pieces(PieceCache *words, Bytes text, Isa isa, bool bytes, uint16_t *ids) {
+    uint8_t tail[2 * PIECE_READ] = {0};
+    size_t tail_at = text.size > PIECE_READ ? text.size - PIECE_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
 
-    uint32_t starts[SPLIT_ROOM];
+    uint32_t starts[PRETOKENIZE_ROOM];
     uint16_t *out = ids;
-    Splitter splitter;
-    splitter_open(&splitter, text, isa);
-    for (size_t count; (count = split_next(&splitter, starts));) {
+    Pretokenizer pretokenizer;
+    pretokenizer_open(&pretokenizer, text, isa);
+    for (size_t count; (count = split_next(&pretokenizer, starts));) {
         size_t whole = count;
-        while (whole && (size_t)starts[whole - 1] + WORD_READ > text.size) whole--;
-        out += words_encode(words, text.data, starts, whole, out);
+        while (whole && (size_t)starts[whole - 1] + PIECE_READ > text.size) whole--;
+        out += piece_cache_encode(words, text.data, starts, whole, out);
         for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
-        if (whole < count) out += words_encode(words, tail, starts + whole, count - whole, out);
+        if (whole < count) out += piece_cache_encode(words, tail, starts + whole, count - whole, out);
     }
-    return splitter.invalid && !bytes ? -1 : out - ids;
+    return pretokenizer.invalid && !bytes ? -1 : out - ids;
 }
 
 static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
@@ -93,7 +93,7 @@ static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
 // How much of text goes into its first window: up to a cut, or all of it when there is none.
 static size_t window_size(Bytes text) {
     for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_MAX, size *= 2) {
-        size_t cut = split_cut((Bytes){text.data, size}, from);
+        size_t cut = pretokenize_cut((Bytes){text.data, size}, from);
         if (cut) return cut;
     }
     return text.size;
@@ -101,7 +101,7 @@ static size_t window_size(Bytes text) {
 
 static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     uint16_t *out = ids;
-    if (!encoder->words.seeded) words_seed(&encoder->words);
+    if (!encoder->words.seeded) piece_cache_seed(&encoder->words);
     while (text.size) {
         Bytes window = {text.data, window_size(text)};
         ssize_t count = encode_window(encoder, window, out);
@@ -129,7 +129,7 @@ ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
         buffer_add(held, part.data, part.size);
         text = (Bytes){held->data, held->size};
     }
-    size_t done = last ? text.size : split_cut(text, searched);
+    size_t done = last ? text.size : pretokenize_cut(text, searched);
     ssize_t count = encode_windows(encoder, (Bytes){text.data, done}, ids);
     if (count < 0 || last) {
         held->size = 0;

@@ -26,28 +26,28 @@ typedef enum {
 } InvalidUtf8;
 
 // The words that encoders have learnt, shared by all threads: what one has merged the others find. Optional, and never
-// a matter of which ids come out. At most 40 MB, stated in lexicon.c; close it after its encoders.
+// a matter of which ids come out. At most 40 MB, stated in shared_cache.c; close it after its encoders.
 //
 // To look for a word that is in no cache takes half as long as to merge it, and most new words are new to everyone. So
-// encoders of fewer than LEXICON_THREADS threads only write down what they learn, for a file: two that looked would be
-// a tenth slower in their first pass, four the same, sixteen a tenth faster (make bench-tokenizer).
-enum { LEXICON_THREADS = 8 };
-typedef struct Lexicon Lexicon;
-Lexicon *lexicon_open(const Vocab *vocab, unsigned threads);
-void lexicon_close(Lexicon *lexicon); // accepts NULL
+// encoders of fewer than SHARED_CACHE_THREADS threads only write down what they learn, for a file: two that looked
+// would be a tenth slower in their first pass, four the same, sixteen a tenth faster (make bench-tokenizer).
+enum { SHARED_CACHE_THREADS = 8 };
+typedef struct SharedCache SharedCache;
+SharedCache *shared_cache_open(const Vocab *vocab, unsigned threads);
+void shared_cache_close(SharedCache *shared_cache); // accepts NULL
 
 // As a file of at most 32 MB, for later runs, which then need not merge what this one did. Load before encoders run and
 // save after. A file that is damaged, cut or of another vocabulary is refused (65): go on without it, and save anew.
-int lexicon_load(Lexicon *lexicon, const char *path);
-int lexicon_save(const Lexicon *lexicon, const char *path);
+int shared_cache_load(SharedCache *shared_cache, const char *path);
+int shared_cache_save(const SharedCache *shared_cache, const char *path);
 
 // One thread's encoder: word table, buffers. Bounded memory (stated in tokenizer.c), whatever it is fed.
-// lexicon may be NULL.
+// shared_cache may be NULL.
 typedef struct Encoder Encoder;
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, Lexicon *lexicon);
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache);
 void encoder_close(Encoder *encoder);              // accepts NULL
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
-uint64_t encoder_merged(const Encoder *encoder);   // words that neither it nor the lexicon knew
+uint64_t encoder_merged(const Encoder *encoder);   // words that neither it nor the shared_cache knew
 
 // Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
 // encode_bound. Returns the count, or -1 after fail(). Never adds an end-of-text id.

@@ -1,8 +1,8 @@
 // trainer eval: the loss of a trained model on a dataset, by tokens, in fixed order.
 #include "common/err.h"
+#include "trainer/model/evaluate.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/trainer_commands.h"
-#include "trainer/model/evaluate.h"
 #include <stdio.h>
 
 static bool json;

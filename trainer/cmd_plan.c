@@ -1,7 +1,7 @@
 // trainer plan: what a run would allocate, before it does.
 #include "common/err.h"
-#include "trainer/trainer_commands.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/trainer_commands.h"
 #include <stdio.h>
 
 static bool print_config;

@@ -1,8 +1,8 @@
 // trainer sample: text from a trained model, with nanoGPT's options.
 #include "common/err.h"
 #include "tokenizer/tokenizer.h"
-#include "trainer/trainer_commands.h"
 #include "trainer/model/sample.h"
+#include "trainer/trainer_commands.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 // trainer train: from a configuration to a run directory with checkpoints, metrics and a report.
 #include "common/err.h"
 #include "common/log.h"
-#include "trainer/trainer_commands.h"
 #include "trainer/run/report.h"
 #include "trainer/run/train.h"
+#include "trainer/trainer_commands.h"
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -9,12 +9,12 @@
 
 #include "kernels/cpu/ops/columns.h"
 
+#include "kernels/cpu/ops/adamw.h"
 #include "kernels/cpu/ops/attention.h"
 #include "kernels/cpu/ops/cross_entropy.h"
 #include "kernels/cpu/ops/embed.h"
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/layernorm.h"
-#include "kernels/cpu/ops/adamw.h"
 #include "kernels/cpu/ops/pack.h"
 
 static void install(Backend *backend, OptimizerState state) {

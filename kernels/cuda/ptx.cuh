@@ -1,5 +1,6 @@
 // What every kernel is written with: activations, vectors of eight, warp sums, and the instructions C++ has no name
-// for. The instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host (tests/cuda/emulator/emu.h).
+// for. The instructions, SHARED, DYNAMIC_SHARED and LAUNCH have a second meaning on the host
+// (tests/cuda/emulator/emu.h).
 #pragma once
 
 #include "kernels/cuda/cuda_internal.h"

@@ -1,9 +1,9 @@
 // The feed's way to the loader: a socket that is thrown away when it falls silent, the handshake, the ring's hand-over,
 // and the answers.
-#include "loader/client/feed_internal.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "loader/client/feed_internal.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

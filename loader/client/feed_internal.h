@@ -2,8 +2,8 @@
 #pragma once
 
 #include "loader/client/feed.h"
-#include "loader/protocol/keys.h"
 #include "loader/protocol/endpoint.h"
+#include "loader/protocol/keys.h"
 #include "loader/protocol/ring.h"
 
 enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3 };

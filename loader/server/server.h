@@ -1,8 +1,8 @@
 // The loader's side of wire.h: answers requests for a dataset until it is told to stop.
 #pragma once
 
-#include "loader/protocol/keys.h"
 #include "loader/protocol/endpoint.h"
+#include "loader/protocol/keys.h"
 #include "shardtool/format/dataset.h"
 
 typedef struct Server Server;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/file.h"
-#include "loader/server/row_reader.h"
 #include "loader/protocol/ring.h"
+#include "loader/server/row_reader.h"
 #include "loader/server/server.h"
 
 enum {

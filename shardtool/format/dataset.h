@@ -2,7 +2,7 @@
 // fingerprints, options, sources, totals, hash of the lines below), then a line per shard (file, split, tokens,
 // documents, bytes, content hash, stored hash, source range). Sorted paths are stream order.
 //
-// Beside them may lie .lock, and .words: what `tokenize` learnt (lexicon_save), so that another run over such text
+// Beside them may lie .lock, and .words: what `tokenize` learnt (shared_cache_save), so that another run over such text
 // starts fast. At most 32 MB; no part of the data, read by `tokenize` alone, and free to be removed or left behind.
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order,

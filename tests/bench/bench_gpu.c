@@ -4,8 +4,8 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
-#include "trainer/plan/plan_auto.h"
 #include "trainer/optim/step.h"
+#include "trainer/plan/plan_auto.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
 // a busy machine does not change. IDS gets the ids of the first thread's documents, and so of all with one thread. With
 // MILLRACE_WORDS set, and empty, the threads share their words; if it is a FILE, the first pass starts from what that
 // holds, and what was learnt goes there at the end.
-#include "tokenizer/tokenizer.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "tokenizer/tokenizer.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,9 +76,9 @@ int main(int count, char **arguments) {
     static Share shares[THREADS_MAX];
     cut_shares(shares, threads, all);
     const char *saved = getenv("MILLRACE_WORDS");
-    Lexicon *lexicon = saved ? lexicon_open(vocab, *saved ? (unsigned)threads : LEXICON_THREADS) : NULL;
+    SharedCache *lexicon = saved ? shared_cache_open(vocab, *saved ? (unsigned)threads : SHARED_CACHE_THREADS) : NULL;
     start = time_ns(1);
-    if (saved && *saved && access(saved, F_OK) == 0 && lexicon_load(lexicon, saved) < 0)
+    if (saved && *saved && access(saved, F_OK) == 0 && shared_cache_load(lexicon, saved) < 0)
         fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
     double load_ms = (double)(time_ns(1) - start) / 1e6;
     for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);
@@ -108,14 +108,14 @@ int main(int count, char **arguments) {
         if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
-    if (saved && *saved && lexicon_save(lexicon, saved) < 0) die(err_code(), "%s", err_text());
+    if (saved && *saved && shared_cache_save(lexicon, saved) < 0) die(err_code(), "%s", err_text());
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"open_ms\": %.2f, \"load_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"merged\": %llu, "
            "\"rss_mb\": %.1f}\n",
            open_ms, load_ms, cold, warm, ids, (unsigned long long)merged, (double)usage.ru_maxrss * 1024 / 1e6);
     for (size_t i = 0; i < threads; i++) encoder_close(shares[i].encoder), free(shares[i].ids);
-    lexicon_close(lexicon);
+    shared_cache_close(lexicon);
     vocab_close(vocab);
     file_unmap(&all);
 }

@@ -42,7 +42,7 @@ int main(int count, char **arguments) {
     if (!last) die(EX_USAGE, "usage: tokenizer_soak GB");
     const Vocab *vocab = vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
+    SharedCache *lexicon = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);
     uint8_t *text = malloc(DOCUMENT);
     uint16_t *ids = malloc(encode_bound(DOCUMENT) * sizeof *ids);
@@ -66,7 +66,7 @@ int main(int count, char **arguments) {
         fflush(stdout);
     }
     encoder_close(encoder);
-    lexicon_close(lexicon);
+    shared_cache_close(lexicon);
     vocab_close(vocab);
     free(text);
     free(ids);

@@ -1,6 +1,6 @@
 // Runs one operation on the CPU backend and on the CUDA backend with the same numbers, and compares. The CUDA side runs
-// four times and must give the same bits: on a device that is repeatability, in the emulator (tests/cuda/emulator) the four runs
-// are the four orders of threads, blocks and streams.
+// four times and must give the same bits: on a device that is repeatability, in the emulator (tests/cuda/emulator) the
+// four runs are the four orders of threads, blocks and streams.
 #pragma once
 
 #include "kernels/backend.h"

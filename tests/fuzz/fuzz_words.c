@@ -1,8 +1,8 @@
 // Any bytes as a file of words: refused, or nothing in it changes what a text is encoded to.
 #include "common/cpu.h"
 #include "common/err.h"
-#include "tokenizer/cache/shared_cache.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/cache/shared_cache.h"
 #include <stdlib.h>
 #include <xxhash.h>
 
@@ -20,17 +20,17 @@ static void mend(const uint8_t fingerprint[32], uint8_t *file, size_t size) {
 
 // Merged pair by pair, which is not how a file is checked.
 static void check_entry(const Vocab *vocab, const uint8_t *entry) {
-    uint16_t ids[LEXICON_SIZE];
-    uint64_t dead[LEXICON_SIZE / 64 + 1];
+    uint16_t ids[SHARED_CACHE_PIECE_MAX];
+    uint64_t dead[SHARED_CACHE_PIECE_MAX / 64 + 1];
     size_t size = entry[0], count = entry[1];
     size_t (*merged)(const Vocab *, const uint8_t *, size_t, uint16_t *, uint64_t *) =
         cpu_isa() == ISA_AVX512 ? merge_avx512 : merge;
     if (merged(vocab, entry + 2 + 2 * count, size, ids, dead) != count || memcmp(ids, entry + 2, 2 * count)) abort();
 }
 
-static uint16_t *encoded(const Vocab *vocab, Lexicon *lexicon, Bytes text, ssize_t *count) {
+static uint16_t *encoded(const Vocab *vocab, SharedCache *shared_cache, Bytes text, ssize_t *count) {
     uint16_t *ids = malloc(encode_bound(text.size) * sizeof *ids);
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, lexicon);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, shared_cache);
     *count = encode(encoder, text, ids);
     encoder_close(encoder);
     return ids;
@@ -43,17 +43,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *file = malloc(size + !size);
     memcpy(file, data, size);
     mend(fingerprint, file, size);
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
-    if (lexicon_load_bytes(lexicon, (Bytes){file, size}, "fuzzed") < 0 && err_code() != EX_DATA) abort();
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
+    if (shared_cache_load_bytes(shared_cache, (Bytes){file, size}, "fuzzed") < 0 && err_code() != EX_DATA) abort();
     err_clear();
-    for (const uint8_t *entry = NULL; (entry = lexicon_next(lexicon, entry, true));) check_entry(vocab, entry);
+    for (const uint8_t *entry = NULL; (entry = shared_cache_next(shared_cache, entry, true));)
+        check_entry(vocab, entry);
     ssize_t plain_count, count;
     uint16_t *plain = encoded(vocab, NULL, (Bytes){data, size}, &plain_count);
-    uint16_t *ids = encoded(vocab, lexicon, (Bytes){data, size}, &count);
+    uint16_t *ids = encoded(vocab, shared_cache, (Bytes){data, size}, &count);
     if (count != plain_count || (count > 0 && memcmp(ids, plain, (size_t)count * 2))) abort();
     free(plain);
     free(ids);
     free(file);
-    lexicon_close(lexicon);
+    shared_cache_close(shared_cache);
     return 0;
 }

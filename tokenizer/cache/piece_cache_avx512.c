@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 static void make_keys(Batch *batch, const uint8_t *text, const uint32_t *starts, size_t count) {
-    uint32_t rows[SPLIT_BATCH]; // 1.03x
+    uint32_t rows[PRETOKENIZE_BATCH]; // 1.03x
     for (size_t i = 0; i < count; i += 16) {
         __m512i sizes = _mm512_sub_epi32(_mm512_loadu_si512(starts + i + 1), _mm512_loadu_si512(starts + i));
         _mm512_storeu_si512(rows + i, _mm512_min_epu32(sizes, _mm512_set1_epi32(SMALL_BYTES + 1)));
@@ -25,7 +25,7 @@ static __m512i hash_keys(__m512i keys) {
     return _mm512_xor_si512(sums, _mm512_srli_epi64(sums, 32));
 }
 
-static void ask_lines(Batch *batch, const WordTable *table, size_t count) {
+static void ask_lines(Batch *batch, const PieceTable *table, size_t count) {
     const __m512i mask = _mm512_set1_epi32((int)(table->mask & ~1ull));
     for (size_t i = 0; i < count; i += 4) { // of keys behind the last one any line may come
         __m512i lines = _mm512_slli_epi32(_mm512_and_si512(hash_keys(_mm512_load_si512(batch->keys[i])), mask), 5);
@@ -36,7 +36,7 @@ static void ask_lines(Batch *batch, const WordTable *table, size_t count) {
 }
 
 // Returns how many are missing.
-static size_t find_words(Batch *batch, const WordTable *table, size_t count) {
+static size_t find_words(Batch *batch, const PieceTable *table, size_t count) {
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
         const uint8_t *line = (const uint8_t *)table->entries + batch->lines[i];
@@ -50,7 +50,8 @@ static size_t find_words(Batch *batch, const WordTable *table, size_t count) {
     return missing;
 }
 
-size_t words_encode_avx512(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
+size_t piece_cache_encode_avx512(PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+                                 uint16_t *ids) {
     Batch batch;
     make_keys(&batch, text, starts, count);
     ask_lines(&batch, &words->tables[0], count);

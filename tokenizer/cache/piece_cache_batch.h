@@ -5,8 +5,8 @@
 // there (one in forty, and each waited for memory by itself: 1.1x); write the ids one behind the other.
 #pragma once
 
-#include "tokenizer/pretokenize.h"
 #include "tokenizer/cache/piece_cache_entry.h"
+#include "tokenizer/pretokenize.h"
 
 enum { LINE_BYTES = 64, FOUND_IDS = 4 * SMALL_KEY - 1 };
 
@@ -16,10 +16,10 @@ typedef struct {
 } Found;
 
 typedef struct {
-    _Alignas(LINE_BYTES) uint64_t keys[SPLIT_BATCH][SMALL_KEY];
-    uint32_t lines[SPLIT_BATCH]; // of tables[0], in bytes from its beginning
-    Found found[SPLIT_BATCH];
-    uint16_t missing[SPLIT_BATCH]; // which words are not in their line
+    _Alignas(LINE_BYTES) uint64_t keys[PRETOKENIZE_BATCH][SMALL_KEY];
+    uint32_t lines[PRETOKENIZE_BATCH]; // of tables[0], in bytes from its beginning
+    Found found[PRETOKENIZE_BATCH];
+    uint16_t missing[PRETOKENIZE_BATCH]; // which words are not in their line
 } Batch;
 
 // What makes a key of 16 bytes of text: a mask of the word's bytes, and its length in the last one. A branch on the
@@ -38,21 +38,21 @@ _Alignas(LINE_BYTES) static const KeyRow key_rows[SMALL_BYTES + 2] = {
     KEY_ROWS(0), KEY_ROWS(4), KEY_ROWS(8), KEY_ROWS(12), {{0}, {0, (SMALL_BYTES + 1ull) << 56}}
 };
 
-ENTRY_INLINE void batch_ask_missing(Batch *batch, const Words *words, const uint8_t *text, const uint32_t *starts,
+ENTRY_INLINE void batch_ask_missing(Batch *batch, const PieceCache *words, const uint8_t *text, const uint32_t *starts,
                                     size_t missing) {
-    const WordTable *table = &words->tables[0];
+    const PieceTable *table = &words->tables[0];
     for (size_t n = 0; n < missing; n++) {
         size_t i = batch->missing[n], size = starts[i + 1] - starts[i];
         batch->found[i].count = FOUND_IDS + 1;
         if (size > SMALL_BYTES)
-            word_ask(words, text + starts[i], size);
+            piece_prefetch(words, text + starts[i], size);
         else
             for (size_t way = entries_in_line(SMALL_KEY); way < WAYS; way += entries_in_line(SMALL_KEY))
                 __builtin_prefetch(entry_at(table, batch->lines[i] / (16 * SMALL_KEY) ^ way, SMALL_KEY));
     }
 }
 
-ENTRY_INLINE size_t batch_emit(const Batch *batch, Words *words, const uint8_t *text, const uint32_t *starts,
+ENTRY_INLINE size_t batch_emit(const Batch *batch, PieceCache *words, const uint8_t *text, const uint32_t *starts,
                                size_t count, uint16_t *ids) {
     uint16_t *out = ids;
     for (size_t i = 0; i < count; i++) {
@@ -65,7 +65,7 @@ ENTRY_INLINE size_t batch_emit(const Batch *batch, Words *words, const uint8_t *
         else if (!key_differs(line, batch->keys[i], SMALL_KEY)) // takes its line
             out += entry_emit(line, SMALL_KEY, out);
         else
-            out += words_encode_one(words, text + starts[i], starts[i + 1] - starts[i], out);
+            out += piece_cache_encode_one(words, text + starts[i], starts[i + 1] - starts[i], out);
     }
     return (size_t)(out - ids);
 }

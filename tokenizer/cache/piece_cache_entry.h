@@ -19,11 +19,12 @@ enum {
 
 #define ENTRY_INLINE __attribute__((always_inline)) static inline
 
-extern const uint8_t words_keep[2 * WORD_READ]; // from words_keep + WORD_READ - n: n bytes of 0xFF, then zeros
+extern const uint8_t
+    piece_cache_reserve[2 * PIECE_READ]; // from piece_cache_reserve + PIECE_READ - n: n bytes of 0xFF, then zeros
 
 // The key of a word of at most 8*words - 1 bytes; reads 8*words. Masked by table: a branch on the size guesses wrong.
 ENTRY_INLINE void key_load(uint64_t *key, const uint8_t *word, size_t size, unsigned words) {
-    const uint8_t *keep = words_keep + WORD_READ - size;
+    const uint8_t *keep = piece_cache_reserve + PIECE_READ - size;
     for (unsigned i = 0; i < words; i++) key[i] = get_u64(word + 8 * i) & get_u64(keep + 8 * i);
     key[words - 1] |= (uint64_t)size << 56;
 }
@@ -55,7 +56,7 @@ ENTRY_INLINE uint64_t key_differs(const uint64_t *a, const uint64_t *b, unsigned
     return differs;
 }
 
-ENTRY_INLINE uint64_t *entry_at(const WordTable *table, size_t index, unsigned words) {
+ENTRY_INLINE uint64_t *entry_at(const PieceTable *table, size_t index, unsigned words) {
     return table->entries + (index & table->mask) * 2 * words;
 }
 ENTRY_INLINE unsigned entry_count(const uint64_t *entry, unsigned words) {
@@ -89,7 +90,7 @@ ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned words, uint16_t *
 }
 
 // Asks for the memory of a word's entry.
-ENTRY_INLINE void word_ask(const Words *words, const uint8_t *word, size_t size) {
+ENTRY_INLINE void piece_prefetch(const PieceCache *words, const uint8_t *word, size_t size) {
     uint64_t key[WHOLE_KEY];
     if (size <= SMALL_BYTES) {
         key_load(key, word, size, SMALL_KEY);

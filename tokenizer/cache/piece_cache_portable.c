@@ -1,7 +1,8 @@
-// The fast path of the word table: the steps of words_batch.h in plain C.
+// The fast path of the word table: the steps of piece_cache_batch.h in plain C.
 #include "tokenizer/cache/piece_cache_batch.h"
 
-static void make_keys(Batch *batch, const WordTable *table, const uint8_t *text, const uint32_t *starts, size_t count) {
+static void make_keys(Batch *batch, const PieceTable *table, const uint8_t *text, const uint32_t *starts,
+                      size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t size = starts[i + 1] - starts[i];
         const KeyRow *row = &key_rows[size <= SMALL_BYTES ? size : SMALL_BYTES + 1];
@@ -13,7 +14,7 @@ static void make_keys(Batch *batch, const WordTable *table, const uint8_t *text,
 }
 
 // Returns how many are missing.
-static size_t find_words(Batch *batch, const WordTable *table, size_t count) {
+static size_t find_words(Batch *batch, const PieceTable *table, size_t count) {
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
         const uint64_t *line = table->entries + batch->lines[i] / 8, *key = batch->keys[i];
@@ -25,7 +26,8 @@ static size_t find_words(Batch *batch, const WordTable *table, size_t count) {
     return missing;
 }
 
-size_t words_encode_portable(Words *words, const uint8_t *text, const uint32_t *starts, size_t count, uint16_t *ids) {
+size_t piece_cache_encode_portable(PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+                                   uint16_t *ids) {
     Batch batch;
     make_keys(&batch, &words->tables[0], text, starts, count);
     size_t missing = find_words(&batch, &words->tables[0], count);

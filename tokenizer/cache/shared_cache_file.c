@@ -1,11 +1,12 @@
-// A lexicon as a file: "MRWORDS2", the vocabulary's fingerprint, the entries one behind the other, XXH3 of all that.
+// A shared_cache as a file: "MRWORDS2", the vocabulary's fingerprint, the entries one behind the other, XXH3 of all
+// that.
 //
 // The sum tells damage. Beyond it each word is taken only if its ids are the ones that merging it gives, which is
 // quicker to check than to do: no file can change what a text is encoded to.
 #include "common/err.h"
 #include "common/file.h"
-#include "tokenizer/cache/shared_cache.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/cache/shared_cache.h"
 #include <xxhash.h>
 
 typedef struct {
@@ -16,14 +17,14 @@ typedef struct {
 static const char magic[] = "MRWORDS2";
 enum { SUM = 8 };
 
-int lexicon_save(const Lexicon *lexicon, const char *path) {
+int shared_cache_save(const SharedCache *shared_cache, const char *path) {
     Buffer out = {0};
     Head head;
     memcpy(head.magic, magic, sizeof head.magic);
-    vocab_fingerprint(lexicon_vocab(lexicon), head.fingerprint);
+    vocab_fingerprint(shared_cache_vocab(shared_cache), head.fingerprint);
     buffer_add(&out, &head, sizeof head);
-    for (const uint8_t *entry = NULL; (entry = lexicon_next(lexicon, entry, false));)
-        buffer_add(&out, entry, lexicon_entry_bytes(entry[0], entry[1]));
+    for (const uint8_t *entry = NULL; (entry = shared_cache_next(shared_cache, entry, false));)
+        buffer_add(&out, entry, shared_cache_entry_bytes(entry[0], entry[1]));
     uint8_t sum[SUM];
     put_u64(sum, XXH3_64bits(out.data, out.size));
     buffer_add(&out, sum, sizeof sum);
@@ -37,44 +38,44 @@ int lexicon_save(const Lexicon *lexicon, const char *path) {
 }
 
 // Takes in one entry. False: it is cut, or its ids are not the word's.
-static bool take_entry(Lexicon *lexicon, LexiconRoom *room, Cursor *cursor) {
+static bool take_entry(SharedCache *shared_cache, SharedCacheChunk *room, Cursor *cursor) {
     size_t size = cursor->at[0], count = cursor->at[1]; // behind the last entry comes the sum
-    if (!size || size > LEXICON_SIZE || !count || count > LEXICON_COUNT) return false;
-    const uint8_t *entry = cursor_take(cursor, lexicon_entry_bytes(size, count));
+    if (!size || size > SHARED_CACHE_PIECE_MAX || !count || count > SHARED_CACHE_IDS_MAX) return false;
+    const uint8_t *entry = cursor_take(cursor, shared_cache_entry_bytes(size, count));
     if (!entry) return false;
-    uint16_t ids[LEXICON_COUNT];
+    uint16_t ids[SHARED_CACHE_IDS_MAX];
     memcpy(ids, entry + 2, 2 * count);
     const uint8_t *word = entry + 2 + 2 * count;
-    LexiconPlace place = lexicon_place(lexicon, word, size);
-    if (!merge_is(lexicon_vocab(lexicon), word, size, ids, count)) return false;
-    lexicon_add(lexicon, place, room, word, size, ids, count);
+    SharedCacheBucket place = shared_cache_bucket(shared_cache, word, size);
+    if (!merge_is(shared_cache_vocab(shared_cache), word, size, ids, count)) return false;
+    shared_cache_add(shared_cache, place, room, word, size, ids, count);
     return true;
 }
 
-int lexicon_load_bytes(Lexicon *lexicon, Bytes file, const char *name) {
+int shared_cache_load_bytes(SharedCache *shared_cache, Bytes file, const char *name) {
     Head head;
     uint8_t fingerprint[32];
     if (file.size < sizeof head + SUM) return fail(EX_DATA, "'%s' is no file of words: too short", name);
     memcpy(&head, file.data, sizeof head);
     if (memcmp(head.magic, magic, sizeof head.magic)) return fail(EX_DATA, "'%s' is no file of words", name);
-    vocab_fingerprint(lexicon_vocab(lexicon), fingerprint);
+    vocab_fingerprint(shared_cache_vocab(shared_cache), fingerprint);
     if (memcmp(head.fingerprint, fingerprint, sizeof fingerprint))
         return fail(EX_DATA, "'%s' has the words of another vocabulary", name);
     file.size -= SUM;
     if (XXH3_64bits(file.data, file.size) != get_u64(file.data + file.size))
         return fail(EX_DATA, "'%s' is damaged: its checksum is wrong", name);
-    LexiconRoom room = {0};
+    SharedCacheChunk room = {0};
     bool right = true;
     Cursor cursor = cursor_of((Bytes){file.data + sizeof head, file.size - sizeof head});
-    while (right && cursor.at < cursor.end) right = take_entry(lexicon, &room, &cursor);
-    lexicon_loaded(lexicon);
+    while (right && cursor.at < cursor.end) right = take_entry(shared_cache, &room, &cursor);
+    shared_cache_set_loaded(shared_cache);
     return right ? 0 : fail(EX_DATA, "'%s' holds a word with ids that are not its own", name);
 }
 
-int lexicon_load(Lexicon *lexicon, const char *path) {
+int shared_cache_load(SharedCache *shared_cache, const char *path) {
     Bytes file;
     if (file_map(&file, path) < 0) return -1;
-    int result = lexicon_load_bytes(lexicon, file, path);
+    int result = shared_cache_load_bytes(shared_cache, file, path);
     file_unmap(&file);
     return result;
 }

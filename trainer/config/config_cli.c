@@ -2,8 +2,8 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/trainer_commands.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/trainer_commands.h"
 #include <stdio.h>
 
 enum { FLAGS_MAX = 256 };

@@ -3,9 +3,9 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "trainer/trainer_commands.h"
-#include "trainer/plan/plan_auto.h"
 #include "trainer/model/sample.h"
+#include "trainer/plan/plan_auto.h"
+#include "trainer/trainer_commands.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/run/loader_process.h"
 #include "trainer/model/evaluate.h"
-#include "trainer/run/metrics.h"
 #include "trainer/optim/step.h"
+#include "trainer/run/loader_process.h"
+#include "trainer/run/metrics.h"
 
 typedef struct {
     const Config *config; // `chosen`

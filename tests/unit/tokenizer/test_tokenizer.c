@@ -416,11 +416,12 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     free(ids);
 }
 
-// Encodes a text with a lexicon on a path, and compares.
-static void check_with_lexicon(Lexicon *lexicon, const char *isa, Bytes text, const uint16_t *want, ssize_t count) {
+// Encodes a text with a shared_cache on a path, and compares.
+static void check_with_lexicon(SharedCache *shared_cache, const char *isa, Bytes text, const uint16_t *want,
+                               ssize_t count) {
     uint16_t *ids = ids_for(text.size);
     setenv("MILLRACE_ISA", isa, 1);
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, lexicon);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, shared_cache);
     unsetenv("MILLRACE_ISA");
     CHECK_EQUAL(encode(encoder, text, ids), count);
     CHECK(!memcmp(ids, want, (size_t)count * 2));
@@ -429,7 +430,7 @@ static void check_with_lexicon(Lexicon *lexicon, const char *isa, Bytes text, co
 }
 
 typedef struct {
-    Lexicon *lexicon;
+    SharedCache *shared_cache;
     Bytes text;
     uint16_t *ids;
     ssize_t count;
@@ -438,7 +439,7 @@ typedef struct {
 
 static void *read_text(void *argument) {
     Reader *reader = argument;
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, reader->lexicon);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, reader->shared_cache);
     reader->count = encode(encoder, reader->text, reader->ids);
     reader->merged = encoder_merged(encoder);
     encoder_close(encoder);
@@ -457,11 +458,11 @@ TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
            readers[READERS];
     read_text(&alone);
     NEED(alone.count > 0);
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     pthread_t threads[READERS];
     for (int i = 0; i < READERS; i++) {
         readers[i] = alone;
-        readers[i].lexicon = lexicon, readers[i].ids = ids_for(text.size);
+        readers[i].shared_cache = shared_cache, readers[i].ids = ids_for(text.size);
         NEED(!pthread_create(&threads[i], NULL, read_text, &readers[i]));
     }
     uint64_t merged = 0;
@@ -475,11 +476,11 @@ TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
     CHECK(merged < READERS * alone.merged); // two that come upon a word at the same time both merge it
     // who comes later merges nothing but what is too long to keep
     Reader last = alone;
-    last.lexicon = lexicon, last.ids = ids_for(text.size);
+    last.shared_cache = shared_cache, last.ids = ids_for(text.size);
     read_text(&last);
     CHECK(!memcmp(last.ids, alone.ids, (size_t)alone.count * 2));
     CHECK(last.merged < alone.merged / 8);
-    lexicon_close(lexicon);
+    shared_cache_close(shared_cache);
     buffer_close(&text);
     free(alone.ids);
     free(last.ids);
@@ -505,19 +506,19 @@ TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
     Bytes all = {text.data, text.size}, tail = {text.data + text.size - 7000, 7000}, head = {text.data, 700000};
     Reader alone = {.text = all, .ids = ids_for(text.size)};
     read_text(&alone);
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
-    check_with_lexicon(lexicon, "avx512", all, alone.ids, alone.count);
-    NEED(lexicon_save(lexicon, "full") == 0);
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
+    check_with_lexicon(shared_cache, "avx512", all, alone.ids, alone.count);
+    NEED(shared_cache_save(shared_cache, "full") == 0);
     size_t size;
     free(read_file("full", &size));
     CHECK(size > 31 << 20 && size <= 32 << 20);
-    Reader early = {.lexicon = lexicon, .text = head, .ids = ids_for(head.size)}, late = early;
+    Reader early = {.shared_cache = shared_cache, .text = head, .ids = ids_for(head.size)}, late = early;
     read_text(&early);
     CHECK(early.merged < 5000); // of 100,000
     late.text = tail;
     read_text(&late);
     CHECK(late.merged > 900); // of 1,000
-    lexicon_close(lexicon);
+    shared_cache_close(shared_cache);
     buffer_close(&text);
     free(alone.ids);
     free(early.ids);
@@ -532,8 +533,8 @@ static void change_byte(const char *path, size_t at, size_t size_of_copy, const 
     free(content);
 }
 
-static void check_refused(Lexicon *lexicon, const char *path, const char *why) {
-    CHECK_EQUAL(lexicon_load(lexicon, path), -1);
+static void check_refused(SharedCache *shared_cache, const char *path, const char *why) {
+    CHECK_EQUAL(shared_cache_load(shared_cache, path), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), path);
     CHECK_TEXT(err_text(), why);
@@ -545,44 +546,44 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     Buffer text = long_document(1 << 20);
     Bytes all = {text.data, text.size};
     Reader first = {.text = all, .ids = ids_for(text.size)};
-    first.lexicon = lexicon_open(vocab, LEXICON_THREADS);
+    first.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     read_text(&first);
-    NEED(lexicon_save(first.lexicon, "words") == 0);
-    lexicon_close(first.lexicon);
+    NEED(shared_cache_save(first.shared_cache, "words") == 0);
+    shared_cache_close(first.shared_cache);
 
     Reader second = first;
-    second.lexicon = lexicon_open(vocab, LEXICON_THREADS), second.ids = ids_for(text.size);
-    NEED(lexicon_load(second.lexicon, "words") == 0);
+    second.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS), second.ids = ids_for(text.size);
+    NEED(shared_cache_load(second.shared_cache, "words") == 0);
     read_text(&second);
     CHECK_EQUAL(second.count, first.count);
     CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
     CHECK(second.merged < first.merged / 10); // only what is too long to keep
-    check_with_lexicon(second.lexicon, "portable", all, first.ids, first.count);
-    NEED(lexicon_save(second.lexicon, "again") == 0); // and nothing was new
+    check_with_lexicon(second.shared_cache, "portable", all, first.ids, first.count);
+    NEED(shared_cache_save(second.shared_cache, "again") == 0); // and nothing was new
     size_t size, again_size;
     char *content = read_file("words", &size), *again = read_file("again", &again_size);
     CHECK(size == again_size && !memcmp(content, again, size));
     free(content);
     free(again);
-    lexicon_close(second.lexicon);
+    shared_cache_close(second.shared_cache);
 
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     change_byte("words", 8, 0, "bad");
-    check_refused(lexicon, "bad", "another vocabulary");
+    check_refused(shared_cache, "bad", "another vocabulary");
     const size_t places[] = {0, 40, 41, 64, size / 2, size - 1}; // head, entries, sum
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         change_byte("words", places[i], 0, "bad");
-        check_refused(lexicon, "bad", places[i] ? "checksum" : "no file of words");
+        check_refused(shared_cache, "bad", places[i] ? "checksum" : "no file of words");
     }
     for (size_t cut = 0; cut < size; cut += size / 7 + 1) {
         change_byte("words", 0, cut, "bad");
-        check_refused(lexicon, "bad", "");
+        check_refused(shared_cache, "bad", "");
     }
-    CHECK_EQUAL(lexicon_load(lexicon, "absent"), -1);
+    CHECK_EQUAL(shared_cache_load(shared_cache, "absent"), -1);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
     err_clear();
-    check_with_lexicon(lexicon, "avx512", all, first.ids, first.count); // unharmed
-    lexicon_close(lexicon);
+    check_with_lexicon(shared_cache, "avx512", all, first.ids, first.count); // unharmed
+    shared_cache_close(shared_cache);
     buffer_close(&text);
     free(first.ids);
     free(second.ids);
@@ -602,26 +603,26 @@ static void write_words(const char *path, const char *head, const char *word, un
 
 TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
     prepare();
-    Lexicon *lexicon = lexicon_open(vocab, LEXICON_THREADS);
-    NEED(lexicon_save(lexicon, "empty") == 0);
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
+    NEED(shared_cache_save(shared_cache, "empty") == 0);
     size_t size;
     char *head = read_file("empty", &size);
     CHECK_EQUAL(size, 48);
     write_words("right", head, " hello", 1, (uint16_t[]){23748});
-    CHECK_EQUAL(lexicon_load(lexicon, "right"), 0);
+    CHECK_EQUAL(shared_cache_load(shared_cache, "right"), 0);
     write_words("other", head, "jello", 1, (uint16_t[]){31373});
-    check_refused(lexicon, "other", "not its own");
+    check_refused(shared_cache, "other", "not its own");
     write_words("short", head, "hello ", 1, (uint16_t[]){31373});
-    check_refused(lexicon, "short", "not its own");
+    check_refused(shared_cache, "short", "not its own");
     write_words("long", head, "hell", 1, (uint16_t[]){31373});
-    check_refused(lexicon, "long", "not its own");
+    check_refused(shared_cache, "long", "not its own");
     write_words("split", head, "hello", 2,
                 (uint16_t[]){258, 18798}); // "he", "llo": right bytes, but not what merging gives
-    check_refused(lexicon, "split", "not its own");
+    check_refused(shared_cache, "split", "not its own");
     write_words("above", head, "hello", 1, (uint16_t[]){65535});
-    check_refused(lexicon, "above", "not its own");
+    check_refused(shared_cache, "above", "not its own");
     write_words("none", head, "", 1, (uint16_t[]){31373});
-    check_refused(lexicon, "none", "not its own");
+    check_refused(shared_cache, "none", "not its own");
     free(head);
-    lexicon_close(lexicon);
+    shared_cache_close(shared_cache);
 }

@@ -1,6 +1,6 @@
 // A tiny model, and a source of batches without a loader, for the trainer's tests.
-#include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
+#include "common/rng.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/model/sample.h"
 

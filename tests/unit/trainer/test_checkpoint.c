@@ -3,8 +3,8 @@
 #include "common/hash.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/run/metrics.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/run/metrics.h"
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
