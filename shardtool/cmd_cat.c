@@ -24,30 +24,30 @@ typedef struct {
     Buffer ids;
 } Target;
 
-static int put_frame(Target *target, const Shard *shard, uint64_t index, uint64_t source_bytes) {
+static int put_frame(Target *target, const ShardFile *shard, uint64_t index, uint64_t source_bytes) {
     const ShardFrame *frame = &shard->frames[index];
     uint16_t *ids = (uint16_t *)(void *)target->ids.data;
     if (shard_decode(shard, target->cursor, index, ids) < 0) return -1;
     if (target->merge)
-        return shard_append(&target->shard, ids, frame->tokens, (Bytes){shard->map.data + frame->offset, frame->bytes},
-                            source_bytes);
+        return shard_writer_append(&target->shard, ids, frame->tokens,
+                                   (Bytes){shard->map.data + frame->offset, frame->bytes}, source_bytes);
     size_t size = frame->tokens * sizeof *ids;
     return target->to_file ? newfile_write(&target->file, ids, size) : fd_write(STDOUT_FILENO, ids, size, "the output");
 }
 
 static int put_shard(Target *target, const char *path) {
-    Shard shard;
-    if (shard_open(&shard, path) < 0) return -1;
+    ShardFile shard;
+    if (shard_file_open(&shard, path) < 0) return -1;
     target->ids.size = 0;
     buffer_reserve(&target->ids, (size_t)shard.frame_tokens * sizeof(uint16_t));
     int status = 0;
     for (uint64_t m = 0; status == 0 && m < shard.member_count; m++) {
-        const ShardMember *member = &shard.members[m];
+        const Shard *member = &shard.members[m];
         for (uint64_t i = 0; status == 0 && i < member->frame_count; i++)
             status = put_frame(target, &shard, member->first_frame + i,
                                i + 1 == member->frame_count ? member->source_bytes : 0);
     }
-    shard_close(&shard);
+    shard_file_close(&shard);
     return status;
 }
 
@@ -55,9 +55,9 @@ static int put_shard(Target *target, const char *path) {
 static int find_params(ShardParams *params, bool *continues, int count, char **paths) {
     *params = (ShardParams){0};
     for (int i = 0; i < count; i++) {
-        Shard shard;
-        if (shard_open(&shard, paths[i]) < 0) return -1;
-        const ShardMember *member = shard.members;
+        ShardFile shard;
+        if (shard_file_open(&shard, paths[i]) < 0) return -1;
+        const Shard *member = shard.members;
         int status = 0;
         if (member->eot_policy != EOT_AFTER)
             status = fail(EX_DATA, "shard '%s' has no end-of-text id after each document", paths[i]);
@@ -72,7 +72,7 @@ static int find_params(ShardParams *params, bool *continues, int count, char **p
             memset(params->params_fp, 0, 32); // of no one run any more
         }
         if (shard.frame_tokens > params->frame_tokens) params->frame_tokens = shard.frame_tokens;
-        shard_close(&shard);
+        shard_file_close(&shard);
         if (status < 0) return -1;
     }
     return 0;
@@ -102,9 +102,9 @@ static int run(int count, char **arguments) {
     int status = open_target(&target, count, arguments);
     for (int i = 0; status == 0 && i < count; i++) status = put_shard(&target, arguments[i]);
     if (target.merge && status == 0)
-        status = shard_finish(&target.shard);
+        status = shard_writer_finish(&target.shard);
     else if (target.merge)
-        shard_abandon(&target.shard);
+        shard_writer_abandon(&target.shard);
     else if (target.to_file && status == 0)
         status = newfile_commit(&target.file);
     else

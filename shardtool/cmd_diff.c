@@ -17,13 +17,13 @@ static const Option options[] = {
 // Ids in step, however they are stored. 1 when they differ.
 static int diff_ids(const char *a_path, const char *b_path, const char *split_name, const char *label) {
     static uint16_t a_ids[STEP_TOKENS], b_ids[STEP_TOKENS];
-    Tokens a, b = {0};
-    if (tokens_open(&a, a_path, split_name) < 0) return -1;
-    int status = tokens_open(&b, b_path, split_name);
+    TokenReader a, b = {0};
+    if (token_reader_open(&a, a_path, split_name) < 0) return -1;
+    int status = token_reader_open(&b, b_path, split_name);
     uint64_t common = a.tokens < b.tokens ? a.tokens : b.tokens;
     for (uint64_t at = 0; status == 0 && at < common; at += STEP_TOKENS) {
         size_t take = common - at < STEP_TOKENS ? (size_t)(common - at) : STEP_TOKENS;
-        if (tokens_get(&a, at, take, a_ids) < 0 || tokens_get(&b, at, take, b_ids) < 0) status = -1;
+        if (token_reader_get(&a, at, take, a_ids) < 0 || token_reader_get(&b, at, take, b_ids) < 0) status = -1;
         for (size_t i = 0; status == 0 && i < take; i++)
             if (a_ids[i] != b_ids[i]) {
                 printf("%stoken %" PRIu64 " is %u in '%s' and %u in '%s'\n", label, at + i, a_ids[i], a_path, b_ids[i],
@@ -35,8 +35,8 @@ static int diff_ids(const char *a_path, const char *b_path, const char *split_na
         printf("%s'%s' has %" PRIu64 " tokens, '%s' has %" PRIu64 "\n", label, a_path, a.tokens, b_path, b.tokens);
         status = EX_NO;
     }
-    tokens_close(&a);
-    tokens_close(&b);
+    token_reader_close(&a);
+    token_reader_close(&b);
     return status;
 }
 

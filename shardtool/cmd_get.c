@@ -29,13 +29,13 @@ static const Option sample_options[] = {
     {OPT_END,    NULL,      NULL,          NULL,   NULL                                          },
 };
 
-static int print_range(Tokens *tokens, uint64_t first, uint64_t end) {
+static int print_range(TokenReader *tokens, uint64_t first, uint64_t end) {
     static uint16_t ids[STEP_TOKENS];
     Buffer line = {0};
     int status = 0;
     for (uint64_t at = first; status == 0 && at < end;) {
         size_t take = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
-        status = tokens_get(tokens, at, take, ids);
+        status = token_reader_get(tokens, at, take, ids);
         if (status < 0) break;
         line.size = 0;
         if (decimal)
@@ -69,23 +69,23 @@ static int parse_range(const char *text, uint64_t tokens, uint64_t *first, uint6
 static int run_get(int count, char **arguments) {
     if (count < 2) return fail(EX_USAGE, "of which shard or dataset, and which range A:B?");
     if (!decimal && cli_refuse_terminal() != 0) return -1;
-    Tokens tokens;
-    if (tokens_open(&tokens, arguments[0], split_name) < 0) return -1;
+    TokenReader tokens;
+    if (token_reader_open(&tokens, arguments[0], split_name) < 0) return -1;
     int status = 0;
     for (int i = 1; status == 0 && i < count; i++) {
         uint64_t first, end;
         status = parse_range(arguments[i], tokens.tokens, &first, &end);
         if (status == 0) status = print_range(&tokens, first, end);
     }
-    tokens_close(&tokens);
+    token_reader_close(&tokens);
     return status;
 }
 
 static int run_sample(int count, char **arguments) {
     if (count != 1) return fail(EX_USAGE, "of which one shard or dataset?");
     if (!decimal && cli_refuse_terminal() != 0) return -1;
-    Tokens tokens;
-    if (tokens_open(&tokens, arguments[0], split_name) < 0) return -1;
+    TokenReader tokens;
+    if (token_reader_open(&tokens, arguments[0], split_name) < 0) return -1;
     int status = 0;
     if (length < 1 || length > tokens.tokens)
         status = fail(EX_USAGE, "--length %" PRIu64 " is not between 1 and the %" PRIu64 " tokens that are there",
@@ -95,7 +95,7 @@ static int run_sample(int count, char **arguments) {
         uint64_t first = (uint64_t)((unsigned __int128)rng_u64(seed, 0, i) * (tokens.tokens - length + 1) >> 64);
         status = print_range(&tokens, first, first + length);
     }
-    tokens_close(&tokens);
+    token_reader_close(&tokens);
     return status;
 }
 

@@ -34,15 +34,15 @@ static int most_first(const void *a, const void *b) {
 
 static int count_ids(const char *path, Row *rows) {
     static uint16_t ids[STEP_TOKENS];
-    Tokens tokens;
-    if (tokens_open(&tokens, path, split_name) < 0) return -1;
+    TokenReader tokens;
+    if (token_reader_open(&tokens, path, split_name) < 0) return -1;
     int status = 0;
     for (uint64_t at = 0; status == 0 && at < tokens.tokens; at += STEP_TOKENS) {
         size_t take = tokens.tokens - at < STEP_TOKENS ? (size_t)(tokens.tokens - at) : STEP_TOKENS;
-        status = tokens_get(&tokens, at, take, ids);
+        status = token_reader_get(&tokens, at, take, ids);
         for (size_t i = 0; status == 0 && i < take; i++) rows[ids[i]].count++;
     }
-    tokens_close(&tokens);
+    token_reader_close(&tokens);
     return status;
 }
 

@@ -19,8 +19,8 @@ static const Option options[] = {
 };
 
 static int print_frames(const char *path) {
-    Shard shard;
-    if (shard_open(&shard, path) < 0) return -1;
+    ShardFile shard;
+    if (shard_file_open(&shard, path) < 0) return -1;
     if (!json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
     for (uint64_t i = 0; i < shard.frame_count; i++) {
         const ShardFrame *frame = &shard.frames[i];
@@ -29,7 +29,7 @@ static int print_frames(const char *path) {
                     : "%8" PRIu64 " %14" PRIu64 " %10u %14" PRIu64 " %8u %08x\n",
                i, frame->offset, frame->bytes, frame->first, frame->tokens, frame->checksum);
     }
-    shard_close(&shard);
+    shard_file_close(&shard);
     return 0;
 }
 
@@ -41,7 +41,7 @@ static size_t block_bytes(Bytes left) {
 }
 
 // Reads A and B. Sets *offset behind them.
-static int read_head(Bytes map, ShardMember *member, size_t *offset) {
+static int read_head(Bytes map, Shard *member, size_t *offset) {
     size_t opening = sizeof SHARD_OPENING - 1;
     if (map.size < opening + SKIPPABLE_BYTES || memcmp(map.data, SHARD_OPENING, opening) ||
         get_u32(map.data + opening) != SHARD_HEADER_MAGIC)
@@ -53,9 +53,9 @@ static int read_head(Bytes map, ShardMember *member, size_t *offset) {
 }
 
 // Appends frame after frame until one is cut or damaged; *stop is then where, else the end.
-static int recover(ShardWriter *writer, const char *path, Bytes map, const ShardMember *member, size_t *stop) {
+static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t *stop) {
     ShardFrame frame = {0};
-    Shard loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
+    ShardFile loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
     ShardCursor *cursor = shard_cursor_open();
     Buffer ids = {0};
     buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
@@ -75,7 +75,7 @@ static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard
                 err_clear(); // a damaged frame ends what can be placed
                 break;
             }
-            status = shard_append(writer, data, frame.tokens, block, 0);
+            status = shard_writer_append(writer, data, frame.tokens, block, 0);
         }
         *stop += block.size;
     }
@@ -89,7 +89,7 @@ static int rebuild_tables(const char *path) {
     if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists: --force writes over it", rebuild);
     Bytes map;
     if (file_map(&map, path) < 0) return -1;
-    ShardMember member = {0};
+    Shard member = {0};
     size_t stop = 0;
     int status = read_head(map, &member, &stop) < 0 ? fail_in("shard '%s'", path) : 0;
     if (status == 0) {
@@ -101,9 +101,9 @@ static int rebuild_tables(const char *path) {
         if (status == 0) {
             status = recover(&writer, path, map, &member, &stop);
             if (status == 0)
-                status = shard_finish(&writer);
+                status = shard_writer_finish(&writer);
             else
-                shard_abandon(&writer);
+                shard_writer_abandon(&writer);
         }
         if (status == 0)
             log_line("%" PRIu64 " frames, %" PRIu64 " tokens; read up to byte %zu of %zu", writer.frame_count,

@@ -40,8 +40,8 @@ static void add_hash(Buffer *out, const char *key, const void *hash, size_t size
 }
 
 static int info_shard(Buffer *out, const char *path) {
-    Shard shard;
-    if (shard_open(&shard, path) < 0) return -1;
+    ShardFile shard;
+    if (shard_file_open(&shard, path) < 0) return -1;
     add_text(out, "path", path);
     add_text(out, "kind", "shard");
     add_number(out, "tokens", shard.tokens);
@@ -57,7 +57,7 @@ static int info_shard(Buffer *out, const char *path) {
     add_hash(out, "vocab_fp", shard.vocab_fp, 32);
     add_hash(out, "params_fp", shard.params_fp, 32);
     add_hash(out, "content_hash", shard.content_hash, 32);
-    shard_close(&shard);
+    shard_file_close(&shard);
     return 0;
 }
 

@@ -146,15 +146,15 @@ static void say_summary(const Dataset *dataset, const SourceOptions *source_opti
                  dataset->tokens[SPLIT_VAL], val);
 }
 
-static int tokenize_to(const char *directory, const PackOptions *pack, const Inputs *inputs,
+static int tokenize_to(const char *directory, const PipelineOptions *pack, const Inputs *inputs,
                        SourceOptions *source_options, Dataset *dataset) {
     Progress progress;
     uint64_t started_ns = clock_ns(), replaced;
     progress_start(&progress, "tokenizing", "B", inputs->bytes);
-    PackOptions all = *pack;
+    PipelineOptions all = *pack;
     all.directory = directory, all.progress = &progress;
     Source *source = source_open(inputs, source_options);
-    int status = pack_run(&all, inputs, source, dataset, &replaced);
+    int status = pipeline_run(&all, inputs, source, dataset, &replaced);
     source_close(source);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "no documents in what was given");
@@ -177,7 +177,8 @@ static void save_words(const SharedCache *lexicon, const char *path) {
 }
 
 // Under the directory's lock.
-static int tokenize_locked(const PackOptions *pack, Inputs *inputs, SourceOptions *source_options, Dataset *dataset) {
+static int tokenize_locked(const PipelineOptions *pack, Inputs *inputs, SourceOptions *source_options,
+                           Dataset *dataset) {
     if (inputs_digest(inputs) < 0) return -1;
     if (dataset_is(output) && !force) {
         int same = compare_finished(dataset->params, &pack->params, inputs);
@@ -199,7 +200,7 @@ static int tokenize_locked(const PackOptions *pack, Inputs *inputs, SourceOption
     return status;
 }
 
-static int tokenize(const PackOptions *pack, Inputs *inputs, SourceOptions *source_options, const char *params,
+static int tokenize(const PipelineOptions *pack, Inputs *inputs, SourceOptions *source_options, const char *params,
                     const char *share) {
     Dataset dataset;
     dataset_begin(&dataset, output);
@@ -224,7 +225,7 @@ static int tokenize(const PackOptions *pack, Inputs *inputs, SourceOptions *sour
 
 static int run(int count, char **arguments) {
     SourceOptions source_options;
-    PackOptions pack = {0};
+    PipelineOptions pack = {0};
     bool to_stdout = output && !strcmp(output, "-");
     if (check_options(&source_options, &pack.invalid, to_stdout) < 0) return -1;
     if (to_stdout && cli_refuse_terminal() != 0) return -1;

@@ -37,9 +37,9 @@ typedef struct {
     bool chained, open_end; // the shard before is the neighbour, and its last document goes on
 } Verifier;
 
-static int compare_manifest(const Check *check, const Shard *shard) {
+static int compare_manifest(const Check *check, const ShardFile *shard) {
     const DatasetShard *expected = &check->expected;
-    const ShardMember *member = &shard->members[0];
+    const Shard *member = &shard->members[0];
     const char *what = NULL;
     if (shard->member_count != 1)
         what = "number of shards in the file";
@@ -59,17 +59,17 @@ static int compare_manifest(const Check *check, const Shard *shard) {
 static int check_shard(void *data, unsigned worker) {
     (void)worker;
     Check *check = data;
-    Shard shard;
+    ShardFile shard;
     check->tokens = 0;
-    if (shard_open(&shard, check->path) < 0) return -1;
+    if (shard_file_open(&shard, check->path) < 0) return -1;
     if (!check->cursor) check->cursor = shard_cursor_open();
-    const ShardMember *first = shard.members, *last = &shard.members[shard.member_count - 1];
+    const Shard *first = shard.members, *last = &shard.members[shard.member_count - 1];
     check->tokens = shard.tokens;
     check->before = first->index.size && first->index.data[0] & SHARD_CONTINUES_BEFORE;
     check->after = last->index.size && last->index.data[0] & SHARD_CONTINUES_AFTER;
     int status = shard_verify(&shard, check->cursor, quick);
     if (status == 0 && check->listed) status = compare_manifest(check, &shard);
-    shard_close(&shard);
+    shard_file_close(&shard);
     return status;
 }
 

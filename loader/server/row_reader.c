@@ -31,7 +31,7 @@ typedef struct {
 } Window;
 
 typedef struct {
-    Shard *shards;
+    ShardFile *shards;
     uint64_t *first_frame; // of each shard within the split
     const DatasetShard *names;
     uint64_t count, frame_tokens; // the longest frame
@@ -53,12 +53,12 @@ static int stream_open(Stream *stream, const Dataset *dataset, unsigned split) {
     stream->first_frame = calloc(count + 1, sizeof *stream->first_frame);
     if (!stream->shards || !stream->first_frame) die(EX_MEMORY, "no memory for %llu shards", (unsigned long long)count);
     for (; stream->count < count; stream->count++) {
-        Shard *shard = &stream->shards[stream->count];
+        ShardFile *shard = &stream->shards[stream->count];
         const DatasetShard *name = &stream->names[stream->count];
-        if (shard_open(shard, name->path) < 0) return -1;
+        if (shard_file_open(shard, name->path) < 0) return -1;
         if (shard->tokens != name->tokens || shard->vocab_size != dataset->vocab_size ||
             memcmp(shard->vocab_fp, dataset->vocab_fp, sizeof shard->vocab_fp)) {
-            shard_close(shard);
+            shard_file_close(shard);
             return fail(EX_DATA, "'%s' is not the shard its manifest tells of (tokens or vocabulary differ)",
                         name->path);
         }
@@ -88,7 +88,7 @@ void fill_close(Fill *fill) {
     if (!fill) return;
     for (unsigned split = 0; split < SPLIT_COUNT; split++) {
         Stream *stream = &fill->streams[split];
-        for (uint64_t i = 0; i < stream->count; i++) shard_close(&stream->shards[i]);
+        for (uint64_t i = 0; i < stream->count; i++) shard_file_close(&stream->shards[i]);
         free(stream->shards);
         free(stream->first_frame);
     }

@@ -113,7 +113,7 @@ static void make_fingerprint(const Dataset *dataset, uint8_t fingerprint[32]) {
     sha256_close(&sha, fingerprint);
 }
 
-static void add_place(Buffer *out, const char *key, const DatasetPlace *place) {
+static void add_place(Buffer *out, const char *key, const DatasetPosition *place) {
     buffer_print(out, ",\"%s\":{\"source\":", key);
     json_add_string(out, place->source);
     buffer_print(out, ",\"document\":%" PRIu64 "}", place->document);
@@ -206,7 +206,7 @@ static int get_hex(const json_t *object, const char *key, void *out, size_t size
     return 0;
 }
 
-static int get_place(Dataset *dataset, const json_t *object, const char *key, DatasetPlace *place) {
+static int get_place(Dataset *dataset, const json_t *object, const char *key, DatasetPosition *place) {
     const json_t *value = json_object_get(object, key);
     return get_string(dataset, value, "source", &place->source) || get_number(value, "document", &place->document) ? -1
                                                                                                                    : 0;

@@ -19,14 +19,14 @@ extern const char *const split_names[SPLIT_COUNT];
 typedef struct {
     const char *source; // the file as it was found
     uint64_t document;  // of it, from 0
-} DatasetPlace;
+} DatasetPosition;
 
 typedef struct {
     const char *path;                                // the directory joined with the manifest's file name
     uint64_t first;                                  // token of the split at which it begins
     uint64_t tokens, documents, bytes, source_bytes; // bytes: of the file
     uint8_t content_hash[32], stored_hash[16];
-    DatasetPlace from, to; // the documents its first and its last token come from
+    DatasetPosition from, to; // the documents its first and its last token come from
 } DatasetShard;
 
 // One argument of the run that made the dataset.

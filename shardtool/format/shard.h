@@ -65,7 +65,7 @@ typedef struct {
     EotPolicy eot_policy;
     uint32_t vocab_size, eot_id;
     uint8_t vocab_fp[32], params_fp[32], content_hash[32], stored_hash[16];
-} ShardMember;
+} Shard;
 
 // An open shard: mapped, its tables checked, its frames not yet decoded. Safe to read from several threads.
 typedef struct {
@@ -73,36 +73,36 @@ typedef struct {
     Bytes map;
     bool borrowed; // the map is the caller's
     ShardFrame *frames;
-    ShardMember *members;
+    Shard *members;
     uint64_t frame_count, member_count, tokens, documents, source_bytes;
     uint64_t frame_tokens; // of every frame but the last of each member; merged shards have shorter ones
     uint32_t vocab_size, eot_id;
     uint8_t vocab_fp[32], params_fp[32], content_hash[32]; // of the last member
-} Shard;
+} ShardFile;
 
 // Fails with 65 and the path, the block and the offset when the file is no shard, damaged or cut.
-int shard_open(Shard *shard, const char *path);
-int shard_open_bytes(Shard *shard, const char *name, Bytes bytes); // bytes are borrowed until shard_close
-void shard_close(Shard *shard);                                    // accepts a zeroed struct
+int shard_file_open(ShardFile *shard, const char *path);
+int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes); // bytes are borrowed until shard_file_close
+void shard_file_close(ShardFile *shard);                                    // accepts a zeroed struct
 
-uint64_t shard_frame_at(const Shard *shard, uint64_t token); // the frame that holds token `token` < shard->tokens
+uint64_t shard_frame_at(const ShardFile *shard, uint64_t token); // the frame that holds token `token` < shard->tokens
 
 // Decodes frame `index` into ids (frames[index].tokens of them): frame checksum, length and id < vocab_size are
 // checked; 65 names file, frame and offset. One ShardCursor per thread.
 typedef struct ShardCursor ShardCursor;
 ShardCursor *shard_cursor_open(void);
 void shard_cursor_close(ShardCursor *cursor); // accepts NULL
-int shard_decode(const Shard *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids);
+int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids);
 
 // Reads block B, of which the magic and the size were looked at, for those who find their way without a seek table.
-int shard_read_header(ShardMember *member, Bytes block, uint64_t offset);
+int shard_read_header(Shard *member, Bytes block, uint64_t offset);
 
 // Appends the LEB128 lengths of a member's document index to `lengths`; 65 when damaged or absent.
-int shard_lengths(const Shard *shard, const ShardMember *member, Buffer *lengths);
+int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths);
 
 // Every check there is: each frame decoded, index and seek table rebuilt and compared, both hashes. Any flipped bit
 // and any cut is found. `quick` decodes nothing: tables and the hash of the stored bytes.
-int shard_verify(const Shard *shard, ShardCursor *cursor, bool quick);
+int shard_verify(const ShardFile *shard, ShardCursor *cursor, bool quick);
 
 // What is the same for all shards of a run.
 typedef struct {
@@ -134,9 +134,9 @@ typedef struct {
 // `continues` says that the first document began in the shard before. A NULL path writes to descriptor `pipe`.
 int shard_writer_open(ShardWriter *writer, const char *path, int pipe, const ShardParams *params, bool continues);
 // Frames come from shard_encode or from another shard. source_bytes: of the documents whose end-of-text is in it.
-int shard_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes);
-int shard_finish(ShardWriter *writer);   // D, E, F; a file then appears under its name, durable
-void shard_abandon(ShardWriter *writer); // removes what was written; accepts a zeroed or finished one
+int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes);
+int shard_writer_finish(ShardWriter *writer);   // D, E, F; a file then appears under its name, durable
+void shard_writer_abandon(ShardWriter *writer); // removes what was written; accepts a zeroed or finished one
 
 // The seek table [F] and its parts, which the writer makes and `verify` makes again.
 void shard_table_add(Buffer *table, uint64_t bytes, uint64_t raw_bytes, uint32_t checksum);

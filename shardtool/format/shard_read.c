@@ -16,7 +16,7 @@ static bool starts_like_shard(Bytes map) {
 }
 
 // The member that ends at `end`: fills offset, table and end, and counts its frames.
-static int find_member(Bytes map, uint64_t end, ShardMember *member) {
+static int find_member(Bytes map, uint64_t end, Shard *member) {
     enum { LEAST = SKIPPABLE_BYTES + SHARD_FOOTER_BYTES };
     const uint8_t *footer = map.data + end - SHARD_FOOTER_BYTES;
     if (end < LEAST || get_u32(footer + 5) != SHARD_FOOTER_MAGIC || footer[4] != 0x80)
@@ -53,7 +53,7 @@ static int checked_payload(Bytes block, const char *name, uint64_t offset, Bytes
     return fail(EX_DATA, "%s at offset %" PRIu64 ": damaged (its checksum differs)", name, offset);
 }
 
-int shard_read_header(ShardMember *member, Bytes block, uint64_t offset) {
+int shard_read_header(Shard *member, Bytes block, uint64_t offset) {
     Bytes p = {0};
     if (checked_payload(block, "header", offset, &p) < 0) return -1;
     if (p.size < 12 || memcmp(p.data, "SHRDHDR1", 8))
@@ -80,7 +80,7 @@ int shard_read_header(ShardMember *member, Bytes block, uint64_t offset) {
     return 0;
 }
 
-static int parse_trailer(ShardMember *member, Bytes block, uint64_t offset, uint64_t index_offset) {
+static int parse_trailer(Shard *member, Bytes block, uint64_t offset, uint64_t index_offset) {
     Bytes p = {0};
     if (checked_payload(block, "trailer", offset, &p) < 0) return -1;
     if (p.size != SHARD_TRAILER_BYTES - 4)
@@ -98,7 +98,7 @@ static int parse_trailer(ShardMember *member, Bytes block, uint64_t offset, uint
     return 0;
 }
 
-static int parse_data_frame(Shard *shard, ShardMember *member, const uint8_t *entry, uint64_t offset) {
+static int parse_data_frame(ShardFile *shard, Shard *member, const uint8_t *entry, uint64_t offset) {
     uint32_t raw = get_u32(entry + 4);
     uint64_t number = shard->frame_count;
     if (raw % sizeof(uint16_t) || raw / sizeof(uint16_t) > member->frame_tokens)
@@ -112,7 +112,7 @@ static int parse_data_frame(Shard *shard, ShardMember *member, const uint8_t *en
 }
 
 // Walks the member's seek table from its first byte: A, B, then data frames and skippable ones, E last.
-static int parse_member(Shard *shard, ShardMember *member) {
+static int parse_member(ShardFile *shard, Shard *member) {
     const uint8_t *table = shard->map.data + member->table + SKIPPABLE_BYTES;
     uint64_t count = (member->end - SHARD_FOOTER_BYTES - SKIPPABLE_BYTES - member->table) / SHARD_ENTRY_BYTES;
     uint64_t offset = member->offset, index_offset = 0;
@@ -155,29 +155,29 @@ static int parse_member(Shard *shard, ShardMember *member) {
     return member->trailer ? 0 : fail(EX_DATA, "no trailer at offset %" PRIu64, offset);
 }
 
-static int parse_members(Shard *shard) {
+static int parse_members(ShardFile *shard) {
     Buffer found = {0}; // last member first
     uint64_t end = shard->map.size, frames = 0;
     int status = end ? 0 : fail(EX_DATA, "empty file");
     while (status == 0 && end > 0) {
-        ShardMember member = {0};
+        Shard member = {0};
         status = find_member(shard->map, end, &member);
         end = member.offset;
         frames += member.frame_count;
         buffer_add(&found, &member, sizeof member);
     }
-    uint64_t count = found.size / sizeof(ShardMember);
+    uint64_t count = found.size / sizeof(Shard);
     if (status == 0) {
         shard->members = calloc(count, sizeof *shard->members);
         shard->frames = calloc(frames + 1, sizeof *shard->frames);
         if (!shard->members || !shard->frames) die(EX_MEMORY, "no memory for %" PRIu64 " frames", frames);
     }
     for (uint64_t i = 0; status == 0 && i < count; i++) {
-        ShardMember *member = &shard->members[i];
+        Shard *member = &shard->members[i];
         memcpy(member, found.data + (count - 1 - i) * sizeof *member, sizeof *member);
         status = parse_member(shard, member);
         if (status < 0) break;
-        const ShardMember *first = shard->members;
+        const Shard *first = shard->members;
         if (memcmp(member->vocab_fp, first->vocab_fp, 32) || member->vocab_size != first->vocab_size ||
             member->eot_id != first->eot_id)
             status =
@@ -192,14 +192,14 @@ static int parse_members(Shard *shard) {
     return status;
 }
 
-static int shard_parse(Shard *shard, const char *name) {
+static int shard_parse(ShardFile *shard, const char *name) {
     shard->path = strdup(name);
     if (!shard->path) die(EX_MEMORY, "no memory for a path");
     if (parse_members(shard) < 0) {
-        shard_close(shard);
+        shard_file_close(shard);
         return fail_in("shard '%s'", name);
     }
-    const ShardMember *last = &shard->members[shard->member_count - 1];
+    const Shard *last = &shard->members[shard->member_count - 1];
     shard->vocab_size = last->vocab_size, shard->eot_id = last->eot_id;
     memcpy(shard->vocab_fp, last->vocab_fp, 32);
     memcpy(shard->params_fp, last->params_fp, 32);
@@ -207,25 +207,25 @@ static int shard_parse(Shard *shard, const char *name) {
     return 0;
 }
 
-int shard_open(Shard *shard, const char *path) {
-    *shard = (Shard){0};
+int shard_file_open(ShardFile *shard, const char *path) {
+    *shard = (ShardFile){0};
     return file_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 
-int shard_open_bytes(Shard *shard, const char *name, Bytes bytes) {
-    *shard = (Shard){.map = bytes, .borrowed = true};
+int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes) {
+    *shard = (ShardFile){.map = bytes, .borrowed = true};
     return shard_parse(shard, name);
 }
 
-void shard_close(Shard *shard) {
+void shard_file_close(ShardFile *shard) {
     if (!shard->borrowed) file_unmap(&shard->map);
     free(shard->path);
     free(shard->frames);
     free(shard->members);
-    *shard = (Shard){0};
+    *shard = (ShardFile){0};
 }
 
-uint64_t shard_frame_at(const Shard *shard, uint64_t token) {
+uint64_t shard_frame_at(const ShardFile *shard, uint64_t token) {
     uint64_t low = 0, high = shard->frame_count, guess = token / shard->frame_tokens;
     if (guess < high && shard->frames[guess].first <= token) { // right at once unless frames were merged
         low = guess;
@@ -265,7 +265,7 @@ static const char *frame_trouble(const ShardFrame *frame, const uint8_t *data) {
     return NULL;
 }
 
-int shard_decode(const Shard *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids) {
+int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, uint16_t *ids) {
     const ShardFrame *frame = &shard->frames[index];
     const uint8_t *data = shard->map.data + frame->offset;
     size_t want = frame->tokens * sizeof *ids;
@@ -290,7 +290,7 @@ int shard_decode(const Shard *shard, ShardCursor *cursor, uint64_t index, uint16
     return 0;
 }
 
-int shard_lengths(const Shard *shard, const ShardMember *member, Buffer *lengths) {
+int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) {
     const char *trouble = member->index.size ? NULL : "absent";
     size_t got = 0, start = lengths->size;
     if (!trouble) {

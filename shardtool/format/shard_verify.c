@@ -3,7 +3,7 @@
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 
-static int check_stored_hash(const Shard *shard, const ShardMember *member) {
+static int check_stored_hash(const ShardFile *shard, const Shard *member) {
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(
         &hash, XXH3_128bits(shard->map.data + member->offset, (size_t)(member->trailer - member->offset)));
@@ -13,13 +13,13 @@ static int check_stored_hash(const Shard *shard, const ShardMember *member) {
 }
 
 // Rebuilt from the blocks themselves: their sizes as they say, and the checksum that each frame ends in.
-static int check_table(const Shard *shard, const ShardMember *member) {
+static int check_table(const ShardFile *shard, const Shard *member) {
     Buffer table = {0};
     const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table;
     shard_table_add(&table, sizeof SHARD_OPENING - 1, 0, 0);
     at += sizeof SHARD_OPENING - 1;
     const ShardFrame *frame = shard->frames + member->first_frame, *last = frame + member->frame_count;
-    while (at < end) { // shard_open has bound every size
+    while (at < end) { // shard_file_open has bound every size
         size_t bytes;
         if (frame < last && at == shard->map.data + frame->offset) {
             bytes = frame->bytes;
@@ -45,7 +45,7 @@ typedef struct {
     bool any; // an id was seen
 } Rebuilt;
 
-static int decode_all(const Shard *shard, ShardCursor *cursor, const ShardMember *member, Rebuilt *rebuilt) {
+static int decode_all(const ShardFile *shard, ShardCursor *cursor, const Shard *member, Rebuilt *rebuilt) {
     Buffer ids = {0};
     buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
     uint16_t *data = (uint16_t *)(void *)ids.data;
@@ -72,7 +72,7 @@ static int decode_all(const Shard *shard, ShardCursor *cursor, const ShardMember
 }
 
 // Only end-of-text ids after each document say where documents end.
-static int check_index(const Shard *shard, const ShardMember *member, const Rebuilt *rebuilt) {
+static int check_index(const ShardFile *shard, const Shard *member, const Rebuilt *rebuilt) {
     if (member->eot_policy != EOT_AFTER) return 0;
     Buffer lengths = {0};
     int status = shard_lengths(shard, member, &lengths);
@@ -94,7 +94,7 @@ static int check_index(const Shard *shard, const ShardMember *member, const Rebu
     return status;
 }
 
-static int verify_member(const Shard *shard, ShardCursor *cursor, const ShardMember *member, bool quick) {
+static int verify_member(const ShardFile *shard, ShardCursor *cursor, const Shard *member, bool quick) {
     Rebuilt rebuilt = {0};
     int status = 0;
     if (!quick) status = decode_all(shard, cursor, member, &rebuilt); // first: it names the frame
@@ -105,7 +105,7 @@ static int verify_member(const Shard *shard, ShardCursor *cursor, const ShardMem
     return status;
 }
 
-int shard_verify(const Shard *shard, ShardCursor *cursor, bool quick) {
+int shard_verify(const ShardFile *shard, ShardCursor *cursor, bool quick) {
     for (uint64_t i = 0; i < shard->member_count; i++)
         if (verify_member(shard, cursor, &shard->members[i], quick) < 0) return -1;
     return 0;

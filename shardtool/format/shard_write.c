@@ -168,11 +168,11 @@ int shard_writer_open(ShardWriter *writer, const char *path, int pipe, const Sha
     size_t opening = sizeof SHARD_OPENING - 1;
     shard_table_add(&writer->table, opening, 0, 0);
     if (put(writer, SHARD_OPENING, opening) == 0 && put_header(writer) == 0) return 0;
-    shard_abandon(writer);
+    shard_writer_abandon(writer);
     return -1;
 }
 
-int shard_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes) {
+int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, Bytes frame, uint64_t source_bytes) {
     sha256_add(&writer->content, ids, count * sizeof *ids);
     uint64_t ended = shard_index_add(&writer->lengths, ids, count, writer->params.eot_id, &writer->document_tokens);
     writer->documents += ended;
@@ -229,7 +229,7 @@ static void release(ShardWriter *writer) {
     writer->content.context = NULL, writer->stored = NULL;
 }
 
-int shard_finish(ShardWriter *writer) {
+int shard_writer_finish(ShardWriter *writer) {
     uint64_t index_offset = writer->offset;
     int status = put_index(writer);
     if (status == 0) status = put_trailer(writer, index_offset);
@@ -237,12 +237,12 @@ int shard_finish(ShardWriter *writer) {
         shard_table_finish(&writer->table);
         status = put(writer, writer->table.data, writer->table.size);
     }
-    if (status < 0) return shard_abandon(writer), -1;
+    if (status < 0) return shard_writer_abandon(writer), -1;
     release(writer);
     return writer->pipe >= 0 ? 0 : newfile_commit(&writer->file);
 }
 
-void shard_abandon(ShardWriter *writer) {
+void shard_writer_abandon(ShardWriter *writer) {
     release(writer);
     if (writer->pipe < 0) newfile_abandon(&writer->file);
 }

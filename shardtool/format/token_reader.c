@@ -2,22 +2,22 @@
 #include "shardtool/format/token_reader.h"
 #include "common/err.h"
 
-int split_find(const char *name) {
+int split_by_name(const char *name) {
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (!strcmp(name, split_names[split])) return split;
     return fail(EX_USAGE, "--split '%s' is neither train nor val", name);
 }
 
-static const DatasetShard *shard_of(const Tokens *tokens, uint64_t number) {
+static const DatasetShard *shard_of(const TokenReader *tokens, uint64_t number) {
     return &tokens->dataset.shards[tokens->split][number];
 }
 
-static int open_number(Tokens *tokens, uint64_t number) {
+static int open_number(TokenReader *tokens, uint64_t number) {
     if (tokens->is_open && tokens->number == number) return 0;
-    if (tokens->is_open) shard_close(&tokens->shard);
+    if (tokens->is_open) shard_file_close(&tokens->shard);
     tokens->is_open = false;
     const char *path = tokens->path ? tokens->path : shard_of(tokens, number)->path;
-    if (shard_open(&tokens->shard, path) < 0) return -1;
+    if (shard_file_open(&tokens->shard, path) < 0) return -1;
     tokens->is_open = true;
     tokens->number = number, tokens->index = UINT64_MAX;
     if (!tokens->path && tokens->shard.tokens != shard_of(tokens, number)->tokens)
@@ -26,9 +26,9 @@ static int open_number(Tokens *tokens, uint64_t number) {
     return 0;
 }
 
-int tokens_open(Tokens *tokens, const char *path, const char *split_name) {
-    *tokens = (Tokens){.index = UINT64_MAX};
-    tokens->split = split_find(split_name);
+int token_reader_open(TokenReader *tokens, const char *path, const char *split_name) {
+    *tokens = (TokenReader){.index = UINT64_MAX};
+    tokens->split = split_by_name(split_name);
     if (tokens->split < 0) return -1;
     tokens->cursor = shard_cursor_open();
     int status;
@@ -40,20 +40,20 @@ int tokens_open(Tokens *tokens, const char *path, const char *split_name) {
         status = open_number(tokens, 0);
         if (status == 0) tokens->tokens = tokens->shard.tokens;
     }
-    if (status < 0) tokens_close(tokens);
+    if (status < 0) token_reader_close(tokens);
     return status;
 }
 
-void tokens_close(Tokens *tokens) {
-    if (tokens->is_open) shard_close(&tokens->shard);
+void token_reader_close(TokenReader *tokens) {
+    if (tokens->is_open) shard_file_close(&tokens->shard);
     shard_cursor_close(tokens->cursor);
     buffer_close(&tokens->frame);
     if (!tokens->path) dataset_close(&tokens->dataset);
-    *tokens = (Tokens){0};
+    *tokens = (TokenReader){0};
 }
 
 // The last shard that begins at or before a token.
-static uint64_t find_number(const Tokens *tokens, uint64_t token) {
+static uint64_t find_number(const TokenReader *tokens, uint64_t token) {
     uint64_t low = 0, high = tokens->path ? 1 : tokens->dataset.shard_count[tokens->split];
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -65,7 +65,7 @@ static uint64_t find_number(const Tokens *tokens, uint64_t token) {
     return low;
 }
 
-int tokens_get(Tokens *tokens, uint64_t first, size_t count, uint16_t *ids) {
+int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
     uint16_t *frame_ids = NULL;
     while (count) {
         uint64_t number = find_number(tokens, first);

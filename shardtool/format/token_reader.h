@@ -8,18 +8,18 @@ typedef struct {
     const char *path; // else of the shard
     int split;
     uint64_t tokens;
-    Shard shard; // the one that is open: number `number` of the split
+    ShardFile shard; // the one that is open: number `number` of the split
     uint64_t number;
     bool is_open;
     ShardCursor *cursor;
     Buffer frame; // the ids of frame `index` of that shard
     uint64_t index;
-} Tokens;
+} TokenReader;
 
 // A dataset's split, by its name, or a shard, which has none. The path is borrowed.
-int tokens_open(Tokens *tokens, const char *path, const char *split_name);
+int token_reader_open(TokenReader *tokens, const char *path, const char *split_name);
 // Copies ids [first, first + count), which must be there.
-int tokens_get(Tokens *tokens, uint64_t first, size_t count, uint16_t *ids);
-void tokens_close(Tokens *tokens); // accepts a zeroed struct
+int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids);
+void token_reader_close(TokenReader *tokens); // accepts a zeroed struct
 
-int split_find(const char *name); // 2 and -1 when it is neither train nor val
+int split_by_name(const char *name); // 2 and -1 when it is neither train nor val

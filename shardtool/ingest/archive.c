@@ -9,14 +9,14 @@
 enum { BLOCK_BYTES = 65536 };
 
 typedef struct {
-    Reader reader;
+    FormatReader reader;
     Stream *outer;
     SourceOptions *options;
     int depth;
     struct archive *archive;
-    uint64_t bytes; // read of the outer stream
-    Stream member;  // the one being read
-    Reader *inner;  // of the member
+    uint64_t bytes;      // read of the outer stream
+    Stream member;       // the one being read
+    FormatReader *inner; // of the member
     uint8_t block[BLOCK_BYTES];
 } ArchiveReader;
 
@@ -72,14 +72,14 @@ static ssize_t member_read(Stream *stream, void *data, size_t size) {
     return (ssize_t)done;
 }
 
-static void archive_close_reader(Reader *reader) {
+static void archive_close_reader(FormatReader *reader) {
     ArchiveReader *self = (ArchiveReader *)reader;
     reader_close(self->inner);
     archive_read_free(self->archive);
     free(self);
 }
 
-static Reader *archive_open_reader(Stream *stream, SourceOptions *options, int depth) {
+static FormatReader *archive_open_reader(Stream *stream, SourceOptions *options, int depth) {
     if (depth == SOURCE_DEPTH_MAX) {
         fail(EX_DATA, "'%s': archives nested more than %d deep", stream->name, SOURCE_DEPTH_MAX);
         return NULL;
@@ -115,7 +115,7 @@ static int open_member(ArchiveReader *self, struct archive_entry *entry) {
     return reader_open(&self->inner, &self->member, self->options, self->depth + 1);
 }
 
-static int archive_next(Reader *reader, Part *part) {
+static int archive_next(FormatReader *reader, Part *part) {
     ArchiveReader *self = (ArchiveReader *)reader;
     for (;;) {
         if (self->inner) {

@@ -33,7 +33,7 @@ typedef enum {
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
 
 typedef struct {
-    Reader reader;
+    FormatReader reader;
     Stream *stream;
     SourceOptions *options;
     const char *keys[PATH_KEYS_MAX]; // the path, cut at its dots
@@ -83,14 +83,14 @@ static int split_path(JsonlReader *jsonl, const char *path) {
     }
 }
 
-static void jsonl_close(Reader *reader) {
+static void jsonl_close(FormatReader *reader) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->key);
     free(jsonl);
 }
 
-static Reader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
+static FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");
@@ -387,7 +387,7 @@ static int lend(JsonlReader *jsonl, Part *part, bool last) {
     return 1;
 }
 
-static int jsonl_next(Reader *reader, Part *part) {
+static int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     for (;;) {
         Step came = step(jsonl);

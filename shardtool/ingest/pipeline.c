@@ -20,7 +20,7 @@ _Static_assert(BATCH_BYTES >= SPLIT_HASH_BYTES, "the first window decides");
 typedef struct Pack Pack;
 
 typedef struct {
-    PackPlace place;
+    InputPosition place;
     size_t bytes; // of text in this batch
     size_t ids;
     bool val;
@@ -39,14 +39,14 @@ typedef struct {
 } Batch;
 
 struct Pack {
-    const PackOptions *options;
+    const PipelineOptions *options;
     const Inputs *inputs;
     Pool *pool;
     Batch *batches;
     unsigned batch_count;
     Encoder **encoders; // one a worker
     unsigned encoder_count;
-    PackWriter *writer;
+    ShardSink *writer;
     uint64_t val_below; // hashes below it mean validation
     bool val_all;
 
@@ -70,7 +70,7 @@ static bool goes_to_val(const Pack *pack, Bytes text) {
 
 static uint16_t *ids_of(const Batch *batch) { return (uint16_t *)(void *)batch->ids.data; }
 
-static int fail_document(const Pack *pack, PackPlace place) {
+static int fail_document(const Pack *pack, InputPosition place) {
     return fail_in("'%s' document %llu", pack->inputs->files[place.file].path, (unsigned long long)place.document);
 }
 
@@ -132,8 +132,7 @@ static int place_batch(Pack *pack) {
             pack->long_bytes += bytes;
             bytes = batch->last ? pack->long_bytes : 0;
         }
-        if (pack_writer_add(pack->writer, val ? SPLIT_VAL : SPLIT_TRAIN, ids, document->ids, document->place, bytes) <
-            0)
+        if (shard_sink_add(pack->writer, val ? SPLIT_VAL : SPLIT_TRAIN, ids, document->ids, document->place, bytes) < 0)
             return -1;
         ids += document->ids;
     }
@@ -219,7 +218,7 @@ static void *zeroed(size_t count, size_t size) {
 }
 
 static int pack_open(Pack *pack, Dataset *dataset) {
-    const PackOptions *options = pack->options;
+    const PipelineOptions *options = pack->options;
     unsigned threads = options->threads ? options->threads : pool_cores();
     pthread_mutex_init(&pack->lock, NULL);
     pthread_cond_init(&pack->turned, NULL);
@@ -236,7 +235,7 @@ static int pack_open(Pack *pack, Dataset *dataset) {
         pack->batches[i].text = zeroed(BATCH_BYTES, 1);
         pack->batches[i].documents = zeroed(BATCH_DOCUMENTS, sizeof(BatchDocument));
     }
-    pack->writer = pack_writer_open(options, pack->inputs, dataset);
+    pack->writer = shard_sink_open(options, pack->inputs, dataset);
     if (!pack->writer) return -1;
     pack->pool = pool_open(threads, tokenize_batch, pack->batches, sizeof *pack->batches, pack->batch_count);
     return pack->pool ? next_batch(pack) : -1;
@@ -244,7 +243,7 @@ static int pack_open(Pack *pack, Dataset *dataset) {
 
 static void pack_close(Pack *pack) {
     pool_close(pack->pool);
-    pack_writer_close(pack->writer);
+    shard_sink_close(pack->writer);
     for (unsigned i = 0; i < pack->batch_count; i++) {
         free(pack->batches[i].text);
         free(pack->batches[i].documents);
@@ -258,7 +257,8 @@ static void pack_close(Pack *pack) {
     pthread_mutex_destroy(&pack->lock);
 }
 
-int pack_run(const PackOptions *options, const Inputs *inputs, Source *source, Dataset *dataset, uint64_t *replaced) {
+int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
+                 uint64_t *replaced) {
     Pack pack = {.options = options, .inputs = inputs};
     Part part;
     int status = pack_open(&pack, dataset);
@@ -269,7 +269,7 @@ int pack_run(const PackOptions *options, const Inputs *inputs, Source *source, D
     }
     if (status == 0) status = submit_batch(&pack);
     while (status == 0) status = place_batch(&pack);
-    if (status > 0) status = pack_writer_finish(pack.writer);
+    if (status > 0) status = shard_sink_finish(pack.writer);
 
     *replaced = 0;
     if (status == 0) {

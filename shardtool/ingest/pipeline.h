@@ -21,7 +21,8 @@ typedef struct {
     uint64_t shard_tokens; // whole frames; 0 = all in one shard
     ShardParams params;
     Progress *progress;
-} PackOptions;
+} PipelineOptions;
 
 // Packs all documents of source and adds each finished shard to dataset. *replaced counts the U+FFFD for invalid UTF-8.
-int pack_run(const PackOptions *options, const Inputs *inputs, Source *source, Dataset *dataset, uint64_t *replaced);
+int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
+                 uint64_t *replaced);

@@ -6,12 +6,12 @@
 
 // A frame on its way through a worker.
 typedef struct {
-    PackWriter *writer;
+    ShardSink *writer;
     int split;
     uint16_t *ids;
     size_t count;
     uint64_t source_bytes; // of the documents that end in it
-    PackPlace from, to;
+    InputPosition from, to;
     Buffer frame;
 } FrameJob;
 
@@ -19,15 +19,15 @@ typedef struct {
     uint16_t *ids; // the frame that is being filled
     size_t count;
     uint64_t source_bytes;
-    PackPlace from, to;
+    InputPosition from, to;
 
     ShardWriter shard; // the one being written
     bool open, continues;
-    PackPlace shard_from, shard_to;
+    InputPosition shard_from, shard_to;
 } Split;
 
-struct PackWriter {
-    const PackOptions *options;
+struct ShardSink {
+    const PipelineOptions *options;
     const Inputs *inputs;
     Dataset *dataset;
     Pool *pool;
@@ -50,8 +50,8 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-PackWriter *pack_writer_open(const PackOptions *options, const Inputs *inputs, Dataset *dataset) {
-    PackWriter *writer = zeroed(1, sizeof *writer);
+ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset) {
+    ShardSink *writer = zeroed(1, sizeof *writer);
     writer->options = options, writer->inputs = inputs, writer->dataset = dataset;
     size_t frame_tokens = (size_t)options->params.frame_tokens;
     for (int i = 0; i < SPLIT_COUNT; i++) writer->splits[i].ids = zeroed(frame_tokens, sizeof(uint16_t));
@@ -68,15 +68,15 @@ PackWriter *pack_writer_open(const PackOptions *options, const Inputs *inputs, D
     }
     writer->pool = pool_open(threads, compress_frame, writer->jobs, sizeof *writer->jobs, writer->job_count);
     if (writer->pool) return writer;
-    pack_writer_close(writer);
+    shard_sink_close(writer);
     return NULL;
 }
 
-void pack_writer_close(PackWriter *writer) {
+void shard_sink_close(ShardSink *writer) {
     if (!writer) return;
     pool_close(writer->pool);
     for (int i = 0; i < SPLIT_COUNT; i++) {
-        if (writer->splits[i].open) shard_abandon(&writer->splits[i].shard);
+        if (writer->splits[i].open) shard_writer_abandon(&writer->splits[i].shard);
         free(writer->splits[i].ids);
     }
     for (unsigned i = 0; i < writer->job_count; i++) {
@@ -89,7 +89,7 @@ void pack_writer_close(PackWriter *writer) {
     free(writer);
 }
 
-static int open_shard(PackWriter *writer, int split, const FrameJob *job) {
+static int open_shard(ShardSink *writer, int split, const FrameJob *job) {
     Split *to = &writer->splits[split];
     const char *directory = writer->options->directory;
     uint64_t number = writer->dataset->shard_count[split];
@@ -106,15 +106,15 @@ static int open_shard(PackWriter *writer, int split, const FrameJob *job) {
     return 0;
 }
 
-static DatasetPlace named(const PackWriter *writer, PackPlace place) {
-    return (DatasetPlace){writer->inputs->files[place.file].path, place.document};
+static DatasetPosition named(const ShardSink *writer, InputPosition place) {
+    return (DatasetPosition){writer->inputs->files[place.file].path, place.document};
 }
 
-static int finish_shard(PackWriter *writer, int split) {
+static int finish_shard(ShardSink *writer, int split) {
     Split *from = &writer->splits[split];
     ShardWriter *shard = &from->shard;
     from->open = false; // whatever comes of it
-    if (shard_finish(shard) < 0) return -1;
+    if (shard_writer_finish(shard) < 0) return -1;
     DatasetShard added = {.tokens = shard->tokens,
                           .documents = shard->documents,
                           .bytes = shard->offset,
@@ -128,7 +128,7 @@ static int finish_shard(PackWriter *writer, int split) {
 }
 
 // Takes the oldest frame from the workers and appends it. 1 when there is none.
-static int append_frame(PackWriter *writer) {
+static int append_frame(ShardSink *writer) {
     void *done;
     if (pool_collect(writer->pool, &done) < 0) return -1;
     if (!done) return 1;
@@ -136,14 +136,14 @@ static int append_frame(PackWriter *writer) {
     Split *split = &writer->splits[job->split];
     if (!split->open && open_shard(writer, job->split, job) < 0) return -1;
     Bytes frame = {job->frame.data, job->frame.size};
-    if (shard_append(&split->shard, job->ids, job->count, frame, job->source_bytes) < 0) return -1;
+    if (shard_writer_append(&split->shard, job->ids, job->count, frame, job->source_bytes) < 0) return -1;
     split->shard_to = job->to;
     split->continues = job->ids[job->count - 1] != writer->options->params.eot_id;
     uint64_t full = writer->options->shard_tokens;
     return full && split->shard.tokens == full ? finish_shard(writer, job->split) : 0;
 }
 
-static int submit_frame(PackWriter *writer, int number) {
+static int submit_frame(ShardSink *writer, int number) {
     Split *split = &writer->splits[number];
     FrameJob *job;
     while (!(job = pool_acquire(writer->pool)))
@@ -156,8 +156,8 @@ static int submit_frame(PackWriter *writer, int number) {
     return 0;
 }
 
-int pack_writer_add(PackWriter *writer, int number, const uint16_t *ids, size_t count, PackPlace place,
-                    uint64_t source_bytes) {
+int shard_sink_add(ShardSink *writer, int number, const uint16_t *ids, size_t count, InputPosition place,
+                   uint64_t source_bytes) {
     Split *split = &writer->splits[number];
     size_t frame_tokens = (size_t)writer->options->params.frame_tokens;
     while (count) {
@@ -173,7 +173,7 @@ int pack_writer_add(PackWriter *writer, int number, const uint16_t *ids, size_t 
     return 0;
 }
 
-int pack_writer_finish(PackWriter *writer) {
+int shard_sink_finish(ShardSink *writer) {
     int status = 0;
     for (int i = 0; i < SPLIT_COUNT; i++)
         if (writer->splits[i].count && submit_frame(writer, i) < 0) return -1;

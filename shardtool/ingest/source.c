@@ -57,7 +57,7 @@ static const char *find_stranger(Bytes head) {
     return NULL;
 }
 
-int reader_open(Reader **reader, Stream *stream, SourceOptions *options, int depth) {
+int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth) {
     *reader = NULL;
     Bytes head;
     if (stream_peek(stream, &head) < 0) return -1;
@@ -77,7 +77,7 @@ int reader_open(Reader **reader, Stream *stream, SourceOptions *options, int dep
     return *reader ? 0 : -1;
 }
 
-void reader_close(Reader *reader) {
+void reader_close(FormatReader *reader) {
     if (reader) reader->format->close(reader);
 }
 
@@ -93,7 +93,7 @@ struct Source {
     SourceOptions *options;
     uint64_t next_file, document, bytes_before; // bytes_before: of the files that are done
     FileStream stream;
-    Reader *reader;
+    FormatReader *reader;
 };
 
 static ssize_t file_read_some(Stream *stream, void *data, size_t size) {

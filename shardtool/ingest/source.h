@@ -45,23 +45,23 @@ ssize_t stream_read(Stream *stream, void *data, size_t size);
 // Names a stream "outer" or "outer:member"; what a terminal should not see becomes '?'.
 void stream_name(Stream *stream, const char *outer, const char *member);
 
-// A format that reads streams. The reader is its own struct, whose first field is a Reader.
-typedef struct Reader Reader;
+// A format that reads streams. The reader is its own struct, whose first field is a FormatReader.
+typedef struct FormatReader FormatReader;
 typedef struct {
     const char *name;
-    int (*bid)(Bytes head);                                             // 0 = not mine; the highest bid reads
-    Reader *(*open)(Stream *stream, SourceOptions *options, int depth); // NULL after fail()
-    int (*next)(Reader *reader, Part *part);                            // 1, 0 at the end, -1 after fail()
-    void (*close)(Reader *reader);
+    int (*bid)(Bytes head);                                                   // 0 = not mine; the highest bid reads
+    FormatReader *(*open)(Stream *stream, SourceOptions *options, int depth); // NULL after fail()
+    int (*next)(FormatReader *reader, Part *part);                            // 1, 0 at the end, -1 after fail()
+    void (*close)(FormatReader *reader);
 } Format;
-struct Reader {
+struct FormatReader {
     const Format *format;
 };
 extern const Format format_text, format_jsonl, format_archive;
 
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 for what no format reads.
-int reader_open(Reader **reader, Stream *stream, SourceOptions *options, int depth);
-void reader_close(Reader *reader); // accepts NULL
+int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth);
+void reader_close(FormatReader *reader); // accepts NULL
 
 // The files behind the arguments, in the order in which they are read.
 typedef struct {

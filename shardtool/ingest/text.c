@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 typedef struct {
-    Reader reader;
+    FormatReader reader;
     Stream *stream;
     SourceDocs docs;
     bool ended; // of the stream: nothing comes after the window
@@ -23,7 +23,7 @@ static int text_bid(Bytes head) {
     return controls > 1 + head.size / 64 ? 0 : 10;
 }
 
-static Reader *text_open(Stream *stream, SourceOptions *options, int depth) {
+static FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
     TextReader *text = malloc(sizeof *text);
     if (!text) die(EX_MEMORY, "no memory for a reader");
@@ -34,7 +34,7 @@ static Reader *text_open(Stream *stream, SourceOptions *options, int depth) {
     return &text->reader;
 }
 
-static void text_close(Reader *reader) { free(reader); }
+static void text_close(FormatReader *reader) { free(reader); }
 
 // Moves what is left to the front and fills up. False when the window was full already.
 static bool refill(TextReader *text, int *status) {
@@ -150,7 +150,7 @@ static int next_paragraph_part(TextReader *text, Part *part) {
     }
 }
 
-static int text_next(Reader *reader, Part *part) {
+static int text_next(FormatReader *reader, Part *part) {
     TextReader *text = (TextReader *)reader;
     if (text->docs == DOCS_LINES) return next_line_part(text, part);
     if (text->docs == DOCS_PARAGRAPHS) return next_paragraph_part(text, part);

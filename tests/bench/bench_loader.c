@@ -51,9 +51,9 @@ static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t c
         size_t tokens = count - at < SHARD_FRAME_TOKENS ? count - at : SHARD_FRAME_TOKENS;
         frame.size = 0;
         check(shard_encode(encoder, &params, ids + at, tokens, &frame) == 0);
-        check(shard_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
+        check(shard_writer_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
     }
-    check(shard_finish(&writer) == 0);
+    check(shard_writer_finish(&writer) == 0);
     DatasetShard shard = {
         .tokens = count, .documents = writer.documents, .bytes = writer.file.written, .from = {"a", 0},
                    .to = {"a", 1}

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     };
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
     options.max_bad = data[0] & 8 ? 1000 : 0;
-    Reader *reader;
+    FormatReader *reader;
     Part part;
     bool open = false;
     int status = reader_open(&reader, &memory.stream, &options, 0);

@@ -22,8 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *copy = malloc(size + !size);
     memcpy(copy, data, size);
     mend(copy, size);
-    Shard shard;
-    if (shard_open_bytes(&shard, "fuzzed", (Bytes){copy, size}) == 0) {
+    ShardFile shard;
+    if (shard_file_open_bytes(&shard, "fuzzed", (Bytes){copy, size}) == 0) {
         for (uint64_t token = 0; token < shard.tokens; token += 1 + shard.tokens / 16)
             if (shard_frame_at(&shard, token) >= shard.frame_count) abort();
         shard_verify(&shard, cursor, true);
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (err_code() && err_code() != EX_DATA) abort();
     err_clear();
-    shard_close(&shard);
+    shard_file_close(&shard);
     free(copy);
     return 0;
 }

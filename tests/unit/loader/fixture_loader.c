@@ -33,10 +33,10 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
         for (size_t i = 0; i < count; i++) ids[i] = test_id(spec->salt, split, first + at + i);
         frame.size = 0;
         NEED(shard_encode(encoder, &params, ids, count, &frame) == 0);
-        NEED(shard_append(&writer, ids, count, (Bytes){frame.data, frame.size}, 0) == 0);
+        NEED(shard_writer_append(&writer, ids, count, (Bytes){frame.data, frame.size}, 0) == 0);
         at += count;
     }
-    NEED(shard_finish(&writer) == 0);
+    NEED(shard_writer_finish(&writer) == 0);
     DatasetShard shard = {
         .tokens = tokens,
         .documents = writer.documents,

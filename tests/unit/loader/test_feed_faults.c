@@ -136,10 +136,10 @@ TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
 TEST(feed_names_the_damaged_frame_and_no_path) {
     make_test_dataset("d", &small);
     char *path = (char[]){"d/train/000/000001.zst"};
-    Shard shard;
-    NEED(shard_open(&shard, path) == 0);
+    ShardFile shard;
+    NEED(shard_file_open(&shard, path) == 0);
     uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
-    shard_close(&shard);
+    shard_file_close(&shard);
     int fd = open(path, O_RDWR);
     uint8_t byte;
     NEED(pread(fd, &byte, 1, (off_t)offset) == 1);

@@ -36,10 +36,10 @@ static void write_shard(const char *path, const uint16_t *ids, size_t count, con
     for (size_t at = 0; at < count;) {
         size_t take = count - at < params->frame_tokens ? count - at : (size_t)params->frame_tokens;
         NEED(shard_encode(encoder, params, ids + at, take, &frame) == 0);
-        NEED(shard_append(writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
+        NEED(shard_writer_append(writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
         at += take;
     }
-    NEED(shard_finish(writer) == 0);
+    NEED(shard_writer_finish(writer) == 0);
     buffer_close(&frame);
     shard_encoder_close(encoder);
 }
@@ -51,8 +51,8 @@ TEST(shard_gives_back_what_was_written) {
     ShardWriter writer;
     write_shard("a.zst", ids, COUNT, &params, false, &writer);
 
-    Shard shard;
-    NEED(shard_open(&shard, "a.zst") == 0);
+    ShardFile shard;
+    NEED(shard_file_open(&shard, "a.zst") == 0);
     CHECK_EQUAL(shard.tokens, COUNT);
     CHECK_EQUAL(shard.frame_count, (COUNT + 4095) / 4096);
     CHECK_EQUAL(shard.vocab_size, VOCAB);
@@ -77,7 +77,7 @@ TEST(shard_gives_back_what_was_written) {
     sha256(ids, COUNT * sizeof *ids, hash);
     CHECK(!memcmp(hash, shard.content_hash, 32));
     shard_cursor_close(cursor);
-    shard_close(&shard);
+    shard_file_close(&shard);
     free(got), free(ids);
 }
 
@@ -100,8 +100,8 @@ TEST(shard_keeps_flags_and_lengths_of_cut_documents) {
     ShardParams params = params_of(4);
     ShardWriter writer;
     write_shard("a.zst", ids, 8, &params, true, &writer);
-    Shard shard;
-    NEED(shard_open(&shard, "a.zst") == 0);
+    ShardFile shard;
+    NEED(shard_file_open(&shard, "a.zst") == 0);
     CHECK_EQUAL(shard.documents, 3); // the first began elsewhere
     CHECK_EQUAL(shard.members[0].index.data[0], SHARD_CONTINUES_BEFORE | SHARD_CONTINUES_AFTER);
     Buffer lengths = {0};
@@ -109,7 +109,7 @@ TEST(shard_keeps_flags_and_lengths_of_cut_documents) {
     CHECK_EQUAL(lengths.size, 4);
     CHECK(!memcmp(lengths.data, "\3\1\2\2", 4));
     buffer_close(&lengths);
-    shard_close(&shard);
+    shard_file_close(&shard);
 }
 
 TEST(shards_joined_by_cat_stay_seekable) {
@@ -125,8 +125,8 @@ TEST(shards_joined_by_cat_stay_seekable) {
     buffer_add(&joined, a, a_size);
     buffer_add(&joined, b, b_size);
 
-    Shard shard;
-    NEED(shard_open_bytes(&shard, "joined", (Bytes){joined.data, joined.size}) == 0);
+    ShardFile shard;
+    NEED(shard_file_open_bytes(&shard, "joined", (Bytes){joined.data, joined.size}) == 0);
     CHECK_EQUAL(shard.member_count, 2);
     CHECK_EQUAL(shard.tokens, COUNT);
     ShardCursor *cursor = shard_cursor_open();
@@ -140,17 +140,17 @@ TEST(shards_joined_by_cat_stay_seekable) {
         NEED(got[token - frame->first] == ids[token]);
     }
     shard_cursor_close(cursor);
-    shard_close(&shard);
+    shard_file_close(&shard);
     buffer_close(&joined);
     free(a), free(b), free(ids);
 }
 
 static bool is_sound(const char *name, Bytes bytes, ShardCursor *cursor) {
-    Shard shard;
-    bool sound = shard_open_bytes(&shard, name, bytes) == 0 && shard_verify(&shard, cursor, false) == 0;
+    ShardFile shard;
+    bool sound = shard_file_open_bytes(&shard, name, bytes) == 0 && shard_verify(&shard, cursor, false) == 0;
     if (!sound && err_code() != EX_DATA) test_failed("damage is bad data", __FILE__, __LINE__);
     if (!sound && !strstr(err_text(), name)) test_failed("the damaged shard is named", __FILE__, __LINE__);
-    shard_close(&shard);
+    shard_file_close(&shard);
     err_clear();
     return sound;
 }
@@ -190,15 +190,15 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     ShardParams params = params_of(64);
     ShardWriter writer;
     write_shard("a.zst", ids, 300, &params, false, &writer);
-    Shard shard;
-    NEED(shard_open(&shard, "a.zst") == 0);
+    ShardFile shard;
+    NEED(shard_file_open(&shard, "a.zst") == 0);
     uint64_t offset = shard.frames[2].offset;
-    shard_close(&shard);
+    shard_file_close(&shard);
     size_t size;
     char *bytes = read_file("a.zst", &size);
     bytes[offset + 20] ^= 4;
     write_file("a.zst", bytes, size);
-    NEED(shard_open(&shard, "a.zst") == 0);
+    NEED(shard_file_open(&shard, "a.zst") == 0);
     ShardCursor *cursor = shard_cursor_open();
     uint16_t got[64];
     CHECK(shard_decode(&shard, cursor, 1, got) == 0);
@@ -209,7 +209,7 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     CHECK_TEXT(err_text(), "a.zst");
     CHECK_EQUAL(err_code(), EX_DATA);
     shard_cursor_close(cursor);
-    shard_close(&shard);
+    shard_file_close(&shard);
     free(bytes), free(ids);
 }
 
@@ -220,21 +220,21 @@ TEST(shard_says_truncated_or_not_a_shard) {
     write_shard("a.zst", ids, 300, &params, false, &writer);
     size_t size;
     char *bytes = read_file("a.zst", &size);
-    Shard shard;
+    ShardFile shard;
     write_file("a.zst", bytes, size - 30);
-    CHECK(shard_open(&shard, "a.zst") < 0);
+    CHECK(shard_file_open(&shard, "a.zst") < 0);
     CHECK_TEXT(err_text(), "truncated");
     CHECK_EQUAL(err_code(), EX_DATA);
     err_clear();
     write_file("b.zst", "just a text, and long enough", 28);
-    CHECK(shard_open(&shard, "b.zst") < 0);
+    CHECK(shard_file_open(&shard, "b.zst") < 0);
     CHECK_TEXT(err_text(), "not a shard");
     err_clear();
     write_file("b.zst", "", 0);
-    CHECK(shard_open(&shard, "b.zst") < 0);
+    CHECK(shard_file_open(&shard, "b.zst") < 0);
     CHECK_TEXT(err_text(), "empty file");
     err_clear();
-    CHECK(shard_open(&shard, "absent.zst") < 0);
+    CHECK(shard_file_open(&shard, "absent.zst") < 0);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
     free(bytes), free(ids);
 }
@@ -249,8 +249,8 @@ TEST(shard_of_a_newer_version_names_both_versions) {
     uint8_t *header = bytes + sizeof SHARD_OPENING - 1 + SKIPPABLE_BYTES;
     put_u16(header + 10, 2);
     put_u32(header + SHARD_HEADER_BYTES - 4, crc32c(0, header, SHARD_HEADER_BYTES - 4));
-    Shard shard;
-    CHECK(shard_open_bytes(&shard, "a.zst", (Bytes){bytes, size}) < 0);
+    ShardFile shard;
+    CHECK(shard_file_open_bytes(&shard, "a.zst", (Bytes){bytes, size}) < 0);
     CHECK_TEXT(err_text(), "version 2");
     CHECK_TEXT(err_text(), "version 1");
     free(bytes);
@@ -270,16 +270,16 @@ TEST(an_id_outside_the_vocabulary_is_refused_at_write_and_at_read) {
     NEED(shard_encode(encoder, &wide, ids, 3, &frame) == 0); // a writer that does not look
     ShardWriter writer;
     NEED(shard_writer_open(&writer, "a.zst", -1, &params, false) == 0);
-    NEED(shard_append(&writer, ids, 3, (Bytes){frame.data, frame.size}, 0) == 0);
-    NEED(shard_finish(&writer) == 0);
-    Shard shard;
-    NEED(shard_open(&shard, "a.zst") == 0);
+    NEED(shard_writer_append(&writer, ids, 3, (Bytes){frame.data, frame.size}, 0) == 0);
+    NEED(shard_writer_finish(&writer) == 0);
+    ShardFile shard;
+    NEED(shard_file_open(&shard, "a.zst") == 0);
     ShardCursor *cursor = shard_cursor_open();
     uint16_t got[64];
     CHECK(shard_decode(&shard, cursor, 0, got) < 0);
     CHECK_TEXT(err_text(), "not below 50257");
     shard_cursor_close(cursor);
-    shard_close(&shard);
+    shard_file_close(&shard);
     buffer_close(&frame);
     shard_encoder_close(encoder);
 }
@@ -306,13 +306,13 @@ TEST(a_shard_that_cannot_be_written_leaves_nothing_behind) {
     int status = shard_writer_open(&writer, "a.zst", -1, &params, false);
     for (size_t at = 0; status == 0 && at + 32768 <= 300000; at += 32768) {
         status = shard_encode(encoder, &params, ids + at, 32768, &frame);
-        if (status == 0) status = shard_append(&writer, ids + at, 32768, (Bytes){frame.data, frame.size}, 0);
+        if (status == 0) status = shard_writer_append(&writer, ids + at, 32768, (Bytes){frame.data, frame.size}, 0);
     }
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, handler);
     CHECK(status < 0);
     CHECK_EQUAL(err_code(), EX_IO);
-    shard_abandon(&writer);
+    shard_writer_abandon(&writer);
     CHECK_EQUAL(count_entries("."), 0);
     buffer_close(&frame);
     shard_encoder_close(encoder);

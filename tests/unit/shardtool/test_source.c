@@ -24,7 +24,7 @@ static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
         .stream = {.read = memory_read, .name = "memory"},
           .left = text
     };
-    Reader *reader;
+    FormatReader *reader;
     int status = reader_open(&reader, &memory.stream, options, 0);
     Part part;
     bool open = false;
