@@ -56,7 +56,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, con
     return (uint32_t)c;
 }
 
-// The instruction takes three cycles and can start in each: three stretches side by side. Behind n more bytes a crc is
+// The instruction takes three cycles and can start in each: three extents side by side. Behind n more bytes a crc is
 // crc * x^8n; multiplied carry-less by x^(8n-33) mod P, the instruction's own x^32 and the product's bit do the rest.
 __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_three(uint32_t crc, const uint8_t *p, size_t size) {
     enum { STRETCH = 1024 };

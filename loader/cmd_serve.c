@@ -9,11 +9,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const char *endpoint, *key_file, *allow_file;
+static const char *address, *key_file, *allow_file;
 static bool die_with_parent;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint",        &endpoint,        "ENDPOINT",
+    {OPT_STRING, "endpoint",        &address,         "ENDPOINT",
      "ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or tcp://HOST:PORT"                                      },
     {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, for tcp beyond this machine (loader keygen)"},
     {OPT_STRING, "allow",           &allow_file,      "FILE",     "the public keys of the trainers that may ask, one a line"          },
@@ -21,15 +21,15 @@ static const Option options[] = {
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                },
 };
 
-static int serve(const Place *place, const char *path, const ServerKeys *keys) {
-    Server *server = serve_open(place, path, keys);
+static int serve(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
+    Server *server = serve_open(endpoint, path, keys);
     if (!server) return -1;
     const Dataset *dataset = serve_dataset(server);
     char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
     log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at %s", dataset->name,
              (unsigned long long)dataset->tokens[SPLIT_TRAIN], (unsigned long long)dataset->tokens[SPLIT_VAL], fp,
-             place->name);
+             endpoint->name);
     int status = serve_run(server);
     serve_close(server);
     if (status == 0) log_line("stopped");
@@ -43,13 +43,13 @@ static int run(int count, char **arguments) {
         if (getppid() != parent) return 0;
     }
     if (count != 1) return fail(EX_USAGE, "serve takes one dataset directory");
-    Place place;
+    Endpoint endpoint;
     ServerKeys keys = {0};
     if (!key_file != !allow_file)
         return fail(EX_USAGE, "--key and --allow go together: without a list anybody gets in");
-    if (place_of(&place, endpoint, key_file) < 0) return -1;
+    if (endpoint_parse(&endpoint, address, key_file) < 0) return -1;
     if (key_file && (keys_read(&keys.pair, key_file) < 0 || allow_read(&keys.allow, allow_file) < 0)) return -1;
-    int status = serve(&place, arguments[0], key_file ? &keys : NULL);
+    int status = serve(&endpoint, arguments[0], key_file ? &keys : NULL);
     allow_close(&keys.allow);
     return status;
 }

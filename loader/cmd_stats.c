@@ -12,16 +12,16 @@
 
 enum { WAIT_MS = 2000 };
 
-static const char *endpoint;
+static const char *address;
 static bool json;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &endpoint, "ENDPOINT", "where the loader is found, as in serve"},
-    {OPT_FLAG,   "json",     &json,     NULL,       "one JSON object"                       },
-    {OPT_END,    NULL,       NULL,      NULL,       NULL                                    },
+    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is found, as in serve"},
+    {OPT_FLAG,   "json",     &json,    NULL,       "one JSON object"                       },
+    {OPT_END,    NULL,       NULL,     NULL,       NULL                                    },
 };
 
-static int ask(void *socket, const Place *place, WireMessage *answer) {
+static int ask(void *socket, const Endpoint *endpoint, WireMessage *answer) {
     WireMessage question;
     memset(&question, 0, sizeof question);
     question.header.type = WIRE_STATS, question.header.session = clock_ns() | 1;
@@ -31,12 +31,12 @@ static int ask(void *socket, const Place *place, WireMessage *answer) {
     int ms = WAIT_MS, none = 0, got;
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
-    if (zmq_connect(socket, place->endpoint) < 0 || zmq_send(socket, frame.data, frame.size, 0) < 0 ||
+    if (zmq_connect(socket, endpoint->zmq_address) < 0 || zmq_send(socket, frame.data, frame.size, 0) < 0 ||
         (got = zmq_recv(socket, bytes, sizeof bytes, 0)) < 0)
-        return fail(EX_PEER, "no loader answers at '%s'", place->name);
+        return fail(EX_PEER, "no loader answers at '%s'", endpoint->name);
     if ((size_t)got > sizeof bytes || wire_decode((Bytes){bytes, (size_t)got}, answer) != WIRE_FINE ||
         answer->header.type != WIRE_STATS)
-        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", place->name);
+        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", endpoint->name);
     return 0;
 }
 
@@ -67,13 +67,13 @@ static void print(const WireStats *stats) {
 
 static int run(int count, char **arguments) {
     (void)arguments;
-    Place place;
+    Endpoint endpoint;
     WireMessage answer;
     if (count) return fail(EX_USAGE, "stats takes no arguments");
-    if (place_of(&place, endpoint, false) < 0 || place_check(&place) < 0) return -1;
+    if (endpoint_parse(&endpoint, address, false) < 0 || endpoint_check(&endpoint) < 0) return -1;
     void *context = zmq_ctx_new(), *socket = context ? zmq_socket(context, ZMQ_DEALER) : NULL;
     if (!socket) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-    int status = ask(socket, &place, &answer);
+    int status = ask(socket, &endpoint, &answer);
     zmq_close(socket);
     zmq_ctx_term(context);
     if (status == 0) print(&answer.stats);

@@ -21,7 +21,7 @@ static const Option get_options[] = {
 };
 
 static const Option sample_options[] = {
-    {OPT_SIZE,   "n,count", &sample_count, "K",    "how many stretches"                          },
+    {OPT_SIZE,   "n,count", &sample_count, "K",    "how many extents"                            },
     {OPT_SIZE,   "length",  &length,       "L",    "tokens in each"                              },
     {OPT_SIZE,   "seed",    &seed,         "S",    "other seeds, other places"                   },
     {OPT_FLAG,   "ids",     &decimal,      NULL,   "decimals, a line a range, instead of raw u16"},

@@ -38,12 +38,12 @@ int feed_make_ring(Feed *feed) {
     }
     uint32_t count = feed->window + SLOTS_BEYOND_WINDOW;
     uint64_t slot_bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1) * sizeof(uint16_t);
-    if (ring_open(&feed->ring, feed->place.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
+    if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
     if (config->pin) config->pin(feed->ring.base, (size_t)feed->ring.slot_bytes * count);
     memset(feed->slots, 0, sizeof feed->slots);
     // What was answered into the old ring and not yet handed out is asked again.
     for (uint32_t i = 0; i < feed->asked; i++) {
-        Request *request = feed_request(feed, i);
+        Request *request = feed_request_at(feed, i);
         request->slot = i;
         request->generation = ++feed->generation[i];
         request->req_id = ++feed->last_req;
@@ -59,21 +59,22 @@ static bool stopped(const Feed *feed) { return feed->config.stop && *feed->confi
 
 static void say_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
-    if (now - feed->said_ns < SAY_MS * MS) return;
-    feed->said_ns = now;
-    log_line("%s at %s (%llu s)", what, feed->place.name, (unsigned long long)((now - feed->heard_ns) / (1000 * MS)));
+    if (now - feed->last_log_ns < SAY_MS * MS) return;
+    feed->last_log_ns = now;
+    log_line("%s at %s (%llu s)", what, feed->endpoint.name,
+             (unsigned long long)((now - feed->last_rx_ns) / (1000 * MS)));
 }
 
 // Until GETs may go.
 static int wait_live(Feed *feed) {
     uint64_t end = clock_ns() + feed->config.timeout_ms * MS;
-    feed->heard_ns = feed->said_ns = clock_ns();
+    feed->last_rx_ns = feed->last_log_ns = clock_ns();
     while (feed->state != LINK_LIVE) {
         if (link_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end)
             return fail(EX_PEER, "no loader at %s after %llu s: start `loader serve DIR`, or raise data_timeout",
-                        feed->place.name, (unsigned long long)feed->config.timeout_ms / 1000);
+                        feed->endpoint.name, (unsigned long long)feed->config.timeout_ms / 1000);
         if (feed->state != LINK_LIVE) say_waiting(feed, "waiting for the loader");
     }
     return 0;
@@ -102,8 +103,8 @@ Feed *feed_open(const FeedConfig *config) {
     if (config->max_rows > WIRE_ROWS_MAX || config->sequence_tokens > WIRE_TOKENS_MAX || bytes > WIRE_PAYLOAD_MAX) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than a message may hold (1 GiB)", config->max_rows,
              config->sequence_tokens);
-    } else if (place_of(&feed->place, config->endpoint, config->key_file) == 0 && place_check(&feed->place) == 0 &&
-               take_keys(feed) == 0) {
+    } else if (endpoint_parse(&feed->endpoint, config->endpoint, config->key_file) == 0 &&
+               endpoint_check(&feed->endpoint) == 0 && take_keys(feed) == 0) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         link_open(feed);
@@ -143,30 +144,30 @@ static uint32_t free_slots(const Feed *feed, uint32_t *slot) {
     return free_count;
 }
 
-uint32_t feed_free(const Feed *feed) {
+uint32_t feed_capacity(const Feed *feed) {
     uint32_t slot, slots = free_slots(feed, &slot), window = feed->window - feed->asked;
     return slots < window ? slots : window;
 }
 
-int feed_ask(Feed *feed, const FeedAsk *ask) {
+int feed_request(Feed *feed, const FeedRequest *ask) {
     uint32_t slot = 0;
     assert(feed->ring.base && feed->asked < feed->window && ask->rows && ask->rows <= feed->config.max_rows);
-    if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot to ask into: feed_done was forgotten");
-    Request *request = feed_request(feed, feed->asked++);
+    if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot to ask into: feed_release was forgotten");
+    Request *request = feed_request_at(feed, feed->asked++);
     *request = (Request){.ask = *ask, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
     feed->slots[slot] = SLOT_ASKED;
     link_send(feed, request);
     return 0;
 }
 
-void feed_forget(Feed *feed) {
+void feed_cancel(Feed *feed) {
     // A late answer finds another generation in the slot.
-    for (uint32_t i = 0; i < feed->asked; i++) feed->slots[feed_request(feed, i)->slot] = SLOT_FREE;
+    for (uint32_t i = 0; i < feed->asked; i++) feed->slots[feed_request_at(feed, i)->slot] = SLOT_FREE;
     feed->asked = 0;
 }
 
 static FeedResult hand_out(Feed *feed, FeedBatch *batch) {
-    Request *request = feed_request(feed, 0);
+    Request *request = feed_request_at(feed, 0);
     feed->slots[request->slot] = SLOT_LENT;
     *batch = (FeedBatch){(const uint16_t *)(const void *)ring_slot(&feed->ring, request->slot), request->rows,
                          request->slot, request->ask.first_sample, request->epoch};
@@ -183,10 +184,10 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
             feed->changed = false;
             return FEED_CHANGED;
         }
-        if (feed_request(feed, 0)->ready) return hand_out(feed, batch);
+        if (feed_request_at(feed, 0)->ready) return hand_out(feed, batch);
         if (stopped(feed)) return FEED_STOPPED;
         if (clock_ns() - quiet_ns >= feed->config.timeout_ms * MS) {
-            fail(EX_PEER, "no data from the loader at %s for %llu s", feed->place.name,
+            fail(EX_PEER, "no data from the loader at %s for %llu s", feed->endpoint.name,
                  (unsigned long long)feed->config.timeout_ms / 1000);
             return FEED_ERROR;
         }
@@ -201,13 +202,13 @@ FeedResult feed_next(Feed *feed, FeedBatch *batch) {
     assert(feed->asked || feed->changed);
     uint64_t began_ns = clock_ns();
     // A long step is not the loader's silence.
-    feed->heard_ns = feed->said_ns = began_ns;
+    feed->last_rx_ns = feed->last_log_ns = began_ns;
     FeedResult result = wait_batch(feed, batch, began_ns);
     feed->stats.wait_ns += clock_ns() - began_ns;
     return result;
 }
 
-void feed_done(Feed *feed, const FeedBatch *batch) {
+void feed_release(Feed *feed, const FeedBatch *batch) {
     const uint8_t *at = (const uint8_t *)batch->ids;
     if (at == ring_slot(&feed->ring, batch->slot)) {
         assert(feed->slots[batch->slot] == SLOT_LENT);

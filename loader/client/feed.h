@@ -4,9 +4,9 @@
 //
 //   feed_open      finds the loader and says HELLO (waits, a line every 5 s, 69 after the timeout)
 //   feed_attach    makes the ring and hands it over
-//   feed_ask       requests a batch; at most `window` are out at once
+//   feed_request       requests a batch; at most `window` are out at once
 //   feed_next      waits for the oldest batch asked and lends its slot
-//   feed_done      gives the slot back
+//   feed_release      gives the slot back
 #pragma once
 
 #include "common/bytes.h"
@@ -44,10 +44,10 @@ typedef struct {
     uint8_t mode;  // Sampling
     uint32_t rows;
     uint64_t seed, first_sample;
-} FeedAsk;
+} FeedRequest;
 
 typedef struct {
-    const uint16_t *ids; // (rows, T+1) as stored; in the slot, valid until feed_done
+    const uint16_t *ids; // (rows, T+1) as stored; in the slot, valid until feed_release
     uint32_t rows;       // 0 = past the end of a sequential split
     uint32_t slot;
     uint64_t first_sample, epoch;
@@ -67,10 +67,10 @@ typedef struct Feed Feed;
 Feed *feed_open(const FeedConfig *config); // NULL after fail()
 const FeedDataset *feed_dataset(const Feed *feed);
 int feed_attach(Feed *feed);
-int feed_ask(Feed *feed, const FeedAsk *ask); // never waits; a bug to pass the window
-uint32_t feed_free(const Feed *feed);         // how many more can be asked now
+int feed_request(Feed *feed, const FeedRequest *ask); // never waits; a bug to pass the window
+uint32_t feed_capacity(const Feed *feed);             // how many more can be asked now
 FeedResult feed_next(Feed *feed, FeedBatch *batch);
-void feed_done(Feed *feed, const FeedBatch *batch);
-void feed_forget(Feed *feed); // drops everything asked and not yet handed out (a changed plan, an evaluation)
+void feed_release(Feed *feed, const FeedBatch *batch);
+void feed_cancel(Feed *feed); // drops everything asked and not yet handed out (a changed plan, an evaluation)
 FeedStats feed_stats(const Feed *feed);
 void feed_close(Feed *feed); // says BYE; accepts NULL

@@ -66,14 +66,16 @@ static void say_hello(Feed *feed) {
     hello->max_rows = config->max_rows, hello->window = feed->window;
     hello->slot_bytes = feed->ring.slot_bytes, hello->slot_count = feed->ring.slot_count;
     hello->world = 1, hello->dtype_mask = 1;
-    hello->want_ring = feed->place.ipc && !config->inline_only;
+    hello->want_ring = feed->endpoint.ipc && !config->inline_only;
     memcpy(hello->vocab_fp, feed->known ? feed->dataset.vocab_fp : config->vocab_fp, 32);
     memcpy(hello->want_fp, feed->known ? feed->dataset.fingerprint : config->dataset_fp, 32);
     Bytes frame = wire_encode(&message);
     feed->hello_sent = zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT) >= 0;
 }
 
-static uint64_t least_deadline_ns(const Feed *feed) { return (feed->place.ipc ? DEADLINE_MS : DEADLINE_TCP_MS) * MS; }
+static uint64_t least_deadline_ns(const Feed *feed) {
+    return (feed->endpoint.ipc ? DEADLINE_MS : DEADLINE_TCP_MS) * MS;
+}
 
 void link_open(Feed *feed) {
     uint8_t route[16]; // fresh: a ROUTER that still knows the old socket must not mix them up
@@ -89,7 +91,7 @@ void link_open(Feed *feed) {
     set_option(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
     set_option(feed->socket, ZMQ_LINGER, 0);
     set_option(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
-    if (!feed->place.ipc) place_keep_alive(feed->socket);
+    if (!feed->endpoint.ipc) endpoint_keep_alive(feed->socket);
     if (feed->config.loader_key) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SERVERKEY, feed->config.loader_key, KEY_TEXT);
         zmq_setsockopt(feed->socket, ZMQ_CURVE_PUBLICKEY, feed->keys.public_key, KEY_TEXT);
@@ -97,8 +99,8 @@ void link_open(Feed *feed) {
     }
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (zmq_connect(feed->socket, feed->place.endpoint) < 0)
-        die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->place.endpoint, zmq_strerror(errno));
+    if (zmq_connect(feed->socket, feed->endpoint.endpoint) < 0)
+        die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.endpoint, zmq_strerror(errno));
     feed->state = LINK_HELLO;
     feed->hello_req = ++feed->last_req;
     feed->retry_ns = clock_ns() + feed->backoff_ns + least_deadline_ns(feed);
@@ -117,9 +119,9 @@ static uint64_t deadline_ns(const Feed *feed) {
     return ns < least ? least : ns > DEADLINE_MOST_MS * MS ? DEADLINE_MOST_MS * MS : ns;
 }
 
-static void link_heard(Feed *feed) {
-    feed->heard_ns = feed->said_ns = clock_ns();
-    feed->retry_ns = feed->heard_ns + deadline_ns(feed);
+static void link_received(Feed *feed) {
+    feed->last_rx_ns = feed->last_log_ns = clock_ns();
+    feed->retry_ns = feed->last_rx_ns + deadline_ns(feed);
     feed->backoff_ns = BACKOFF_MS * MS;
     feed->attempts = 0;
 }
@@ -129,7 +131,7 @@ void link_send(Feed *feed, Request *request) {
     uint64_t now = clock_ns();
     bool first = true;
     for (uint32_t i = 0; i < feed->asked; i++) {
-        const Request *other = feed_request(feed, i);
+        const Request *other = feed_request_at(feed, i);
         first = first && (other == request || other->ready);
     }
     if (first) feed->retry_ns = now + deadline_ns(feed);
@@ -155,7 +157,7 @@ void link_send(Feed *feed, Request *request) {
 
 static void send_unanswered(Feed *feed) {
     for (uint32_t i = 0; i < feed->asked; i++) {
-        Request *request = feed_request(feed, i);
+        Request *request = feed_request_at(feed, i);
         if (!request->ready) link_send(feed, request);
     }
 }
@@ -163,7 +165,7 @@ static void send_unanswered(Feed *feed) {
 static void link_live(Feed *feed) {
     feed->state = LINK_LIVE;
     feed->stats.ring = feed->attach_id != 0;
-    link_heard(feed);
+    link_received(feed);
     send_unanswered(feed);
 }
 
@@ -193,7 +195,7 @@ int link_attach(Feed *feed) {
         if (!dead && feed_make_ring(feed) < 0) return -1;
     }
     CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, feed->session, feed->ring.slot_bytes, feed->ring.slot_count, 0};
-    feed->ctl = ctl_connect(feed->place.ctl);
+    feed->ctl = ctl_connect(feed->endpoint.ctl);
     if (feed->ctl < 0 || ctl_offer(feed->ctl, &attach, &feed->ring) < 0) return without_ring(feed, strerror(errno));
     feed->attached_instance = feed->instance;
     feed->state = LINK_ATTACH;
@@ -241,21 +243,22 @@ static int hear_welcome(Feed *feed, const WireMessage *message) {
                     welcome->vocab_size, feed->config.vocab_size);
     bool other = feed->known && memcmp(feed->dataset.fingerprint, welcome->dataset_fp, 32);
     if (other) {
-        feed_forget(feed);
+        feed_cancel(feed);
         feed->changed = true;
     }
     take_dataset(feed, welcome);
     feed->known = true;
-    feed->shares_ring = welcome->ring && feed->place.ipc && !feed->config.inline_only;
+    feed->shares_ring = welcome->ring && feed->endpoint.ipc && !feed->config.inline_only;
     feed->instance = message->header.loader_instance;
     if (feed->window > welcome->window && !feed->asked) feed->window = welcome->window;
-    link_heard(feed);
+    link_received(feed);
     return link_attach(feed);
 }
 
 static Request *find_request(Feed *feed, uint64_t req_id) {
     for (uint32_t i = 0; i < feed->asked; i++)
-        if (feed_request(feed, i)->req_id == req_id && !feed_request(feed, i)->ready) return feed_request(feed, i);
+        if (feed_request_at(feed, i)->req_id == req_id && !feed_request_at(feed, i)->ready)
+            return feed_request_at(feed, i);
     return NULL;
 }
 
@@ -288,7 +291,7 @@ static void hear_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     uint64_t took_ns = ((uint64_t)batch->queue_us + batch->produce_us) * 1000;
     feed->worst_ns = took_ns > feed->worst_ns ? took_ns : feed->worst_ns - feed->worst_ns / 1024;
     feed->stats.batches++;
-    link_heard(feed);
+    link_received(feed);
     if (batch->flags & WIRE_BATCH_REPLACED) link_reopen(feed); // its NOTICE was lost
 }
 
@@ -387,7 +390,7 @@ static void link_retry(Feed *feed) {
 int link_wait(Feed *feed, uint64_t until_ns) {
     uint64_t now = clock_ns();
     bool waits = feed->state != LINK_LIVE;
-    for (uint32_t i = 0; i < feed->asked; i++) waits = waits || !feed_request(feed, i)->ready;
+    for (uint32_t i = 0; i < feed->asked; i++) waits = waits || !feed_request_at(feed, i)->ready;
     if (waits && feed->retry_ns < until_ns) until_ns = feed->retry_ns;
     if (until_ns > now + WAIT_MOST_MS * MS) until_ns = now + WAIT_MOST_MS * MS;
     bool hello = feed->state == LINK_HELLO && !feed->hello_sent;

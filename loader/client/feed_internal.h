@@ -9,7 +9,7 @@
 enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3 };
 
 typedef struct {
-    FeedAsk ask;
+    FeedRequest ask;
     uint64_t req_id, sent_ns;
     uint32_t slot, generation;
     bool ready;
@@ -33,7 +33,7 @@ typedef enum {
 
 struct Feed {
     FeedConfig config;
-    Place place;
+    Endpoint endpoint;
     FeedDataset dataset;
     FeedStats stats;
 
@@ -45,7 +45,7 @@ struct Feed {
     uint64_t session, last_req, hello_req;
     uint64_t instance, attach_id; // of the loader that answered HELLO; 0 = inline
     uint64_t attached_instance;   // of the loader at the other end of ctl
-    uint64_t retry_ns, backoff_ns, worst_ns, heard_ns, said_ns;
+    uint64_t retry_ns, backoff_ns, worst_ns, last_rx_ns, last_log_ns;
     unsigned attempts, attach_failures; // since anything was heard
 
     Ring ring;
@@ -56,7 +56,7 @@ struct Feed {
     uint32_t window, head, asked;
 };
 
-static inline Request *feed_request(Feed *feed, uint32_t age) {
+static inline Request *feed_request_at(Feed *feed, uint32_t age) {
     return &feed->requests[(feed->head + age) % WIRE_WINDOW_MAX];
 }
 

@@ -4,26 +4,26 @@
 
 #include "common/file.h"
 
-enum { PLACE_PATH_MAX = 108 }; // of a unix socket (sun_path)
+enum { ENDPOINT_PATH_MAX = 108 }; // of a unix socket (sun_path)
 
 typedef struct {
-    bool ipc;                          // else tcp
-    char name[PLACE_PATH_MAX + 8];     // for words: ipc://DIR, tcp://HOST:PORT
-    char endpoint[PLACE_PATH_MAX + 8]; // for ZeroMQ: ipc://DIR/data.sock
-    char dir[PLACE_PATH_MAX], ctl[PLACE_PATH_MAX];
-} Place;
+    bool ipc;                                // else tcp
+    char name[ENDPOINT_PATH_MAX + 8];        // for words: ipc://DIR, tcp://HOST:PORT
+    char zmq_address[ENDPOINT_PATH_MAX + 8]; // for ZeroMQ: ipc://DIR/data.sock
+    char dir[ENDPOINT_PATH_MAX], ctl[ENDPOINT_PATH_MAX];
+} Endpoint;
 
 // From "ipc://DIR", a plain DIR, "tcp://HOST:PORT", or NULL: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID. 2 when
 // it is too long for a socket or no endpoint at all; 77 for tcp beyond this machine without keys, where nobody would
 // check who asks.
-int place_of(Place *place, const char *endpoint, bool keys);
+int endpoint_parse(Endpoint *endpoint, const char *address, bool keys);
 
 // The loader's: creates the directory (0700) when there is none, refuses one that others own or may enter (77), and
 // locks it (73 when another loader holds it). Nothing to do for tcp.
-int place_take(const Place *place, Lock *lock);
+int endpoint_lock(const Endpoint *endpoint, Lock *lock);
 
 // The trainer's look at it: fails (77) when the directory is there and is not ours alone. Absent is fine.
-int place_check(const Place *place);
+int endpoint_check(const Endpoint *endpoint);
 
 // A tcp peer that lost its power or its cable is found by ZeroMQ's heartbeats; other silence is the feed's to judge.
-void place_keep_alive(void *socket);
+void endpoint_keep_alive(void *socket);

@@ -19,7 +19,7 @@ static inline uint8_t *ring_slot(const Ring *ring, uint32_t slot) {
 }
 
 // ctl.sock. Descriptors are non-blocking and close-on-exec; -1 with errno set, no fail().
-int ctl_listen(const char *path); // the caller holds the place's lock: a stale socket is removed
+int ctl_listen(const char *path); // the caller holds the lock of the directory: a stale socket is removed
 int ctl_accept(int listener);     // refuses another user's process
 int ctl_connect(const char *path);
 int ctl_offer(int fd, const CtlAttach *attach, const Ring *ring); // trainer: sends the descriptor

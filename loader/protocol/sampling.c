@@ -15,7 +15,7 @@ Permutation permutation_of(uint64_t seed, uint64_t epoch, uint32_t stage, uint64
     unsigned bits = count > 1 ? 64 - (unsigned)__builtin_clzll(count - 1) : 0;
     permutation.half = (bits + 1) / 2;
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (uint32_t i = 0; i < ORDER_ROUNDS / 4; i++) {
+    for (uint32_t i = 0; i < SAMPLE_ORDER_ROUNDS / 4; i++) {
         uint32_t counter[4] = {i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
         philox4x32(counter, key, permutation.key + (size_t)4 * i);
     }
@@ -28,7 +28,7 @@ uint64_t permutation_at(const Permutation *permutation, uint64_t index) {
     uint64_t mask = (1ull << half) - 1;
     do {
         uint64_t left = index >> half, right = index & mask;
-        for (int round = 0; round < ORDER_ROUNDS; round++) {
+        for (int round = 0; round < SAMPLE_ORDER_ROUNDS; round++) {
             uint64_t next = left ^ mix((uint64_t)permutation->key[round] << 32 | right) >> (64 - half);
             left = right, right = next;
         }
@@ -37,29 +37,30 @@ uint64_t permutation_at(const Permutation *permutation, uint64_t index) {
     return index;
 }
 
-int order_open(Order *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens, uint32_t sequence_tokens) {
-    *order = (Order){mode, split, sequence_tokens, seed, tokens, 0, 1, 0};
+int sample_order_open(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+                      uint32_t sequence_tokens) {
+    *order = (SampleOrder){mode, split, sequence_tokens, seed, tokens, 0, 1, 0};
     if (tokens <= sequence_tokens)
         return fail(EX_DATA, "the %s split has %llu tokens, a sample of block size %u needs %llu",
                     split == FEED_VAL ? "val" : "train", (unsigned long long)tokens, sequence_tokens,
                     sequence_tokens + 1ull);
     order->blocks = mode == SAMPLING_CROP ? tokens - sequence_tokens : (tokens - 1) / sequence_tokens;
-    if (sequence_tokens < ORDER_CHUNK_TOKENS) order->chunk_blocks = ORDER_CHUNK_TOKENS / sequence_tokens;
-    order->groups = order->blocks / (ORDER_GROUP_CHUNKS * order->chunk_blocks);
+    if (sequence_tokens < SAMPLE_ORDER_CHUNK_TOKENS) order->chunk_blocks = SAMPLE_ORDER_CHUNK_TOKENS / sequence_tokens;
+    order->groups = order->blocks / (SAMPLE_ORDER_GROUP_CHUNKS * order->chunk_blocks);
     return 0;
 }
 
-uint64_t order_left(const Order *order, uint64_t sample) {
+uint64_t sample_order_left(const SampleOrder *order, uint64_t sample) {
     if (order->mode != SAMPLING_SEQUENTIAL) return UINT64_MAX;
     return sample < order->blocks ? order->blocks - sample : 0;
 }
 
-void order_group(const Order *order, uint64_t sample, Group *group) {
-    uint64_t T = order->sequence_tokens, chunk = order->chunk_blocks, blocks = ORDER_GROUP_CHUNKS * chunk;
-    *group = (Group){.stretch_count = 1};
+void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    uint64_t T = order->sequence_tokens, chunk = order->chunk_blocks, blocks = SAMPLE_ORDER_GROUP_CHUNKS * chunk;
+    *group = (ShuffleGroup){.extent_count = 1};
     if (order->mode == SAMPLING_CROP) {
         group->samples = UINT64_MAX;
-        group->stretch_tokens = order->tokens;
+        group->extent_tokens = order->tokens;
         return;
     }
     // Sequential samples lie in the same groups, in the order of the stream.
@@ -68,27 +69,27 @@ void order_group(const Order *order, uint64_t sample, Group *group) {
     uint64_t begin = group->epoch * order->blocks, number = (sample - begin) / blocks, first = number * blocks;
     group->first_sample = begin + first;
     group->samples = number < order->groups ? blocks : order->blocks - first;
-    group->stretch[0] = first * T;
-    group->stretch_tokens = group->samples * T + 1;
+    group->extent[0] = first * T;
+    group->extent_tokens = group->samples * T + 1;
     if (!epochs) return;
     group->inside = permutation_of(order->seed, group->epoch, (uint32_t)(1 + number), group->samples);
     if (number == order->groups) return;
-    Permutation chunks = permutation_of(order->seed, group->epoch, 0, ORDER_GROUP_CHUNKS * order->groups);
-    group->stretch_count = ORDER_GROUP_CHUNKS;
-    group->stretch_tokens = chunk * T + 1;
-    for (unsigned i = 0; i < ORDER_GROUP_CHUNKS; i++)
-        group->stretch[i] = permutation_at(&chunks, number * ORDER_GROUP_CHUNKS + i) * chunk * T;
+    Permutation chunks = permutation_of(order->seed, group->epoch, 0, SAMPLE_ORDER_GROUP_CHUNKS * order->groups);
+    group->extent_count = SAMPLE_ORDER_GROUP_CHUNKS;
+    group->extent_tokens = chunk * T + 1;
+    for (unsigned i = 0; i < SAMPLE_ORDER_GROUP_CHUNKS; i++)
+        group->extent[i] = permutation_at(&chunks, number * SAMPLE_ORDER_GROUP_CHUNKS + i) * chunk * T;
 }
 
-uint64_t order_token(const Order *order, const Group *group, uint64_t sample, unsigned *stretch) {
-    *stretch = 0;
+uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
+    *extent = 0;
     if (order->mode == SAMPLING_CROP)
         return (uint64_t)((unsigned __int128)rng_u64(order->seed, order->split, sample) * order->blocks >> 64);
     uint64_t block = sample - group->first_sample;
     if (order->mode == SAMPLING_EPOCH) block = permutation_at(&group->inside, block);
-    if (group->stretch_count > 1) {
-        *stretch = (unsigned)(block / order->chunk_blocks);
+    if (group->extent_count > 1) {
+        *extent = (unsigned)(block / order->chunk_blocks);
         block %= order->chunk_blocks;
     }
-    return group->stretch[*stretch] + block * order->sequence_tokens;
+    return group->extent[*extent] + block * order->sequence_tokens;
 }

@@ -8,7 +8,7 @@
 //               A chunk is K = max(1, 2^20 / T) consecutive blocks, a group 8 chunks, G = n / 8K whole groups.
 //               Position p < 8KG lies in group j = p / 8K. With q = P(1 + j, 8K)(p mod 8K), its block is number q mod K
 //               of chunk P(0, 8G)(8j + q / K). The other n - 8KG positions come last: 8KG + P(1 + G, n - 8KG)(p - 8KG).
-//               So a group is read once from 8 stretches of 2 MiB, with no state and no limit on size.
+//               So a group is read once from 8 extents of 2 MiB, with no state and no limit on size.
 //
 // P(stage, m) is a permutation of 0..m-1: 8 rounds of a balanced Feistel network on 2h bits, where 2h is the bit length
 // of m-1 rounded up to even, applied again until the result is below m. With left:right = x, h bits each, a round is
@@ -31,12 +31,12 @@
 
 #include "loader/client/feed.h"
 
-enum { ORDER_ROUNDS = 8, ORDER_GROUP_CHUNKS = 8, ORDER_CHUNK_TOKENS = 1 << 20 };
+enum { SAMPLE_ORDER_ROUNDS = 8, SAMPLE_ORDER_GROUP_CHUNKS = 8, SAMPLE_ORDER_CHUNK_TOKENS = 1 << 20 };
 
 typedef struct {
     uint64_t count; // m
     unsigned half;  // h
-    uint32_t key[ORDER_ROUNDS];
+    uint32_t key[SAMPLE_ORDER_ROUNDS];
 } Permutation;
 
 // `count` > 0; stage and epoch choose one of the permutations under `seed`.
@@ -52,21 +52,24 @@ typedef struct {
     uint64_t blocks;          // n; samples of an epoch, all samples of sequential, offsets of crop
     uint64_t chunk_blocks;    // K
     uint64_t groups;          // G
-} Order;
+} SampleOrder;
 
 // Fails with 65 when the split has not one sample of T+1 ids.
-int order_open(Order *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens, uint32_t sequence_tokens);
-uint64_t order_left(const Order *order, uint64_t sample); // samples from `sample` on; UINT64_MAX unless sequential
+int sample_order_open(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+                      uint32_t sequence_tokens);
+uint64_t sample_order_left(const SampleOrder *order,
+                           uint64_t sample); // samples from `sample` on; UINT64_MAX unless sequential
 
-// Consecutive samples that draw on the same few stretches of the stream: what is worth holding decoded.
+// Consecutive samples that draw on the same few extents of the stream: what is worth holding decoded.
 typedef struct {
     uint64_t first_sample, samples, epoch;
-    unsigned stretch_count;
-    uint64_t stretch[ORDER_GROUP_CHUNKS]; // the token at which each begins
-    uint64_t stretch_tokens;              // of each
+    unsigned extent_count;
+    uint64_t extent[SAMPLE_ORDER_GROUP_CHUNKS]; // the token at which each begins
+    uint64_t extent_tokens;                     // of each
     Permutation inside;
-} Group;
+} ShuffleGroup;
 
-void order_group(const Order *order, uint64_t sample, Group *group); // the group that holds `sample`
-// The first token of a sample of the group, and in which stretch it lies.
-uint64_t order_token(const Order *order, const Group *group, uint64_t sample, unsigned *stretch);
+void sample_order_group(const SampleOrder *order, uint64_t sample,
+                        ShuffleGroup *group); // the group that holds `sample`
+// The first token of a sample of the group, and in which extent it lies.
+uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);

@@ -129,7 +129,7 @@ static Attachment *attachment_find(Server *server, const WireHeader *header) {
 
 static Served *served_find(Server *server, const uint8_t fp8[8]) {
     Served *served = memcmp(fp8, server->now.dataset.fingerprint, 8) ? &server->before : &server->now;
-    if (!served->fill || memcmp(fp8, served->dataset.fingerprint, 8)) return NULL;
+    if (!served->reader || memcmp(fp8, served->dataset.fingerprint, 8)) return NULL;
     served->asked_ns = clock_ns();
     return served;
 }
@@ -175,11 +175,11 @@ static void answer_get(Server *server, const Route *route, const WireMessage *re
         ids = (uint16_t *)(void *)server->payload.data;
     }
 
-    FeedAsk ask = {get->split, get->mode, get->rows, get->seed, get->first_sample};
+    FeedRequest ask = {get->split, get->mode, get->rows, get->seed, get->first_sample};
     WireMessage answer = answer_to(request, WIRE_BATCH);
     WireBatch *batch = &answer.batch;
     uint32_t shard = UINT32_MAX;
-    if (fill_rows(served->fill, &ask, get->sequence_tokens, ids, &batch->rows, &batch->epoch, &shard) < 0) {
+    if (row_reader_read(served->reader, &ask, get->sequence_tokens, ids, &batch->rows, &batch->epoch, &shard) < 0) {
         send_error(server, route, request, shard == UINT32_MAX ? WIRE_RANGE : WIRE_IO, shard, "%s", err_text());
         err_clear();
         return;
@@ -204,7 +204,7 @@ static void answer_get(Server *server, const Route *route, const WireMessage *re
 static void answer_stats(Server *server, const Route *route, const WireMessage *request) {
     WireMessage answer = answer_to(request, WIRE_STATS);
     answer.stats = server->stats;
-    answer.stats.frames_decoded = fill_frames(server->now.fill);
+    answer.stats.frames_decoded = row_reader_frames(server->now.reader);
     for (int i = 0; i < SESSIONS_MAX; i++) answer.stats.sessions += server->sessions[i].id != 0;
     answer.stats.uptime_ns = clock_ns() - server->started_ns;
     send_message(server, route, &answer, (Bytes){0});

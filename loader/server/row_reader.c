@@ -1,4 +1,4 @@
-// Rows out of compressed shards. A window is a group's stretches, laid out frame by frame, so that a frame is decoded
+// Rows out of compressed shards. A window is a group's extents, laid out frame by frame, so that a frame is decoded
 // right where its rows are copied from.
 #include "loader/server/row_reader.h"
 #include "common/err.h"
@@ -16,13 +16,13 @@ typedef struct {
     uint64_t origin;                    // the token at which its first frame begins
     uint16_t *ids;                      // ids[0] is token `origin`
     uint64_t frame, frame_count, first; // its first frame in the split, how many, and the number in `decoded` of that
-} Stretch;
+} Extent;
 
 typedef struct {
-    Order order;
-    Group group;
+    SampleOrder order;
+    ShuffleGroup group;
     uint64_t used; // a stamp; 0 = empty
-    Stretch stretch[ORDER_GROUP_CHUNKS];
+    Extent extent[SAMPLE_ORDER_GROUP_CHUNKS];
     uint64_t missing, frame_count; // frames not yet decoded, all frames
     uint64_t next;                 // every frame before is decoded
     uint8_t *decoded;              // one byte a frame, behind the ids in the same mapping
@@ -35,10 +35,10 @@ typedef struct {
     uint64_t *first_frame; // of each shard within the split
     const DatasetShard *names;
     uint64_t count, frame_tokens; // the longest frame
-} Stream;
+} SplitStream;
 
-struct Fill {
-    Stream streams[SPLIT_COUNT];
+struct RowReader {
+    SplitStream splits[SPLIT_COUNT];
     ShardCursor *cursor;
     Window windows[WINDOWS];
     Window *current;
@@ -46,7 +46,7 @@ struct Fill {
     size_t crop_bytes; // of a window of crops, before it starts over
 };
 
-static int stream_open(Stream *stream, const Dataset *dataset, unsigned split) {
+static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned split) {
     uint64_t count = dataset->shard_count[split], frames = 0;
     stream->names = dataset->shards[split];
     stream->shards = calloc(count + 1, sizeof *stream->shards);
@@ -71,35 +71,35 @@ static int stream_open(Stream *stream, const Dataset *dataset, unsigned split) {
     return 0;
 }
 
-Fill *fill_open(const Dataset *dataset) {
-    Fill *fill = calloc(1, sizeof *fill);
-    if (!fill) die(EX_MEMORY, "no memory");
-    fill->cursor = shard_cursor_open();
-    fill->crop_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+RowReader *row_reader_open(const Dataset *dataset) {
+    RowReader *reader = calloc(1, sizeof *reader);
+    if (!reader) die(EX_MEMORY, "no memory");
+    reader->cursor = shard_cursor_open();
+    reader->crop_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
-        if (stream_open(&fill->streams[split], dataset, split) < 0) {
-            fill_close(fill);
+        if (stream_open(&reader->splits[split], dataset, split) < 0) {
+            row_reader_close(reader);
             return NULL;
         }
-    return fill;
+    return reader;
 }
 
-void fill_close(Fill *fill) {
-    if (!fill) return;
+void row_reader_close(RowReader *reader) {
+    if (!reader) return;
     for (unsigned split = 0; split < SPLIT_COUNT; split++) {
-        Stream *stream = &fill->streams[split];
+        SplitStream *stream = &reader->splits[split];
         for (uint64_t i = 0; i < stream->count; i++) shard_file_close(&stream->shards[i]);
         free(stream->shards);
         free(stream->first_frame);
     }
     for (int i = 0; i < WINDOWS; i++)
-        if (fill->windows[i].map) munmap(fill->windows[i].map, fill->windows[i].map_bytes);
-    shard_cursor_close(fill->cursor);
-    free(fill);
+        if (reader->windows[i].map) munmap(reader->windows[i].map, reader->windows[i].map_bytes);
+    shard_cursor_close(reader->cursor);
+    free(reader);
 }
 
 // The shard that holds a value of the rising array-like `first_of`.
-static uint64_t shard_of_token(const Stream *stream, uint64_t token) {
+static uint64_t shard_of_token(const SplitStream *stream, uint64_t token) {
     uint64_t low = 0, high = stream->count;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -111,7 +111,7 @@ static uint64_t shard_of_token(const Stream *stream, uint64_t token) {
     return low;
 }
 
-static uint64_t shard_of_frame(const Stream *stream, uint64_t frame) {
+static uint64_t shard_of_frame(const SplitStream *stream, uint64_t frame) {
     uint64_t low = 0, high = stream->count;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -123,24 +123,24 @@ static uint64_t shard_of_frame(const Stream *stream, uint64_t frame) {
     return low;
 }
 
-static uint64_t frame_of_token(const Stream *stream, uint64_t token) {
+static uint64_t frame_of_token(const SplitStream *stream, uint64_t token) {
     uint64_t shard = shard_of_token(stream, token);
     return stream->first_frame[shard] + shard_frame_at(&stream->shards[shard], token - stream->names[shard].first);
 }
 
-static const ShardFrame *frame_at(const Stream *stream, uint64_t frame, uint64_t *shard, uint64_t *first_token) {
+static const ShardFrame *frame_at(const SplitStream *stream, uint64_t frame, uint64_t *shard, uint64_t *first_token) {
     *shard = shard_of_frame(stream, frame);
     const ShardFrame *found = &stream->shards[*shard].frames[frame - stream->first_frame[*shard]];
     *first_token = stream->names[*shard].first + found->first;
     return found;
 }
 
-static bool order_same(const Order *a, const Order *b) {
+static bool order_same(const SampleOrder *a, const SampleOrder *b) {
     return a->mode == b->mode && a->split == b->split && a->sequence_tokens == b->sequence_tokens &&
            (a->seed == b->seed || a->mode != SAMPLING_EPOCH);
 }
 
-static bool window_holds(const Window *window, const Order *order, uint64_t sample) {
+static bool window_holds(const Window *window, const SampleOrder *order, uint64_t sample) {
     return window->used && order_same(&window->order, order) && sample >= window->group.first_sample &&
            sample - window->group.first_sample < window->group.samples;
 }
@@ -159,127 +159,128 @@ static void window_reserve(Window *window, size_t ids, size_t frames) {
     memset(window->decoded, 0, frames);
 }
 
-static void window_set(Fill *fill, Window *window, const Order *order, uint64_t sample) {
-    const Stream *stream = &fill->streams[order->split];
+static void window_set(RowReader *reader, Window *window, const SampleOrder *order, uint64_t sample) {
+    const SplitStream *stream = &reader->splits[order->split];
     window->order = *order;
-    order_group(order, sample, &window->group);
-    const Group *group = &window->group;
+    sample_order_group(order, sample, &window->group);
+    const ShuffleGroup *group = &window->group;
     size_t ids = 0;
     uint64_t frames = 0;
-    for (unsigned i = 0; i < group->stretch_count; i++) {
-        Stretch *stretch = &window->stretch[i];
-        uint64_t shard, last_token, last = frame_of_token(stream, group->stretch[i] + group->stretch_tokens - 1);
-        stretch->frame = frame_of_token(stream, group->stretch[i]);
-        stretch->frame_count = last - stretch->frame + 1;
-        stretch->first = frames;
-        frames += stretch->frame_count;
-        frame_at(stream, stretch->frame, &shard, &stretch->origin);
+    for (unsigned i = 0; i < group->extent_count; i++) {
+        Extent *extent = &window->extent[i];
+        uint64_t shard, last_token, last = frame_of_token(stream, group->extent[i] + group->extent_tokens - 1);
+        extent->frame = frame_of_token(stream, group->extent[i]);
+        extent->frame_count = last - extent->frame + 1;
+        extent->first = frames;
+        frames += extent->frame_count;
+        frame_at(stream, extent->frame, &shard, &extent->origin);
         uint32_t last_tokens = frame_at(stream, last, &shard, &last_token)->tokens;
-        ids += last_token + last_tokens - stretch->origin;
+        ids += last_token + last_tokens - extent->origin;
     }
     window_reserve(window, ids, frames);
     uint16_t *at = window->map;
-    for (unsigned i = 0; i < group->stretch_count; i++) {
-        Stretch *stretch = &window->stretch[i];
+    for (unsigned i = 0; i < group->extent_count; i++) {
+        Extent *extent = &window->extent[i];
         uint64_t shard, last_token;
-        stretch->ids = at;
-        uint32_t tokens = frame_at(stream, stretch->frame + stretch->frame_count - 1, &shard, &last_token)->tokens;
-        at += last_token + tokens - stretch->origin;
+        extent->ids = at;
+        uint32_t tokens = frame_at(stream, extent->frame + extent->frame_count - 1, &shard, &last_token)->tokens;
+        at += last_token + tokens - extent->origin;
     }
     window->missing = window->frame_count = frames;
     window->next = 0;
 }
 
-static Window *window_get(Fill *fill, const Order *order, uint64_t sample) {
-    Window *oldest = &fill->windows[0];
+static Window *window_get(RowReader *reader, const SampleOrder *order, uint64_t sample) {
+    Window *oldest = &reader->windows[0];
     for (int i = 0; i < WINDOWS; i++) {
-        Window *window = &fill->windows[i];
+        Window *window = &reader->windows[i];
         if (window_holds(window, order, sample)) {
-            window->used = ++fill->stamp;
+            window->used = ++reader->stamp;
             return window;
         }
         if (window->used < oldest->used) oldest = window;
     }
-    window_set(fill, oldest, order, sample);
-    oldest->used = ++fill->stamp;
+    window_set(reader, oldest, order, sample);
+    oldest->used = ++reader->stamp;
     return oldest;
 }
 
-// Decodes frame `number` of the stretch into its place.
-static int stretch_decode(Fill *fill, Window *window, const Stretch *stretch, uint64_t number, uint32_t *shard_number) {
-    const Stream *stream = &fill->streams[window->order.split];
+// Decodes frame `number` of the extent into its place.
+static int extent_decode(RowReader *reader, Window *window, const Extent *extent, uint64_t number,
+                         uint32_t *shard_number) {
+    const SplitStream *stream = &reader->splits[window->order.split];
     uint64_t shard, first, index;
-    if (window->decoded[stretch->first + number]) return 0;
-    frame_at(stream, stretch->frame + number, &shard, &first);
-    index = stretch->frame + number - stream->first_frame[shard];
-    if (shard_decode(&stream->shards[shard], fill->cursor, index, stretch->ids + (first - stretch->origin)) < 0) {
+    if (window->decoded[extent->first + number]) return 0;
+    frame_at(stream, extent->frame + number, &shard, &first);
+    index = extent->frame + number - stream->first_frame[shard];
+    if (shard_decode(&stream->shards[shard], reader->cursor, index, extent->ids + (first - extent->origin)) < 0) {
         log_warn("%s", err_text()); // the whole story stays here, the trainer gets no paths
         err_clear();
         *shard_number = (uint32_t)shard;
         return fail(EX_DATA, "%s shard %llu, frame %llu is damaged: `shardtool verify` the dataset",
                     split_names[window->order.split], (unsigned long long)shard, (unsigned long long)index);
     }
-    window->decoded[stretch->first + number] = 1;
+    window->decoded[extent->first + number] = 1;
     window->missing--;
-    fill->frames++;
+    reader->frames++;
     return 0;
 }
 
-static int window_need(Fill *fill, Window *window, const Stretch *stretch, uint64_t token, uint32_t *shard) {
-    const Stream *stream = &fill->streams[window->order.split];
-    uint64_t number = frame_of_token(stream, token) - stretch->frame;
-    uint64_t last = frame_of_token(stream, token + window->order.sequence_tokens) - stretch->frame;
+static int window_need(RowReader *reader, Window *window, const Extent *extent, uint64_t token, uint32_t *shard) {
+    const SplitStream *stream = &reader->splits[window->order.split];
+    uint64_t number = frame_of_token(stream, token) - extent->frame;
+    uint64_t last = frame_of_token(stream, token + window->order.sequence_tokens) - extent->frame;
     for (; number <= last; number++)
-        if (stretch_decode(fill, window, stretch, number, shard) < 0) return -1;
+        if (extent_decode(reader, window, extent, number, shard) < 0) return -1;
     return 0;
 }
 
 // Crops wander over the whole split: when that is more than memory should hold, start over.
-static void crop_limit(Fill *fill, Window *window) {
-    size_t held = (window->frame_count - window->missing) * fill->streams[window->order.split].frame_tokens * 2;
-    if (window->order.mode != SAMPLING_CROP || held < fill->crop_bytes) return;
+static void crop_limit(RowReader *reader, Window *window) {
+    size_t held = (window->frame_count - window->missing) * reader->splits[window->order.split].frame_tokens * 2;
+    if (window->order.mode != SAMPLING_CROP || held < reader->crop_bytes) return;
     madvise(window->map, window->map_bytes, MADV_DONTNEED); // zeroes `decoded` too
     window->missing = window->frame_count;
 }
 
-int fill_rows(Fill *fill, const FeedAsk *ask, uint32_t sequence_tokens, uint16_t *ids, uint32_t *filled,
-              uint64_t *epoch, uint32_t *shard) {
-    Order order;
-    const Stream *stream = &fill->streams[ask->split];
+int row_reader_read(RowReader *reader, const FeedRequest *ask, uint32_t sequence_tokens, uint16_t *ids,
+                    uint32_t *filled, uint64_t *epoch, uint32_t *shard) {
+    SampleOrder order;
+    const SplitStream *stream = &reader->splits[ask->split];
     uint64_t tokens =
         stream->count ? stream->names[stream->count - 1].first + stream->names[stream->count - 1].tokens : 0;
-    if (order_open(&order, ask->mode, ask->split, ask->seed, tokens, sequence_tokens) < 0) return -1;
-    uint64_t left = order_left(&order, ask->first_sample);
+    if (sample_order_open(&order, ask->mode, ask->split, ask->seed, tokens, sequence_tokens) < 0) return -1;
+    uint64_t left = sample_order_left(&order, ask->first_sample);
     uint32_t rows = left < ask->rows ? (uint32_t)left : ask->rows;
     *filled = rows, *epoch = 0;
     if (!rows) return 0;
-    Window *window = window_get(fill, &order, ask->first_sample);
+    Window *window = window_get(reader, &order, ask->first_sample);
     *epoch = window->group.epoch;
     for (uint32_t row = 0; row < rows; row++) {
         uint64_t sample = ask->first_sample + row;
-        if (!window_holds(window, &order, sample)) window = window_get(fill, &order, sample);
+        if (!window_holds(window, &order, sample)) window = window_get(reader, &order, sample);
         unsigned number;
-        uint64_t token = order_token(&order, &window->group, sample, &number);
-        const Stretch *stretch = &window->stretch[number];
+        uint64_t token = sample_order_token(&order, &window->group, sample, &number);
+        const Extent *extent = &window->extent[number];
         if (window->missing) {
-            crop_limit(fill, window);
-            if (window_need(fill, window, stretch, token, shard) < 0) return -1;
+            crop_limit(reader, window);
+            if (window_need(reader, window, extent, token, shard) < 0) return -1;
         }
-        memcpy(ids, stretch->ids + (token - stretch->origin), (sequence_tokens + 1ull) * sizeof *ids);
+        memcpy(ids, extent->ids + (token - extent->origin), (sequence_tokens + 1ull) * sizeof *ids);
         ids += sequence_tokens + 1ull;
     }
-    fill->current = window;
+    reader->current = window;
     return 0;
 }
 
-static bool window_ahead(Fill *fill, Window *window) {
+static bool window_ahead(RowReader *reader, Window *window) {
     uint32_t shard;
     while (window->next < window->frame_count && window->decoded[window->next]) window->next++;
-    for (unsigned i = 0; i < window->group.stretch_count; i++) {
-        const Stretch *stretch = &window->stretch[i];
-        uint64_t number = window->next - stretch->first;
-        if (number >= stretch->frame_count) continue;
-        if (stretch_decode(fill, window, stretch, number, &shard) == 0) return true;
+    for (unsigned i = 0; i < window->group.extent_count; i++) {
+        const Extent *extent = &window->extent[i];
+        uint64_t number = window->next - extent->first;
+        if (number >= extent->frame_count) continue;
+        if (extent_decode(reader, window, extent, number, &shard) == 0) return true;
         err_clear(); // whoever needs the frame will hear of it
         window->next++;
         return true;
@@ -287,14 +288,14 @@ static bool window_ahead(Fill *fill, Window *window) {
     return false;
 }
 
-bool fill_ahead(Fill *fill) {
-    Window *window = fill->current;
+bool row_reader_prefetch(RowReader *reader) {
+    Window *window = reader->current;
     if (!window || window->order.mode == SAMPLING_CROP) return false;
-    if (window_ahead(fill, window)) return true;
+    if (window_ahead(reader, window)) return true;
     uint64_t next = window->group.first_sample + window->group.samples;
-    if (!order_left(&window->order, next)) return false;
-    Order order = window->order;
-    return window_ahead(fill, window_get(fill, &order, next));
+    if (!sample_order_left(&window->order, next)) return false;
+    SampleOrder order = window->order;
+    return window_ahead(reader, window_get(reader, &order, next));
 }
 
-uint64_t fill_frames(const Fill *fill) { return fill->frames; }
+uint64_t row_reader_frames(const RowReader *reader) { return reader->frames; }

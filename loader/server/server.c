@@ -31,9 +31,9 @@ static void set_option(void *socket, int option, int value) {
         die(EX_BUG, "ZeroMQ refuses option %d: %s", option, zmq_strerror(errno));
 }
 
-static int bind_sockets(Server *server, const Place *place) {
-    if (place->ipc) server->listener = ctl_listen(place->ctl);
-    if (place->ipc && server->listener < 0) return fail_errno("cannot listen on '%s'", place->ctl);
+static int bind_sockets(Server *server, const Endpoint *endpoint) {
+    if (endpoint->ipc) server->listener = ctl_listen(endpoint->ctl);
+    if (endpoint->ipc && server->listener < 0) return fail_errno("cannot listen on '%s'", endpoint->ctl);
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
@@ -44,7 +44,7 @@ static int bind_sockets(Server *server, const Place *place) {
     set_option(server->router, ZMQ_RCVHWM, HIGH_WATER);
     set_option(server->router, ZMQ_LINGER, LINGER_MS);
     set_option(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
-    if (!place->ipc) place_keep_alive(server->router);
+    if (!endpoint->ipc) endpoint_keep_alive(server->router);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (server->keys) {
@@ -52,27 +52,27 @@ static int bind_sockets(Server *server, const Place *place) {
         zmq_setsockopt(server->router, ZMQ_CURVE_SECRETKEY, server->keys->pair.secret_key, KEY_TEXT);
         if (!(server->zap = zap_open(server->context))) return -1;
     }
-    if (zmq_bind(server->router, place->endpoint) < 0)
-        return fail(EX_CREATE, "cannot bind '%s': %s", place->name, zmq_strerror(errno));
+    if (zmq_bind(server->router, endpoint->zmq_address) < 0)
+        return fail(EX_CREATE, "cannot bind '%s': %s", endpoint->name, zmq_strerror(errno));
     return 0;
 }
 
 static void served_close(Served *served) {
-    fill_close(served->fill);
+    row_reader_close(served->reader);
     dataset_close(&served->dataset);
     *served = (Served){0};
 }
 
 static int served_open(Served *served, const char *path) {
     *served = (Served){.asked_ns = clock_ns()};
-    if (dataset_open(&served->dataset, path) == 0 && (served->fill = fill_open(&served->dataset))) return 0;
+    if (dataset_open(&served->dataset, path) == 0 && (served->reader = row_reader_open(&served->dataset))) return 0;
     served_close(served);
     return -1;
 }
 
 const Dataset *serve_dataset(const Server *server) { return &server->now.dataset; }
 
-Server *serve_open(const Place *place, const char *path, const ServerKeys *keys) {
+Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
     Server *server = calloc(1, sizeof *server);
     if (!server) die(EX_MEMORY, "no memory");
     server->path = path;
@@ -89,8 +89,8 @@ Server *serve_open(const Place *place, const char *path, const ServerKeys *keys)
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
-    if (served_open(&server->now, path) < 0 || place_take(place, &server->lock) < 0 ||
-        bind_sockets(server, place) < 0) {
+    if (served_open(&server->now, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
+        bind_sockets(server, endpoint) < 0) {
         serve_close(server);
         return NULL;
     }
@@ -238,11 +238,11 @@ int serve_run(Server *server) {
         unsigned attached = server->attachment_count;
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
-        int ready = zmq_poll(items, (int)(FIRST + attached), !idle ? 0 : server->before.fill ? BEFORE_MS : -1);
+        int ready = zmq_poll(items, (int)(FIRST + attached), !idle ? 0 : server->before.reader ? BEFORE_MS : -1);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
         if (ready <= 0) {
-            idle = !fill_ahead(server->now.fill);
-            if (server->before.fill && clock_ns() - server->before.asked_ns > BEFORE_MS * 1000000ull)
+            idle = !row_reader_prefetch(server->now.reader);
+            if (server->before.reader && clock_ns() - server->before.asked_ns > BEFORE_MS * 1000000ull)
                 served_close(&server->before);
             continue;
         }

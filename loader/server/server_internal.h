@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     Dataset dataset;
-    Fill *fill; // NULL = nothing here
+    RowReader *reader; // NULL = nothing here
     uint64_t asked_ns;
 } Served;
 

@@ -100,13 +100,13 @@ static void print_quantiles(const char *name, double *values, size_t count, doub
 
 // --- rows without a wire
 
-static double fill_rate(Fill *fill, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
+static double fill_rate(RowReader *fill, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
     uint64_t began = clock_ns(), done = 0;
     for (; done < samples; done += rows) {
-        FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, done};
+        FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, done};
         uint32_t filled, shard;
         uint64_t epoch;
-        check(fill_rows(fill, &ask, T, ids, &filled, &epoch, &shard) == 0);
+        check(row_reader_read(fill, &ask, T, ids, &filled, &epoch, &shard) == 0);
     }
     return (double)done * T / seconds_since(began);
 }
@@ -114,7 +114,7 @@ static double fill_rate(Fill *fill, Sampling mode, uint32_t rows, uint64_t sampl
 static void bench_fill(void) {
     Dataset dataset;
     check(dataset_open(&dataset, "set") == 0);
-    Fill *fill = fill_open(&dataset);
+    RowReader *fill = row_reader_open(&dataset);
     uint16_t *ids = malloc(512 * (T + 1) * sizeof *ids);
     check(fill && ids);
     uint64_t epoch = (TRAIN_TOKENS - 1) / T;
@@ -124,7 +124,7 @@ static void bench_fill(void) {
     const uint32_t sizes[] = {16, 64, 512};
     for (int i = 0; i < 3; i++)
         printf("crop_fill_%u %.4g\n", sizes[i], fill_rate(fill, SAMPLING_CROP, sizes[i], 1 << 19, ids));
-    fill_close(fill);
+    row_reader_close(fill);
     dataset_close(&dataset);
     free(ids);
 }
@@ -172,13 +172,13 @@ static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampli
     uint64_t asked = 0, got = 0, warm = 1 << 16, began = 0, counted = 0, last = clock_ns();
     size_t count = 0;
     while (!began || seconds_since(began) < seconds) {
-        for (; feed_free(feed); asked += rows) {
-            FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, asked};
-            check(feed_ask(feed, &ask) == 0);
+        for (; feed_capacity(feed); asked += rows) {
+            FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, asked};
+            check(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
         check(feed_next(feed, &batch) == FEED_BATCH);
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
         got += rows;
         uint64_t now = clock_ns();
         if (began && trip && count < TRIPS) trips[count++] = (double)(now - last) * 1e-3;
@@ -204,11 +204,11 @@ static void bench_restart(char *program) {
             pid = start_loader(program);
         }
         // What had been answered before the kill does not count: ask anew.
-        feed_forget(feed);
-        FeedAsk ask = {FEED_TRAIN, SAMPLING_CROP, 64, 1, sample++};
+        feed_cancel(feed);
+        FeedRequest ask = {FEED_TRAIN, SAMPLING_CROP, 64, 1, sample++};
         FeedBatch batch;
-        check(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-        feed_done(feed, &batch);
+        check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        feed_release(feed, &batch);
         if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
     }
     print_quantiles("restart_ms", ms, KILLS, 1);
@@ -223,9 +223,9 @@ static void bench_wait(void) {
     Feed *feed = open_feed(ROWS, 4, false);
     uint64_t asked = FROM, began = 0;
     for (int step = -2; step < STEPS; step++) {
-        for (; feed_free(feed); asked += ROWS) {
-            FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
-            check(feed_ask(feed, &ask) == 0);
+        for (; feed_capacity(feed); asked += ROWS) {
+            FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
+            check(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
         uint64_t before = feed_stats(feed).wait_ns;
@@ -233,7 +233,7 @@ static void bench_wait(void) {
         if (step >= 0) us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
         if (!step) began = clock_ns();
         usleep(ROWS * T);
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     double sum = 0, seconds = seconds_since(began);
     for (int step = 0; step < STEPS; step++) sum += us[step];
@@ -246,9 +246,9 @@ static double first_batch_ms(char *program, uint64_t first) {
     pid_t pid = start_loader(program);
     Feed *feed = open_feed(64, 4, false);
     uint64_t began = clock_ns();
-    FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, 64, 1, first};
+    FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, 64, 1, first};
     FeedBatch batch;
-    check(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     double ms = seconds_since(began) * 1e3;
     feed_close(feed);
     stop_loader(pid, SIGTERM);

@@ -415,7 +415,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 2 shardtool get --ids --split test out 0:1
 }
 
-@test "sample gives the same stretches for the same seed, all of them there" {
+@test "sample gives the same extents for the same seed, all of them there" {
     pieces
     shardtool sample --ids -n 50 --length 5 --seed 7 out >a
     shardtool sample --ids -n 50 --length 5 --seed 7 out | cmp - a

@@ -26,7 +26,7 @@ FeedResult evaluate(Network *network, const Source *source, int split, uint64_t 
     const Backend *ops = network->ops;
     int T = network->model->shape.block;
     StepNumbers *numbers = network_at(network, network->plan->numbers), found;
-    const FeedAsk form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
+    const FeedRequest form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
     Stream stream = {0};
     stream_start(&stream, source, &form, 0, samples);
     ops->zero(numbers, sizeof *numbers);

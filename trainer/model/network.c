@@ -147,7 +147,7 @@ void network_forget_moments(Network *network) {
         network->ops->zero(moments, plan->numbers - plan->moments[0]);
 }
 
-// A stretch of a tensor that one worker draws.
+// A extent of a tensor that one worker draws.
 typedef struct {
     const Model *model;
     const Tensor *tensor;

@@ -3,21 +3,21 @@
 #include "common/err.h"
 #include <string.h>
 
-static int feed_source_ask(void *self, const FeedAsk *ask) { return feed_ask(self, ask); }
-static uint32_t feed_source_room(void *self) { return feed_free(self); }
+static int feed_source_ask(void *self, const FeedRequest *ask) { return feed_request(self, ask); }
+static uint32_t feed_source_room(void *self) { return feed_capacity(self); }
 static FeedResult feed_source_next(void *self, FeedBatch *batch) { return feed_next(self, batch); }
-static void feed_source_done(void *self, const FeedBatch *batch) { feed_done(self, batch); }
-static void feed_source_forget(void *self) { feed_forget(self); }
+static void feed_source_done(void *self, const FeedBatch *batch) { feed_release(self, batch); }
+static void feed_source_forget(void *self) { feed_cancel(self); }
 
 Source source_of_feed(Feed *feed) {
     return (Source){feed, feed_source_ask, feed_source_room, feed_source_next, feed_source_done, feed_source_forget};
 }
 
-static bool same_form(const FeedAsk *a, const FeedAsk *b) {
+static bool same_form(const FeedRequest *a, const FeedRequest *b) {
     return a->split == b->split && a->mode == b->mode && a->rows == b->rows && a->seed == b->seed;
 }
 
-void stream_start(Stream *stream, const Source *source, const FeedAsk *form, uint64_t first, uint64_t end) {
+void stream_start(Stream *stream, const Source *source, const FeedRequest *form, uint64_t first, uint64_t end) {
     bool goes_on =
         stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->asked <= end;
     if (stream->source && !goes_on) stream_drop(stream);
@@ -28,7 +28,7 @@ void stream_start(Stream *stream, const Source *source, const FeedAsk *form, uin
 FeedResult stream_next(Stream *stream, FeedBatch *batch) {
     const Source *source = stream->source;
     while (stream->asked < stream->end && source->room(source->self)) {
-        FeedAsk ask = stream->form;
+        FeedRequest ask = stream->form;
         ask.first_sample = stream->asked;
         if (stream->end - stream->asked < ask.rows) ask.rows = (uint32_t)(stream->end - stream->asked);
         if (source->ask(source->self, &ask) < 0) return FEED_ERROR;

@@ -7,7 +7,7 @@
 // Where batches come from: the feed, or a test.
 typedef struct {
     void *self;
-    int (*ask)(void *self, const FeedAsk *ask);
+    int (*ask)(void *self, const FeedRequest *ask);
     uint32_t (*room)(void *self); // how many more can be asked
     FeedResult (*next)(void *self, FeedBatch *batch);
     void (*done)(void *self, const FeedBatch *batch);
@@ -19,12 +19,12 @@ Source source_of_feed(Feed *feed);
 // Batches [next, end) of one split, `rows` samples each, the last one shorter.
 typedef struct {
     const Source *source;
-    FeedAsk form; // split, mode, rows, seed
+    FeedRequest form; // split, mode, rows, seed
     uint64_t next, asked, end;
 } Stream;
 
 // Starts at sample `first`. What was asked ahead is kept when the stream only goes on.
-void stream_start(Stream *stream, const Source *source, const FeedAsk *form, uint64_t first, uint64_t end);
+void stream_start(Stream *stream, const Source *source, const FeedRequest *form, uint64_t first, uint64_t end);
 // The batch at `next`; rows are what was asked, or 76. Batches must be given back by source->done.
 FeedResult stream_next(Stream *stream, FeedBatch *batch);
 void stream_drop(Stream *stream); // forgets what was asked ahead

@@ -108,7 +108,7 @@ static void aim_stream(Run *run) {
     uint64_t consumed = run_use(run)->consumed, until = (uint64_t)config->eval_interval;
     until -= state->step % until;
     if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
-    const FeedAsk form = {
+    const FeedRequest form = {
         .split = FEED_TRAIN,
         .mode = !strcmp(config->sampling, "crop")         ? SAMPLING_CROP
                 : !strcmp(config->sampling, "sequential") ? SAMPLING_SEQUENTIAL

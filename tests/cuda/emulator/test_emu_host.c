@@ -248,18 +248,18 @@ TEST(cuda_replays_what_it_recorded) {
 // ---- a whole model
 
 static uint64_t given; // batches of the source below, of ids that repeat
-static int ask(void *self, const FeedAsk *asked) { return *(FeedAsk *)self = *asked, 0; }
-static uint32_t room(void *self) { return !((FeedAsk *)self)->rows; }
+static int ask(void *self, const FeedRequest *asked) { return *(FeedRequest *)self = *asked, 0; }
+static uint32_t room(void *self) { return !((FeedRequest *)self)->rows; }
 static FeedResult next(void *self, FeedBatch *batch) {
     static uint16_t ids[3 * (MODEL_BLOCK + 1)];
-    FeedAsk *asked = self;
+    FeedRequest *asked = self;
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (uint16_t)(i * (given % 3 + 1) * 7 % MODEL_VOCAB);
     *batch = (FeedBatch){.ids = ids, .rows = asked->rows, .first_sample = asked->first_sample};
     asked->rows = 0, given++;
     return FEED_BATCH;
 }
 static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
-static void forget(void *self) { ((FeedAsk *)self)->rows = 0; }
+static void forget(void *self) { ((FeedRequest *)self)->rows = 0; }
 
 typedef struct {
     bool warm, whole, offload; // whole: also an evaluation and a sample
@@ -294,7 +294,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config, optimizer);
     const struct EmuCounts before = emu_counts;
-    FeedAsk asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
+    FeedRequest asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
     const Source source = {&asked, ask, room, next, done, forget};
     Stream stream = {0};
     given = 0;

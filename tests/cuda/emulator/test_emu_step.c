@@ -14,7 +14,7 @@ typedef struct {
     uint64_t next;
 } Slot;
 
-static int slot_ask(void *self, const FeedAsk *ask) { return ((Slot *)self)->out += ask != NULL, 0; }
+static int slot_ask(void *self, const FeedRequest *ask) { return ((Slot *)self)->out += ask != NULL, 0; }
 static uint32_t slot_room(void *self) { return 4 - ((Slot *)self)->out; }
 static FeedResult slot_next(void *self, FeedBatch *batch) {
     Slot *slot = self;
@@ -80,7 +80,7 @@ static void run_steps(bool deterministic, int recompute) {
     backend->pin(slot.slot, 4096);
     const Source source = {&slot, slot_ask, slot_room, slot_next, slot_done, slot_forget};
     Stream stream = {0};
-    stream_start(&stream, &source, &(FeedAsk){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
+    stream_start(&stream, &source, &(FeedRequest){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
 
     char *calls[STEPS];
     uint64_t heuristics = 0, timings = 0;

@@ -10,21 +10,21 @@ static const TestDataset small = {1, 300000, 20001, 120000, 4096, false};
 static const TestDataset other = {2, 250000, 9000, 120000, 4096, false};
 
 // The rows as order.h and the ids of the dataset give them, without any loader.
-static void want_rows(uint16_t *ids, const TestDataset *spec, const FeedAsk *ask, uint32_t T) {
-    Order order;
+static void want_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *ask, uint32_t T) {
+    SampleOrder order;
     uint64_t tokens = ask->split == FEED_TRAIN ? spec->train_tokens : spec->val_tokens;
-    NEED(order_open(&order, ask->mode, ask->split, ask->seed, tokens, T) == 0);
-    Group group = {0};
+    NEED(sample_order_open(&order, ask->mode, ask->split, ask->seed, tokens, T) == 0);
+    ShuffleGroup group = {0};
     for (uint32_t row = 0; row < ask->rows; row++) {
         uint64_t sample = ask->first_sample + row;
-        unsigned stretch;
-        if (sample - group.first_sample >= group.samples) order_group(&order, sample, &group);
-        uint64_t token = order_token(&order, &group, sample, &stretch);
+        unsigned extent;
+        if (sample - group.first_sample >= group.samples) sample_order_group(&order, sample, &group);
+        uint64_t token = sample_order_token(&order, &group, sample, &extent);
         for (uint32_t t = 0; t <= T; t++) *ids++ = test_id(spec->salt, ask->split, token + t);
     }
 }
 
-static void check_batch(const FeedBatch *batch, const TestDataset *spec, const FeedAsk *ask, uint32_t T) {
+static void check_batch(const FeedBatch *batch, const TestDataset *spec, const FeedRequest *ask, uint32_t T) {
     CHECK_EQUAL(batch->first_sample, ask->first_sample);
     CHECK_EQUAL(batch->rows, ask->rows);
     uint16_t *want = malloc((size_t)ask->rows * (T + 1) * sizeof *want);
@@ -73,17 +73,18 @@ static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samp
     sha256_open(&sha);
     for (uint32_t rank = 0; got < samples; rank = (rank + 1) % way->world) {
         Feed *feed = feeds[rank];
-        for (; feed_free(feed) && asked[rank] < samples; asked[rank] += (uint64_t)way->rows * way->world) {
+        for (; feed_capacity(feed) && asked[rank] < samples; asked[rank] += (uint64_t)way->rows * way->world) {
             uint64_t left = samples - asked[rank];
-            FeedAsk ask = {FEED_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337, asked[rank]};
-            NEED(feed_ask(feed, &ask) == 0);
+            FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
+                               asked[rank]};
+            NEED(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
         NEED(feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.first_sample, got);
         sha256_add(&sha, batch.ids, (size_t)batch.rows * (T + 1) * sizeof *batch.ids);
         got += batch.rows;
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     sha256_close(&sha, digest);
     for (uint32_t rank = 0; rank < way->world; rank++) feed_close(feeds[rank]);
@@ -107,7 +108,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         Sampling mode = epochs ? SAMPLING_EPOCH : SAMPLING_CROP;
         uint64_t samples = epochs ? SAMPLES : 3000;
         uint8_t want[32], got[32];
-        FeedAsk all = {FEED_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
+        FeedRequest all = {FEED_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
         uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
         want_rows(ids, &big, &all, T);
         sha256(ids, samples * (T + 1) * sizeof *ids, want);
@@ -129,9 +130,9 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     Feed *feed = open_feed(&config);
     uint64_t asked = 0, got = 0;
     for (bool end = false; !end;) {
-        for (; feed_free(feed); asked += ROWS) {
-            FeedAsk ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
-            NEED(feed_ask(feed, &ask) == 0);
+        for (; feed_capacity(feed); asked += ROWS) {
+            FeedRequest ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
+            NEED(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
         NEED(feed_next(feed, &batch) == FEED_BATCH);
@@ -139,7 +140,7 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
             for (uint64_t t = 0; t <= T; t++) CHECK_EQUAL(batch.ids[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
         got += batch.rows;
         end = batch.rows == 0;
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     CHECK_EQUAL(got, 200); // (20001 - 1) / 100
     feed_close(feed);
@@ -152,20 +153,20 @@ TEST(feed_forgets_what_was_asked) {
     FeedConfig config = feed_config(64, 4);
     Feed *feed = open_feed(&config);
     FeedBatch held, batch;
-    FeedAsk train = {FEED_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
-    NEED(feed_ask(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
+    FeedRequest train = {FEED_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
+    NEED(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
     for (uint64_t i = 1; i <= 200; i++) {
         train.first_sample = 4 * i;
-        while (feed_free(feed)) NEED(feed_ask(feed, &train) == 0);
-        feed_forget(feed);
-        FeedAsk val = {FEED_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
-        NEED(feed_ask(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        while (feed_capacity(feed)) NEED(feed_request(feed, &train) == 0);
+        feed_cancel(feed);
+        FeedRequest val = {FEED_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
+        NEED(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         check_batch(&batch, &small, &val, 64);
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     train.first_sample = 0;
     check_batch(&held, &small, &train, 64); // lent all the while
-    feed_done(feed, &held);
+    feed_release(feed, &held);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
@@ -178,14 +179,14 @@ typedef struct {
     uint64_t asked, got;
 } Stream;
 
-static FeedAsk stream_ask(const Stream *stream, uint64_t first) {
-    return (FeedAsk){FEED_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
+static FeedRequest stream_ask(const Stream *stream, uint64_t first) {
+    return (FeedRequest){FEED_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
 }
 
 static void ask_all(Stream *stream) {
-    for (; feed_free(stream->feed); stream->asked += stream->rows) {
-        FeedAsk ask = stream_ask(stream, stream->asked);
-        NEED(feed_ask(stream->feed, &ask) == 0);
+    for (; feed_capacity(stream->feed); stream->asked += stream->rows) {
+        FeedRequest ask = stream_ask(stream, stream->asked);
+        NEED(feed_request(stream->feed, &ask) == 0);
     }
 }
 
@@ -193,9 +194,9 @@ static void take_one(Stream *stream) {
     FeedBatch batch;
     ask_all(stream);
     NEED(feed_next(stream->feed, &batch) == FEED_BATCH);
-    FeedAsk ask = stream_ask(stream, stream->got);
+    FeedRequest ask = stream_ask(stream, stream->got);
     check_batch(&batch, stream->spec, &ask, stream->T);
-    feed_done(stream->feed, &batch);
+    feed_release(stream->feed, &batch);
     stream->got += stream->rows;
 }
 
@@ -284,7 +285,7 @@ TEST(feed_stops_waiting_when_told) {
     ask_all(&stream);
     FeedBatch batch;
     FeedResult result;
-    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch); // already there
+    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch); // already there
     CHECK_EQUAL(result, FEED_STOPPED);
     feed_close(stream.feed);
 }
@@ -326,7 +327,7 @@ TEST(feed_tells_that_the_loader_serves_another_dataset) {
         stop_loader(pid, SIGKILL);
         pid = start_loader(turn ? "d" : "e", "p");
         ask_all(&stream);
-        while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+        while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
         CHECK_EQUAL(result, FEED_CHANGED);
         CHECK_TEXT(feed_dataset(stream.feed)->name, turn ? "d" : "e");
         CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], turn ? 300000 : 250000);
@@ -344,7 +345,7 @@ TEST(feed_tells_that_the_loader_serves_another_dataset) {
     ask_all(&stream);
     FeedBatch batch;
     FeedResult result;
-    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
     CHECK_EQUAL(result, FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_PROTOCOL);
     CHECK_TEXT(err_text(), "2222222222222222");
@@ -377,7 +378,7 @@ TEST(feed_moves_to_another_dataset_without_a_restart) {
         }
         for (int tries = 0; result == FEED_BATCH && tries < 100000; tries++) {
             ask_all(&stream);
-            if ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_done(stream.feed, &batch);
+            if ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
         }
         CHECK_EQUAL(result, FEED_CHANGED);
         stream.spec = turn ? &small : &other;

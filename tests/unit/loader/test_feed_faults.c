@@ -39,7 +39,7 @@ static Feed *open_feed(uint64_t timeout_ms) {
     return feed;
 }
 
-static FeedAsk sequential(uint64_t first) { return (FeedAsk){FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first}; }
+static FeedRequest sequential(uint64_t first) { return (FeedRequest){FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first}; }
 
 static void check_rows(const FeedBatch *batch) {
     for (uint64_t i = 0; i < batch->rows; i++)
@@ -50,14 +50,14 @@ static void check_rows(const FeedBatch *batch) {
 static uint64_t take(Feed *feed, uint64_t asked, int batches) {
     while (batches-- > 0) {
         FeedBatch batch;
-        for (; feed_free(feed); asked += ROWS) {
-            FeedAsk ask = sequential(asked % 1000);
-            NEED(feed_ask(feed, &ask) == 0);
+        for (; feed_capacity(feed); asked += ROWS) {
+            FeedRequest ask = sequential(asked % 1000);
+            NEED(feed_request(feed, &ask) == 0);
         }
         NEED(feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.rows, ROWS);
         check_rows(&batch);
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     return asked;
 }
@@ -70,23 +70,23 @@ TEST(feed_gives_up_on_a_stopped_loader_after_the_timeout) {
     Feed *feed = open_feed(10000);
     uint64_t asked = take(feed, 0, 10);
     kill(pid, SIGSTOP);
-    feed_forget(feed);
-    FeedAsk ask = sequential(asked);
+    feed_cancel(feed);
+    FeedRequest ask = sequential(asked);
     FeedBatch batch;
-    NEED(feed_ask(feed, &ask) == 0);
+    NEED(feed_request(feed, &ask) == 0);
     // A pause shorter than the timeout is only a pause.
     char command[64];
     snprintf(command, sizeof command, "(sleep 0.5; kill -CONT %d) &", (int)pid);
     NEED(system(command) == 0);
     NEED(feed_next(feed, &batch) == FEED_BATCH);
     check_rows(&batch);
-    feed_done(feed, &batch);
+    feed_release(feed, &batch);
     CHECK(feed_stats(feed).resends >= 1 && feed_stats(feed).reconnects >= 1);
     feed_close(feed);
 
     feed = open_feed(400);
     kill(pid, SIGSTOP);
-    NEED(feed_ask(feed, &ask) == 0);
+    NEED(feed_request(feed, &ask) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_PEER);
     CHECK_TEXT(err_text(), "no data from the loader");
@@ -107,9 +107,9 @@ TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         FeedBatch held;
         NEED(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the zombie has
         kill(zombie, SIGSTOP);
-        for (; feed_free(feed); asked += ROWS) { // requests that it will find when it wakes
-            FeedAsk ask = sequential(asked % 1000);
-            NEED(feed_ask(feed, &ask) == 0);
+        for (; feed_capacity(feed); asked += ROWS) { // requests that it will find when it wakes
+            FeedRequest ask = sequential(asked % 1000);
+            NEED(feed_request(feed, &ask) == 0);
         }
         NEED(rename("p", old) == 0);
         pid_t pid = start_loader("d", "p");
@@ -122,7 +122,7 @@ TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         }
         check_rows(&held);
         CHECK(pins > 1 && pinned[0] && pinned[1]); // the new loader's ring, and the one with `held`
-        feed_done(feed, &held);
+        feed_release(feed, &held);
         CHECK(!pinned[0] != !pinned[1]);
         asked = take(feed, asked, 20);
         CHECK(feed_stats(feed).ring);
@@ -149,8 +149,8 @@ TEST(feed_names_the_damaged_frame_and_no_path) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(10000);
     FeedBatch batch;
-    FeedAsk ask = sequential((60000 + 3 * 4096 + 100) / T);
-    NEED(feed_ask(feed, &ask) == 0);
+    FeedRequest ask = sequential((60000 + 3 * 4096 + 100) / T);
+    NEED(feed_request(feed, &ask) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "train shard 1, frame 3");
@@ -170,8 +170,8 @@ TEST(feed_says_that_a_split_is_too_short) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(10000);
     FeedBatch batch;
-    FeedAsk ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
-    NEED(feed_ask(feed, &ask) == 0);
+    FeedRequest ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
+    NEED(feed_request(feed, &ask) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "the val split has 0 tokens");

@@ -36,12 +36,12 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 
     Feed *feed = open_feed("friend.key", loader.public_key);
     NEED(feed && feed_attach(feed) == 0);
-    FeedAsk ask = {FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
+    FeedRequest ask = {FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
     FeedBatch batch;
-    NEED(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    NEED(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(1, 0, (5 + i / (T + 1)) * T + i % (T + 1)));
-    feed_done(feed, &batch);
+    feed_release(feed, &batch);
     feed_close(feed);
 
     // A key that is not on the list, no key, and a loader that is not the one we mean.

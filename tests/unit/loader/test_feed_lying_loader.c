@@ -129,12 +129,12 @@ TEST(feed_believes_no_answer_that_does_not_fit) {
     Feed *feed = feed_open(&config);
     NEED(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
-        FeedAsk ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
+        FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
         FeedBatch batch;
-        NEED(feed_ask(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        NEED(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);
         for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], honest_id(first, i));
-        feed_done(feed, &batch);
+        feed_release(feed, &batch);
     }
     FeedStats stats = feed_stats(feed);
     feed_close(feed);

@@ -3,16 +3,16 @@
 #include "tests/test.h"
 
 static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {
-    Order order;
-    Group group;
-    unsigned stretch;
-    NEED(order_open(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
-    order_group(&order, sample, &group);
-    uint64_t token = order_token(&order, &group, sample, &stretch);
-    // A group's sample lies in the stretch that is said to hold it.
-    CHECK(token >= group.stretch[stretch]);
-    CHECK(token + T < group.stretch[stretch] + group.stretch_tokens);
-    CHECK(group.stretch[stretch] + group.stretch_tokens <= tokens);
+    SampleOrder order;
+    ShuffleGroup group;
+    unsigned extent;
+    NEED(sample_order_open(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
+    sample_order_group(&order, sample, &group);
+    uint64_t token = sample_order_token(&order, &group, sample, &extent);
+    // A group's sample lies in the extent that is said to hold it.
+    CHECK(token >= group.extent[extent]);
+    CHECK(token + T < group.extent[extent] + group.extent_tokens);
+    CHECK(group.extent[extent] + group.extent_tokens <= tokens);
     return token;
 }
 
@@ -72,22 +72,22 @@ TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
         {40000000,          3000000}, // longer than a chunk
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        Order order;
-        Group group = {0};
-        NEED(order_open(&order, SAMPLING_EPOCH, FEED_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        SampleOrder order;
+        ShuffleGroup group = {0};
+        NEED(sample_order_open(&order, SAMPLING_EPOCH, FEED_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
-            unsigned stretch;
+            unsigned extent;
             if (sample - group.first_sample >= group.samples) {
-                order_group(&order, sample, &group);
+                sample_order_group(&order, sample, &group);
                 CHECK_EQUAL(group.first_sample, sample);
                 CHECK_EQUAL(group.epoch, 2);
             }
-            uint64_t token = order_token(&order, &group, sample, &stretch);
-            if (token % cases[c].T || seen[token / cases[c].T]++ || token < group.stretch[stretch] ||
-                token + cases[c].T >= group.stretch[stretch] + group.stretch_tokens)
-                test_failed("each block once, within its stretch", __FILE__, __LINE__);
+            uint64_t token = sample_order_token(&order, &group, sample, &extent);
+            if (token % cases[c].T || seen[token / cases[c].T]++ || token < group.extent[extent] ||
+                token + cases[c].T >= group.extent[extent] + group.extent_tokens)
+                test_failed("each block once, within its extent", __FILE__, __LINE__);
         }
         free(seen);
     }
@@ -132,20 +132,20 @@ TEST(order_of_crops_covers_the_first_and_the_last_offset) {
 }
 
 TEST(order_of_a_sequence_ends) {
-    Order order;
-    NEED(order_open(&order, SAMPLING_SEQUENTIAL, FEED_VAL, 0, 101, 10) == 0);
-    CHECK_EQUAL(order_left(&order, 0), 10);
-    CHECK_EQUAL(order_left(&order, 9), 1);
-    CHECK_EQUAL(order_left(&order, 10), 0);
-    CHECK_EQUAL(order_left(&order, UINT64_MAX), 0);
+    SampleOrder order;
+    NEED(sample_order_open(&order, SAMPLING_SEQUENTIAL, FEED_VAL, 0, 101, 10) == 0);
+    CHECK_EQUAL(sample_order_left(&order, 0), 10);
+    CHECK_EQUAL(sample_order_left(&order, 9), 1);
+    CHECK_EQUAL(sample_order_left(&order, 10), 0);
+    CHECK_EQUAL(sample_order_left(&order, UINT64_MAX), 0);
 }
 
 TEST(order_says_how_short_a_split_is) {
-    Order order;
-    CHECK(order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 10, 10) < 0);
+    SampleOrder order;
+    CHECK(sample_order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 10, 10) < 0);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "val split has 10 tokens");
     CHECK_TEXT(err_text(), "needs 11");
     err_clear();
-    CHECK(order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 11, 10) == 0);
+    CHECK(sample_order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 11, 10) == 0);
 }

@@ -53,7 +53,7 @@ uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab) {
     return (uint16_t)(rng_u64(99, (uint64_t)split, sample * (uint64_t)T + (uint64_t)t) % (uint64_t)vocab);
 }
 
-static int source_ask(void *self, const FeedAsk *ask) {
+static int source_ask(void *self, const FeedRequest *ask) {
     TestSource *source = self;
     NEED(source->count < source->window);
     source->asks[source->count++] = *ask;
@@ -75,7 +75,7 @@ static FeedResult source_next(void *self, FeedBatch *batch) {
         return event;
     }
     NEED(source->count);
-    FeedAsk ask = source->asks[0];
+    FeedRequest ask = source->asks[0];
     memmove(source->asks, source->asks + 1, --source->count * sizeof ask);
     source->given++;
     free(source->ids);

@@ -4,7 +4,8 @@
 #include "tests/test.h"
 #include "trainer/optim/step.h"
 
-#define place_of(steps) (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // after so many, all applied
+#define endpoint_parse(steps)                                                                                          \
+    (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // after so many, all applied
 
 typedef struct {
     int layers, heads, channels, block, vocab;
@@ -35,7 +36,7 @@ uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab);
 typedef struct {
     int T, vocab;
     uint32_t window;
-    FeedAsk asks[16];
+    FeedRequest asks[16];
     uint32_t count, most; // out now, and the most there were
     uint64_t given, event_at;
     FeedResult event; // FEED_BATCH: none

@@ -45,15 +45,15 @@ static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3;
     Source source = test_source(&memory, BLOCK, VOCAB);
-    const FeedAsk form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
+    const FeedRequest form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
     Stream stream = {0};
     float losses[STEPS], norms[STEPS];
     check_logits(&tiny, file, "logits_before", atol);
     stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
-             FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,
+                      &result) == FEED_BATCH);
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);

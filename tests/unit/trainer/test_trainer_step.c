@@ -4,8 +4,8 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-static FeedAsk train_form(int rows) {
-    return (FeedAsk){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
+static FeedRequest train_form(int rows) {
+    return (FeedRequest){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
 }
 
 // Mean loss of one batch; with `gradients` also the backward pass.
@@ -81,7 +81,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
     tiny_open(&tiny, shape);
     Source source = test_source(&memory, shape->block, shape->vocab);
     Stream stream = {0};
-    FeedAsk form = train_form(shape->batch);
+    FeedRequest form = train_form(shape->batch);
     for (int step = 0; step < steps; step++) {
         StepResult result;
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
@@ -221,15 +221,15 @@ TEST(steps_and_evaluations_allocate_nothing) {
         TestSource memory;
         tiny_open(&tiny, &shape);
         Source source = test_source(&memory, shape.block, shape.vocab);
-        FeedAsk form = train_form(shape.batch);
+        FeedRequest form = train_form(shape.batch);
         uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
         for (uint64_t step = 0; step < 4; step++) {
             Stream stream = {0};
             StepResult result;
             double loss;
             stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
-            NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of((int)step), NULL,
-                          &result) == FEED_BATCH);
+            NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse((int)step),
+                          NULL, &result) == FEED_BATCH);
             NEED(evaluate(&tiny.network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
             uint64_t made = test_allocations() - memory.given; // our source makes one a batch
             if (step == 0) before = made;
@@ -248,17 +248,17 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     tiny_open(&tiny, &shape);
     Source source = test_source(&memory, shape.block, shape.vocab);
     Stream stream = {0};
-    FeedAsk form = train_form(2);
+    FeedRequest form = train_form(2);
     StepResult result;
     volatile int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     stream_start(&stream, &source, &form, 0, 60);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), &stop, &result) ==
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), &stop, &result) ==
           FEED_STOPPED);
     CHECK_EQUAL(memory.given, 1);
     stream_start(&stream, &source, &form, 0, 60); // and again from its start
     memory.event = FEED_CHANGED, memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
           FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
@@ -274,14 +274,14 @@ static void check_not_applied(bool offload) {
     tiny_open(&tiny, &shape);
     Source source = test_source(&memory, 16, 97);
     Stream stream = {0};
-    FeedAsk form = train_form(2);
+    FeedRequest form = train_form(2);
     StepResult result;
     float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
     size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
     params[bad] = infinite;
     float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
     stream_start(&stream, &source, &form, 0, 2);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(0), NULL, &result) ==
+    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
           FEED_BATCH);
     CHECK(!result.finite);
     float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.moments[0]);
@@ -361,14 +361,14 @@ static double learn(const char *optimizer_state) {
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 3e-3, tiny.config.min_lr = 3e-4, tiny.config.lr_decay_iters = STEPS;
     Source source = test_source(&memory, shape.block, shape.vocab);
-    FeedAsk form = train_form(shape.batch);
+    FeedRequest form = train_form(shape.batch);
     double last = 0;
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
         Stream stream = {0};
         stream_start(&stream, &source, &form, 0, 8);
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, place_of(step), NULL, &result) ==
-             FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,
+                      &result) == FEED_BATCH);
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }
