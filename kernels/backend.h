@@ -55,7 +55,7 @@ typedef struct {
     Dtype act_type; // of activations, and of what else below has two bytes but moments
     size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element; act = res: they have one type
     size_t master_bytes, moment_bytes;                  // of one element; master 0: parameters are their own
-    bool warms_up;                                      // the first time an operation meets a shape it makes something
+    bool needs_warm_up;                                 // the first time an operation meets a shape it makes something
     int (*check)(int channels, int heads); // -1 after fail() (2) where it has no kernels for them; NULL: it always has
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);

@@ -13,7 +13,7 @@ static const Option options[] = {
 
 static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
     static const char *const names[] = {"train", "val"};
-    const Source source = source_of_feed(feed);
+    const BatchSource source = source_of_feed(feed);
     uint64_t samples = evaluate_samples(config, feed_dataset(feed)->tokens[split]);
     uint64_t tokens = samples * (uint64_t)config->block_size;
     double loss;
@@ -32,13 +32,13 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     return 0;
 }
 
-static int evaluate_with(Trained *trained, const Config *config, const Child *child) {
+static int evaluate_with(Trained *trained, const Config *config, const LoaderProcess *loader_process) {
     FeedConfig wanted = {
         .vocab_size = (uint32_t)trained->model.shape.vocab,
         .sequence_tokens = (uint32_t)config->block_size,
         .max_rows = (uint32_t)trained->plan.eval.rows,
     };
-    child_feed(child, config, &wanted);
+    loader_process_feed(loader_process, config, &wanted);
     Feed *feed = feed_open(&wanted);
     int result = feed && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = FEED_TRAIN; split <= FEED_VAL && result == 0; split++)
@@ -50,13 +50,13 @@ static int evaluate_with(Trained *trained, const Config *config, const Child *ch
 static int run(int count, char **files) {
     ConfigReader reader;
     Trained trained = {0};
-    Child child = {0};
+    LoaderProcess loader_process = {0};
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
-    if (result == 0) result = child_open(&child, config);
+    if (result == 0) result = loader_process_open(&loader_process, config);
     if (result == 0) result = trained_open(&trained, config);
-    if (result == 0) result = evaluate_with(&trained, config, &child);
-    child_close(&child);
+    if (result == 0) result = evaluate_with(&trained, config, &loader_process);
+    loader_process_close(&loader_process);
     trained_close(&trained);
     config_close(&reader);
     return result;

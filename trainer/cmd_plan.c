@@ -13,17 +13,17 @@ static const Option options[] = {
 static int print_plan(Config *config) {
     const Backend *backend = backend_for(config, true);
     if (!backend) return -1;
-    plan_choose(config, backend, false);
+    plan_auto(config, backend, false);
     ModelShape shape = shape_of(config);
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Buffer text = {0};
     model_open(&model, &shape);
-    plan_make(&plan, config, &model, backend, true);
-    plan_print(&plan, config, &model, backend, &text);
+    memory_plan_init(&plan, config, &model, backend, true);
+    memory_plan_print(&plan, config, &model, backend, &text);
     plan_print_levers(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
-    int result = plan_check(&plan, config, backend, false);
+    int result = memory_plan_check(&plan, config, backend, false);
     buffer_close(&text);
     model_close(&model);
     backend->close();

@@ -17,7 +17,7 @@ int config_read(ConfigReader *reader, int count, char **files);
 // init_from. Takes the model's keys from there.
 typedef struct {
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;

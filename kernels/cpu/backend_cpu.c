@@ -17,7 +17,7 @@
 enum { HUGE_PAGE = 2 << 20 };
 
 static Backend backend;
-static const CpuUnit *unit;
+static const CpuVariant *unit;
 static struct {
     char *base;
     size_t bytes;
@@ -123,7 +123,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     OptimizerState state = STATE_FULL;
     if (choice->optimizer_state && !strcmp(choice->optimizer_state, "m8")) state = STATE_M8;
     if (choice->optimizer_state && !strcmp(choice->optimizer_state, "sr")) state = STATE_SR;
-    static const CpuUnit *const units[3][3] = {
+    static const CpuVariant *const units[3][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
         {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512},
         {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}

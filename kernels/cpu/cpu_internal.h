@@ -18,11 +18,11 @@ typedef struct {
     void (*pack_plain)(const float *w, int rows, int cols, int block, void *packed);      // for w
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
-} CpuUnit;
+} CpuVariant;
 
-extern const CpuUnit cpu_fp32_portable, cpu_fp32_avx2, cpu_fp32_avx512;
-extern const CpuUnit cpu_bf16_portable, cpu_bf16_avx2, cpu_bf16_avx512;
-extern const CpuUnit cpu_fp16_portable, cpu_fp16_avx2, cpu_fp16_avx512;
+extern const CpuVariant cpu_fp32_portable, cpu_fp32_avx2, cpu_fp32_avx512;
+extern const CpuVariant cpu_bf16_portable, cpu_bf16_avx2, cpu_bf16_avx512;
+extern const CpuVariant cpu_fp16_portable, cpu_fp16_avx2, cpu_fp16_avx512;
 
 // Scratch: each operation lays out what it needs from the start, nothing lives longer than the call.
 void *scratch_take(size_t *used, size_t bytes); // used from 0; 64-byte aligned; fits by scratch_bytes()
@@ -34,7 +34,7 @@ typedef enum {
     PRODUCTS_WIDENED, // fp16, and bf16 on a processor that does not multiply it: fp32 products of their operands
 } CpuProducts;
 
-void matmul_open(const CpuUnit *unit, Dtype dtype, CpuProducts products);
+void matmul_open(const CpuVariant *unit, Dtype dtype, CpuProducts products);
 void matmul_install(Backend *backend);
 size_t matmul_packed_bytes(int rows, int cols);
 size_t matmul_scratch_bytes(const Shape *shape);

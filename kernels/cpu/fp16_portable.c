@@ -1,4 +1,4 @@
 // fp16 activations, portable instructions.
 #define ACT_FP16
-#define CPU_UNIT cpu_fp16_portable
+#define CPU_VARIANT cpu_fp16_portable
 #include "kernels/cpu/variant.h"

@@ -1,3 +1,3 @@
 // fp32 activations, portable instructions.
-#define CPU_UNIT cpu_fp32_portable
+#define CPU_VARIANT cpu_fp32_portable
 #include "kernels/cpu/variant.h"

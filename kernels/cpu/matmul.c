@@ -5,7 +5,7 @@
 
 enum { WIDE_ROWS = 128 }; // rows widened at a time
 
-static const CpuUnit *unit;
+static const CpuVariant *unit;
 static CpuProducts products;
 static const Backend *operations;
 
@@ -121,7 +121,7 @@ size_t matmul_scratch_bytes(const Shape *s) {
     return products == PRODUCTS_WIDENED ? WIDE_ROWS * sizeof(float) * (hidden > head ? hidden : head) + 128 : 0;
 }
 
-void matmul_open(const CpuUnit *its_unit, Dtype dtype, CpuProducts how) {
+void matmul_open(const CpuVariant *its_unit, Dtype dtype, CpuProducts how) {
     unit = its_unit;
     products = how;
     product_open(dtype == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);

@@ -19,7 +19,7 @@ void product_close(void);
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
              void *c);
 
-// Where packed: the layout of w for a direction. block: how many outputs stand together (CpuUnit's packers), 0 when
+// Where packed: the layout of w for a direction. block: how many outputs stand together (CpuVariant's packers), 0 when
 // only oneDNN knows: product_reorder.
 size_t product_layout_bytes(Direction direction, int rows, int cols);
 int product_layout_block(Direction direction, int rows, int cols);

@@ -1,5 +1,5 @@
-// One unit of vector kernels. The file that includes this is compiled for an instruction set, and defines CPU_UNIT, the
-// unit's name, and ACT_BF16 or ACT_FP16 for activations of two bytes.
+// One unit of vector kernels. The file that includes this is compiled for an instruction set, and defines CPU_VARIANT,
+// the unit's name, and ACT_BF16 or ACT_FP16 for activations of two bytes.
 #pragma once
 
 #include "kernels/cpu/cpu_internal.h"
@@ -32,4 +32,4 @@ static void install(Backend *backend, OptimizerState state) {
     backend->adamw = state == STATE_FULL ? adamw : state == STATE_M8 ? adamw_m8 : adamw_sr;
 }
 
-const CpuUnit CPU_UNIT = {install, attention_bytes, pack_transposed, pack_plain, widen, narrow};
+const CpuVariant CPU_VARIANT = {install, attention_bytes, pack_transposed, pack_plain, widen, narrow};

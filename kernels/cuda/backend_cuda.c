@@ -88,7 +88,7 @@ static void *alloc(size_t bytes) {
 
 static void release(void *arena) {
     cuda_check(cudaStreamSynchronize(cuda.stream), "the last operations");
-    cuda_forget_recordings();
+    graph_clear();
     cuda_check(cudaFree(arena), "cudaFree");
 }
 
@@ -249,7 +249,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .res_bytes = 2,
         .master_bytes = stochastic ? 0 : 4,
         .moment_bytes = full ? 4 : 2,
-        .warms_up = true,
+        .needs_warm_up = true,
         .check = check,
         .holders = nvml_other_processes,
         .packed_bytes = packed_bytes,
@@ -267,8 +267,8 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .fetched = cuda_fetched,
         .store = cuda_store,
         .stored = cuda_stored,
-        .begin = cuda_begin,
-        .end = cuda_end,
+        .begin = graph_begin,
+        .end = graph_end,
     };
 #define OP(name, arguments) backend.name = OF_DEVICE(cuda_##name);
 #include "kernels/ops.def"

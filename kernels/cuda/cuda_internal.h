@@ -68,10 +68,10 @@ size_t norm_scratch(void);
 size_t cuda_matmul_scratch(void);
 
 // graph.c: recorded runs.
-bool cuda_begin(int key);
-void cuda_end(int key);
-bool cuda_comes_again(void); // what is done now is the plain run of what will be recorded: the time to time things
-void cuda_forget_recordings(void);
+bool graph_begin(int key);
+void graph_end(int key);
+bool graph_is_warmup_run(void); // what is done now is the plain run of what will be recorded: the time to time things
+void graph_clear(void);
 
 // slots.c: copies beside the operations.
 void cuda_fetch(int slot, void *device, const void *host, size_t bytes);

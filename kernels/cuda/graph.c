@@ -14,7 +14,7 @@ static struct {
     cudaGraphExec_t graph;
 } recorded[BACKEND_RECORDINGS];
 
-bool cuda_begin(int key) {
+bool graph_begin(int key) {
     assert(key >= 0 && key < BACKEND_RECORDINGS);
     if (recorded[key].graph) {
         cuda_check(cudaGraphLaunch(recorded[key].graph, cuda.stream), "replaying a graph");
@@ -28,7 +28,7 @@ bool cuda_begin(int key) {
     return true;
 }
 
-void cuda_end(int key) {
+void graph_end(int key) {
     plain = false;
     if (!recorded[key].recording) return;
     cudaGraph_t graph;
@@ -39,9 +39,9 @@ void cuda_end(int key) {
     recorded[key].recording = false;
 }
 
-bool cuda_comes_again(void) { return plain; }
+bool graph_is_warmup_run(void) { return plain; }
 
-void cuda_forget_recordings(void) {
+void graph_clear(void) {
     for (int key = 0; key < BACKEND_RECORDINGS; key++)
         if (recorded[key].graph) cuda_check(cudaGraphExecDestroy(recorded[key].graph), "dropping a graph");
     memset(recorded, 0, sizeof recorded);

@@ -40,11 +40,11 @@ typedef struct {
     cublasLtMatmulAlgo_t algorithm;
     bool usable; // there is an algorithm, and it is faster than doing the epilogue apart
     float ms;    // of the fastest candidate; 0: not timed
-} Plan;
+} MemoryPlan;
 
 static cublasLtHandle_t handle;
 static cudaEvent_t started, stopped;
-static Plan plans[PLANS];
+static MemoryPlan plans[PLANS];
 static unsigned plan_count, plan_oldest;
 
 static void check(cublasStatus_t status, const Product *p) {
@@ -59,7 +59,7 @@ void cuda_matmul_open(void) {
     cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "making an event");
 }
 
-static void forget(Plan *plan) {
+static void forget(MemoryPlan *plan) {
     blas.MatmulDescDestroy(plan->operation);
     blas.MatrixLayoutDestroy(plan->a);
     blas.MatrixLayoutDestroy(plan->b);
@@ -88,7 +88,7 @@ static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int ro
 }
 
 // The heuristic's answers, the likely best first; 0 where cuBLASLt has no kernel.
-static int ask(const Plan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
+static int ask(const MemoryPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
     const Product *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
@@ -121,10 +121,10 @@ static bool same(const Product *a, const Product *b) {
            a->alignment == b->alignment;
 }
 
-static Plan *plan_new(const Product *product) {
-    Plan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
+static MemoryPlan *plan_new(const Product *product) {
+    MemoryPlan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
     if (plan->operation) forget(plan);
-    *plan = (Plan){.product = *product};
+    *plan = (MemoryPlan){.product = *product};
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
@@ -139,10 +139,10 @@ static Plan *plan_new(const Product *product) {
 }
 
 // Stays where it is until another product's plan is asked for.
-static Plan *plan_for(Product product, const Operands *o) {
+static MemoryPlan *plan_for(Product product, const Operands *o) {
     uintptr_t pointers = (uintptr_t)o->d | (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->bias | (uintptr_t)o->aux;
     product.alignment = (unsigned)((pointers | 256) & -(pointers | 256));
-    Plan *plan = plans, *end = plans + plan_count;
+    MemoryPlan *plan = plans, *end = plans + plan_count;
     while (plan < end && !same(&plan->product, &product)) plan++;
     bool known = plan < end;
     if (!known) plan = plan_new(&product);
@@ -156,7 +156,8 @@ static Plan *plan_for(Product product, const Operands *o) {
     return plan;
 }
 
-static cublasStatus_t launch(const Plan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o, bool add) {
+static cublasStatus_t launch(const MemoryPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o,
+                             bool add) {
     const float one = 1, beta = add ? 1 : 0;
     assert(cuda.scratch_bytes >= WORKSPACE);
     return blas.Matmul(handle, plan->operation, &one, o->a, plan->a, o->b, plan->b, &beta, o->d, plan->d, o->d, plan->d,
@@ -166,8 +167,8 @@ static cublasStatus_t launch(const Plan *plan, const cublasLtMatmulAlgo_t *algor
 // ---- timing
 
 // A timed call is made several times over: only where it overwrites its result.
-static bool shall_time(const Plan *plan, bool add) {
-    return !cuda.deterministic && plan->ms == 0 && !add && cuda_comes_again();
+static bool shall_time(const MemoryPlan *plan, bool add) {
+    return !cuda.deterministic && plan->ms == 0 && !add && graph_is_warmup_run();
 }
 
 static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
@@ -181,7 +182,7 @@ static float clock_ms(void) { // of each of REPEATS since
 }
 
 // Keeps the fastest candidate, if it is faster than `limit`. Some refuse what the heuristic thinks they do.
-static void time_candidates(Plan *plan, const Operands *o, float limit) {
+static void time_candidates(MemoryPlan *plan, const Operands *o, float limit) {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     int found = ask(plan, results, CANDIDATES);
     plan->ms = limit;
@@ -196,8 +197,8 @@ static void time_candidates(Plan *plan, const Operands *o, float limit) {
     }
 }
 
-static Plan *timed_plan_for(Product product, const Operands *o, bool add) {
-    Plan *plan = plan_for(product, o);
+static MemoryPlan *timed_plan_for(Product product, const Operands *o, bool add) {
+    MemoryPlan *plan = plan_for(product, o);
     if (shall_time(plan, add)) time_candidates(plan, o, INFINITY);
     return plan;
 }
@@ -205,7 +206,7 @@ static Plan *timed_plan_for(Product product, const Operands *o, bool add) {
 // ---- the products
 
 static void multiply(Product product, const Operands *o, bool add) {
-    const Plan *plan = timed_plan_for(product, o, add);
+    const MemoryPlan *plan = timed_plan_for(product, o, add);
     if (!plan->usable)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
@@ -274,7 +275,7 @@ static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t ep
         Product both = product;
         Operands of_both = o;
         both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
-        Plan *plan = plan_for(both, &of_both);
+        MemoryPlan *plan = plan_for(both, &of_both);
         if (shall_time(plan, g->add)) {
             float apart = timed_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
             plan = plan_for(both, &of_both); // the other's may have taken its place

@@ -99,8 +99,8 @@ void link_open(Feed *feed) {
     }
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (zmq_connect(feed->socket, feed->endpoint.endpoint) < 0)
-        die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.endpoint, zmq_strerror(errno));
+    if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
+        die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));
     feed->state = LINK_HELLO;
     feed->hello_req = ++feed->last_req;
     feed->retry_ns = clock_ns() + feed->backoff_ns + least_deadline_ns(feed);

@@ -25,7 +25,7 @@ typedef struct {
     char first_bad[512];    // why, and where
 } SourceOptions;
 
-// A slice of a document. Slices of one document follow each other; the last may be empty.
+// A slice of a document. Offload of one document follow each other; the last may be empty.
 typedef struct {
     Bytes text; // borrowed until the next call
     bool first, last;

@@ -31,7 +31,7 @@ static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[1
 static const Backend *ops;
 static Config config;
 static Model model;
-static Plan plan;
+static MemoryPlan plan;
 static Network network;
 static uint16_t *tokens; // a batch, always the same
 
@@ -55,8 +55,8 @@ static void open_network(void) {
     open_backend();
     ModelShape shape = shape_of(&config);
     model_open(&model, &shape);
-    plan_make(&plan, &config, &model, ops, true);
-    if (plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
+    memory_plan_init(&plan, &config, &model, ops, true);
+    if (memory_plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
         die(err_code(), "%s", err_text());
     network_init(&network, 1337);
     size_t count = (size_t)B * (size_t)(T + 1), bytes = (count * 2 + 4095) / 4096 * 4096;
@@ -104,10 +104,10 @@ static int bench_step(void) {
 
 // ---- each operation
 
-static const Pass *pass;
+static const PassLayout *pass;
 static void *at(size_t offset) { return network_at(&network, offset); }
-static StepNumbers *numbers(void) { return at(plan.numbers); }
-static void wait_for_device(void) { ops->download(network.numbers, numbers(), sizeof(StepNumbers)); }
+static StepScalars *numbers(void) { return at(plan.numbers); }
+static void wait_for_device(void) { ops->download(network.numbers, numbers(), sizeof(StepScalars)); }
 static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
 static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }

@@ -41,10 +41,10 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     ModelShape shape = shape_of(&config);
     shape.vocab = VOCAB, shape.padded_vocab = padded_vocab(VOCAB);
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    plan_make(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, true);
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart) plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * 128 * backend->act_bytes;
     NEED(network_open(&network, backend, &model, &plan) == 0);
@@ -52,7 +52,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
 
     uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     backend->pin(slot, 4096);
-    const Pass *pass = &plan.train;
+    const PassLayout *pass = &plan.train;
     const Optimizer *adamw = optimizer_find("adamw");
     config.learning_rate = 3e-3, config.decay_lr = false;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);

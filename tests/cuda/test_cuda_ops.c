@@ -270,8 +270,8 @@ TEST(cuda_update_agrees_with_the_cpu) {
     pair_close();
 }
 
-// The value that a second implementation of the rounding gives: random bits from common/rng.h. Stream 0 are parameters,
-// which have the type of activations, the others are moments.
+// The value that a second implementation of the rounding gives: random bits from common/rng.h. BatchStream 0 are
+// parameters, which have the type of activations, the others are moments.
 static double rounded_randomly(double value, size_t element, uint32_t step, uint32_t stream, uint64_t rounding_seed) {
     uint32_t counter[4] = {(uint32_t)(element / 8), 0, step, stream}, bits[4];
     const uint32_t key[2] = {(uint32_t)rounding_seed, (uint32_t)(rounding_seed >> 32)};

@@ -325,7 +325,7 @@ static int load_tensor(Network *network, const SafeFile *file, const char *prefi
 }
 
 static int load_model(Network *network, const char *path) {
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     const size_t ranges[] = {plan->params, plan->master};
     const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
     int range_count = plan->master == plan->params ? 1 : 2;

@@ -28,8 +28,8 @@ typedef struct {
 typedef struct {
     uint64_t step;                           // optimizer steps done, those not applied included
     uint64_t updates;                        // applied
-    uint64_t nonfinite, nonfinite_row;       // steps not applied: in all, and the last ones without a break
-    Scaler scaler;                           // of the loss
+    uint64_t nonfinite, nonfinite_streak;    // steps not applied: in all, and the last ones without a break
+    LossScaler scaler;                       // of the loss
     bool evaluated;                          // at this very step
     double first_loss, last_loss, best_loss; // of the validation split, NAN: none; last: at this very step
     uint64_t best_step;                      // of the checkpoint with best_loss
@@ -39,7 +39,7 @@ typedef struct {
     DatasetChange changes[CHANGES_MAX]; // the data log, oldest first; the last CHANGES_MAX of it
     int change_count;
     bool rolled_back;            // once a run: then 81
-    uint64_t pass_from, pass_to; // samples to pass over: those that gave no finite gradients
+    uint64_t skip_from, skip_to; // samples to pass over: those that gave no finite gradients
 } RunState;
 
 void state_open(RunState *state); // of a run that has not begun

@@ -44,9 +44,9 @@ static json_t *changes_json(const RunState *state) {
     return list;
 }
 
-static json_t *scaler_json(const Scaler *scaler) {
-    return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "excused",
-                     number(scaler->excused));
+static json_t *loss_scaler_json(const LossScaler *scaler) {
+    return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "overflow_streak",
+                     number(scaler->overflow_streak));
 }
 
 static json_t *config_json(const Config *config) {
@@ -75,8 +75,8 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "step", number(state->step));
     json_object_set_new(root, "updates", number(state->updates));
     json_object_set_new(root, "nonfinite", number(state->nonfinite));
-    json_object_set_new(root, "nonfinite_row", number(state->nonfinite_row));
-    if (state->scaler.scale > 0) json_object_set_new(root, "scaler", scaler_json(&state->scaler));
+    json_object_set_new(root, "nonfinite_streak", number(state->nonfinite_streak));
+    if (state->scaler.scale > 0) json_object_set_new(root, "scaler", loss_scaler_json(&state->scaler));
     json_object_set_new(root, "evaluated", json_boolean(state->evaluated));
     json_object_set_new(root, "first_loss", real(state->first_loss));
     json_object_set_new(root, "last_loss", real(state->last_loss));
@@ -87,8 +87,8 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "dataset", json_integer(state->dataset));
     json_object_set_new(root, "changes", changes_json(state));
     json_object_set_new(root, "rolled_back", json_boolean(state->rolled_back));
-    json_object_set_new(root, "pass_from", number(state->pass_from));
-    json_object_set_new(root, "pass_to", number(state->pass_to));
+    json_object_set_new(root, "skip_from", number(state->skip_from));
+    json_object_set_new(root, "skip_to", number(state->skip_to));
     json_object_set_new(root, "model_hash", hex(hashes->model, SAFE_HASH_BYTES));
     json_object_set_new(root, "optimizer_hash", hex(hashes->optimizer, SAFE_HASH_BYTES));
     json_object_set_new(root, "config", config_json(config));
@@ -163,13 +163,13 @@ static bool take_changes(const json_t *list, RunState *state) {
 }
 
 // Runs in fp16 have one.
-static bool take_scaler(const json_t *object, Scaler *scaler) {
+static bool take_scaler(const json_t *object, LossScaler *scaler) {
     double scale = 0;
-    uint64_t good = 0, excused = 0;
+    uint64_t good = 0, overflow_streak = 0;
     if (object && !(take_real(object, "scale", &scale) && scale >= 1 && scale <= 0x1p127 &&
-                    take_number(object, "good", &good) && take_number(object, "excused", &excused)))
+                    take_number(object, "good", &good) && take_number(object, "overflow_streak", &overflow_streak)))
         return false;
-    *scaler = (Scaler){(float)scale, (uint32_t)good, (uint32_t)excused};
+    *scaler = (LossScaler){(float)scale, (uint32_t)good, (uint32_t)overflow_streak};
     return true;
 }
 
@@ -180,14 +180,14 @@ static bool take_state(SavedState *saved, const json_t *root) {
     state->evaluated = json_is_true(json_object_get(root, "evaluated"));
     bool whole = take_number(root, "step", &state->step) && take_number(root, "updates", &state->updates) &&
                  take_number(root, "nonfinite", &state->nonfinite) &&
-                 take_number(root, "nonfinite_row", &state->nonfinite_row) &&
+                 take_number(root, "nonfinite_streak", &state->nonfinite_streak) &&
                  take_scaler(json_object_get(root, "scaler"), &state->scaler) &&
                  take_real(root, "first_loss", &state->first_loss) && take_real(root, "last_loss", &state->last_loss) &&
                  take_real(root, "best_loss", &state->best_loss) && take_number(root, "best_step", &state->best_step) &&
                  take_hex(root, "vocabulary", state->vocab_fp, 32) &&
                  take_datasets(json_object_get(root, "datasets"), state) && take_number(root, "dataset", &dataset) &&
                  take_changes(json_object_get(root, "changes"), state) &&
-                 take_number(root, "pass_from", &state->pass_from) && take_number(root, "pass_to", &state->pass_to) &&
+                 take_number(root, "skip_from", &state->skip_from) && take_number(root, "skip_to", &state->skip_to) &&
                  take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
                  take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
     if (!whole || dataset >= (uint64_t)state->dataset_count) return false;

@@ -53,8 +53,8 @@ int trained_open(Trained *trained, Config *config) {
     config->batch_size = auto_number(config->batch_size);
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);
-    plan_make(&trained->plan, config, &trained->model, backend, false);
-    if (plan_check(&trained->plan, config, backend, true) < 0) return -1;
+    memory_plan_init(&trained->plan, config, &trained->model, backend, false);
+    if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
     return checkpoint_load(&trained->network, trained->path, false);
 }

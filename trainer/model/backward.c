@@ -5,7 +5,7 @@
 // not keep is made again first, by the same operations in the same order: the same bits.
 #include "trainer/model/network.h"
 
-void network_backward(const Network *network, const Pass *pass, int B, int T, bool add) {
+void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     int N = B * T, C = shape->channels, H = shape->heads, L = shape->layers;
@@ -19,9 +19,9 @@ void network_backward(const Network *network, const Pass *pass, int B, int T, bo
                             network_at(network, pass->rstd3), network_param(network, PARAM_LNF_W, 0), N, C, true, add);
     for (int l = L - 1; l >= 0; l--) {
         Block block = network_block(network, pass, l);
-        if (pass->recompute == BLOCK_AGAIN && l < L - 1) // the last one's are still there, but for gelu
+        if (pass->recompute == RECOMPUTE_BLOCK && l < L - 1) // the last one's are still there, but for gelu
             network_block_forward(network, &block, l, block.res1, NULL, narrow, B, T);
-        else if (pass->recompute != KEEP_ALL)
+        else if (pass->recompute != RECOMPUTE_NONE)
             ops->gelu_forward(block.gelu, block.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
 
         ops->matmul_backward_weight(network_grad(network, PARAM_PROJ_W, l), dres_act, block.gelu, N, C, 4 * C, add);

@@ -3,9 +3,9 @@
 
 // The losses of the batch that is in place, added up sequence by sequence.
 static void add_losses(Network *network, int B) {
-    const Pass *pass = &network->plan->eval;
+    const PassLayout *pass = &network->plan->eval;
     int T = network->model->shape.block;
-    StepNumbers *numbers = network_at(network, network->plan->numbers);
+    StepScalars *numbers = network_at(network, network->plan->numbers);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, 0, false, false);
     const float *losses = network_at(network, pass->losses);
@@ -20,20 +20,20 @@ void evaluate_warm_up(Network *network, uint64_t samples) {
     if (last) add_losses(network, (int)last);
 }
 
-FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
+FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss) {
-    const Pass *pass = &network->plan->eval;
+    const PassLayout *pass = &network->plan->eval;
     const Backend *ops = network->ops;
     int T = network->model->shape.block;
-    StepNumbers *numbers = network_at(network, network->plan->numbers), found;
+    StepScalars *numbers = network_at(network, network->plan->numbers), found;
     const FeedRequest form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
-    Stream stream = {0};
-    stream_start(&stream, source, &form, 0, samples);
+    BatchStream stream = {0};
+    batch_stream_start(&stream, source, &form, 0, samples);
     ops->zero(numbers, sizeof *numbers);
     while (stream.next < samples) {
         FeedBatch batch;
-        FeedResult result = stop && *stop ? FEED_STOPPED : stream_next(&stream, &batch);
-        if (result != FEED_BATCH) return stream_drop(&stream), result;
+        FeedResult result = stop && *stop ? FEED_STOPPED : batch_stream_next(&stream, &batch);
+        if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
         source->done(source->self, &batch);

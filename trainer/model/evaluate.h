@@ -5,7 +5,7 @@
 #include "trainer/run/batch_stream.h"
 
 // Sums sequence by sequence in fixed order, so that the loss does not depend on how many are taken at a time.
-FeedResult evaluate(Network *network, const Source *source, int split, uint64_t samples, const volatile int *stop,
+FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss);
 
 // The shapes of an evaluation of so many samples once, over no data (step.h: step_warm_up).

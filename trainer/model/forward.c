@@ -3,7 +3,7 @@
 // Each norm adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
 #include "trainer/model/network.h"
 
-Block network_block(const Network *network, const Pass *pass, int layer) {
+Block network_block(const Network *network, const PassLayout *pass, int layer) {
     size_t at = (size_t)layer * pass->block_stride;
     return (Block){
         .res1 = network_at(network, pass->res1 + (size_t)layer * pass->res1_stride),
@@ -41,7 +41,7 @@ void network_block_forward(const Network *network, const Block *block, int layer
                              network_param(network, PARAM_FC_B, layer), N, network->model->shape.exact_gelu);
 }
 
-void network_forward(const Network *network, const Pass *pass, int B, int T) {
+void network_forward(const Network *network, const PassLayout *pass, int B, int T) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     int N = B * T, C = shape->channels;
@@ -63,12 +63,13 @@ void network_forward(const Network *network, const Pass *pass, int B, int T) {
 }
 
 // Never (N,V): each chunk's logits become their own gradient, are used, and make room for the next.
-void network_losses(const Network *network, const Pass *pass, int B, int T, float scale, bool backward, bool add) {
+void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward,
+                    bool add) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const Weight *head = network_weight(network, PARAM_WTE, 0);
     int N = B * T, C = shape->channels, V = shape->padded_vocab, chunk = network->plan->chunk_rows;
-    const StepNumbers *numbers = network_at(network, network->plan->numbers);
+    const StepScalars *numbers = network_at(network, network->plan->numbers);
     Act *logits = network_at(network, pass->logits);
     for (int first = 0; first < N; first += chunk) {
         int M = N - first < chunk ? N - first : chunk;
@@ -83,7 +84,7 @@ void network_losses(const Network *network, const Pass *pass, int B, int T, floa
     }
 }
 
-void network_logits(const Network *network, const Pass *pass, int row, float *logits) {
+void network_logits(const Network *network, const PassLayout *pass, int row, float *logits) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     size_t at = (size_t)row * (size_t)shape->channels * ops->act_bytes;

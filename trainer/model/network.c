@@ -36,7 +36,7 @@ static unsigned char *host_memory(const Backend *backend, size_t bytes) {
     return memory;
 }
 
-int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan) {
+int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan) {
     *network = (Network){.ops = backend, .model = model, .plan = plan};
     int layers = model->shape.layers;
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
@@ -139,7 +139,7 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
 }
 
 void network_forget_moments(Network *network) {
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     void *moments = network_at(network, plan->moments[0]);
     if (plan->host_bytes) // they come last there
         memset(moments, 0, plan->bytes + plan->host_bytes - plan->moments[0]);
@@ -180,7 +180,7 @@ static void draw_piece(const Network *network, Pool *pool, const Tensor *tensor,
 
 int network_init(Network *network, uint64_t seed) {
     enum { DRAWS_MAX = 1024 };
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     size_t piece = plan->staging / sizeof(float);
     Draw draws[DRAWS_MAX];
     unsigned threads = pool_cores() < DRAWS_MAX ? pool_cores() : DRAWS_MAX;
@@ -204,6 +204,6 @@ int network_init(Network *network, uint64_t seed) {
     return 0;
 }
 
-void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T) {
+void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T) {
     network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * sizeof *ids);
 }

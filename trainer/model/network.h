@@ -6,23 +6,23 @@
 typedef struct {
     const Backend *ops;
     const Model *model;
-    const Plan *plan;
+    const MemoryPlan *plan;
     unsigned char *arena, *host; // host: of an offloaded optimizer, pinned
     Weight *weights;             // those that are multiplied with: 4 a layer, then the head (the embedding)
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
-    StepNumbers *numbers; // the host's copy of the plan's numbers, pinned
+    StepScalars *numbers; // the host's copy of the plan's numbers, pinned
 } Network;
 
 // Allocates the arena, which is zero. The backend, model and plan are borrowed. -1 (82, 83) when the machine refuses.
-int network_open(Network *network, const Backend *backend, const Model *model, const Plan *plan);
+int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan);
 void network_close(Network *network);              // accepts a zeroed struct
 int network_init(Network *network, uint64_t seed); // the first weights, packed, and moments of zero; -1 (71)
 void network_forget_moments(Network *network);     // zero
 void network_pack(Network *network);               // after the parameters have changed
 
 static inline void *network_at(const Network *network, size_t offset) {
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     return offset < plan->bytes ? network->arena + offset : network->host + (offset - plan->bytes);
 }
 
@@ -40,10 +40,10 @@ static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? 
 static inline Dtype moment_type(const Backend *ops) { return ops->moment_bytes == 4 ? DTYPE_FP32 : DTYPE_BF16; }
 
 // (B,T+1) ids as they came over the wire, to the pass's batch.
-void network_tokens(const Network *network, const Pass *pass, const uint16_t *ids, int B, int T);
+void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
 
 // Runs B sequences of T tokens (at most the pass's and the block) up to the last norm.
-void network_forward(const Network *network, const Pass *pass, int B, int T);
+void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
 // A block's buffers.
 typedef struct {
@@ -51,7 +51,7 @@ typedef struct {
     Act *ln1, *qkv, *att, *ln2, *fc, *gelu;
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
 } Block;
-Block network_block(const Network *network, const Pass *pass, int layer);
+Block network_block(const Network *network, const PassLayout *pass, int layer);
 
 // A block up to its gelu, kept in `wide` where there is no other place: res1 = in + branch (NULL: in). `narrow` may be
 // branch: its own first branch goes there.
@@ -60,10 +60,10 @@ void network_block_forward(const Network *network, const Block *block, int layer
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
 // of the head, both scaled by `scale` and by the loss_scale of the plan's numbers; `add` false starts new gradients.
-void network_losses(const Network *network, const Pass *pass, int B, int T, float scale, bool backward, bool add);
+void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
 // From the gradient that network_losses left down to the embedding.
-void network_backward(const Network *network, const Pass *pass, int B, int T, bool add);
+void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add);
 
 // Logits of one row of the batch, in host floats: vocab of them.
-void network_logits(const Network *network, const Pass *pass, int row, float *logits);
+void network_logits(const Network *network, const PassLayout *pass, int row, float *logits);

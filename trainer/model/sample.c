@@ -34,7 +34,7 @@ static uint16_t draw(const Sampler *sampler, Candidate *candidates, size_t count
 // Logits of what follows the last `length` ids.
 static void look_ahead(Network *network, const uint16_t *ids, size_t length, uint16_t *window, float *logits) {
     const ModelShape *shape = &network->model->shape;
-    const Pass *pass = &network->plan->eval;
+    const PassLayout *pass = &network->plan->eval;
     size_t block = (size_t)shape->block, used = length < block ? length : block;
     size_t T = (used + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
     if (T > block) T = block;
@@ -46,7 +46,7 @@ static void look_ahead(Network *network, const uint16_t *ids, size_t length, uin
 }
 
 void sample_warm_up(Network *network, float *logits) {
-    const Pass *pass = &network->plan->eval;
+    const PassLayout *pass = &network->plan->eval;
     int block = network->model->shape.block;
     network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * sizeof(uint16_t));
     for (int T = 0; T < block;) {

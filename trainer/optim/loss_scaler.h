@@ -7,15 +7,16 @@
 #include <stdint.h>
 
 typedef struct {
-    float scale;      // 0: none, as for all other types
-    uint32_t good;    // steps since the scale changed
-    uint32_t excused; // of the last steps without a break that were not finite: those that the scale answers for
-} Scaler;
+    float scale;   // 0: none, as for all other types
+    uint32_t good; // steps since the scale changed
+    uint32_t
+        overflow_streak; // of the last steps without a break that were not finite: those that the scale answers for
+} LossScaler;
 
-void scaler_open(Scaler *scaler, bool fp16); // goes on with what a checkpoint gave
+void loss_scaler_init(LossScaler *scaler, bool fp16); // goes on with what a checkpoint gave
 
-// After a step. Finite losses whose gradients were not are the scale's doing, and excused, until it has come down to 1:
-// there, and where the loss itself is not finite, halving it does not help.
-void scaler_step(Scaler *scaler, bool finite_loss, bool finite_gradients);
+// After a step. Finite losses whose gradients were not are the scale's doing, and overflow_streak, until it has come
+// down to 1: there, and where the loss itself is not finite, halving it does not help.
+void loss_scaler_step(LossScaler *scaler, bool finite_loss, bool finite_gradients);
 
-static inline float scaler_scale(const Scaler *scaler) { return scaler->scale > 0 ? scaler->scale : 1; }
+static inline float loss_scaler_scale(const LossScaler *scaler) { return scaler->scale > 0 ? scaler->scale : 1; }

@@ -10,7 +10,7 @@ static size_t state_bytes(const Network *network, int part) { // of an element
 }
 
 static Slice slice_of(const Network *network, size_t first, size_t most) {
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     size_t left = network->model->elements - first;
     const size_t ranges[] = {plan->master, plan->moments[0], plan->moments[1]};
     Slice slice = {.first = first, .count = left < most ? left : most};
@@ -25,7 +25,7 @@ static Slice slice_of(const Network *network, size_t first, size_t most) {
 typedef enum { FETCH, USE, STORE } Move;
 static Slice slice_in_slot(const Network *network, size_t index, Move move) {
     const Backend *ops = network->ops;
-    const Plan *plan = network->plan;
+    const MemoryPlan *plan = network->plan;
     const int slot = (int)(index % BACKEND_SLOTS);
     Slice slice = slice_of(network, index * plan->slice, plan->slice);
     unsigned char *at = network_at(network, plan->slots + (size_t)slot * plan->slot_bytes);
@@ -40,8 +40,8 @@ static Slice slice_in_slot(const Network *network, size_t index, Move move) {
     return slice;
 }
 
-void slices_update(const Network *network, void (*update)(const Network *network, const Slice *slice)) {
-    const Plan *plan = network->plan;
+void offload_update(const Network *network, void (*update)(const Network *network, const Slice *slice)) {
+    const MemoryPlan *plan = network->plan;
     if (!plan->slice) {
         const Slice whole = slice_of(network, 0, network->model->elements);
         update(network, &whole);

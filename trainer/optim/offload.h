@@ -13,4 +13,4 @@ typedef struct {
 } Slice;
 
 // Calls `update` for each slice, in order. Waits for nothing: host memory holds the new state after a download.
-void slices_update(const Network *network, void (*update)(const Network *network, const Slice *slice));
+void offload_update(const Network *network, void (*update)(const Network *network, const Slice *slice));

@@ -2,7 +2,7 @@
 #include "trainer/optim/optimizer.h"
 #include "trainer/optim/offload.h"
 
-static void adamw_prepare(StepNumbers *numbers, const Config *config, double learning_rate, uint64_t update) {
+static void adamw_prepare(StepScalars *numbers, const Config *config, double learning_rate, uint64_t update) {
     numbers->adamw = adamw_of(&(AdamWSettings){
         .learning_rate = learning_rate,
         .beta1 = config->beta1,
@@ -16,18 +16,18 @@ static void adamw_prepare(StepNumbers *numbers, const Config *config, double lea
 }
 
 static void adamw_slice(const Network *network, const Slice *slice) {
-    const StepNumbers *numbers = network_at(network, network->plan->numbers);
+    const StepScalars *numbers = network_at(network, network->plan->numbers);
     network->ops->adamw(slice->params, slice->state[0], slice->gradients, slice->state[1], slice->state[2],
                         slice->first, slice->count, network->model->decay_elements, &numbers->adamw, &numbers->norm,
                         &numbers->loss_scale);
 }
 
 static void adamw_update(Network *network) {
-    const Plan *plan = network->plan;
-    StepNumbers *numbers = network_at(network, plan->numbers);
+    const MemoryPlan *plan = network->plan;
+    StepScalars *numbers = network_at(network, plan->numbers);
     network->ops->gradient_norm(&numbers->norm, network_at(network, plan->grads), network->model->elements,
                                 &numbers->loss_scale);
-    slices_update(network, adamw_slice);
+    offload_update(network, adamw_slice);
     network_pack(network);
 }
 

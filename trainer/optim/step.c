@@ -6,15 +6,15 @@
 enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // recordings
 
 void step_begin(Network *network, const Config *config, const Optimizer *optimizer, const StepPlace *place) {
-    *network->numbers = (StepNumbers){.loss_scale = place->loss_scale};
+    *network->numbers = (StepScalars){.loss_scale = place->loss_scale};
     optimizer->prepare(network->numbers, config, schedule_rate(config, place->step), place->update);
     network->ops->upload(network_at(network, network->plan->numbers), network->numbers, sizeof *network->numbers);
 }
 
 void step_micro_batch(Network *network, float scale, bool add) {
-    const Pass *pass = &network->plan->train;
+    const PassLayout *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
-    StepNumbers *numbers = network_at(network, network->plan->numbers);
+    StepScalars *numbers = network_at(network, network->plan->numbers);
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     if (!network->ops->begin(key)) return;
     network_forward(network, pass, B, T);
@@ -39,7 +39,7 @@ static double step_tokens(const Network *network, const Config *config) {
 }
 
 void step_warm_up(Network *network, const Config *config, const Optimizer *optimizer) {
-    const Pass *pass = &network->plan->train;
+    const PassLayout *pass = &network->plan->train;
     const int adds = config->gradient_accumulation_steps > 1;
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
     const StepPlace place = {.loss_scale = 1};
@@ -53,16 +53,16 @@ void step_warm_up(Network *network, const Config *config, const Optimizer *optim
     }
 }
 
-FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream,
+FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, BatchStream *stream,
                     const StepPlace *place, const volatile int *stop, StepResult *result) {
-    const Pass *pass = &network->plan->train;
+    const PassLayout *pass = &network->plan->train;
     int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
     double tokens = step_tokens(network, config);
     step_begin(network, config, optimizer, place);
     for (int micro = 0; micro < micros; micro++) {
         if (stop && *stop && micro) return FEED_STOPPED;
         FeedBatch batch;
-        FeedResult found = stream_next(stream, &batch);
+        FeedResult found = batch_stream_next(stream, &batch);
         if (found != FEED_BATCH) return found;
         network_tokens(network, pass, batch.ids, pass->rows, T);
         stream->source->done(stream->source->self, &batch);

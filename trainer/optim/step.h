@@ -19,13 +19,13 @@ typedef struct {
 } StepResult;
 
 // Runs each kind of micro-batch and the update once at full shape, over no data, so that whatever a backend makes when
-// it is met first (backend.h: warms_up) is there before step 1. Changes no parameter and no state of the optimizer; the
-// gradients are the first micro-batch's to overwrite.
+// it is met first (backend.h: needs_warm_up) is there before step 1. Changes no parameter and no state of the
+// optimizer; the gradients are the first micro-batch's to overwrite.
 void step_warm_up(Network *network, const Config *config, const Optimizer *optimizer);
 
 // Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Else nothing was
 // applied, and the stream stands somewhere inside the step. `stop` may be NULL and is looked at between micro-batches.
-FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, Stream *stream,
+FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, BatchStream *stream,
                     const StepPlace *place, const volatile int *stop, StepResult *result);
 
 // What it is made of, for those that bring their own batches (network_tokens before each). Only step_end waits: for

@@ -33,14 +33,14 @@ ModelShape shape_of(const Config *config) {
     };
 }
 
-static void add_row(Plan *plan, const char *name, size_t bytes, bool overlaid) {
+static void add_row(MemoryPlan *plan, const char *name, size_t bytes, bool overlaid) {
     plan->table[plan->table_rows].name = name;
     plan->table[plan->table_rows].bytes = bytes;
     plan->table[plan->table_rows++].overlaid = overlaid;
 }
 
 // What a block leaves for its backward pass, besides its input and gelu.
-static size_t lay_block(Pass *pass, size_t at, const ModelShape *shape, const Backend *backend) {
+static size_t lay_block(PassLayout *pass, size_t at, const ModelShape *shape, const Backend *backend) {
     size_t N = (size_t)pass->rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
     pass->ln1 = take(&at, N * C * act);
     pass->mean1 = take(&at, N * sizeof(float));
@@ -57,21 +57,21 @@ static size_t lay_block(Pass *pass, size_t at, const ModelShape *shape, const Ba
 }
 
 // Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
-static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompute, int chunk_rows,
-                     const ModelShape *shape, const Backend *backend, Plan *plan) {
+static void lay_pass(PassLayout *pass, size_t at, int rows, bool backward, int recompute, int chunk_rows,
+                     const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
     size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
     size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
     size_t layers = backward ? (size_t)shape->layers : 1;
-    *pass = (Pass){.rows = rows, .backward = backward, .recompute = backward ? recompute : BLOCK_AGAIN};
+    *pass = (PassLayout){.rows = rows, .backward = backward, .recompute = backward ? recompute : RECOMPUTE_BLOCK};
 
     pass->res1_stride = backward ? align(N * C * backend->res_bytes) : 0;
     pass->res1 = take(&at, layers * align(N * C * backend->res_bytes));
     size_t block = at;
-    if (pass->recompute != BLOCK_AGAIN) {
+    if (pass->recompute != RECOMPUTE_BLOCK) {
         at = lay_block(pass, block, shape, backend);
         pass->block_stride = at - block, at = block + layers * pass->block_stride;
     }
-    if (pass->recompute == KEEP_ALL) {
+    if (pass->recompute == RECOMPUTE_NONE) {
         pass->gelu_stride = align(N * 4 * C * act);
         pass->gelu = take(&at, layers * pass->gelu_stride);
     }
@@ -81,7 +81,7 @@ static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompu
     pass->rstd3 = take(&at, N * sizeof(float));
     if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
 
-    if (pass->recompute == BLOCK_AGAIN) at = lay_block(pass, at, shape, backend);
+    if (pass->recompute == RECOMPUTE_BLOCK) at = lay_block(pass, at, shape, backend);
     if (plan && at > start) add_row(plan, "activations of a block", at - start, false), start = at;
 
     pass->narrow = take(&at, N * C * act);
@@ -93,7 +93,7 @@ static void lay_pass(Pass *pass, size_t at, int rows, bool backward, int recompu
 
     size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = N * 4 * C * act;
     pass->logits = pass->wide = take(&at, logits > wide ? logits : wide);
-    if (pass->recompute != KEEP_ALL) pass->gelu = pass->wide;
+    if (pass->recompute != RECOMPUTE_NONE) pass->gelu = pass->wide;
     if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
 
     pass->tokens = take(&at, (size_t)rows * (size_t)(shape->block + 1) * sizeof(uint16_t));
@@ -113,7 +113,7 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
 }
 
 // The optimizer's state in host memory, which begins where the arena ends; slots for its slices.
-static void lay_offload(Plan *plan, const Model *model, const Backend *backend, bool own_master) {
+static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
     size_t eighth = (model->elements / 8 + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
     plan->slice = eighth < SLICE_MAX ? eighth : SLICE_MAX;
     plan->slot_bytes = plan->slice * ((own_master ? sizeof(float) : 0) + MOMENTS * backend->moment_bytes);
@@ -128,11 +128,12 @@ static void lay_offload(Plan *plan, const Model *model, const Backend *backend, 
     plan->host_bytes = at - plan->bytes;
 }
 
-void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training) {
-    assert(!is_auto(config->batch_size)); // plan_choose has been there
+void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                      bool training) {
+    assert(!is_auto(config->batch_size)); // plan_auto has been there
     // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
     int64_t rows = config->batch_size * config->block_size;
-    *plan = (Plan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
+    *plan = (MemoryPlan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
     bool own_master = training && backend->master_bytes, offload = training && !strcmp(config->offload, "optimizer");
@@ -146,7 +147,7 @@ void plan_make(Plan *plan, const Config *config, const Model *model, const Backe
     plan->grads = take(&at, trained * backend->grad_bytes);
     if (training) add_row(plan, "gradients", at - start, false), start = at;
     for (int i = 0; i < MOMENTS && !offload; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
-    plan->numbers = take(&at, sizeof(StepNumbers));
+    plan->numbers = take(&at, sizeof(StepScalars));
     add_row(plan, training && !offload ? "optimizer" : "numbers", at - start, false);
 
     int train_rows = training ? (int)config->batch_size : 0;
@@ -212,7 +213,8 @@ uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
     return left && (!config->mem_limit || left < config->mem_limit) ? left : config->mem_limit;
 }
 
-void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                       Buffer *out) {
     char count[16], bytes[16];
     buffer_print(out, "model      %s parameters: %d layers, %d heads, %d channels, block %d\n",
                  human_count(count, (double)model->parameters), model->shape.layers, model->shape.heads,

@@ -8,7 +8,7 @@
 
 // What is not kept for the backward pass, but made again there. The numbers are a scale from everything kept to
 // nothing.
-enum { KEEP_ALL = 0, GELU_AGAIN = 1, BLOCK_AGAIN = 5 };
+enum { RECOMPUTE_NONE = 0, RECOMPUTE_GELU = 1, RECOMPUTE_BLOCK = 5 };
 
 // Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
 // turns, which in an evaluation is everywhere.
@@ -27,7 +27,7 @@ typedef struct {
     // logits of a chunk; before and after the head, gelu and gradients of width 4C
     size_t logits, wide;
     size_t end;
-} Pass;
+} PassLayout;
 
 enum { PLAN_ROWS = 16, MOMENTS = 2 };
 
@@ -37,13 +37,13 @@ typedef struct {
     float norm;  // of the gradients
     float loss_scale;
     AdamW adamw;
-} StepNumbers;
+} StepScalars;
 
 typedef struct {
     size_t params, master, grads, moments[MOMENTS], packed, numbers; // master = params where parameters are fp32
     size_t scratch, scratch_bytes;                                   // the backend's
     size_t passes;                                                   // where both passes begin: they take turns
-    Pass train, eval;
+    PassLayout train, eval;
     size_t bytes; // of the arena
     // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, where the master (if there is
     // one apart) and the moments lie. An update has `slice` elements of them at a time in slots of the arena, in the
@@ -57,11 +57,12 @@ typedef struct {
         bool overlaid;  // lies inside the others
     } table[PLAN_ROWS]; // in arena order; sums to bytes but for the overlaid
     int table_rows;
-} Plan;
+} MemoryPlan;
 
 ModelShape shape_of(const Config *config);
 // Without `training` there are parameters and the evaluation's pass only.
-void plan_make(Plan *plan, const Config *config, const Model *model, const Backend *backend, bool training);
+void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                      bool training);
 
 // What is left of this machine's memory, and no more than a container's limit. 0: not known.
 uint64_t plan_host_memory(void);
@@ -70,4 +71,5 @@ uint64_t plan_host_memory(void);
 // those that allocate `here`. 0: not known.
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here);
 
-void plan_print(const Plan *plan, const Config *config, const Model *model, const Backend *backend, Buffer *out);
+void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                       Buffer *out);

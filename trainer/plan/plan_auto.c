@@ -10,9 +10,9 @@ static const struct {
     double time;
     const char *name;
 } levels[] = {
-    {KEEP_ALL,    1,    "all kept"               },
-    {GELU_AGAIN,  1.01, "gelu made again"        },
-    {BLOCK_AGAIN, 1.22, "whole blocks made again"},
+    {RECOMPUTE_NONE,  1,    "all kept"               },
+    {RECOMPUTE_GELU,  1.01, "gelu made again"        },
+    {RECOMPUTE_BLOCK, 1.22, "whole blocks made again"},
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
@@ -28,14 +28,14 @@ static Room room_for(const Config *config, const Backend *backend, bool here) {
     return (Room){plan_limit(config, backend, here), here ? plan_host_memory() : 0};
 }
 
-static uint64_t host_need(const Plan *plan, const Backend *backend) {
+static uint64_t host_need(const MemoryPlan *plan, const Backend *backend) {
     return plan->host_bytes + (is_cpu(backend) ? plan->bytes : 0);
 }
 
 // Bytes of the arena, and whether there is room.
 static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Room *room, bool *fits) {
-    Plan plan;
-    plan_make(&plan, config, model, backend, true);
+    MemoryPlan plan;
+    memory_plan_init(&plan, config, model, backend, true);
     *fits = (!room->arena || plan.bytes <= room->arena) && (!room->host || host_need(&plan, backend) <= room->host);
     return plan.bytes;
 }
@@ -73,7 +73,7 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
     }
 }
 
-void plan_choose(Config *config, const Backend *backend, bool here) {
+void plan_auto(Config *config, const Backend *backend, bool here) {
     Config asked = *config;
     const Room room = room_for(&asked, backend, here);
     const int64_t rows_asked = auto_number(asked.batch_size);
@@ -143,7 +143,7 @@ static void suggest(const Config *asked, const Backend *backend, const Room *roo
     int found = 0, places = is_cpu(backend) || is_offloaded(asked) ? 1 : 2;
     for (int i = 0; i < places * STEPS && found < 3; i++) {
         Config config = *asked;
-        int step = i % STEPS, level = step < LEVELS ? levels[step].level : BLOCK_AGAIN;
+        int step = i % STEPS, level = step < LEVELS ? levels[step].level : RECOMPUTE_BLOCK;
         if (level < asked->recompute) continue;
         config.recompute = level;
         if (i >= STEPS) config.offload = "optimizer";
@@ -156,7 +156,7 @@ static void suggest(const Config *asked, const Backend *backend, const Room *roo
     }
 }
 
-static int check_host(const Plan *plan, const Backend *backend, const Room *room) {
+static int check_host(const MemoryPlan *plan, const Backend *backend, const Room *room) {
     uint64_t need = host_need(plan, backend);
     char state[16], all[16], left[16];
     if (!plan->host_bytes || !room->host || need <= room->host) return 0;
@@ -167,7 +167,7 @@ static int check_host(const Plan *plan, const Backend *backend, const Room *room
                 human_bytes(left, (double)room->host));
 }
 
-int plan_check(const Plan *plan, const Config *config, const Backend *backend, bool here) {
+int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
     const Room room = room_for(config, backend, here);
     if (!room.arena || plan->bytes <= room.arena) return check_host(plan, backend, &room);
     Buffer near = {0};

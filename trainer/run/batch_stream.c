@@ -9,24 +9,26 @@ static FeedResult feed_source_next(void *self, FeedBatch *batch) { return feed_n
 static void feed_source_done(void *self, const FeedBatch *batch) { feed_release(self, batch); }
 static void feed_source_forget(void *self) { feed_cancel(self); }
 
-Source source_of_feed(Feed *feed) {
-    return (Source){feed, feed_source_ask, feed_source_room, feed_source_next, feed_source_done, feed_source_forget};
+BatchSource source_of_feed(Feed *feed) {
+    return (BatchSource){
+        feed, feed_source_ask, feed_source_room, feed_source_next, feed_source_done, feed_source_forget};
 }
 
 static bool same_form(const FeedRequest *a, const FeedRequest *b) {
     return a->split == b->split && a->mode == b->mode && a->rows == b->rows && a->seed == b->seed;
 }
 
-void stream_start(Stream *stream, const Source *source, const FeedRequest *form, uint64_t first, uint64_t end) {
+void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
+                        uint64_t end) {
     bool goes_on =
         stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->asked <= end;
-    if (stream->source && !goes_on) stream_drop(stream);
+    if (stream->source && !goes_on) batch_stream_cancel(stream);
     uint64_t asked = goes_on ? stream->asked : first;
-    *stream = (Stream){source, *form, first, asked, end};
+    *stream = (BatchStream){source, *form, first, asked, end};
 }
 
-FeedResult stream_next(Stream *stream, FeedBatch *batch) {
-    const Source *source = stream->source;
+FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
+    const BatchSource *source = stream->source;
     while (stream->asked < stream->end && source->room(source->self)) {
         FeedRequest ask = stream->form;
         ask.first_sample = stream->asked;
@@ -49,7 +51,7 @@ FeedResult stream_next(Stream *stream, FeedBatch *batch) {
     return FEED_BATCH;
 }
 
-void stream_drop(Stream *stream) {
+void batch_stream_cancel(BatchStream *stream) {
     if (stream->asked != stream->next) stream->source->forget(stream->source->self);
     stream->asked = stream->next;
 }

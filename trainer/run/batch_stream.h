@@ -12,19 +12,20 @@ typedef struct {
     FeedResult (*next)(void *self, FeedBatch *batch);
     void (*done)(void *self, const FeedBatch *batch);
     void (*forget)(void *self);
-} Source;
+} BatchSource;
 
-Source source_of_feed(Feed *feed);
+BatchSource source_of_feed(Feed *feed);
 
 // Batches [next, end) of one split, `rows` samples each, the last one shorter.
 typedef struct {
-    const Source *source;
+    const BatchSource *source;
     FeedRequest form; // split, mode, rows, seed
     uint64_t next, asked, end;
-} Stream;
+} BatchStream;
 
 // Starts at sample `first`. What was asked ahead is kept when the stream only goes on.
-void stream_start(Stream *stream, const Source *source, const FeedRequest *form, uint64_t first, uint64_t end);
+void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
+                        uint64_t end);
 // The batch at `next`; rows are what was asked, or 76. Batches must be given back by source->done.
-FeedResult stream_next(Stream *stream, FeedBatch *batch);
-void stream_drop(Stream *stream); // forgets what was asked ahead
+FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch);
+void batch_stream_cancel(BatchStream *stream); // forgets what was asked ahead

@@ -31,44 +31,44 @@ static int find_loader(char path[PATH_MAX_BYTES]) {
 }
 
 // In a process group of its own, so that Ctrl-C stops the trainer first and the loader with it.
-static int spawn(Child *child) {
-    char *arguments[] = {child->program,      (char[]){"serve"},
-                         child->dataset,      (char[]){"--endpoint"},
-                         child->endpoint,     (char[]){"--die-with-parent"},
-                         (char[]){"--quiet"}, NULL};
+static int spawn(LoaderProcess *loader_process) {
+    char *arguments[] = {loader_process->program,  (char[]){"serve"},
+                         loader_process->dataset,  (char[]){"--endpoint"},
+                         loader_process->endpoint, (char[]){"--die-with-parent"},
+                         (char[]){"--quiet"},      NULL};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
-    int error = posix_spawn(&child->pid, child->program, NULL, &attributes, arguments, environ);
+    int error = posix_spawn(&loader_process->pid, loader_process->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
-    child->started_ns = clock_ns();
+    loader_process->started_ns = clock_ns();
     if (!error) return 0;
-    child->pid = 0;
+    loader_process->pid = 0;
     errno = error;
-    return fail_errno("cannot start '%s'", child->program);
+    return fail_errno("cannot start '%s'", loader_process->program);
 }
 
-static int ended(Child *child, int status) {
+static int ended(LoaderProcess *loader_process, int status) {
     int code = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EX_PEER;
-    child->pid = 0;
-    return fail(code, "the loader started for '%s' ended (exit %d): see its line above", child->dataset, code);
+    loader_process->pid = 0;
+    return fail(code, "the loader started for '%s' ended (exit %d): see its line above", loader_process->dataset, code);
 }
 
 // The loader binds ctl.sock last.
-static int wait_until_ready(Child *child) {
+static int wait_until_ready(LoaderProcess *loader_process) {
     char socket_path[96];
-    snprintf(socket_path, sizeof socket_path, "%s/ctl.sock", child->place);
+    snprintf(socket_path, sizeof socket_path, "%s/ctl.sock", loader_process->place);
     while (access(socket_path, F_OK)) {
         int status;
-        if (waitpid(child->pid, &status, WNOHANG) == child->pid) return ended(child, status);
+        if (waitpid(loader_process->pid, &status, WNOHANG) == loader_process->pid) return ended(loader_process, status);
         usleep(2000);
     }
     return 0;
 }
 
 // /tmp/millrace-UID/.run.tmp.PID, after sweeping away those of runs that were killed.
-static int make_place(Child *child) {
+static int make_place(LoaderProcess *loader_process) {
     char base[48];
     struct stat st;
     snprintf(base, sizeof base, "/tmp/millrace-%u", (unsigned)getuid());
@@ -76,9 +76,11 @@ static int make_place(Child *child) {
     if (lstat(base, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
         return fail(EX_PERMISSION, "'%s' is not ours alone: remove it, or name a --loader", base);
     dir_sweep(base);
-    snprintf(child->place, sizeof child->place, "%.*s/.run.tmp.%d", 47, base, (int)getpid());
-    snprintf(child->endpoint, sizeof child->endpoint, "ipc://%s", child->place);
-    return mkdir(child->place, 0700) < 0 && errno != EEXIST ? fail_errno("cannot create '%s'", child->place) : 0;
+    snprintf(loader_process->place, sizeof loader_process->place, "%.*s/.run.tmp.%d", 47, base, (int)getpid());
+    snprintf(loader_process->endpoint, sizeof loader_process->endpoint, "ipc://%s", loader_process->place);
+    return mkdir(loader_process->place, 0700) < 0 && errno != EEXIST
+               ? fail_errno("cannot create '%s'", loader_process->place)
+               : 0;
 }
 
 static bool is_dataset(const char *path) {
@@ -87,18 +89,19 @@ static bool is_dataset(const char *path) {
     return access(manifest, F_OK) == 0;
 }
 
-int child_open(Child *child, const Config *config) {
-    *child = (Child){0};
+int loader_process_open(LoaderProcess *loader_process, const Config *config) {
+    *loader_process = (LoaderProcess){0};
     if (*config->loader || !*config->dataset) return 0;
-    snprintf(child->dataset, sizeof child->dataset, "%s", config->dataset);
-    if (!is_dataset(child->dataset)) // nanoGPT's place
-        snprintf(child->dataset, sizeof child->dataset, "data/%.*s", PATH_MAX_BYTES - 8, config->dataset);
-    if (!is_dataset(child->dataset))
+    snprintf(loader_process->dataset, sizeof loader_process->dataset, "%s", config->dataset);
+    if (!is_dataset(loader_process->dataset)) // nanoGPT's place
+        snprintf(loader_process->dataset, sizeof loader_process->dataset, "data/%.*s", PATH_MAX_BYTES - 8,
+                 config->dataset);
+    if (!is_dataset(loader_process->dataset))
         return fail(EX_NOINPUT, "'%s' is no dataset: make one with shardtool tokenize -o DIR, or name a --loader",
                     config->dataset);
-    if (find_loader(child->program) < 0 || make_place(child) < 0) return -1;
-    if (spawn(child) < 0 || wait_until_ready(child) < 0) {
-        child_close(child);
+    if (find_loader(loader_process->program) < 0 || make_place(loader_process) < 0) return -1;
+    if (spawn(loader_process) < 0 || wait_until_ready(loader_process) < 0) {
+        loader_process_close(loader_process);
         return -1;
     }
     return 0;
@@ -108,46 +111,46 @@ static volatile int *watched;
 
 static void on_end(int number) {
     (void)number;
-    if (!*watched) *watched = CHILD_ENDED;
+    if (!*watched) *watched = LOADER_PROCESS_ENDED;
 }
 
-void child_watch(volatile int *flag) {
+void loader_process_watch(volatile int *flag) {
     struct sigaction action = {.sa_handler = on_end, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
     sigemptyset(&action.sa_mask);
     watched = flag;
     sigaction(SIGCHLD, &action, NULL);
 }
 
-int child_revive(Child *child) {
+int loader_process_revive(LoaderProcess *loader_process) {
     const uint64_t least_ns = 5000000000;
     int status;
-    if (!child->pid || waitpid(child->pid, &status, WNOHANG) != child->pid) return 0;
-    if (!WIFSIGNALED(status)) return ended(child, status);
-    child->pid = 0;
-    if (clock_ns() - child->started_ns < least_ns)
+    if (!loader_process->pid || waitpid(loader_process->pid, &status, WNOHANG) != loader_process->pid) return 0;
+    if (!WIFSIGNALED(status)) return ended(loader_process, status);
+    loader_process->pid = 0;
+    if (clock_ns() - loader_process->started_ns < least_ns)
         return fail(EX_PEER, "the loader was killed (signal %d) within seconds of its start", WTERMSIG(status));
     log_warn("the loader was killed (signal %d): starting it again", WTERMSIG(status));
-    return spawn(child);
+    return spawn(loader_process);
 }
 
-void child_feed(const Child *child, const Config *config, FeedConfig *feed) {
-    feed->endpoint = child->pid ? child->endpoint : *config->loader ? config->loader : NULL;
+void loader_process_feed(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed) {
+    feed->endpoint = loader_process->pid ? loader_process->endpoint : *config->loader ? config->loader : NULL;
     feed->loader_key = *config->loader_key ? config->loader_key : NULL;
     feed->key_file = *config->key_file ? config->key_file : NULL;
     feed->timeout_ms = (uint64_t)config->data_timeout * 1000;
 }
 
-void child_close(Child *child) {
+void loader_process_close(LoaderProcess *loader_process) {
     static const char *const names[] = {"data.sock", "ctl.sock", "lock", ".lock"};
-    if (child->pid > 0) {
-        kill(child->pid, SIGTERM);
-        waitpid(child->pid, NULL, 0);
+    if (loader_process->pid > 0) {
+        kill(loader_process->pid, SIGTERM);
+        waitpid(loader_process->pid, NULL, 0);
     }
-    for (size_t i = 0; *child->place && i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; *loader_process->place && i < sizeof names / sizeof *names; i++) {
         char path[96];
-        snprintf(path, sizeof path, "%s/%s", child->place, names[i]);
+        snprintf(path, sizeof path, "%s/%s", loader_process->place, names[i]);
         unlink(path);
     }
-    if (*child->place) rmdir(child->place);
-    *child = (Child){0};
+    if (*loader_process->place) rmdir(loader_process->place);
+    *loader_process = (LoaderProcess){0};
 }

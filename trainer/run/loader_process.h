@@ -6,24 +6,24 @@
 #include "trainer/config/config.h"
 #include <sys/types.h>
 
-enum { CHILD_ENDED = 2 }; // what child_watch sets
+enum { LOADER_PROCESS_ENDED = 2 }; // what loader_process_watch sets
 
 typedef struct {
     pid_t pid; // 0: none
     char place[64], endpoint[80];
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to start it again
     uint64_t started_ns;
-} Child;
+} LoaderProcess;
 
-// Starts one when the configuration names a dataset and no loader, and waits until it answers; else the child is
-// zeroed. 66 when there is no such dataset; the loader's own exit code when it ends instead. Must come before any
+// Starts one when the configuration names a dataset and no loader, and waits until it answers; else the loader process
+// is zeroed. 66 when there is no such dataset; the loader's own exit code when it ends instead. Must come before any
 // thread.
-int child_open(Child *child, const Config *config);
-// From now on *flag, when it is 0, becomes CHILD_ENDED when a child has ended.
-void child_watch(volatile int *flag);
+int loader_process_open(LoaderProcess *loader_process, const Config *config);
+// From now on *flag, when it is 0, becomes LOADER_PROCESS_ENDED when a loader process has ended.
+void loader_process_watch(volatile int *flag);
 // After that: starts it again when something killed it. -1 when it ended by itself (its exit code), or lived less than
 // five seconds (69).
-int child_revive(Child *child);
+int loader_process_revive(LoaderProcess *loader_process);
 // What the configuration says of the loader, into a feed's configuration: where it is, the keys, how long to wait.
-void child_feed(const Child *child, const Config *config, FeedConfig *feed);
-void child_close(Child *child); // ends it and clears away its place; accepts a zeroed struct
+void loader_process_feed(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
+void loader_process_close(LoaderProcess *loader_process); // ends it and clears away its place; accepts a zeroed struct

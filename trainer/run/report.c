@@ -187,7 +187,7 @@ static void print_data(Buffer *out, const RunState *state) {
 
 static void print_settings(Buffer *out, const Run *run) {
     Buffer plan = {0};
-    plan_print(&run->plan, run->config, &run->model, run->backend, &plan);
+    memory_plan_print(&run->plan, run->config, &run->model, run->backend, &plan);
     buffer_print(out, "<h2>Memory plan</h2>\n<pre>");
     print_escaped(out, (const char *)plan.data, plan.size);
     buffer_print(out, "</pre>\n<h2>Configuration</h2>\n<pre>");

@@ -58,7 +58,7 @@ static int open_directory(Run *run, bool fresh) {
     if (!found && !strcmp(run->config->init_from, "resume"))
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", out_dir);
     run->saved_step = run->state.step;
-    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     if (found) log_line("going on at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
     return 0;
 }
@@ -88,7 +88,7 @@ static int open_feed(Run *run) {
         .unpin = run->backend->unpin,
         .stop = &run->stop,
     };
-    child_feed(&run->child, config, &feed);
+    loader_process_feed(&run->loader_process, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
     if (run->state.dataset_count) memcpy(feed.dataset_fp, run_use(run)->fingerprint, sizeof feed.dataset_fp);
     run->feed = feed_open(&feed);
@@ -136,7 +136,7 @@ int run_dataset(Run *run) {
     DatasetUse *use = find_use(state, dataset);
     if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
     state->dataset = (int)(use - state->datasets);
-    state->pass_from = state->pass_to = 0;
+    state->skip_from = state->skip_to = 0;
     char name[512];
     metrics_string(name, use->name);
     if (first)
@@ -177,15 +177,16 @@ int run_open(Run *run, const Config *asked, bool fresh) {
         return fail_in("the run in '%s' is in %s", config->out_dir, config->dtype);
     if (!run->backend) return -1;
     run->chosen.dtype = dtype_name(run->backend->act_type);
-    plan_choose(&run->chosen, run->backend, true);
+    plan_auto(&run->chosen, run->backend, true);
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);
-    plan_make(&run->plan, config, &run->model, run->backend, true);
-    if (plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
-    if (child_open(&run->child, config) < 0 || open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0)
+    memory_plan_init(&run->plan, config, &run->model, run->backend, true);
+    if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
+    if (loader_process_open(&run->loader_process, config) < 0 || open_feed(run) < 0 ||
+        check_dataset(run, feed_dataset(run->feed)) < 0)
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
-    if (run->backend->warms_up && !config->eval_only) warm_up(run);
+    if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
     if (feed_attach(run->feed) < 0) return -1;
     return run_dataset(run);
@@ -193,7 +194,7 @@ int run_open(Run *run, const Config *asked, bool fresh) {
 
 void run_close(Run *run) {
     feed_close(run->feed);
-    child_close(&run->child);
+    loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);
     network_close(&run->network);
     model_close(&run->model);
@@ -217,8 +218,8 @@ int run_save(Run *run, bool last) {
 }
 
 int run_roll_back(Run *run) {
-    uint64_t bad = run->state.nonfinite_row * run_sequences(run), nonfinite = run->state.nonfinite;
-    uint64_t pass_to = run_use(run)->consumed, step = run->state.step;
+    uint64_t bad = run->state.nonfinite_streak * run_sequences(run), nonfinite = run->state.nonfinite;
+    uint64_t skip_to = run_use(run)->consumed, step = run->state.step;
     char path[PATH_MAX_BYTES];
     RunState state;
     if (run->state.rolled_back)
@@ -236,11 +237,11 @@ int run_roll_back(Run *run) {
         if (open_weights(run) < 0) return -1;
     }
     run->state = state;
-    scaler_open(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     metrics_close(&run->metrics);
     if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step) < 0 || run_dataset(run) < 0) return -1;
-    run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_row = 0;
-    run->state.pass_from = pass_to - bad, run->state.pass_to = pass_to;
+    run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_streak = 0;
+    run->state.skip_from = skip_to - bad, run->state.skip_to = skip_to;
     log_warn("three steps in a row were not finite: back from step %llu to %llu, then past the samples that did it",
              (unsigned long long)step, (unsigned long long)state.step);
     return metrics_add(&run->metrics, "\"step\": %llu, \"rolled_back_from\": %llu", (unsigned long long)state.step,

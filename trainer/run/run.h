@@ -14,18 +14,18 @@ typedef struct {
     const Backend *backend;
     const Optimizer *optimizer;
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     Lock lock;
     Metrics metrics;
-    Child child;
+    LoaderProcess loader_process;
     Feed *feed;
-    Source source;
-    Stream stream;
+    BatchSource source;
+    BatchStream stream;
     RunState state;
     char checkpoint[PATH_MAX_BYTES]; // resumed from; "" = a fresh run
     char why[256];                   // the backend's sentence
-    volatile int stop;               // 1 by a signal, CHILD_ENDED by the loader's end
+    volatile int stop;               // 1 by a signal, LOADER_PROCESS_ENDED by the loader's end
     uint64_t saved_step;             // of the last checkpoint written or resumed from
     int failed_saves;                // without a success between
     Buffer sample;                   // text made after training, for the report

@@ -29,7 +29,7 @@ static Turn answer(Run *run, FeedResult result) {
 
 FeedResult train_evaluate(Run *run, double losses[FEED_SPLITS]) {
     const FeedDataset *dataset = feed_dataset(run->feed);
-    stream_drop(&run->stream);
+    batch_stream_cancel(&run->stream);
     for (int split = FEED_TRAIN; split <= FEED_VAL; split++) {
         uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
         FeedResult result = evaluate(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
@@ -69,12 +69,12 @@ static Turn evaluate_now(Run *run) {
 static int pass_over(Run *run) {
     RunState *state = &run->state;
     uint64_t consumed = run_use(run)->consumed;
-    if (consumed < state->pass_from || consumed >= state->pass_to) return 0;
-    run_use(run)->consumed = state->pass_to;
-    log_line("passing over samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->pass_to - 1);
+    if (consumed < state->skip_from || consumed >= state->skip_to) return 0;
+    run_use(run)->consumed = state->skip_to;
+    log_line("passing over samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->skip_to - 1);
     return metrics_add(&run->metrics, "\"step\": %llu, \"passed_from\": %llu, \"passed_to\": %llu",
                        (unsigned long long)state->step, (unsigned long long)consumed,
-                       (unsigned long long)state->pass_to);
+                       (unsigned long long)state->skip_to);
 }
 
 static int record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
@@ -116,7 +116,7 @@ static void aim_stream(Run *run) {
         .rows = (uint32_t)config->batch_size,
         .seed = (uint64_t)config->seed,
     };
-    stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
+    batch_stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
 }
 
 static Turn step_now(Run *run) {
@@ -126,20 +126,20 @@ static Turn step_now(Run *run) {
     if (pass_over(run) < 0) return LEAVE;
     aim_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
-    const StepPlace place = {state->step, state->updates, scaler_scale(&state->scaler)};
+    const StepPlace place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
     FeedResult found = step_run(&run->network, run->config, run->optimizer, &run->stream, &place, &run->stop, &result);
-    if (found != FEED_BATCH) return stream_drop(&run->stream), answer(run, found);
+    if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), answer(run, found);
 
     state->step++, state->updates += result.finite;
     run_use(run)->consumed += run_sequences(run);
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result.finite;
-    state->nonfinite_row = result.finite ? 0 : state->nonfinite_row + 1;
-    scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
+    state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
+    loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     if (record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0)
         return LEAVE;
-    if (state->nonfinite_row - state->scaler.excused == BAD_STEPS)
-        return stream_drop(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
+    if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
+        return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
     return GO_ON;
 }
 
@@ -161,7 +161,9 @@ static int leave(Run *run) {
 
 static Turn turn(Run *run) {
     const RunState *state = &run->state;
-    if (__sync_bool_compare_and_swap(&run->stop, CHILD_ENDED, 0) && child_revive(&run->child) < 0) return LEAVE;
+    if (__sync_bool_compare_and_swap(&run->stop, LOADER_PROCESS_ENDED, 0) &&
+        loader_process_revive(&run->loader_process) < 0)
+        return LEAVE;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
@@ -170,7 +172,7 @@ static Turn turn(Run *run) {
 }
 
 int train(Run *run) {
-    child_watch(&run->stop);
+    loader_process_watch(&run->stop);
     while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
         if (turn(run) == LEAVE) return leave(run);
     if (run->state.step == run->saved_step) return 0;

@@ -100,7 +100,7 @@ typedef struct {
     float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (TILE_ROWS, Dp)
 } Rooms;
 
-static size_t rooms_of(Rooms *rooms, char *base, int T, int D) {
+static size_t scratch_layout(Rooms *rooms, char *base, int T, int D) {
     const size_t Tp = round_up((size_t)T, 64), Dp = round_up((size_t)D, W), keys = Tp * Dp, row = QUERIES * Dp;
     size_t used = 0;
 #define ROOM(name, count) rooms->name = (void *)(base + used), used += round_up(4 * (count), 64)
@@ -114,7 +114,7 @@ static size_t rooms_of(Rooms *rooms, char *base, int T, int D) {
 
 static size_t attention_bytes(int T, int D) {
     Rooms rooms;
-    return rooms_of(&rooms, NULL, T, D);
+    return scratch_layout(&rooms, NULL, T, D);
 }
 
 // p = exp(scores * scale - largest) up to and with the diagonal, 0 after; returns the log of the denominator
@@ -146,7 +146,7 @@ static void attention_forward(Act *out, float *lse, const Act *qkv, int B, int T
         const int b = head / H, h = head % H;
         const Number *q = (const Number *)qkv + (size_t)b * (size_t)T * stride + (size_t)h * (size_t)D;
         Rooms room;
-        rooms_of(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
+        scratch_layout(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
         transpose_rows(room.kt, q + C, stride, T, Tp, D);
         zip_rows(room.vz, q + 2 * C, stride, T, Tp, D, Dp);
         for (int start = 0; start < T; start += QUERIES) {
@@ -212,7 +212,7 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
         float *bias = partials + (size_t)b * stride + column;
         V bias_q[256 / W] = {0};
         Rooms room;
-        rooms_of(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
+        scratch_layout(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
         transpose_rows(room.kt, q + C, stride, T, Tp, D);
         transpose_rows(room.vt, q + 2 * C, stride, T, Tp, D);
         zip_rows(room.kz, q + C, stride, T, Tp, D, Dp);

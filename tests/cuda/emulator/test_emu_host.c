@@ -286,19 +286,20 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
     const Optimizer *optimizer = optimizer_find("adamw");
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    plan_make(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, true);
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config, optimizer);
     const struct EmuCounts before = emu_counts;
     FeedRequest asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
-    const Source source = {&asked, ask, room, next, done, forget};
-    Stream stream = {0};
+    const BatchSource source = {&asked, ask, room, next, done, forget};
+    BatchStream stream = {0};
     given = 0;
-    stream_start(&stream, &source, &form, 0, MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
+    batch_stream_start(&stream, &source, &form, 0,
+                       MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
     for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
         const StepPlace place = {step, step, 1};
@@ -376,10 +377,10 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     ModelShape shape = shape_of(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    plan_make(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, true);
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
     backend->pin(slot, sizeof slot);
     uint64_t work = 0;

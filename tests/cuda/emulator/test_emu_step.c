@@ -70,17 +70,17 @@ static void run_steps(bool deterministic, int recompute) {
     ModelShape shape = shape_of(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    plan_make(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, true);
     NEED(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
     backend->pin(slot.slot, 4096);
-    const Source source = {&slot, slot_ask, slot_room, slot_next, slot_done, slot_forget};
-    Stream stream = {0};
-    stream_start(&stream, &source, &(FeedRequest){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
+    const BatchSource source = {&slot, slot_ask, slot_room, slot_next, slot_done, slot_forget};
+    BatchStream stream = {0};
+    batch_stream_start(&stream, &source, &(FeedRequest){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
 
     char *calls[STEPS];
     uint64_t heuristics = 0, timings = 0;

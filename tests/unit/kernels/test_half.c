@@ -32,7 +32,7 @@ static unsigned fp16_nearest(double value) {
 
 // What every unit that runs here makes of floats, and of the halves it made.
 static void check_units(const float *values, size_t n) {
-    const CpuUnit *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512};
+    const CpuVariant *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512};
     uint16_t *halves = malloc(n * sizeof *halves);
     float *again = malloc(n * sizeof *again);
     NEED(halves && again);

@@ -292,7 +292,7 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
     }
 }
 
-// Slices of any size, their borders off the vectors and in both groups, have the bits of the whole; so has a loss
+// Offload of any size, their borders off the vectors and in both groups, have the bits of the whole; so has a loss
 // scale.
 TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
     enum { N = 1003, DECAYED = 700 };

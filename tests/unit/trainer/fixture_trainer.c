@@ -34,7 +34,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     ModelShape model = shape_of(config);
     model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
     model_open(&tiny->model, &model);
-    plan_make(&tiny->plan, config, &tiny->model, tiny->backend, true);
+    memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend, true);
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
     NEED(network_init(&tiny->network, 1337) == 0);
     if (shape->warm_up) {
@@ -100,9 +100,9 @@ static void source_forget(void *self) {
     source->count = 0;
 }
 
-Source test_source(TestSource *source, int T, int vocab) {
+BatchSource test_source(TestSource *source, int T, int vocab) {
     *source = (TestSource){.T = T, .vocab = vocab, .window = 4};
-    return (Source){source, source_ask, source_room, source_next, source_done, source_forget};
+    return (BatchSource){source, source_ask, source_room, source_next, source_done, source_forget};
 }
 
 float *tiny_read(const Tiny *tiny, size_t range) {

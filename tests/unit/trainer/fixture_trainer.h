@@ -21,7 +21,7 @@ typedef struct {
     Config config;
     const Backend *backend;
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
 } Tiny;
 
@@ -42,7 +42,7 @@ typedef struct {
     FeedResult event; // FEED_BATCH: none
     uint16_t *ids;
 } TestSource;
-Source test_source(TestSource *source, int T, int vocab);
+BatchSource test_source(TestSource *source, int T, int vocab);
 
 // Calls to malloc and its like that our code has made, the tests' own included (test_allocations.c).
 uint64_t test_allocations(void);

@@ -39,7 +39,7 @@ TEST(checkpoint_gives_back_every_bit) {
         scramble(&a);
         RunState now = state_at(7), found;
         now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
-        if (bias) now.scaler = (Scaler){512, 1234, 2};
+        if (bias) now.scaler = (LossScaler){512, 1234, 2};
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);

@@ -7,13 +7,13 @@
 // The documentation of torch.amp.GradScaler (init_scale 2^16, growth_factor 2, backoff_factor 0.5, growth_interval
 // 2000) in closed form: every step with inf or NaN halves, every 2000 in a row without double.
 TEST(scaler_follows_gradscalers_rule) {
-    Scaler scaler = {0};
-    scaler_open(&scaler, true);
+    LossScaler scaler = {0};
+    loss_scaler_init(&scaler, true);
     int row = 0, doubled = 0, halved = 0;
     for (uint64_t step = 0; step < 60000; step++) {
         bool good = rng_u64(3, 1, step) % 9000 >= (step < 40000 ? 2 : 6);
-        CHECK(scaler_scale(&scaler) == ldexpf(1, 16 + doubled + row / 2000 - halved));
-        scaler_step(&scaler, true, good);
+        CHECK(loss_scaler_scale(&scaler) == ldexpf(1, 16 + doubled + row / 2000 - halved));
+        loss_scaler_step(&scaler, true, good);
         if (good)
             row++;
         else
@@ -23,28 +23,28 @@ TEST(scaler_follows_gradscalers_rule) {
 }
 
 TEST(scaler_answers_for_gradients_alone_and_down_to_one) {
-    Scaler scaler = {0};
-    scaler_open(&scaler, true);
+    LossScaler scaler = {0};
+    loss_scaler_init(&scaler, true);
     for (uint32_t i = 1; i <= 16; i++) { // 2^16 to 1
-        scaler_step(&scaler, true, false);
-        CHECK_EQUAL(scaler.excused, i);
+        loss_scaler_step(&scaler, true, false);
+        CHECK_EQUAL(scaler.overflow_streak, i);
     }
     CHECK(scaler.scale == 1);
-    scaler_step(&scaler, true, false); // that was not the scale
-    CHECK(scaler.excused == 16 && scaler.scale == 1);
-    scaler_step(&scaler, true, true);
-    CHECK(scaler.excused == 0 && scaler.good == 1);
+    loss_scaler_step(&scaler, true, false); // that was not the scale
+    CHECK(scaler.overflow_streak == 16 && scaler.scale == 1);
+    loss_scaler_step(&scaler, true, true);
+    CHECK(scaler.overflow_streak == 0 && scaler.good == 1);
     scaler.scale = 1024;
-    scaler_step(&scaler, false, false); // nor is a loss that is not finite
-    CHECK(scaler.excused == 0 && scaler.scale == 512 && scaler.good == 0);
-    scaler_open(&scaler, true); // of a checkpoint
+    loss_scaler_step(&scaler, false, false); // nor is a loss that is not finite
+    CHECK(scaler.overflow_streak == 0 && scaler.scale == 512 && scaler.good == 0);
+    loss_scaler_init(&scaler, true); // of a checkpoint
     CHECK(scaler.scale == 512);
     scaler.scale = 0x1p127f, scaler.good = 1999; // never to infinity
-    scaler_step(&scaler, true, true);
+    loss_scaler_step(&scaler, true, true);
     CHECK(scaler.scale == 0x1p127f && scaler.good == 0);
-    scaler_open(&scaler, false); // another type
-    scaler_step(&scaler, true, false);
-    CHECK(scaler.scale == 0 && scaler.excused == 0 && scaler_scale(&scaler) == 1);
+    loss_scaler_init(&scaler, false); // another type
+    loss_scaler_step(&scaler, true, false);
+    CHECK(scaler.scale == 0 && scaler.overflow_streak == 0 && loss_scaler_scale(&scaler) == 1);
 }
 
 typedef struct {
@@ -61,16 +61,16 @@ static Course run_course(Dtype type, float scale, int steps) {
     Tiny tiny;
     TestSource memory;
     Course course = {0};
-    Scaler scaler = {.scale = scale};
+    LossScaler scaler = {.scale = scale};
     tiny_open(&tiny, &shape);
-    Source source = test_source(&memory, shape.block, shape.vocab);
+    BatchSource source = test_source(&memory, shape.block, shape.vocab);
     const FeedRequest form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS / 2, .seed = 1};
     for (int step = 0; step < steps; step++) {
-        Stream stream = {0};
+        BatchStream stream = {0};
         StepResult result;
-        const StepPlace place = {(uint64_t)course.applied, (uint64_t)course.applied, scaler_scale(&scaler)};
+        const StepPlace place = {(uint64_t)course.applied, (uint64_t)course.applied, loss_scaler_scale(&scaler)};
         float *before = tiny_read(&tiny, tiny.plan.params);
-        stream_start(&stream, &source, &form, 0, ROWS);
+        batch_stream_start(&stream, &source, &form, 0, ROWS);
         NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, &place, NULL, &result) ==
              FEED_BATCH);
         float *after = tiny_read(&tiny, tiny.plan.params);
@@ -78,7 +78,7 @@ static Course run_course(Dtype type, float scale, int steps) {
         free(before), free(after);
         course.losses[step] = result.loss, course.scales[step] = place.loss_scale;
         course.applied += result.finite;
-        scaler_step(&scaler, isfinite(result.loss), isfinite(result.norm));
+        loss_scaler_step(&scaler, isfinite(result.loss), isfinite(result.norm));
     }
     course.params = tiny_read(&tiny, tiny.plan.params);
     free(memory.ids);

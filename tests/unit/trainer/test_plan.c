@@ -9,7 +9,7 @@ static Config gpt2_124m(void) {
     ConfigReader reader;
     config_open(&reader);
     config_close(&reader);
-    reader.config.batch_size = 4, reader.config.bias = true, reader.config.recompute = KEEP_ALL;
+    reader.config.batch_size = 4, reader.config.bias = true, reader.config.recompute = RECOMPUTE_NONE;
     return reader.config;
 }
 
@@ -21,10 +21,10 @@ static const Backend *cpu(const char *dtype) {
     return backend;
 }
 
-static void make(Plan *plan, Model *model, const Config *config, const Backend *backend) {
+static void make(MemoryPlan *plan, Model *model, const Config *config, const Backend *backend) {
     ModelShape shape = shape_of(config);
     model_open(model, &shape);
-    plan_make(plan, config, model, backend, true);
+    memory_plan_init(plan, config, model, backend, true);
 }
 
 // P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
@@ -61,7 +61,7 @@ TEST(plan_saves_what_the_formula_says) {
     };
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         Model model;
-        Plan plan;
+        MemoryPlan plan;
         config.recompute = levels[i].recompute;
         make(&plan, &model, &config, backend);
         CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
@@ -92,7 +92,7 @@ TEST(plan_is_what_is_allocated) {
     Backend backend = *cpu("float32");
     real_alloc = backend.alloc, backend.alloc = counting_alloc;
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     Network network;
     make(&plan, &model, &config, &backend);
     NEED(network_open(&network, &backend, &model, &plan) == 0);
@@ -100,7 +100,7 @@ TEST(plan_is_what_is_allocated) {
     CHECK_EQUAL(allocated, plan.bytes);
     char printed[64];
     Buffer text = {0};
-    plan_print(&plan, &config, &model, &backend, &text);
+    memory_plan_print(&plan, &config, &model, &backend, &text);
     snprintf(printed, sizeof printed, "arena %39zu", allocated);
     CHECK_TEXT((char *)text.data, printed);
     buffer_close(&text);
@@ -116,9 +116,9 @@ static void check_apart(int recompute) {
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size = 3;
     const Backend *backend = cpu("bfloat16");
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     make(&plan, &model, &config, backend);
-    const Pass *p = &plan.train;
+    const PassLayout *p = &plan.train;
     size_t N = 96, C = 64, P = model.elements;
     struct {
         size_t offset, bytes;
@@ -127,7 +127,7 @@ static void check_apart(int recompute) {
         {plan.grads,      4 * P              },
         {plan.moments[0], 4 * P              },
         {plan.moments[1], 4 * P              },
-        {plan.numbers,    sizeof(StepNumbers)},
+        {plan.numbers,    sizeof(StepScalars)},
         {plan.scratch,    plan.scratch_bytes },
         {p->res3,         4 * N * C          },
         {p->ln3,          2 * N * C          },
@@ -144,23 +144,23 @@ static void check_apart(int recompute) {
     int count = 17;
     for (int l = 0; l < 3; l++) {
         size_t at = (size_t)l * p->block_stride, res1 = (size_t)l * p->res1_stride, gelu = (size_t)l * p->gelu_stride;
-        bool kept = recompute != BLOCK_AGAIN || !l; // else where those of layer 0 are
+        bool kept = recompute != RECOMPUTE_BLOCK || !l; // else where those of layer 0 are
         const struct {
             size_t offset, bytes;
         } layer[] = {
-            {p->res1 + res1, 4 * N * C                            },
-            {p->ln1 + at,    kept ? 2 * N * C : 0                 },
-            {p->mean1 + at,  kept ? 4 * N : 0                     },
-            {p->rstd1 + at,  kept ? 4 * N : 0                     },
-            {p->qkv + at,    kept ? 6 * N * C : 0                 },
-            {p->lse + at,    kept ? 4 * N * 2 : 0                 },
-            {p->att + at,    kept ? 2 * N * C : 0                 },
-            {p->res2 + at,   kept ? 4 * N * C : 0                 },
-            {p->ln2 + at,    kept ? 2 * N * C : 0                 },
-            {p->mean2 + at,  kept ? 4 * N : 0                     },
-            {p->rstd2 + at,  kept ? 4 * N : 0                     },
-            {p->fc + at,     kept ? 8 * N * C : 0                 },
-            {p->gelu + gelu, recompute == KEEP_ALL ? 8 * N * C : 0}
+            {p->res1 + res1, 4 * N * C                                  },
+            {p->ln1 + at,    kept ? 2 * N * C : 0                       },
+            {p->mean1 + at,  kept ? 4 * N : 0                           },
+            {p->rstd1 + at,  kept ? 4 * N : 0                           },
+            {p->qkv + at,    kept ? 6 * N * C : 0                       },
+            {p->lse + at,    kept ? 4 * N * 2 : 0                       },
+            {p->att + at,    kept ? 2 * N * C : 0                       },
+            {p->res2 + at,   kept ? 4 * N * C : 0                       },
+            {p->ln2 + at,    kept ? 2 * N * C : 0                       },
+            {p->mean2 + at,  kept ? 4 * N : 0                           },
+            {p->rstd2 + at,  kept ? 4 * N : 0                           },
+            {p->fc + at,     kept ? 8 * N * C : 0                       },
+            {p->gelu + gelu, recompute == RECOMPUTE_NONE ? 8 * N * C : 0}
         };
         for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
             spans[count].offset = layer[i].offset, spans[count++].bytes = layer[i].bytes;
@@ -175,17 +175,19 @@ static void check_apart(int recompute) {
     backend->close();
 }
 
-TEST(plan_keeps_buffers_apart) { check_apart(KEEP_ALL), check_apart(GELU_AGAIN), check_apart(BLOCK_AGAIN); }
+TEST(plan_keeps_buffers_apart) {
+    check_apart(RECOMPUTE_NONE), check_apart(RECOMPUTE_GELU), check_apart(RECOMPUTE_BLOCK);
+}
 
 TEST(plan_that_does_not_fit_names_settings_that_do) {
     Config config = gpt2_124m();
     config.batch_size = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
     const Backend *backend = cpu("bfloat16");
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     make(&plan, &model, &config, backend);
     CHECK(plan.bytes > config.mem_limit);
-    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &config, backend, false), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
     long long batch = 0, accumulation = 0;
     const char *at = strstr(err_text(), "--batch_size=");
@@ -195,11 +197,11 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     err_clear();
     config.batch_size = batch, config.gradient_accumulation_steps = accumulation;
     make(&plan, &model, &config, backend);
-    CHECK_EQUAL(plan_check(&plan, &config, backend, false), 0); // it fits
+    CHECK_EQUAL(memory_plan_check(&plan, &config, backend, false), 0); // it fits
     model_close(&model);
     config.mem_limit = 1 << 20;
     make(&plan, &model, &config, backend);
-    CHECK_EQUAL(plan_check(&plan, &config, backend, false), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &config, backend, false), -1);
     CHECK_TEXT(err_text(), "take a smaller model");
     model_close(&model);
     backend->close();
@@ -218,14 +220,14 @@ TEST(plan_for_a_card_is_the_designs) {
         int64_t modelled, fits;
         double peak;
     } rows[] = {
-        {12, 12, 768,  KEEP_ALL,    30,  30,  7.1},
-        {12, 12, 768,  GELU_AGAIN,  38,  40,  6.1},
-        {12, 12, 768,  BLOCK_AGAIN, 157, 189, 3.5},
-        {24, 16, 1024, KEEP_ALL,    7,   6,   0  },
-        {24, 16, 1024, GELU_AGAIN,  9,   8,   0  },
-        {24, 16, 1024, BLOCK_AGAIN, 56,  60,  0  },
-        {36, 20, 1280, BLOCK_AGAIN, 42,  50,  0  }, // 51 less 9
-        {48, 25, 1600, BLOCK_AGAIN, 10,  11,  0  }  // 21 less 11
+        {12, 12, 768,  RECOMPUTE_NONE,  30,  30,  7.1},
+        {12, 12, 768,  RECOMPUTE_GELU,  38,  40,  6.1},
+        {12, 12, 768,  RECOMPUTE_BLOCK, 157, 189, 3.5},
+        {24, 16, 1024, RECOMPUTE_NONE,  7,   6,   0  },
+        {24, 16, 1024, RECOMPUTE_GELU,  9,   8,   0  },
+        {24, 16, 1024, RECOMPUTE_BLOCK, 56,  60,  0  },
+        {36, 20, 1280, RECOMPUTE_BLOCK, 42,  50,  0  }, // 51 less 9
+        {48, 25, 1600, RECOMPUTE_BLOCK, 10,  11,  0  }  // 21 less 11
     };
     char why[256];
     const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
@@ -238,7 +240,7 @@ TEST(plan_for_a_card_is_the_designs) {
         if (rows[i].layers > 24) config.offload = "optimizer";
         const double limit = 11.3 * (1 << 30);
         Model model;
-        Plan plan;
+        MemoryPlan plan;
         for (int64_t more = 0; more < 2; more++) {
             config.batch_size = rows[i].fits + more;
             make(&plan, &model, &config, backend);
@@ -266,22 +268,22 @@ TEST(plan_keeps_to_the_devices_free_memory) {
     backend.free_bytes = 3ull << 30, backend.holders = other_processes;
     Config config = gpt2_124m();
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     config.batch_size = 8, config.gradient_accumulation_steps = 8, config.recompute = ~0;
-    plan_choose(&config, &backend, true);
-    CHECK_EQUAL(config.recompute, BLOCK_AGAIN);
+    plan_auto(&config, &backend, true);
+    CHECK_EQUAL(config.recompute, RECOMPUTE_BLOCK);
     make(&plan, &model, &config, &backend);
-    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), 0);
+    CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), 0);
     model_close(&model);
     config.batch_size = 64, config.gradient_accumulation_steps = 1;
     make(&plan, &model, &config, &backend);
-    CHECK_EQUAL(plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
-    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
+    CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
     CHECK_EQUAL(err_code(), EX_VRAM);
     CHECK_TEXT(err_text(), "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
     err_clear();
     config.mem_limit = 2867ull << 20; // the smaller of the two
-    CHECK_EQUAL(plan_check(&plan, &config, &backend, true), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
     CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
     model_close(&model);
     found->close();
@@ -297,36 +299,36 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
     backend.holders = other_processes;
     Config config = gpt2_124m(), large = config;
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
     config.recompute = large.recompute = ~0;
-    plan_choose(&config, &backend, false);
+    plan_auto(&config, &backend, false);
     CHECK(!strcmp(config.offload, "none"));
     large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
     large.batch_size = 12, large.gradient_accumulation_steps = 40;
-    plan_choose(&large, &backend, false);
-    CHECK(!strcmp(large.offload, "optimizer") && large.recompute == BLOCK_AGAIN);
+    plan_auto(&large, &backend, false);
+    CHECK(!strcmp(large.offload, "optimizer") && large.recompute == RECOMPUTE_BLOCK);
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
     CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
     CHECK(plan.master >= plan.bytes && plan.moments[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
     CHECK(plan.slots >= plan.passes && plan.slots + 3 * plan.slot_bytes <= plan.bytes);
     CHECK_EQUAL(plan.slot_bytes, 12 * plan.slice);
-    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), 0);
+    CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), 0);
     Buffer text = {0};
-    plan_print(&plan, &large, &model, &backend, &text);
+    memory_plan_print(&plan, &large, &model, &backend, &text);
     CHECK_TEXT((char *)text.data, "optimizer state in host memory    18692236800    17.4 GiB");
     buffer_close(&text);
     model_close(&model);
     large.offload = "none";
     make(&plan, &model, &large, &backend);
-    CHECK_EQUAL(plan_check(&plan, &large, &backend, false), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), -1);
     CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.2 GiB)");
     err_clear(), model_close(&model);
     large.offload = "optimizer", large.mem_limit = 0, large.n_embd = 25600,
     large.n_head = 400; // 377 billion parameters
     make(&plan, &model, &large, &backend);
-    CHECK_EQUAL(plan_check(&plan, &large, &backend, true), -1);
+    CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, true), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
     CHECK_TEXT(err_text(), "4.1 TiB of it for the optimizer's state, and ");
     model_close(&model);
@@ -354,7 +356,7 @@ TEST(plan_of_optimizer_states_is_the_formulas) {
         NEED(backend);
         Config config = gpt2_124m();
         Model model;
-        Plan plan;
+        MemoryPlan plan;
         make(&plan, &model, &config, backend);
         size_t packed = plan.grads - plan.packed;
         CHECK_EQUAL(plan.numbers - plan.params - packed, rows[i].bytes * model.elements);
@@ -368,28 +370,28 @@ TEST(plan_of_optimizer_states_is_the_formulas) {
 TEST(plan_chooses_what_is_auto) {
     const Backend *backend = cpu("bfloat16");
     Model model;
-    Plan plan;
+    MemoryPlan plan;
     int64_t rows = 0;
     for (int step = 0; step < 4; step++) {
         static const double limits[] = {4, 6, 20, 100};
         Config config = gpt2_124m();
         config.batch_size = ~12, config.recompute = ~0, config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
-        plan_choose(&config, backend, false);
+        plan_auto(&config, backend, false);
         CHECK_EQUAL(config.batch_size * config.gradient_accumulation_steps, 480);
         CHECK_EQUAL(config.eval_tokens, 200 * 12 * 1024);
         make(&plan, &model, &config, backend);
         CHECK(plan.bytes <= config.mem_limit);
         model_close(&model);
-        CHECK(step < 3 || config.recompute == KEEP_ALL); // what has room is not made again
+        CHECK(step < 3 || config.recompute == RECOMPUTE_NONE); // what has room is not made again
         CHECK(config.batch_size >= rows);
         rows = config.batch_size;
     }
     Config config = gpt2_124m();
     config.batch_size = ~12, config.recompute = ~0; // without a limit: what stands there
-    plan_choose(&config, backend, false);
-    CHECK(config.batch_size == 12 && config.recompute == KEEP_ALL);
+    plan_auto(&config, backend, false);
+    CHECK(config.batch_size == 12 && config.recompute == RECOMPUTE_NONE);
     config.batch_size = 32, config.recompute = ~0, config.mem_limit = 6ull << 30; // only what is auto
-    plan_choose(&config, backend, false);
-    CHECK(config.batch_size == 32 && config.gradient_accumulation_steps == 40 && config.recompute == BLOCK_AGAIN);
+    plan_auto(&config, backend, false);
+    CHECK(config.batch_size == 32 && config.gradient_accumulation_steps == 40 && config.recompute == RECOMPUTE_BLOCK);
     backend->close();
 }

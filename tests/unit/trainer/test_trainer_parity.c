@@ -44,12 +44,12 @@ static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     TestSource memory;
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3;
-    Source source = test_source(&memory, BLOCK, VOCAB);
+    BatchSource source = test_source(&memory, BLOCK, VOCAB);
     const FeedRequest form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
-    Stream stream = {0};
+    BatchStream stream = {0};
     float losses[STEPS], norms[STEPS];
     check_logits(&tiny, file, "logits_before", atol);
-    stream_start(&stream, &source, &form, 0, STEPS * 8);
+    batch_stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
         NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,

@@ -11,10 +11,10 @@ static FeedRequest train_form(int rows) {
 // Mean loss of one batch; with `gradients` also the backward pass.
 static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     Network *network = &tiny->network;
-    const Pass *pass = &tiny->plan.train;
+    const PassLayout *pass = &tiny->plan.train;
     int B = pass->rows, T = tiny->model.shape.block;
-    StepNumbers numbers, *at = network_at(network, tiny->plan.numbers);
-    numbers = (StepNumbers){.loss_scale = 1};
+    StepScalars numbers, *at = network_at(network, tiny->plan.numbers);
+    numbers = (StepScalars){.loss_scale = 1};
     tiny->backend->upload(at, &numbers, sizeof numbers);
     network_pack(network);
     network_tokens(network, pass, ids, B, T);
@@ -79,13 +79,13 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, shape);
-    Source source = test_source(&memory, shape->block, shape->vocab);
-    Stream stream = {0};
+    BatchSource source = test_source(&memory, shape->block, shape->vocab);
+    BatchStream stream = {0};
     FeedRequest form = train_form(shape->batch);
     for (int step = 0; step < steps; step++) {
         StepResult result;
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
-        stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
+        batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
         const StepPlace place = {(uint64_t)step, (uint64_t)step, loss_scale};
         NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, &place, NULL, &result) ==
              FEED_BATCH);
@@ -142,7 +142,8 @@ TEST(steps_do_not_depend_on_what_is_kept) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape kept = tiny_shape;
         kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
-        for (int recompute = GELU_AGAIN; recompute <= BLOCK_AGAIN; recompute += BLOCK_AGAIN - GELU_AGAIN) {
+        for (int recompute = RECOMPUTE_GELU; recompute <= RECOMPUTE_BLOCK;
+             recompute += RECOMPUTE_BLOCK - RECOMPUTE_GELU) {
             TinyShape again = kept;
             again.recompute = recompute;
             check_same_steps(&kept, &again, 4);
@@ -220,14 +221,14 @@ TEST(steps_and_evaluations_allocate_nothing) {
         Tiny tiny;
         TestSource memory;
         tiny_open(&tiny, &shape);
-        Source source = test_source(&memory, shape.block, shape.vocab);
+        BatchSource source = test_source(&memory, shape.block, shape.vocab);
         FeedRequest form = train_form(shape.batch);
         uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
         for (uint64_t step = 0; step < 4; step++) {
-            Stream stream = {0};
+            BatchStream stream = {0};
             StepResult result;
             double loss;
-            stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
+            batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
             NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse((int)step),
                           NULL, &result) == FEED_BATCH);
             NEED(evaluate(&tiny.network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
@@ -246,17 +247,17 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
-    Source source = test_source(&memory, shape.block, shape.vocab);
-    Stream stream = {0};
+    BatchSource source = test_source(&memory, shape.block, shape.vocab);
+    BatchStream stream = {0};
     FeedRequest form = train_form(2);
     StepResult result;
     volatile int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
-    stream_start(&stream, &source, &form, 0, 60);
+    batch_stream_start(&stream, &source, &form, 0, 60);
     CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), &stop, &result) ==
           FEED_STOPPED);
     CHECK_EQUAL(memory.given, 1);
-    stream_start(&stream, &source, &form, 0, 60); // and again from its start
+    batch_stream_start(&stream, &source, &form, 0, 60); // and again from its start
     memory.event = FEED_CHANGED, memory.event_at = 3;
     CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
           FEED_CHANGED);
@@ -272,15 +273,15 @@ static void check_not_applied(bool offload) {
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
-    Source source = test_source(&memory, 16, 97);
-    Stream stream = {0};
+    BatchSource source = test_source(&memory, 16, 97);
+    BatchStream stream = {0};
     FeedRequest form = train_form(2);
     StepResult result;
     float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
     size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
     params[bad] = infinite;
     float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
-    stream_start(&stream, &source, &form, 0, 2);
+    batch_stream_start(&stream, &source, &form, 0, 2);
     CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
           FEED_BATCH);
     CHECK(!result.finite);
@@ -299,7 +300,7 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
-    Source source = test_source(&memory, 16, 97);
+    BatchSource source = test_source(&memory, 16, 97);
     double loss;
     NEED(evaluate(&tiny.network, &source, FEED_VAL, 21, NULL, &loss) == FEED_BATCH);
     CHECK_EQUAL(memory.given, (21 + rows - 1) / rows);
@@ -360,13 +361,13 @@ static double learn(const char *optimizer_state) {
     TestSource memory;
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 3e-3, tiny.config.min_lr = 3e-4, tiny.config.lr_decay_iters = STEPS;
-    Source source = test_source(&memory, shape.block, shape.vocab);
+    BatchSource source = test_source(&memory, shape.block, shape.vocab);
     FeedRequest form = train_form(shape.batch);
     double last = 0;
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        Stream stream = {0};
-        stream_start(&stream, &source, &form, 0, 8);
+        BatchStream stream = {0};
+        batch_stream_start(&stream, &source, &form, 0, 8);
         NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,
                       &result) == FEED_BATCH);
         CHECK(result.finite);
