@@ -104,12 +104,12 @@ int option_set(const Option *option, const char *value) {
         return 0;
     }
     case OPT_AUTO: {
-        int64_t *number = option->value;
-        if (!strcmp(value, "auto")) return *number = *number < 0 ? *number : ~*number, 0;
+        AutoInt *number = option->value;
+        if (!strcmp(value, "auto")) return number->is_auto = true, 0;
         long long given = strtoll(value, &end, 10);
         if (end == value || *end || errno || given < 0)
             return fail(EX_USAGE, "'%s' is neither a whole number nor auto", value);
-        *number = given;
+        *number = (AutoInt){false, given};
         return 0;
     }
     case OPT_FLOAT: {
@@ -136,10 +136,10 @@ void option_print(const Option *option, char *out, size_t size) {
         snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
         break;
     case OPT_AUTO:
-        if (*(int64_t *)option->value < 0)
+        if (((AutoInt *)option->value)->is_auto)
             snprintf(out, size, "auto");
         else
-            snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
+            snprintf(out, size, "%lld", (long long)((AutoInt *)option->value)->value);
         break;
     case OPT_FLOAT:
         snprintf(out, size, "%g", *(double *)option->value);

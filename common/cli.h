@@ -5,13 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A whole number that the program may choose itself. "auto" sets is_auto and keeps the value, which the choice may use.
+typedef struct {
+    bool is_auto;
+    int64_t value;
+} AutoInt;
+
 typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_AUTO } OptionType;
 
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
 // the default. "o,output" gives -o and --output; "-" and "_" are alike in long names.
 //   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB: k M G T are binary),
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
-//   OPT_AUTO int64_t: a number from 0, or "auto", which keeps the number it had, as ~number
+//   OPT_AUTO AutoInt: a number from 0, or "auto"
 typedef struct {
     OptionType type;
     const char *name;

@@ -47,9 +47,9 @@ static void open_network(void) {
     config_open(&reader);
     config = reader.config;
     config_close(&reader);
-    config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size = B;
+    config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
-    config.loss_chunk_rows = 4096, config.recompute = recompute, config.gelu = gelu, config.offload = offload;
+    config.loss_chunk_rows = 4096, config.recompute.value = recompute, config.gelu = gelu, config.offload = offload;
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();

@@ -31,8 +31,8 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     Config config = reader.config;
     config_close(&reader);
     config.n_layer = 2, config.n_head = 2, config.n_embd = 128, config.block_size = BLOCK;
-    config.batch_size = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
-    config.recompute = form.recompute, config.gelu = form.gelu;
+    config.batch_size.value = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
+    config.recompute.value = form.recompute, config.gelu = form.gelu;
     config.loss_chunk_rows = 48; // the last chunk is shorter
     config.offload = form.offload ? "optimizer" : "none";
     char why[256];

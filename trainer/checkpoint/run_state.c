@@ -251,14 +251,14 @@ static int64_t saved_int(const SavedState *saved, int key) {
 
 void saved_choices(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
-    int64_t asked = auto_number(config->batch_size);
+    int64_t asked = config->batch_size.value;
     const char *dtype = json_string_value(json_object_get(saved->config, config_key(KEY_dtype)));
     for (Dtype type = DTYPE_FP32; dtype && type <= DTYPE_FP16; type++)
         if (!strcmp(config->dtype, "auto") && !strcmp(dtype, dtype_name(type))) config->dtype = dtype_name(type);
-    if (is_auto(config->recompute)) config->recompute = saved_int(saved, KEY_recompute);
-    if (!is_auto(config->batch_size) || rows * micros != asked * config->gradient_accumulation_steps) return;
+    if (config->recompute.is_auto) config->recompute = (AutoInt){false, saved_int(saved, KEY_recompute)};
+    if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
-    config->batch_size = rows, config->gradient_accumulation_steps = micros;
+    config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
 }
 
 static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {

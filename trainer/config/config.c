@@ -11,6 +11,9 @@
 
 enum { FILE_MAX_BYTES = 1 << 20, STRINGS_MAX_BYTES = 64 << 20 };
 
+#define AUTO_INT(...)                                                                                                  \
+    { __VA_ARGS__ }
+
 static const Config defaults = {
 #define KEY(type, field, initial, class, meaning) .field = initial,
 #include "trainer/config/keys.def"
@@ -133,7 +136,7 @@ static bool store_number(const Option *option, double value, bool whole) {
     if (option->type == OPT_INT && integral)
         *(int64_t *)option->value = (int64_t)value;
     else if (option->type == OPT_AUTO && integral && value >= 0)
-        *(int64_t *)option->value = (int64_t)value;
+        *(AutoInt *)option->value = (AutoInt){false, (int64_t)value};
     else if (option->type == OPT_SIZE && integral && value >= 0)
         *(uint64_t *)option->value = (uint64_t)value;
     else if (option->type == OPT_FLOAT && isfinite(value))
@@ -187,13 +190,13 @@ static const Option *find_key(const Place *place, const char *name, size_t lengt
     return NULL;
 }
 
+// Within one file a key may be set once. Of several flags the last one wins.
 static bool take_origin(const Place *place, const Option *option, const char *at, const char *origin) {
     char *old = place->reader->origin[key_index(place->reader, option)];
-    size_t prefix = place->file ? strlen(place->file) : 2;
-    bool same = place->file ? !strncmp(old, place->file, prefix) && old[prefix] == ':' : old[0] == '-';
+    size_t prefix = place->file ? strlen(place->file) : 0;
+    bool same = place->file && !strncmp(old, place->file, prefix) && old[prefix] == ':';
     if (same)
-        mistake(place, at, "'%s' is set twice%s%s", option->name, place->file ? ", first at " : "",
-                place->file ? old : "");
+        mistake(place, at, "'%s' is set twice, first at %s", option->name, old);
     else
         snprintf(old, sizeof place->reader->origin[0], "%s", origin);
     return !same;

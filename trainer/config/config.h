@@ -10,7 +10,7 @@ typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
 typedef bool Key_FLAG;
 typedef int64_t Key_INT;
 typedef double Key_FLOAT;
-typedef int64_t Key_AUTO; // a number, or auto: ~number
+typedef AutoInt Key_AUTO;
 typedef uint64_t Key_SIZE;
 typedef const char *Key_STRING;
 
@@ -26,9 +26,6 @@ enum {
 #undef KEY
     KEY_COUNT
 };
-
-static inline bool is_auto(int64_t value) { return value < 0; }
-static inline int64_t auto_number(int64_t value) { return value < 0 ? ~value : value; }
 
 extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for words about them
 

@@ -20,7 +20,7 @@ __attribute__((format(printf, 3, 4))) static void wrong(ConfigReader *reader, in
 static void check_range(ConfigReader *reader, int key, double low, double high) {
     const Option *option = &reader->options[key];
     double value = option->type == OPT_FLOAT  ? *(double *)option->value
-                   : option->type == OPT_AUTO ? (double)auto_number(*(int64_t *)option->value)
+                   : option->type == OPT_AUTO ? (double)((AutoInt *)option->value)->value
                                               : (double)*(int64_t *)option->value;
     if (!(value >= low && value <= high))
         wrong(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
@@ -86,7 +86,7 @@ static void check_words(ConfigReader *reader) {
 }
 
 static void check_recompute(ConfigReader *reader) {
-    int64_t level = auto_number(reader->config.recompute);
+    int64_t level = reader->config.recompute.value;
     if (level != 0 && level != 1 && level != 5)
         wrong(reader, KEY_recompute, "'recompute' is %lld, not one of 0, 1, 5, auto", (long long)level);
 }

@@ -50,7 +50,7 @@ int trained_open(Trained *trained, Config *config) {
 
     const Backend *backend = backend_for(config, false);
     if (!backend) return -1;
-    config->batch_size = auto_number(config->batch_size);
+    config->batch_size.is_auto = false;
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);
     memory_plan_init(&trained->plan, config, &trained->model, backend, false);

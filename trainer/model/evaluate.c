@@ -46,8 +46,8 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
 
 uint64_t evaluate_samples(const Config *config, uint64_t split_tokens) {
     uint64_t T = (uint64_t)config->block_size, most = split_tokens ? (split_tokens - 1) / T : 0;
-    uint64_t tokens =
-        config->eval_tokens ? (uint64_t)config->eval_tokens : (uint64_t)(config->eval_iters * config->batch_size) * T;
+    uint64_t tokens = config->eval_tokens ? (uint64_t)config->eval_tokens
+                                          : (uint64_t)(config->eval_iters * config->batch_size.value) * T;
     uint64_t samples = (tokens + T - 1) / T;
     return samples < most ? samples : most;
 }

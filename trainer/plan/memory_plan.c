@@ -130,9 +130,9 @@ static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *bac
 
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       bool training) {
-    assert(!is_auto(config->batch_size)); // plan_auto has been there
+    assert(!config->batch_size.is_auto); // plan_auto has been there
     // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
-    int64_t rows = config->batch_size * config->block_size;
+    int64_t rows = config->batch_size.value * config->block_size;
     *plan = (MemoryPlan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
@@ -150,8 +150,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     plan->numbers = take(&at, sizeof(StepScalars));
     add_row(plan, training && !offload ? "optimizer" : "numbers", at - start, false);
 
-    int train_rows = training ? (int)config->batch_size : 0;
-    int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size);
+    int train_rows = training ? (int)config->batch_size.value : 0;
+    int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size.value);
     const ModelShape *m = &model->shape;
     const Shape largest = {train_rows > eval_rows ? train_rows : eval_rows,
                            m->block,
@@ -167,7 +167,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
 
     plan->passes = at;
     plan->train.end = plan->passes;
-    int recompute = (int)auto_number(config->recompute);
+    int recompute = (int)config->recompute.value;
     if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
     lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
     plan->bytes = plan->train.end;
@@ -219,9 +219,10 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
     buffer_print(out, "model      %s parameters: %d layers, %d heads, %d channels, block %d\n",
                  human_count(count, (double)model->parameters), model->shape.layers, model->shape.heads,
                  model->shape.channels, model->shape.block);
-    buffer_print(out, "step       %lld x %lld sequences of %lld tokens = %lld tokens\n", (long long)config->batch_size,
-                 (long long)config->gradient_accumulation_steps, (long long)config->block_size,
-                 (long long)(config->batch_size * config->gradient_accumulation_steps * config->block_size));
+    buffer_print(out, "step       %lld x %lld sequences of %lld tokens = %lld tokens\n",
+                 (long long)config->batch_size.value, (long long)config->gradient_accumulation_steps,
+                 (long long)config->block_size,
+                 (long long)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size));
     buffer_print(out, "backend    %s\n\n", backend->name);
     for (int i = 0; i < plan->table_rows; i++)
         buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,

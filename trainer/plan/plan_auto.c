@@ -46,7 +46,7 @@ static size_t try_plan(const Config *config, const Model *model, const Backend *
 // sequences of 1024 run at half the speed of 64; on a CPU the packing of weights and the ends of parallel loops.
 static double token_time(const Config *config, const Backend *backend, double level_time) {
     double fixed = is_cpu(backend) ? 256 : 4096;
-    return level_time * (1 + fixed / (double)(config->batch_size * config->block_size));
+    return level_time * (1 + fixed / (double)(config->batch_size.value * config->block_size));
 }
 
 // Chooses the fastest plan that fits and is faster than `best`, else the smallest below `least`, with the optimizer's
@@ -54,15 +54,15 @@ static double token_time(const Config *config, const Backend *backend, double le
 static void choose(Config *config, const Config *asked, const Model *model, const Backend *backend, const Room *room,
                    double *best, size_t *least) {
     const double worth = 0.995; // of the time: larger plans must gain something
-    int64_t rows_asked = auto_number(asked->batch_size), sequences = rows_asked * asked->gradient_accumulation_steps;
-    bool cut = is_auto(asked->batch_size) && asked->mem_limit;
+    int64_t rows_asked = asked->batch_size.value, sequences = rows_asked * asked->gradient_accumulation_steps;
+    bool cut = asked->batch_size.is_auto && asked->mem_limit;
     Config tried = *asked;
     for (int i = 0; i < LEVELS; i++) {
-        if (!is_auto(asked->recompute) && asked->recompute != levels[i].level) continue;
+        if (!asked->recompute.is_auto && asked->recompute.value != levels[i].level) continue;
         for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
             if (sequences % rows) continue;
-            tried.batch_size = rows, tried.gradient_accumulation_steps = sequences / rows;
-            tried.recompute = levels[i].level;
+            tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
+            tried.recompute = (AutoInt){false, levels[i].level};
             bool fits;
             size_t bytes = try_plan(&tried, model, backend, room, &fits);
             double time = fits ? token_time(&tried, backend, levels[i].time) : INFINITY;
@@ -76,14 +76,14 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
 void plan_auto(Config *config, const Backend *backend, bool here) {
     Config asked = *config;
     const Room room = room_for(&asked, backend, here);
-    const int64_t rows_asked = auto_number(asked.batch_size);
+    const int64_t rows_asked = asked.batch_size.value;
     const bool automatic = !strcmp(asked.offload, "auto");
     double best = INFINITY;
     size_t least = SIZE_MAX;
     ModelShape shape = shape_of(config);
     Model model;
     model_open(&model, &shape);
-    if (is_auto(asked.batch_size) && !asked.eval_tokens) // an evaluation reads what it would have
+    if (asked.batch_size.is_auto && !asked.eval_tokens) // an evaluation reads what it would have
         asked.eval_tokens = asked.eval_iters * rows_asked * asked.block_size;
     if (automatic) asked.offload = "none";
     choose(config, &asked, &model, backend, &room, &best, &least);
@@ -92,11 +92,11 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
         choose(config, &asked, &model, backend, &room, &best, &least);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
-    if (config->batch_size == rows_asked && config->recompute == auto_number(asked.recompute) && !moved) return;
+    if (config->batch_size.value == rows_asked && config->recompute.value == asked.recompute.value && !moved) return;
     char size[16];
     log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %lld%s",
-             human_bytes(size, (double)room.arena), (long long)config->batch_size,
-             (long long)config->gradient_accumulation_steps, (long long)config->recompute,
+             human_bytes(size, (double)room.arena), (long long)config->batch_size.value,
+             (long long)config->gradient_accumulation_steps, (long long)config->recompute.value,
              moved ? ", offload optimizer" : "");
 }
 
@@ -119,7 +119,7 @@ static void add_settings(Buffer *out, const Config *asked, const Config *config,
 
 // The largest micro-batch that fits, effective batch kept. 0: none.
 static size_t shrink(Config *config, const Backend *backend, const Room *room) {
-    int64_t most = config->batch_size, sequences = most * config->gradient_accumulation_steps;
+    int64_t most = config->batch_size.value, sequences = most * config->gradient_accumulation_steps;
     size_t bytes = 0;
     bool fits = false;
     ModelShape shape = shape_of(config);
@@ -127,7 +127,7 @@ static size_t shrink(Config *config, const Backend *backend, const Room *room) {
     model_open(&model, &shape);
     for (int64_t rows = most; rows >= 1 && !fits; rows--) {
         if (sequences % rows) continue;
-        config->batch_size = rows, config->gradient_accumulation_steps = sequences / rows;
+        config->batch_size.value = rows, config->gradient_accumulation_steps = sequences / rows;
         if (config->eval_batch_size > rows) config->eval_batch_size = rows;
         bytes = try_plan(config, &model, backend, room, &fits);
     }
@@ -144,15 +144,15 @@ static void suggest(const Config *asked, const Backend *backend, const Room *roo
     for (int i = 0; i < places * STEPS && found < 3; i++) {
         Config config = *asked;
         int step = i % STEPS, level = step < LEVELS ? levels[step].level : RECOMPUTE_BLOCK;
-        if (level < asked->recompute) continue;
-        config.recompute = level;
+        if (level < asked->recompute.value) continue;
+        config.recompute.value = level;
         if (i >= STEPS) config.offload = "optimizer";
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
         size_t bytes = shrink(&config, backend, room);
-        if (!bytes || config.batch_size <= rows) continue;
+        if (!bytes || config.batch_size.value <= rows) continue;
         add_settings(out, asked, &config, bytes);
-        rows = config.batch_size, found++;
+        rows = config.batch_size.value, found++;
     }
 }
 
@@ -191,13 +191,13 @@ static int64_t largest_rows(Config config, const Model *model, const Backend *ba
     int64_t fits = 0, too_many = most;
     if (config.eval_batch_size > 1) config.eval_batch_size = 1;
     while (too_many - fits > 1) {
-        config.batch_size = (fits + too_many) / 2;
+        config.batch_size.value = (fits + too_many) / 2;
         bool fits_limit;
         try_plan(&config, model, backend, &(Room){config.mem_limit, 0}, &fits_limit);
         if (fits_limit)
-            fits = config.batch_size;
+            fits = config.batch_size.value;
         else
-            too_many = config.batch_size;
+            too_many = config.batch_size.value;
     }
     return fits;
 }
@@ -220,9 +220,9 @@ void plan_print_levers(const Config *config, const Model *model, const Backend *
         Config other = *config;
         char bytes[16];
         bool fits;
-        other.recompute = levels[i].level;
+        other.recompute.value = levels[i].level;
         human_bytes(bytes, (double)try_plan(&other, model, backend, &(Room){0, 0}, &fits));
-        buffer_print(out, "%s %d %-28s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].level,
+        buffer_print(out, "%s %d %-28s %14s ", config->recompute.value == levels[i].level ? "*" : " ", levels[i].level,
                      levels[i].name, bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
             other.offload = column < 3 ? "none" : "optimizer";

@@ -79,7 +79,8 @@ static int check_dataset(const Run *run, const FeedDataset *dataset) {
 
 static int open_feed(Run *run) {
     const Config *config = run->config;
-    int64_t rows = config->batch_size > config->eval_batch_size ? config->batch_size : config->eval_batch_size;
+    int64_t rows =
+        config->batch_size.value > config->eval_batch_size ? config->batch_size.value : config->eval_batch_size;
     FeedConfig feed = {
         .vocab_size = (uint32_t)run->model.shape.vocab,
         .sequence_tokens = (uint32_t)config->block_size,

@@ -45,5 +45,5 @@ int run_roll_back(Run *run);       // after three steps that were not finite: to
 
 static inline DatasetUse *run_use(Run *run) { return &run->state.datasets[run->state.dataset]; }
 static inline uint64_t run_sequences(const Run *run) { // of a step
-    return (uint64_t)(run->config->batch_size * run->config->gradient_accumulation_steps);
+    return (uint64_t)(run->config->batch_size.value * run->config->gradient_accumulation_steps);
 }

@@ -113,7 +113,7 @@ static void aim_stream(Run *run) {
         .mode = !strcmp(config->sampling, "crop")         ? SAMPLING_CROP
                 : !strcmp(config->sampling, "sequential") ? SAMPLING_SEQUENTIAL
                                                           : SAMPLING_EPOCH,
-        .rows = (uint32_t)config->batch_size,
+        .rows = (uint32_t)config->batch_size.value,
         .seed = (uint64_t)config->seed,
     };
     batch_stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));

@@ -273,8 +273,8 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     Config config = reader.config;
     config_close(&reader);
     config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
-    config.batch_size = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
-    config.recompute = 0;
+    config.batch_size.value = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
+    config.recompute.value = 0;
     if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = 1;
     config.offload = how.offload ? "optimizer" : "none";
     BackendChoice with = choice;
@@ -370,7 +370,8 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     config_open(&reader);
     Config config = reader.config;
     config_close(&reader);
-    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK, config.batch_size = ROWS;
+    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK,
+    config.batch_size.value = ROWS;
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
     const Backend *backend = opened();
     const Optimizer *adamw = optimizer_find("adamw");

@@ -61,8 +61,9 @@ static void run_steps(bool deterministic, int recompute) {
     config_open(&reader);
     Config config = reader.config;
     config_close(&reader);
-    config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK, config.batch_size = ROWS;
-    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
+    config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK,
+    config.batch_size.value = ROWS;
+    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute.value = recompute;
     config.gelu = "tanh";
     char why[256];
     const Backend *backend = backend_open(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why);

@@ -21,10 +21,10 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config_close(&reader);
     Config *config = &tiny->config;
     config->n_layer = shape->layers, config->n_head = shape->heads, config->n_embd = shape->channels;
-    config->block_size = shape->block, config->batch_size = shape->batch;
+    config->block_size = shape->block, config->batch_size.value = shape->batch;
     config->gradient_accumulation_steps = shape->accumulation, config->eval_batch_size = shape->eval_batch;
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
-    config->bias = shape->bias, config->recompute = shape->recompute;
+    config->bias = shape->bias, config->recompute.value = shape->recompute;
     config->offload = shape->offload ? "optimizer" : "none";
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];

@@ -112,7 +112,7 @@ TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
     NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     char path[PATH_MAX_BYTES];
     Config other = tiny.config;
-    other.learning_rate = 3, other.batch_size = 1, other.out_dir = "elsewhere"; // may change
+    other.learning_rate = 3, other.batch_size.value = 1, other.out_dir = "elsewhere"; // may change
     CHECK_EQUAL(checkpoint_find("run", &other, path, &now), 1);
     other.n_layer = 3, other.seed = 4, other.bias = false;
     CHECK_EQUAL(checkpoint_find("run", &other, path, &now), -1);

@@ -9,7 +9,7 @@ static Config gpt2_124m(void) {
     ConfigReader reader;
     config_open(&reader);
     config_close(&reader);
-    reader.config.batch_size = 4, reader.config.bias = true, reader.config.recompute = RECOMPUTE_NONE;
+    reader.config.batch_size.value = 4, reader.config.bias = true, reader.config.recompute.value = RECOMPUTE_NONE;
     return reader.config;
 }
 
@@ -62,7 +62,7 @@ TEST(plan_saves_what_the_formula_says) {
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         Model model;
         MemoryPlan plan;
-        config.recompute = levels[i].recompute;
+        config.recompute.value = levels[i].recompute;
         make(&plan, &model, &config, backend);
         CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
         CHECK_EQUAL(plan.train.narrow - plan.train.rstd3, N * (4 + levels[i].once));
@@ -88,7 +88,7 @@ static void *counting_alloc(size_t bytes) {
 
 TEST(plan_is_what_is_allocated) {
     Config config = gpt2_124m();
-    config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size = 2;
+    config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size.value = 2;
     Backend backend = *cpu("float32");
     real_alloc = backend.alloc, backend.alloc = counting_alloc;
     Model model;
@@ -112,8 +112,8 @@ TEST(plan_is_what_is_allocated) {
 // Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
 static void check_apart(int recompute) {
     Config config = gpt2_124m();
-    config.recompute = recompute;
-    config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size = 3;
+    config.recompute.value = recompute;
+    config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
     const Backend *backend = cpu("bfloat16");
     Model model;
     MemoryPlan plan;
@@ -181,7 +181,7 @@ TEST(plan_keeps_buffers_apart) {
 
 TEST(plan_that_does_not_fit_names_settings_that_do) {
     Config config = gpt2_124m();
-    config.batch_size = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
+    config.batch_size.value = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
     const Backend *backend = cpu("bfloat16");
     Model model;
     MemoryPlan plan;
@@ -195,7 +195,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     CHECK_EQUAL(batch * accumulation, 480);
     model_close(&model);
     err_clear();
-    config.batch_size = batch, config.gradient_accumulation_steps = accumulation;
+    config.batch_size.value = batch, config.gradient_accumulation_steps = accumulation;
     make(&plan, &model, &config, backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, backend, false), 0); // it fits
     model_close(&model);
@@ -236,19 +236,19 @@ TEST(plan_for_a_card_is_the_designs) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Config config = gpt2_124m();
         config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
-        config.recompute = rows[i].recompute, config.loss_chunk_rows = 4096;
+        config.recompute.value = rows[i].recompute, config.loss_chunk_rows = 4096;
         if (rows[i].layers > 24) config.offload = "optimizer";
         const double limit = 11.3 * (1 << 30);
         Model model;
         MemoryPlan plan;
         for (int64_t more = 0; more < 2; more++) {
-            config.batch_size = rows[i].fits + more;
+            config.batch_size.value = rows[i].fits + more;
             make(&plan, &model, &config, backend);
             CHECK_EQUAL((double)plan.bytes <= limit, !more);
             model_close(&model);
         }
         CHECK(fabs(log((double)rows[i].fits / (double)rows[i].modelled)) < 0.2);
-        config.batch_size = 16, config.loss_chunk_rows = 1024; // the default
+        config.batch_size.value = 16, config.loss_chunk_rows = 1024; // the default
         make(&plan, &model, &config, backend);
         if (rows[i].peak > 0) CHECK((double)plan.bytes <= rows[i].peak * (1 << 30));
         model_close(&model);
@@ -269,13 +269,13 @@ TEST(plan_keeps_to_the_devices_free_memory) {
     Config config = gpt2_124m();
     Model model;
     MemoryPlan plan;
-    config.batch_size = 8, config.gradient_accumulation_steps = 8, config.recompute = ~0;
+    config.batch_size.value = 8, config.gradient_accumulation_steps = 8, config.recompute = (AutoInt){true, 0};
     plan_auto(&config, &backend, true);
-    CHECK_EQUAL(config.recompute, RECOMPUTE_BLOCK);
+    CHECK_EQUAL(config.recompute.value, RECOMPUTE_BLOCK);
     make(&plan, &model, &config, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), 0);
     model_close(&model);
-    config.batch_size = 64, config.gradient_accumulation_steps = 1;
+    config.batch_size.value = 64, config.gradient_accumulation_steps = 1;
     make(&plan, &model, &config, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
@@ -301,13 +301,13 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
     Model model;
     MemoryPlan plan;
     config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
-    config.recompute = large.recompute = ~0;
+    config.recompute = large.recompute = (AutoInt){true, 0};
     plan_auto(&config, &backend, false);
     CHECK(!strcmp(config.offload, "none"));
     large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
-    large.batch_size = 12, large.gradient_accumulation_steps = 40;
+    large.batch_size.value = 12, large.gradient_accumulation_steps = 40;
     plan_auto(&large, &backend, false);
-    CHECK(!strcmp(large.offload, "optimizer") && large.recompute == RECOMPUTE_BLOCK);
+    CHECK(!strcmp(large.offload, "optimizer") && large.recompute.value == RECOMPUTE_BLOCK);
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
     CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
@@ -375,23 +375,27 @@ TEST(plan_chooses_what_is_auto) {
     for (int step = 0; step < 4; step++) {
         static const double limits[] = {4, 6, 20, 100};
         Config config = gpt2_124m();
-        config.batch_size = ~12, config.recompute = ~0, config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
+        config.batch_size = (AutoInt){true, 12}, config.recompute = (AutoInt){true, 0},
+        config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
         plan_auto(&config, backend, false);
-        CHECK_EQUAL(config.batch_size * config.gradient_accumulation_steps, 480);
+        CHECK_EQUAL(config.batch_size.value * config.gradient_accumulation_steps, 480);
         CHECK_EQUAL(config.eval_tokens, 200 * 12 * 1024);
         make(&plan, &model, &config, backend);
         CHECK(plan.bytes <= config.mem_limit);
         model_close(&model);
-        CHECK(step < 3 || config.recompute == RECOMPUTE_NONE); // what has room is not made again
-        CHECK(config.batch_size >= rows);
-        rows = config.batch_size;
+        CHECK(step < 3 || config.recompute.value == RECOMPUTE_NONE); // what has room is not made again
+        CHECK(config.batch_size.value >= rows);
+        rows = config.batch_size.value;
     }
     Config config = gpt2_124m();
-    config.batch_size = ~12, config.recompute = ~0; // without a limit: what stands there
+    config.batch_size = (AutoInt){true, 12},
+    config.recompute = (AutoInt){true, 0}; // without a limit: what stands there
     plan_auto(&config, backend, false);
-    CHECK(config.batch_size == 12 && config.recompute == RECOMPUTE_NONE);
-    config.batch_size = 32, config.recompute = ~0, config.mem_limit = 6ull << 30; // only what is auto
+    CHECK(config.batch_size.value == 12 && config.recompute.value == RECOMPUTE_NONE);
+    config.batch_size.value = 32, config.recompute = (AutoInt){true, 0},
+    config.mem_limit = 6ull << 30; // only what is auto
     plan_auto(&config, backend, false);
-    CHECK(config.batch_size == 32 && config.gradient_accumulation_steps == 40 && config.recompute == RECOMPUTE_BLOCK);
+    CHECK(config.batch_size.value == 32 && config.gradient_accumulation_steps == 40 &&
+          config.recompute.value == RECOMPUTE_BLOCK);
     backend->close();
 }
