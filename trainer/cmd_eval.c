@@ -41,7 +41,7 @@ static int evaluate_with(Trained *trained, const Config *config, const LoaderPro
     loader_process_feed(loader_process, config, &wanted);
     Feed *feed = feed_open(&wanted);
     int result = feed && feed_attach(feed) == 0 ? 0 : -1;
-    for (int split = FEED_TRAIN; split <= FEED_VAL && result == 0; split++)
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == 0; split++)
         result = print_loss(trained, config, feed, split);
     feed_close(feed);
     return result;

@@ -32,14 +32,14 @@ static void catch_signals(void) {
 }
 
 static int evaluate_only(Run *run) {
-    double losses[FEED_SPLITS];
+    double losses[SPLIT_COUNT];
     FeedResult result = train_evaluate(run, losses);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result == FEED_STOPPED) return fail(EX_AGAIN, "stopped during the evaluation");
     if (result == FEED_ERROR) return -1;
-    printf("step %llu | train loss %.4f | val loss %.4f\n", (unsigned long long)run->state.step, losses[FEED_TRAIN],
-           losses[FEED_VAL]);
+    printf("step %llu | train loss %.4f | val loss %.4f\n", (unsigned long long)run->state.step, losses[SPLIT_TRAIN],
+           losses[SPLIT_VAL]);
     return 0;
 }
 

@@ -10,10 +10,10 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "shardtool/format/split.h"
 #include <stdbool.h>
 
 typedef enum { SAMPLING_CROP = 0, SAMPLING_EPOCH = 1, SAMPLING_SEQUENTIAL = 3 } Sampling;
-enum { FEED_TRAIN, FEED_VAL, FEED_SPLITS };
 
 typedef struct {
     const char *endpoint;     // "ipc://DIR" (its data.sock and ctl.sock), NULL = the default directory
@@ -34,13 +34,13 @@ typedef struct {
 
 typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];
-    uint64_t tokens[FEED_SPLITS], documents[FEED_SPLITS];
+    uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
     uint32_t vocab_size, eot_id;
     char name[64];
 } FeedDataset;
 
 typedef struct {
-    uint8_t split; // FEED_TRAIN, FEED_VAL
+    uint8_t split; // SPLIT_TRAIN, SPLIT_VAL
     uint8_t mode;  // Sampling
     uint32_t rows;
     uint64_t seed, first_sample;

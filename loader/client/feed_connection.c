@@ -227,7 +227,7 @@ static void take_dataset(Feed *feed, const WireWelcome *welcome) {
     FeedDataset *dataset = &feed->dataset;
     memcpy(dataset->fingerprint, welcome->dataset_fp, 32);
     memcpy(dataset->vocab_fp, welcome->vocab_fp, 32);
-    for (int split = 0; split < FEED_SPLITS; split++) {
+    for (int split = 0; split < SPLIT_COUNT; split++) {
         dataset->tokens[split] = welcome->tokens[split];
         dataset->documents[split] = welcome->documents[split];
     }

@@ -42,7 +42,7 @@ int sample_order_open(SampleOrder *order, Sampling mode, uint8_t split, uint64_t
     *order = (SampleOrder){mode, split, sequence_tokens, seed, tokens, 0, 1, 0};
     if (tokens <= sequence_tokens)
         return fail(EX_DATA, "the %s split has %llu tokens, a sample of block size %u needs %llu",
-                    split == FEED_VAL ? "val" : "train", (unsigned long long)tokens, sequence_tokens,
+                    split == SPLIT_VAL ? "val" : "train", (unsigned long long)tokens, sequence_tokens,
                     sequence_tokens + 1ull);
     order->blocks = mode == SAMPLING_CROP ? tokens - sequence_tokens : (tokens - 1) / sequence_tokens;
     if (sequence_tokens < SAMPLE_ORDER_CHUNK_TOKENS) order->chunk_blocks = SAMPLE_ORDER_CHUNK_TOKENS / sequence_tokens;

@@ -91,7 +91,7 @@ static bool body_fine(WireMessage *message) {
     }
     case WIRE_GET: {
         const WireGet *get = &message->get;
-        return get->rows && rows_fit(get->rows, get->sequence_tokens) && get->split < FEED_SPLITS &&
+        return get->rows && rows_fit(get->rows, get->sequence_tokens) && get->split < SPLIT_COUNT &&
                (get->mode == SAMPLING_CROP || get->mode == SAMPLING_EPOCH || get->mode == SAMPLING_SEQUENTIAL) &&
                get->first_sample <= UINT64_MAX / 2 && get->slot < WIRE_SLOTS_MAX && !get->document_flags && !get->pad &&
                all_zero(get->zero, sizeof get->zero);

@@ -12,9 +12,7 @@
 
 #include "common/arena.h"
 #include "shardtool/format/shard.h"
-
-enum { SPLIT_TRAIN, SPLIT_VAL, SPLIT_COUNT };
-extern const char *const split_names[SPLIT_COUNT];
+#include "shardtool/format/split.h"
 
 typedef struct {
     const char *source; // the file as it was found

@@ -103,7 +103,7 @@ static void print_quantiles(const char *name, double *values, size_t count, doub
 static double fill_rate(RowReader *fill, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
     uint64_t began = clock_ns(), done = 0;
     for (; done < samples; done += rows) {
-        FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, done};
+        FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, done};
         uint32_t filled, shard;
         uint64_t epoch;
         check(row_reader_read(fill, &ask, T, ids, &filled, &epoch, &shard) == 0);
@@ -173,7 +173,7 @@ static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampli
     size_t count = 0;
     while (!began || seconds_since(began) < seconds) {
         for (; feed_capacity(feed); asked += rows) {
-            FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, rows, 1337, asked};
+            FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, asked};
             check(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
@@ -205,7 +205,7 @@ static void bench_restart(char *program) {
         }
         // What had been answered before the kill does not count: ask anew.
         feed_cancel(feed);
-        FeedRequest ask = {FEED_TRAIN, SAMPLING_CROP, 64, 1, sample++};
+        FeedRequest ask = {SPLIT_TRAIN, SAMPLING_CROP, 64, 1, sample++};
         FeedBatch batch;
         check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
@@ -224,7 +224,7 @@ static void bench_wait(void) {
     uint64_t asked = FROM, began = 0;
     for (int step = -2; step < STEPS; step++) {
         for (; feed_capacity(feed); asked += ROWS) {
-            FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
+            FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
             check(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
@@ -246,7 +246,7 @@ static double first_batch_ms(char *program, uint64_t first) {
     pid_t pid = start_loader(program);
     Feed *feed = open_feed(64, 4, false);
     uint64_t began = clock_ns();
-    FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, 64, 1, first};
+    FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, 64, 1, first};
     FeedBatch batch;
     check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     double ms = seconds_since(began) * 1e3;

@@ -14,7 +14,7 @@ static void decode(const uint8_t *data, size_t size) {
     const WireBatch *batch = &message.batch;
     switch (message.header.type) {
     case WIRE_GET:
-        if ((uint64_t)get->rows * (get->sequence_tokens + 1) * 2 > WIRE_PAYLOAD_MAX || get->split >= FEED_SPLITS)
+        if ((uint64_t)get->rows * (get->sequence_tokens + 1) * 2 > WIRE_PAYLOAD_MAX || get->split >= SPLIT_COUNT)
             abort();
         break;
     case WIRE_BATCH:

@@ -36,7 +36,7 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
-        source->done(source->self, &batch);
+        source->release(source->self, &batch);
         add_losses(network, B);
     }
     ops->download(&found, numbers, sizeof found);

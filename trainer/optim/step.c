@@ -65,7 +65,7 @@ FeedResult step_run(Network *network, const Config *config, const Optimizer *opt
         FeedResult found = batch_stream_next(stream, &batch);
         if (found != FEED_BATCH) return found;
         network_tokens(network, pass, batch.ids, pass->rows, T);
-        stream->source->done(stream->source->self, &batch);
+        stream->source->release(stream->source->self, &batch);
         step_micro_batch(network, (float)(1 / tokens), micro > 0);
     }
     step_end(network, optimizer);

@@ -1,17 +1,17 @@
-// The stream of batches: asking ahead and checking that what comes is what was asked.
+// Requests batches ahead of their use and checks what arrives. See batch_stream.h.
 #include "trainer/run/batch_stream.h"
 #include "common/err.h"
 #include <string.h>
 
-static int feed_source_ask(void *self, const FeedRequest *ask) { return feed_request(self, ask); }
-static uint32_t feed_source_room(void *self) { return feed_capacity(self); }
+static int feed_source_request(void *self, const FeedRequest *request) { return feed_request(self, request); }
+static uint32_t feed_source_capacity(void *self) { return feed_capacity(self); }
 static FeedResult feed_source_next(void *self, FeedBatch *batch) { return feed_next(self, batch); }
-static void feed_source_done(void *self, const FeedBatch *batch) { feed_release(self, batch); }
-static void feed_source_forget(void *self) { feed_cancel(self); }
+static void feed_source_release(void *self, const FeedBatch *batch) { feed_release(self, batch); }
+static void feed_source_cancel(void *self) { feed_cancel(self); }
 
 BatchSource source_of_feed(Feed *feed) {
     return (BatchSource){
-        feed, feed_source_ask, feed_source_room, feed_source_next, feed_source_done, feed_source_forget};
+        feed, feed_source_request, feed_source_capacity, feed_source_next, feed_source_release, feed_source_cancel};
 }
 
 static bool same_form(const FeedRequest *a, const FeedRequest *b) {
@@ -20,38 +20,42 @@ static bool same_form(const FeedRequest *a, const FeedRequest *b) {
 
 void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
                         uint64_t end) {
-    bool goes_on =
-        stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->asked <= end;
-    if (stream->source && !goes_on) batch_stream_cancel(stream);
-    uint64_t asked = goes_on ? stream->asked : first;
-    *stream = (BatchStream){source, *form, first, asked, end};
+    bool continues =
+        stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->requested <= end;
+    if (stream->source && !continues) batch_stream_cancel(stream);
+    uint64_t requested = continues ? stream->requested : first;
+    *stream = (BatchStream){source, *form, first, requested, end};
+}
+
+static uint32_t rows_at(const BatchStream *stream, uint64_t sample) {
+    uint64_t left = stream->end - sample;
+    return left < stream->form.rows ? (uint32_t)left : stream->form.rows;
 }
 
 FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
     const BatchSource *source = stream->source;
-    while (stream->asked < stream->end && source->room(source->self)) {
-        FeedRequest ask = stream->form;
-        ask.first_sample = stream->asked;
-        if (stream->end - stream->asked < ask.rows) ask.rows = (uint32_t)(stream->end - stream->asked);
-        if (source->ask(source->self, &ask) < 0) return FEED_ERROR;
-        stream->asked += ask.rows;
+    while (stream->requested < stream->end && source->capacity(source->self)) {
+        FeedRequest request = stream->form;
+        request.first_sample = stream->requested;
+        request.rows = rows_at(stream, stream->requested);
+        if (source->request(source->self, &request) < 0) return FEED_ERROR;
+        stream->requested += request.rows;
     }
     FeedResult result = source->next(source->self, batch);
-    if (result == FEED_CHANGED) stream->asked = stream->next;
+    if (result == FEED_CHANGED) stream->requested = stream->next;
     if (result != FEED_BATCH) return result;
-    uint64_t left = stream->end - stream->next;
-    uint32_t want = left < stream->form.rows ? (uint32_t)left : stream->form.rows;
-    if (batch->first_sample != stream->next || batch->rows != want) {
-        source->done(source->self, batch);
-        fail(EX_PROTOCOL, "asked for %u samples from %llu, the loader sent %u from %llu", want,
+    uint32_t rows = rows_at(stream, stream->next);
+    if (batch->first_sample != stream->next || batch->rows != rows) {
+        source->release(source->self, batch);
+        fail(EX_PROTOCOL, "requested %u samples from %llu, received %u from %llu", rows,
              (unsigned long long)stream->next, batch->rows, (unsigned long long)batch->first_sample);
         return FEED_ERROR;
     }
-    stream->next += want;
+    stream->next += rows;
     return FEED_BATCH;
 }
 
 void batch_stream_cancel(BatchStream *stream) {
-    if (stream->asked != stream->next) stream->source->forget(stream->source->self);
-    stream->asked = stream->next;
+    if (stream->requested != stream->next) stream->source->cancel(stream->source->self);
+    stream->requested = stream->next;
 }

@@ -1,31 +1,32 @@
-// The stream of batches: what a step asks of the loader, by the law (design: a batch is a pure function of what was
-// asked). Asks ahead, so that the feed's window stays full across steps.
+// The batches of a training run or an evaluation: requests samples ahead of their use, so that the feed's window stays
+// full across steps, and checks that each batch holds the samples that were requested.
 #pragma once
 
 #include "loader/client/feed.h"
 
-// Where batches come from: the feed, or a test.
+// Where batches come from: the feed (feed.h documents the five calls), or a test.
 typedef struct {
     void *self;
-    int (*ask)(void *self, const FeedRequest *ask);
-    uint32_t (*room)(void *self); // how many more can be asked
+    int (*request)(void *self, const FeedRequest *request);
+    uint32_t (*capacity)(void *self);
     FeedResult (*next)(void *self, FeedBatch *batch);
-    void (*done)(void *self, const FeedBatch *batch);
-    void (*forget)(void *self);
+    void (*release)(void *self, const FeedBatch *batch);
+    void (*cancel)(void *self);
 } BatchSource;
 
 BatchSource source_of_feed(Feed *feed);
 
-// Batches [next, end) of one split, `rows` samples each, the last one shorter.
+// Samples [next, end) of one split in batches of `form.rows`; the last batch may be shorter.
 typedef struct {
     const BatchSource *source;
-    FeedRequest form; // split, mode, rows, seed
-    uint64_t next, asked, end;
+    FeedRequest form;              // split, mode, rows and seed of each request
+    uint64_t next, requested, end; // samples [next, requested) have been requested and not yet received
 } BatchStream;
 
-// Starts at sample `first`. What was asked ahead is kept when the stream only goes on.
+// Starts at sample `first`. Requests made ahead are kept when the new range continues the old one, else cancelled.
 void batch_stream_start(BatchStream *stream, const BatchSource *source, const FeedRequest *form, uint64_t first,
                         uint64_t end);
-// The batch at `next`; rows are what was asked, or 76. Batches must be given back by source->done.
+// Receives the batch at `next`; the caller returns it with source->release. Fails with 76 when the batch does not hold
+// the requested samples. On FEED_CHANGED the stream is at `next`, with no request made.
 FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch);
-void batch_stream_cancel(BatchStream *stream); // forgets what was asked ahead
+void batch_stream_cancel(BatchStream *stream); // cancels the requests made ahead

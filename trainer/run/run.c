@@ -68,12 +68,12 @@ static int open_directory(Run *run, bool fresh) {
 static int check_dataset(const Run *run, const FeedDataset *dataset) {
     static const char *const splits[] = {"training", "validation"};
     uint64_t block = (uint64_t)run->config->block_size;
-    for (int split = FEED_TRAIN; split <= FEED_VAL; split++)
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         if (dataset->tokens[split] <= block)
             return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
                         splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
                         (unsigned long long)block, (unsigned long long)block + 1,
-                        split == FEED_VAL ? ": tokenize with --val 0.01, or more" : "");
+                        split == SPLIT_VAL ? ": tokenize with --val 0.01, or more" : "");
     return 0;
 }
 
@@ -163,7 +163,7 @@ static int open_weights(Run *run) {
 static void warm_up(Run *run) {
     log_line("warming up");
     sample_warm_up(&run->network, run->network.staging);
-    for (int split = FEED_TRAIN; split <= FEED_VAL; split++)
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         evaluate_warm_up(&run->network, evaluate_samples(run->config, feed_dataset(run->feed)->tokens[split]));
     step_warm_up(&run->network, run->config, run->optimizer);
 }

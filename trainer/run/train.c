@@ -19,7 +19,7 @@ static void print_loss(char out[24], double loss) {
 
 // What the loader said instead of a batch. The step under way is dropped: nothing of it was applied.
 static Turn answer(Run *run, FeedResult result) {
-    run->stream.asked = run->stream.next;
+    run->stream.requested = run->stream.next;
     if (result == FEED_CHANGED) return run_dataset(run) < 0 ? LEAVE : AGAIN;
     if (result == FEED_STOPPED) return AGAIN;
     return LEAVE;
@@ -27,10 +27,10 @@ static Turn answer(Run *run, FeedResult result) {
 
 // ---- evaluation
 
-FeedResult train_evaluate(Run *run, double losses[FEED_SPLITS]) {
+FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
     const FeedDataset *dataset = feed_dataset(run->feed);
     batch_stream_cancel(&run->stream);
-    for (int split = FEED_TRAIN; split <= FEED_VAL; split++) {
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
         FeedResult result = evaluate(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
         if (result != FEED_BATCH) return result;
@@ -38,23 +38,23 @@ FeedResult train_evaluate(Run *run, double losses[FEED_SPLITS]) {
     return FEED_BATCH;
 }
 
-static int record_evaluation(Run *run, const double losses[FEED_SPLITS], bool *best) {
+static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *best) {
     RunState *state = &run->state;
     char val[24], trained[24];
-    *best = isfinite(losses[FEED_VAL]) && !(state->best_loss <= losses[FEED_VAL]);
-    state->evaluated = true, state->last_loss = losses[FEED_VAL];
-    if (!state->step) state->first_loss = losses[FEED_VAL];
-    if (*best) state->best_loss = losses[FEED_VAL], state->best_step = state->step;
-    print_loss(val, losses[FEED_VAL]), print_loss(trained, losses[FEED_TRAIN]);
+    *best = isfinite(losses[SPLIT_VAL]) && !(state->best_loss <= losses[SPLIT_VAL]);
+    state->evaluated = true, state->last_loss = losses[SPLIT_VAL];
+    if (!state->step) state->first_loss = losses[SPLIT_VAL];
+    if (*best) state->best_loss = losses[SPLIT_VAL], state->best_step = state->step;
+    print_loss(val, losses[SPLIT_VAL]), print_loss(trained, losses[SPLIT_TRAIN]);
     if (!cli_quiet)
-        printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[FEED_TRAIN],
-               losses[FEED_VAL], *best && state->step ? " | best so far" : "");
+        printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[SPLIT_TRAIN],
+               losses[SPLIT_VAL], *best && state->step ? " | best so far" : "");
     return metrics_add(&run->metrics, "\"step\": %llu, \"val_loss\": %s, \"train_loss\": %s",
                        (unsigned long long)state->step, val, trained);
 }
 
 static Turn evaluate_now(Run *run) {
-    double losses[FEED_SPLITS];
+    double losses[SPLIT_COUNT];
     FeedResult result = train_evaluate(run, losses);
     if (result != FEED_BATCH) return answer(run, result);
     bool best;
@@ -109,7 +109,7 @@ static void aim_stream(Run *run) {
     until -= state->step % until;
     if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
     const FeedRequest form = {
-        .split = FEED_TRAIN,
+        .split = SPLIT_TRAIN,
         .mode = !strcmp(config->sampling, "crop")         ? SAMPLING_CROP
                 : !strcmp(config->sampling, "sequential") ? SAMPLING_SEQUENTIAL
                                                           : SAMPLING_EPOCH,

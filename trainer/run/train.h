@@ -7,4 +7,4 @@
 int train(Run *run);
 
 // Losses of both splits, once. Does not touch the state of the run.
-FeedResult train_evaluate(Run *run, double losses[FEED_SPLITS]);
+FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]);

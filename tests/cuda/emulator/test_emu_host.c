@@ -294,7 +294,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config, optimizer);
     const struct EmuCounts before = emu_counts;
-    FeedRequest asked = {.rows = 0}, form = {.split = FEED_TRAIN, .rows = MODEL_ROWS};
+    FeedRequest asked = {.rows = 0}, form = {.split = SPLIT_TRAIN, .rows = MODEL_ROWS};
     const BatchSource source = {&asked, ask, room, next, done, forget};
     BatchStream stream = {0};
     given = 0;
@@ -311,7 +311,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     uint16_t ids[4] = {1};
     const Sampler sampler = {0, 0, 0, 0};
     if (how.whole) {
-        NEED(evaluate(&network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+        NEED(evaluate(&network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
         sample(&network, &sampler, ids, 1, 2, NULL, NULL);
     }
     if (how.warm) {

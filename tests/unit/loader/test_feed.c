@@ -12,7 +12,7 @@ static const TestDataset other = {2, 250000, 9000, 120000, 4096, false};
 // The rows as order.h and the ids of the dataset give them, without any loader.
 static void want_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *ask, uint32_t T) {
     SampleOrder order;
-    uint64_t tokens = ask->split == FEED_TRAIN ? spec->train_tokens : spec->val_tokens;
+    uint64_t tokens = ask->split == SPLIT_TRAIN ? spec->train_tokens : spec->val_tokens;
     NEED(sample_order_open(&order, ask->mode, ask->split, ask->seed, tokens, T) == 0);
     ShuffleGroup group = {0};
     for (uint32_t row = 0; row < ask->rows; row++) {
@@ -75,7 +75,7 @@ static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samp
         Feed *feed = feeds[rank];
         for (; feed_capacity(feed) && asked[rank] < samples; asked[rank] += (uint64_t)way->rows * way->world) {
             uint64_t left = samples - asked[rank];
-            FeedRequest ask = {FEED_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
+            FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
                                asked[rank]};
             NEED(feed_request(feed, &ask) == 0);
         }
@@ -108,7 +108,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         Sampling mode = epochs ? SAMPLING_EPOCH : SAMPLING_CROP;
         uint64_t samples = epochs ? SAMPLES : 3000;
         uint8_t want[32], got[32];
-        FeedRequest all = {FEED_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
+        FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
         uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
         want_rows(ids, &big, &all, T);
         sha256(ids, samples * (T + 1) * sizeof *ids, want);
@@ -131,7 +131,7 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     uint64_t asked = 0, got = 0;
     for (bool end = false; !end;) {
         for (; feed_capacity(feed); asked += ROWS) {
-            FeedRequest ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
+            FeedRequest ask = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
             NEED(feed_request(feed, &ask) == 0);
         }
         FeedBatch batch;
@@ -153,13 +153,13 @@ TEST(feed_forgets_what_was_asked) {
     FeedConfig config = feed_config(64, 4);
     Feed *feed = open_feed(&config);
     FeedBatch held, batch;
-    FeedRequest train = {FEED_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
+    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
     NEED(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
     for (uint64_t i = 1; i <= 200; i++) {
         train.first_sample = 4 * i;
         while (feed_capacity(feed)) NEED(feed_request(feed, &train) == 0);
         feed_cancel(feed);
-        FeedRequest val = {FEED_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
+        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
         NEED(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         check_batch(&batch, &small, &val, 64);
         feed_release(feed, &batch);
@@ -180,7 +180,7 @@ typedef struct {
 } Stream;
 
 static FeedRequest stream_ask(const Stream *stream, uint64_t first) {
-    return (FeedRequest){FEED_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
 }
 
 static void ask_all(Stream *stream) {
@@ -330,7 +330,7 @@ TEST(feed_tells_that_the_loader_serves_another_dataset) {
         while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
         CHECK_EQUAL(result, FEED_CHANGED);
         CHECK_TEXT(feed_dataset(stream.feed)->name, turn ? "d" : "e");
-        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], turn ? 300000 : 250000);
+        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[SPLIT_TRAIN], turn ? 300000 : 250000);
         CHECK((memcmp(first.fingerprint, feed_dataset(stream.feed)->fingerprint, 32) == 0) == turn);
         stream.spec = turn ? &small : &other;
         stream.asked = stream.got = 1000;
@@ -382,7 +382,7 @@ TEST(feed_moves_to_another_dataset_without_a_restart) {
         }
         CHECK_EQUAL(result, FEED_CHANGED);
         stream.spec = turn ? &small : &other;
-        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[FEED_TRAIN], stream.spec->train_tokens);
+        CHECK_EQUAL(feed_dataset(stream.feed)->tokens[SPLIT_TRAIN], stream.spec->train_tokens);
         stream.asked = stream.got = 0;
         for (int i = 0; i < 20; i++) take_one(&stream);
     }

@@ -39,7 +39,9 @@ static Feed *open_feed(uint64_t timeout_ms) {
     return feed;
 }
 
-static FeedRequest sequential(uint64_t first) { return (FeedRequest){FEED_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first}; }
+static FeedRequest sequential(uint64_t first) {
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first};
+}
 
 static void check_rows(const FeedBatch *batch) {
     for (uint64_t i = 0; i < batch->rows; i++)
@@ -170,7 +172,7 @@ TEST(feed_says_that_a_split_is_too_short) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(10000);
     FeedBatch batch;
-    FeedRequest ask = {FEED_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
+    FeedRequest ask = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
     NEED(feed_request(feed, &ask) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);

@@ -129,7 +129,7 @@ TEST(feed_believes_no_answer_that_does_not_fit) {
     Feed *feed = feed_open(&config);
     NEED(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
-        FeedRequest ask = {FEED_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
+        FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
         FeedBatch batch;
         NEED(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);

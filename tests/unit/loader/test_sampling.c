@@ -74,7 +74,7 @@ TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;
         ShuffleGroup group = {0};
-        NEED(sample_order_open(&order, SAMPLING_EPOCH, FEED_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        NEED(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
@@ -133,7 +133,7 @@ TEST(order_of_crops_covers_the_first_and_the_last_offset) {
 
 TEST(order_of_a_sequence_ends) {
     SampleOrder order;
-    NEED(sample_order_open(&order, SAMPLING_SEQUENTIAL, FEED_VAL, 0, 101, 10) == 0);
+    NEED(sample_order_open(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
     CHECK_EQUAL(sample_order_left(&order, 0), 10);
     CHECK_EQUAL(sample_order_left(&order, 9), 1);
     CHECK_EQUAL(sample_order_left(&order, 10), 0);
@@ -142,10 +142,10 @@ TEST(order_of_a_sequence_ends) {
 
 TEST(order_says_how_short_a_split_is) {
     SampleOrder order;
-    CHECK(sample_order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 10, 10) < 0);
+    CHECK(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 10, 10) < 0);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "val split has 10 tokens");
     CHECK_TEXT(err_text(), "needs 11");
     err_clear();
-    CHECK(sample_order_open(&order, SAMPLING_EPOCH, FEED_VAL, 0, 11, 10) == 0);
+    CHECK(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 11, 10) == 0);
 }

@@ -64,7 +64,7 @@ static Course run_course(Dtype type, float scale, int steps) {
     LossScaler scaler = {.scale = scale};
     tiny_open(&tiny, &shape);
     BatchSource source = test_source(&memory, shape.block, shape.vocab);
-    const FeedRequest form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS / 2, .seed = 1};
+    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS / 2, .seed = 1};
     for (int step = 0; step < steps; step++) {
         BatchStream stream = {0};
         StepResult result;

@@ -45,7 +45,7 @@ static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3;
     BatchSource source = test_source(&memory, BLOCK, VOCAB);
-    const FeedRequest form = {.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
+    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
     BatchStream stream = {0};
     float losses[STEPS], norms[STEPS];
     check_logits(&tiny, file, "logits_before", atol);

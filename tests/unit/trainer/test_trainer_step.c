@@ -5,7 +5,7 @@
 #include <math.h>
 
 static FeedRequest train_form(int rows) {
-    return (FeedRequest){.split = FEED_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
+    return (FeedRequest){.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
 }
 
 // Mean loss of one batch; with `gradients` also the backward pass.
@@ -231,7 +231,7 @@ TEST(steps_and_evaluations_allocate_nothing) {
             batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
             NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse((int)step),
                           NULL, &result) == FEED_BATCH);
-            NEED(evaluate(&tiny.network, &source, FEED_VAL, 5, NULL, &loss) == FEED_BATCH);
+            NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
             uint64_t made = test_allocations() - memory.given; // our source makes one a batch
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
@@ -302,7 +302,7 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     tiny_open(&tiny, &shape);
     BatchSource source = test_source(&memory, 16, 97);
     double loss;
-    NEED(evaluate(&tiny.network, &source, FEED_VAL, 21, NULL, &loss) == FEED_BATCH);
+    NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 21, NULL, &loss) == FEED_BATCH);
     CHECK_EQUAL(memory.given, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
     free(memory.ids);
