@@ -19,8 +19,8 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(filter true,$(CI)),-Werror)
 LIBS     := -lzmq -lzstd -larchive -ljansson -lxxhash -lcrypto -ldnnl -lpthread -lm
-# Scanners and kernels choose at run time; a file named for an instruction set is compiled for it. FMA contraction
-# would make the bits depend on the compiler.
+# Vector code is selected at run time; a file whose name ends in an instruction set is compiled for that set.
+# -ffp-contract=off: fused multiply-add would make results depend on the compiler.
 ISA_avx2   := -march=x86-64-v3
 ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-vector-width=512
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
@@ -32,23 +32,23 @@ ifeq ($(CUDA),1)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 NVARCH    ?= 75 80 86 89 90
 CUSRC     := $(wildcard kernels/cuda/*.cu)
-# The runtime is part of the program, cuBLASLt is loaded when a device is opened: without the toolkit it starts as well.
-# CUDART=cudart takes the shared runtime, into which faults can be injected.
+# The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on machines
+# without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
 CUDART    ?= cudart_static
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
 DEFS      += -DHAVE_CUDA_BACKEND=1
-# Every kernel is built for bf16, which 7.5 does not have, and for fp16.
+# Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up).
 gencode    = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a)) \
              -gencode arch=compute_$(lastword $(1)),code=compute_$(lastword $(1))
 nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
-# The CUDA backend on the host: its own sources, compiled by a C++ compiler behind tests/cuda/emulator/emu.h, under the sanitizers.
+# The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with sanitizers.
 EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c) tests/test_main.c)
-# ... and as a card of 7.5 runs what differs there.
+# The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
@@ -118,32 +118,32 @@ test-threads: all $(O)/test
 	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source order loader feed; do \
 	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool.bats
-## demo     real text to a trained GPT in a few minutes: build/demo/ (TEXT=files of yours, FRESH=1 starts over)
+## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
-## bench-kernels  what each operation takes of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
+## bench-kernels  time per operation of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
 bench-kernels: $(O)/bench_kernels ; $(Q)$< $(S)
 $(O)/bench_kernels: $(O)/tests/bench/bench_kernels.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## bench-cpu  tokens a second of a training step beside PyTorch's (S="layers heads embd block batch")
+## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
 bench-cpu: all ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
-## bench-loader  rows a second, round trips and restarts of the loader beside nanoGPT's get_batch
+## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
 $(O)/bench_loader: $(O)/tests/bench/bench_loader.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared: FILE=text of yours (else Debian's)
+## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
 	$(Q)build/venv/bin/python tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
-## bench-tokenizer-hard  texts that bring tokenizers to their knees, on every path and beside tiktoken; GB=1 single words of that size
+## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
 $(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## soak-tokenizer  GB=10 of text that never repeats through one encoder; the memory it holds at each; 1 when that grows
+## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
 soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
 $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
@@ -160,21 +160,21 @@ $(O)/fuzz_%: private SANFLAGS += -fsanitize=fuzzer
 $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## test-gpu   the CUDA backend on a device: kernels, sanitizers, bit-exact repeats; writes docs/gpu-results.md
+## test-gpu   tests of the CUDA backend on a device; writes docs/gpu-results.md
 test-gpu: all $(O)/test-gpu ; $(Q)tests/cuda/device/run_device.sh $(O)
 $(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c)) $(O)/tests/test_main.o $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
-## bench-gpu  tokens a second on a device beside PyTorch's, each operation, memory; writes docs/gpu-results.md
+## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/bench_gpu.py $(O)
 $(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## deps     install what building needs (as root), or print the line that does
+## deps     install the packages needed to build (as root), or print the command that does
 deps: ; $(Q)scripts/deps.sh build
 test-deps: ; $(Q)scripts/deps.sh test
-## format   rewrite sources in the house style
-## lint     name what is off: format, includes that point up the house
+## format   run clang-format on all sources
+## lint     check formatting, layers and names
 format lint: ; $(Q)scripts/lint.sh $@
 ## install  PREFIX=/usr/local DESTDIR=: programs, man pages, shell completion
 install: all

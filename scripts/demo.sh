@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh BIN [TEXT] [FRESH]: raw text to a trained GPT in build/demo. Run again, it goes on where it was; FRESH=1 starts over.
+# demo.sh BIN [TEXT] [FRESH]: trains a small GPT from raw text in build/demo. A second run resumes; FRESH=1 starts over.
 set -eu
 bin=$1 text=${2:-} fresh=${3:-}
 demo=build/demo
@@ -15,7 +15,7 @@ say "shardtool tokenize: $text"
 # shellcheck disable=SC2086  # TEXT may name several files
 "$bin/shardtool" tokenize --val 0.05 --val-seed 3 -o $demo/data $text
 
-say "loader serve: a process of its own owns the data"
+say "loader serve: a separate process serves the batches"
 "$bin/loader" serve $demo/data --endpoint $endpoint &
 loader=$!
 trap 'kill $loader 2>/dev/null || true; wait $loader 2>/dev/null || true' EXIT
@@ -26,7 +26,7 @@ say "trainer train: a GPT of 16 million parameters"
 say "a sample"
 "$bin/trainer" sample --out_dir=$demo/run --start="The state is " --max_new_tokens=100 --num_samples=1
 
-say "what it came to"
+say "result"
 "$bin/trainer" status $demo/run
 cat <<END
 

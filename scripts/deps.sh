@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What building (deps.sh build) and testing (deps.sh test) need: installs what is missing as root, else prints the line
-# that does.
+# Installs the packages needed to build (deps.sh build) or to test (deps.sh test). Without root it prints the command
+# that installs them.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build="gcc libc6-dev make libzstd-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
 tests="libcmocka-dev bats zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 groff-base"
 
-if [ "${1:-build}" = headers ]; then # deps.sh headers CC: names the packages of the headers that CC cannot find
+if [ "${1:-build}" = headers ]; then # deps.sh headers CC: prints the packages of headers that CC cannot find
     missing=()
     for pair in zstd.h:libzstd-dev archive.h:libarchive-dev zmq.h:libzmq3-dev jansson.h:libjansson-dev \
         xxhash.h:libxxhash-dev openssl/evp.h:libssl-dev oneapi/dnnl/dnnl.h:libdnnl-dev; do

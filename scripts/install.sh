@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# install.sh BIN PREFIX: programs (loader and trainer under the project's name), manual pages, shell completion.
+# install.sh BIN PREFIX: installs the programs (as shardtool, millrace-loader, millrace-trainer), man pages and shell
+# completion.
 set -eu
 bin=$1 prefix=$2
 for program in shardtool loader trainer; do

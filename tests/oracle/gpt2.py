@@ -1,4 +1,4 @@
-"""tiktoken's GPT-2 encoding, made of the merge table in the tree (tiktoken itself would download it)."""
+"""tiktoken's GPT-2 encoding, built from the merge table in the tree so that nothing is downloaded."""
 import os
 
 TABLE = os.path.join(os.path.dirname(__file__), "..", "..", "tokenizer", "gpt2_merges.bpe")
@@ -6,7 +6,7 @@ PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\
 
 
 def byte_of():
-    """What each character of the table stands for, in the order of the ids of single bytes."""
+    """Maps each character of the merge table to its byte, in the order of the single-byte ids."""
     printable = [byte for byte in range(256) if 33 <= byte <= 126 or 161 <= byte <= 172 or byte >= 174]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}

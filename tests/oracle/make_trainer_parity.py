@@ -1,5 +1,6 @@
-"""Makes tests/data/trainer_parity.txt: what a torch model equal to nanoGPT's computes from the weights and batches of
-tests/unit/trainer/test_trainer_parity.c: logits before and after 10 steps of AdamW in float32, and each step's loss and norm.
+"""Makes tests/data/trainer_parity.txt: the results of a torch model equal to nanoGPT's, on the weights and
+batches of tests/unit/trainer/test_trainer_parity.c: logits before and after 10 AdamW steps in float32, and the loss and gradient norm
+of each step.
 
 usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
 """
