@@ -1,6 +1,6 @@
 // Archives and compression through libarchive: tar, and gz, xz and zst over anything. Members are streams again.
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "shardtool/ingest/input_format.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ static const char *find_filter(Bytes head) {
     return NULL;
 }
 
-static int archive_bid(Bytes head) {
+int archive_bid(Bytes head) {
     if (find_filter(head)) return 90;
     return head.size >= 512 && head.data[0] && tar_checksum_fits(head.data) ? 80 : 0;
 }
@@ -72,14 +72,14 @@ static ssize_t member_read(Stream *stream, void *data, size_t size) {
     return (ssize_t)done;
 }
 
-static void archive_close_reader(FormatReader *reader) {
+void archive_close(FormatReader *reader) {
     ArchiveReader *self = (ArchiveReader *)reader;
     reader_close(self->inner);
     archive_read_free(self->archive);
     free(self);
 }
 
-static FormatReader *archive_open_reader(Stream *stream, SourceOptions *options, int depth) {
+FormatReader *archive_open(Stream *stream, SourceOptions *options, int depth) {
     if (depth == SOURCE_DEPTH_MAX) {
         fail(EX_DATA, "'%s': archives nested more than %d deep", stream->name, SOURCE_DEPTH_MAX);
         return NULL;
@@ -87,7 +87,6 @@ static FormatReader *archive_open_reader(Stream *stream, SourceOptions *options,
     ArchiveReader *self = calloc(1, sizeof *self);
     struct archive *archive = archive_read_new();
     if (!self || !archive) die(EX_MEMORY, "no memory for an archive");
-    self->reader.format = &format_archive;
     self->outer = stream, self->options = options, self->depth = depth, self->archive = archive;
     archive_read_support_filter_gzip(archive);
     archive_read_support_filter_xz(archive);
@@ -97,7 +96,7 @@ static FormatReader *archive_open_reader(Stream *stream, SourceOptions *options,
     archive_read_support_format_empty(archive);
     if (archive_read_open(archive, self, NULL, give_block, NULL) == ARCHIVE_OK) return &self->reader;
     fail_archive(self, stream->name);
-    archive_close_reader(&self->reader);
+    archive_close(&self->reader);
     return NULL;
 }
 
@@ -115,11 +114,11 @@ static int open_member(ArchiveReader *self, struct archive_entry *entry) {
     return reader_open(&self->inner, &self->member, self->options, self->depth + 1);
 }
 
-static int archive_next(FormatReader *reader, Part *part) {
+int archive_next(FormatReader *reader, Part *part) {
     ArchiveReader *self = (ArchiveReader *)reader;
     for (;;) {
         if (self->inner) {
-            int status = self->inner->format->next(self->inner, part);
+            int status = reader_next(self->inner, part);
             if (status != 0) return status;
             reader_close(self->inner);
             self->inner = NULL;
@@ -132,5 +131,3 @@ static int archive_next(FormatReader *reader, Part *part) {
         if (open_member(self, entry) < 0) return -1;
     }
 }
-
-const Format format_archive = {"archive", archive_bid, archive_open_reader, archive_next, archive_close_reader};

@@ -1,6 +1,8 @@
 // The files behind the arguments of a command: listed, sorted, told apart, and known again later.
+#include "shardtool/ingest/inputs.h"
+#include "common/bytes.h"
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "common/file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
 // counts, a lone surrogate becomes U+FFFD. What is not UTF-8 passes through, the tokenizer deals with it.
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "shardtool/ingest/input_format.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static const uint8_t *skip_mark(const uint8_t *at, const uint8_t *end) {
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 // Lines of objects begin with a brace and a key, or are just {}.
-static int jsonl_bid(Bytes head) {
+int jsonl_bid(Bytes head) {
     const uint8_t *end = head.data + head.size, *at = skip_mark(head.data, end);
     while (at < end && (is_space(*at) || *at == '\n')) at++;
     if (at == end || *at++ != '{') return 0;
@@ -83,18 +83,17 @@ static int split_path(JsonlReader *jsonl, const char *path) {
     }
 }
 
-static void jsonl_close(FormatReader *reader) {
+void jsonl_close(FormatReader *reader) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     buffer_close(&jsonl->text);
     buffer_close(&jsonl->key);
     free(jsonl);
 }
 
-static FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
+FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");
-    jsonl->reader.format = &format_jsonl;
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
     if (split_path(jsonl, options->text_field) == 0) return &jsonl->reader;
     jsonl_close(&jsonl->reader);
@@ -387,7 +386,7 @@ static int lend(JsonlReader *jsonl, Part *part, bool last) {
     return 1;
 }
 
-static int jsonl_next(FormatReader *reader, Part *part) {
+int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     for (;;) {
         Step came = step(jsonl);
@@ -412,5 +411,3 @@ static int jsonl_next(FormatReader *reader, Part *part) {
         }
     }
 }
-
-const Format format_jsonl = {"jsonl", jsonl_bid, jsonl_open, jsonl_next, jsonl_close};

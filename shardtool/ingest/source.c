@@ -1,85 +1,11 @@
-// From files to documents: the list of formats, what is refused by name, and the walk over all files.
+// Walks over all files and reads each with the format that fits.
 #include "shardtool/ingest/source.h"
 #include "common/err.h"
-#include "shardtool/format/shard.h"
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static const Format *const formats[] = {&format_archive, &format_jsonl, &format_text};
-
-int stream_peek(Stream *stream, Bytes *head) {
-    if (!stream->head_size) {
-        ssize_t got = stream->read(stream, stream->head, sizeof stream->head);
-        if (got < 0) return -1;
-        stream->head_size = (size_t)got;
-    }
-    *head = (Bytes){stream->head, stream->head_size};
-    return 0;
-}
-
-ssize_t stream_read(Stream *stream, void *data, size_t size) {
-    size_t left = stream->head_size - stream->head_at, take = left < size ? left : size;
-    memcpy(data, stream->head + stream->head_at, take);
-    stream->head_at += take;
-    if (take == size || (stream->head_size && stream->head_size < sizeof stream->head)) return (ssize_t)take;
-    ssize_t got = stream->read(stream, (uint8_t *)data + take, size - take);
-    return got < 0 ? -1 : (ssize_t)take + got;
-}
-
-void stream_name(Stream *stream, const char *outer, const char *member) {
-    snprintf(stream->name, sizeof stream->name, "%s%s%s", outer, member ? ":" : "", member ? member : "");
-    for (char *p = stream->name; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7F) *p = '?';
-}
-
-static bool starts_with(Bytes head, const char *text) {
-    size_t length = strlen(text);
-    return head.size >= length && !strncasecmp((const char *)head.data, text, length);
-}
-
-// What lies where data was expected, or NULL: these would all make a bad document and no complaint.
-static const char *find_stranger(Bytes head) {
-    size_t shard = sizeof SHARD_OPENING - 1;
-    if (head.size >= shard + 16 && !memcmp(head.data, SHARD_OPENING, shard) &&
-        get_u32(head.data + shard) == SHARD_HEADER_MAGIC && !memcmp(head.data + shard + SKIPPABLE_BYTES, "SHRDHDR1", 8))
-        return "is a shard already: use cat, decode or merge";
-    if (starts_with(head, "version https://git-lfs.github.com/"))
-        return "is a git-lfs pointer, not the file itself: run 'git lfs pull'";
-    while (head.size && isspace(*head.data)) head.data++, head.size--;
-    if (starts_with(head, "<!doctype html") || starts_with(head, "<html"))
-        return "is an HTML page, perhaps the error page of a failed download";
-    return NULL;
-}
-
-int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth) {
-    *reader = NULL;
-    Bytes head;
-    if (stream_peek(stream, &head) < 0) return -1;
-    if (!head.size) return 0;
-    const char *stranger = find_stranger(head);
-    if (stranger) return fail(EX_DATA, "'%s' %s", stream->name, stranger);
-
-    const Format *best = NULL;
-    int highest = 0;
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        int bid = formats[i]->bid(head);
-        if (bid > highest) highest = bid, best = formats[i];
-    }
-    if (!best)
-        return fail(EX_DATA, "'%s' is binary and no known format (text, JSON lines, tar; gz, xz, zst)", stream->name);
-    *reader = best->open(stream, options, depth);
-    return *reader ? 0 : -1;
-}
-
-void reader_close(FormatReader *reader) {
-    if (reader) reader->format->close(reader);
-}
 
 typedef struct {
     Stream stream;
@@ -108,11 +34,26 @@ static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
     return got;
 }
 
+static ssize_t file_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    FileStream *file = (FileStream *)stream;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = pread(file->fd, (char *)data + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno("cannot read '%s'", stream->name);
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    file->bytes += done;
+    return (ssize_t)done;
+}
+
 static int open_file(Source *source) {
     const InputFile *file = &source->inputs->files[source->next_file++];
     bool is_stdin = !strcmp(file->path, "-");
     FileStream *stream = &source->stream;
     stream->stream = (Stream){.read = file_read_some};
+    if (file->regular) stream->stream.read_at = file_read_at, stream->stream.size = file->bytes;
     stream_name(&stream->stream, is_stdin ? "standard input" : file->path, NULL);
     stream->fd = is_stdin ? dup(STDIN_FILENO) : open(file->path, O_RDONLY | O_CLOEXEC);
     stream->file = file;
@@ -142,7 +83,7 @@ Source *source_open(const Inputs *inputs, SourceOptions *options) {
 int source_next(Source *source, Part *part) {
     for (;;) {
         if (source->reader) {
-            int status = source->reader->format->next(source->reader, part);
+            int status = reader_next(source->reader, part);
             if (status != 0) {
                 part->file = source->next_file - 1, part->document = source->document;
                 if (status > 0) source->document += part->last;

@@ -1,6 +1,6 @@
 // Plain text: a file is a document, or each line of it, or each paragraph.
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
 
 typedef struct {
@@ -14,7 +14,7 @@ typedef struct {
 } TextReader;
 
 // Not text: more than a few control characters. A stray NUL in a page of words passes.
-static int text_bid(Bytes head) {
+int text_bid(Bytes head) {
     size_t controls = 0;
     for (size_t i = 0; i < head.size; i++) {
         uint8_t c = head.data[i];
@@ -23,18 +23,17 @@ static int text_bid(Bytes head) {
     return controls > 1 + head.size / 64 ? 0 : 10;
 }
 
-static FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
+FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
     TextReader *text = malloc(sizeof *text);
     if (!text) die(EX_MEMORY, "no memory for a reader");
-    text->reader.format = &format_text;
     text->stream = stream, text->docs = options->docs;
     text->ended = text->open = false;
     text->at = text->end = 0;
     return &text->reader;
 }
 
-static void text_close(FormatReader *reader) { free(reader); }
+void text_close(FormatReader *reader) { free(reader); }
 
 // Moves what is left to the front and fills up. False when the window was full already.
 static bool refill(TextReader *text, int *status) {
@@ -150,11 +149,9 @@ static int next_paragraph_part(TextReader *text, Part *part) {
     }
 }
 
-static int text_next(FormatReader *reader, Part *part) {
+int text_next(FormatReader *reader, Part *part) {
     TextReader *text = (TextReader *)reader;
     if (text->docs == DOCS_LINES) return next_line_part(text, part);
     if (text->docs == DOCS_PARAGRAPHS) return next_paragraph_part(text, part);
     return next_file_part(text, part);
 }
-
-const Format format_text = {"text", text_bid, text_open, text_next, text_close};

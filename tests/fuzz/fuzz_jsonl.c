@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool open = false;
     int status = reader_open(&reader, &memory.stream, &options, 0);
     if (status == 0 && reader) {
-        while ((status = reader->format->next(reader, &part)) > 0) {
+        while ((status = reader_next(reader, &part)) > 0) {
             if (part.first == open) abort();
             open = !part.last;
         }

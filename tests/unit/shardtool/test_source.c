@@ -29,7 +29,7 @@ static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
     Part part;
     bool open = false;
     out->size = 0;
-    while (status == 0 && reader && (status = reader->format->next(reader, &part)) > 0) {
+    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0) {
         CHECK_EQUAL(part.first, !open);
         open = !part.last;
         buffer_add(out, part.text.data, part.text.size);

@@ -1,0 +1,81 @@
+// Input formats: a named stream of bytes is read by the format with the highest bid on its first bytes, which returns
+// its documents, each in one or more parts.
+//
+// An archive is a format whose members are streams again, so formats nest. A new format is one row in
+// input_formats.def and one file.
+#pragma once
+
+#include "common/bytes.h"
+#include "common/file.h"
+
+enum {
+    SOURCE_HEAD_BYTES = 16384,    // the first bytes of a stream, on which formats bid
+    SOURCE_WINDOW_BYTES = 262144, // the part of a stream that a reader holds in memory
+    SOURCE_DEPTH_MAX = 3          // archives in archives
+};
+
+typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
+
+typedef struct {
+    SourceDocs docs;        // how plain text is cut into documents
+    const char *text_field; // dotted path of the text in a JSON line
+    uint64_t max_bad;       // bad lines to skip; one more is an error
+    uint64_t bad;           // skipped so far
+    char first_bad[512];    // reason and place of the first
+} SourceOptions;
+
+// A part of a document. Parts of one document follow each other; the last may be empty.
+typedef struct {
+    Bytes text; // borrowed until the next call
+    bool first, last;
+    uint64_t file, document; // where the document begins: index of the file, document of that file from 0
+} Part;
+
+// A named sequence of bytes. `read` returns fewer than `size` bytes only at the end, -1 after fail().
+typedef struct Stream Stream;
+struct Stream {
+    ssize_t (*read)(Stream *stream, void *data, size_t size);
+    // Reads at any offset, independently of `read`. NULL for pipes and members of archives.
+    ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
+    uint64_t size;             // in bytes, where there is read_at
+    char name[PATH_MAX_BYTES]; // printable
+    size_t head_at, head_size;
+    uint8_t head[SOURCE_HEAD_BYTES]; // peeked at, not yet read
+};
+int stream_peek(Stream *stream, Bytes *head); // the first bytes, at most SOURCE_HEAD_BYTES, without consuming them
+ssize_t stream_read(Stream *stream, void *data, size_t size);
+// Only for streams with read_at. Fewer than `size` bytes only at the end.
+ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size);
+// Names a stream "outer" or "outer:member"; control characters become '?'.
+void stream_name(Stream *stream, const char *outer, const char *member);
+
+// A format's reader is a struct of its own, whose first field is a FormatReader.
+typedef struct InputFormat InputFormat;
+typedef struct {
+    const InputFormat *format;
+} FormatReader;
+struct InputFormat {
+    const char *name, *title, *extensions;
+    bool needs_seek;                                                          // requires Stream.read_at
+    int (*bid)(Bytes head);                                                   // 0 = not this format
+    FormatReader *(*open)(Stream *stream, SourceOptions *options, int depth); // NULL after fail()
+    int (*next)(FormatReader *reader, Part *part);                            // 1, 0 at the end, -1 after fail()
+    void (*close)(FormatReader *reader);
+};
+
+#define INPUT_FORMAT(name, ...)                                                                                        \
+    int name##_bid(Bytes head);                                                                                        \
+    FormatReader *name##_open(Stream *stream, SourceOptions *options, int depth);                                      \
+    int name##_next(FormatReader *reader, Part *part);                                                                 \
+    void name##_close(FormatReader *reader);
+#include "shardtool/ingest/input_formats.def"
+#undef INPUT_FORMAT
+
+// The row of the table for a format, whose `bid` ... `close` are the functions of that name.
+#define INPUT_FORMAT_ROW(name, title, extensions, needs_seek)                                                          \
+    { #name, title, extensions, needs_seek, name##_bid, name##_open, name##_next, name##_close }
+
+// Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
+int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth);
+int reader_next(FormatReader *reader, Part *part);
+void reader_close(FormatReader *reader); // accepts NULL

@@ -1,0 +1,33 @@
+// The files behind the arguments of a command, in the order in which they are read.
+#pragma once
+
+#include "common/arena.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *path; // "-" is standard input
+    uint64_t bytes;   // 0 for what is no regular file
+    bool regular;
+    uint32_t argument;
+} InputFile;
+
+typedef struct {
+    const char *path; // as typed
+    uint64_t files, bytes;
+    uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB; zero for a stream
+    bool stream;        // standard input or a pipe: nothing can be said about it beforehand
+} InputArgument;
+
+typedef struct {
+    Arena arena;
+    InputFile *files;
+    InputArgument *arguments;
+    uint64_t file_count, argument_count, bytes;
+} Inputs;
+
+// Sorts the arguments by bytes, walks directories in byte order of their paths (dot files are skipped, links to
+// directories not followed). The same file twice is 2, a missing one 66, an unreadable one 77.
+int inputs_open(Inputs *inputs, int count, char **arguments);
+int inputs_digest(Inputs *inputs); // fills in the digests
+void inputs_close(Inputs *inputs); // accepts a zeroed struct
