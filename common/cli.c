@@ -2,6 +2,7 @@
 #include "common/cli.h"
 #include "common/cli_help.h"
 #include "common/err.h"
+#include "common/log.h"
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -9,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-bool cli_quiet;
-const char *cli_program = "millrace";
 
 static bool same_letter(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
 
@@ -206,7 +204,7 @@ static int parse(const Program *program, const Command *command, int *count, cha
         else if (!strcmp(given, "--help") || !strcmp(given, "-h"))
             return cli_print_help(program, command), 1;
         else if (!strcmp(given, "--quiet") || !strcmp(given, "-q"))
-            cli_quiet = true;
+            log_quiet = true;
         else
             taken = given[1] == '-' ? parse_long(command, given + 2, next) : parse_short(command, given + 1, next);
         if (taken < 0) return -1;
@@ -252,7 +250,7 @@ static bool tells(const Program *program, const char *first) {
 }
 
 int cli_main(const Program *program, int argc, char **argv) {
-    cli_program = program->name;
+    log_program = program->name;
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;
@@ -272,7 +270,7 @@ int cli_main(const Program *program, int argc, char **argv) {
     }
     if (status >= 0 && check_stdout() < 0) status = -1;
     if (status >= 0) return status;
-    fprintf(stderr, "%s%s%s: %s\n", program->name, command ? " " : "", command ? command->name : "", err_text());
+    log_error(command ? command->name : "", err_text());
     return err_code() ? err_code() : EX_BUG;
 }
 

@@ -54,7 +54,4 @@ int option_set(const Option *option, const char *value); // 2 with the reason wh
 const char *option_nearest(const Option *options, const char *name); // NULL when nothing is near
 void option_print(const Option *option, char *out, size_t size);     // the variable's value now
 
-extern bool cli_quiet; // --quiet, -q: every command has it
-extern const char *cli_program;
-
 int cli_refuse_terminal(void); // 2 when stdout is a terminal and would get binary data

@@ -93,11 +93,10 @@ void cli_print_man(const Program *program) {
         print_roff_rows((*c)->options);
         if ((*c)->more) print_roff_rows((*c)->more->rows);
     }
-    printf(".SH EXIT STATUS\n0 done, 1 the answer is no, 2 usage or config, 65 bad input, 66 no input, 69 peer "
-           "unavailable, "
-           "70 bug, 71 system limit, 73 cannot create or locked, 74 I/O error, 75 stopped after saving (run again to "
-           "continue), 76 protocol or fingerprint mismatch, 77 permission, 80 GPU or driver, 81 non\\-finite, "
-           "82 host memory, 83 device memory.\n");
+    printf(".SH EXIT STATUS\n");
+#define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
+#include "common/exit_codes.def"
+#undef EXIT_CODE
 }
 
 static void print_flags(const Option *options) {

@@ -1,6 +1,6 @@
 // One pending error per thread.
 #include "common/err.h"
-#include "common/cli.h"
+#include "common/log.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 static _Thread_local Error pending;
 
-static int keep(int code, const char *format, va_list arguments) {
+static int set_pending(int code, const char *format, va_list arguments) {
     if (pending.code) return -1;
     pending.code = code;
     vsnprintf(pending.text, sizeof pending.text, format, arguments);
@@ -19,12 +19,12 @@ static int keep(int code, const char *format, va_list arguments) {
 int fail(int code, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    keep(code, format, arguments);
+    set_pending(code, format, arguments);
     va_end(arguments);
     return -1;
 }
 
-static int code_of_errno(int error) {
+static int errno_to_code(int error) {
     switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -55,7 +55,7 @@ int fail_errno(const char *format, ...) {
     if (pending.code) return -1;
     va_list arguments;
     va_start(arguments, format);
-    keep(code_of_errno(error), format, arguments);
+    set_pending(errno_to_code(error), format, arguments);
     va_end(arguments);
     size_t length = strlen(pending.text);
     snprintf(pending.text + length, sizeof pending.text - length, ": %s", strerror(error));
@@ -77,12 +77,12 @@ int fail_in(const char *format, ...) {
 }
 
 void die(int code, const char *format, ...) {
+    char text[sizeof pending.text];
     va_list arguments;
     va_start(arguments, format);
-    fprintf(stderr, "%s: ", cli_program);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    log_error("", text);
     _Exit(code);
 }
 

@@ -1,6 +1,5 @@
 // Lines and progress on stderr.
 #include "common/log.h"
-#include "common/cli.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +7,9 @@
 #include <unistd.h>
 
 enum { TERMINAL_NS = 200000000, PLAIN_S = 10 };
-static bool line_stands; // a progress line without its newline
+const char *log_program = "millrace";
+bool log_quiet;
+static bool line_stands; // the cursor is at the end of a progress line, which has no newline yet
 
 uint64_t clock_ns(void) {
     struct timespec t;
@@ -16,15 +17,19 @@ uint64_t clock_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void print_line(const char *format, va_list arguments) {
-    char text[2048];
-    vsnprintf(text, sizeof text, format, arguments);
-    fprintf(stderr, "%s%s: %s\n", line_stands ? "\r\033[K" : "", cli_program, text);
+void log_error(const char *command, const char *text) {
+    fprintf(stderr, "%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", log_program, *command ? " " : "", command, text);
     line_stands = false;
 }
 
+static void print_line(const char *format, va_list arguments) {
+    char text[2048];
+    vsnprintf(text, sizeof text, format, arguments);
+    log_error("", text);
+}
+
 void log_line(const char *format, ...) {
-    if (cli_quiet) return;
+    if (log_quiet) return;
     va_list arguments;
     va_start(arguments, format);
     print_line(format, arguments);
@@ -54,7 +59,7 @@ static void draw(const Progress *progress, uint64_t now, bool last) {
         snprintf(left, sizeof left, ", %u:%02u:%02u left", eta / 3600, eta / 60 % 60, eta % 60);
     }
     bool terminal = isatty(STDERR_FILENO);
-    fprintf(stderr, "%s%s: %s%s %s%s, %s%s/s%s%s", terminal ? "\r\033[K" : "", cli_program, progress->verb, share,
+    fprintf(stderr, "%s%s: %s%s %s%s, %s%s/s%s%s", terminal ? "\r\033[K" : "", log_program, progress->verb, share,
             human_count(amount, (double)progress->done), progress->unit, human_count(rate, per_second), progress->unit,
             left, terminal && !last ? "" : "\n");
     fflush(stderr);
@@ -63,7 +68,7 @@ static void draw(const Progress *progress, uint64_t now, bool last) {
 
 void progress_update(Progress *progress, uint64_t done) {
     progress->done = done;
-    if (cli_quiet) return;
+    if (log_quiet) return;
     uint64_t now = clock_ns();
     uint64_t wait = isatty(STDERR_FILENO) ? TERMINAL_NS : PLAIN_S * 1000000000ull;
     if (now - progress->drawn_ns < wait) return;
@@ -72,7 +77,7 @@ void progress_update(Progress *progress, uint64_t done) {
 }
 
 void progress_finish(Progress *progress) {
-    if (!cli_quiet) draw(progress, clock_ns(), true);
+    if (line_stands) draw(progress, clock_ns(), true);
 }
 
 const char *human_count(char out[16], double value) {

@@ -1,4 +1,4 @@
-// Words for people: lines and progress on stderr. Data never comes here.
+// Human-readable lines and progress, on stderr. Programs write their data to stdout or to files only.
 #pragma once
 
 #include <stdbool.h>
@@ -6,23 +6,29 @@
 
 uint64_t clock_ns(void); // CLOCK_MONOTONIC
 
-// "program: sentence" on stderr, unless --quiet. A progress line that stands is kept below it.
-void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// The same, also under --quiet, for what must not be missed.
-void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern const char *log_program; // the name before each line; cli_main sets it
+extern bool log_quiet;          // --quiet: no log_line, no progress
 
-// One line that shows rate and time left: redrawn on a terminal, else a plain line every 10 s. Zeroed by
-// progress_start.
+// Prints "program: sentence". A progress line on the terminal is erased first; the next update draws it again below.
+void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Same, but also under --quiet, for what must not be missed.
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// Prints "program command: text", also under --quiet; `command` may be "". For cli_main and die, which print the error
+// that ends the program; everything else calls fail().
+void log_error(const char *command, const char *text);
+
+// One line with rate and remaining time. On a terminal it is redrawn in place every 0.2 s, else a plain line is printed
+// every 10 s. Used by one thread.
 typedef struct {
     const char *verb; // "tokenizing"
     const char *unit; // "B", "tok"
-    uint64_t total;   // 0 = unknown
+    uint64_t total;   // in units; 0 = unknown
     uint64_t done, started_ns, drawn_ns;
 } Progress;
 void progress_start(Progress *progress, const char *verb, const char *unit, uint64_t total);
 void progress_update(Progress *progress, uint64_t done);
-void progress_finish(Progress *progress); // leaves the last line with the whole rate
+// Call it once, also after an error: redraws a line that is on the terminal with the average rate and ends it.
+void progress_finish(Progress *progress);
 
-// 1234567 -> "1.23 M"; for words only.
-const char *human_count(char out[16], double value);
-const char *human_bytes(char out[16], double value); // "11.3 GiB"
+const char *human_count(char out[16], double value); // 1234567 -> "1.23 M"
+const char *human_bytes(char out[16], double value); // 12133282611 -> "11.3 GiB"

@@ -156,6 +156,7 @@ static int tokenize_to(const char *directory, const PipelineOptions *pack, const
     Source *source = source_open(inputs, source_options);
     int status = pipeline_run(&all, inputs, source, dataset, &replaced);
     source_close(source);
+    progress_finish(&progress);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "no documents in what was given");
     if (status == 0 && directory) status = dataset_save(dataset);

@@ -51,7 +51,7 @@ static int conclude(Run *run) {
         if (sample_text(&run->network, config->sample_start, (uint64_t)config->sample_tokens, temperature, 200,
                         (uint64_t)config->seed, 0, &run->sample) < 0)
             return -1;
-        if (!cli_quiet)
+        if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
     }
     printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss, run->state.last_loss,

@@ -46,7 +46,7 @@ static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *b
     if (!state->step) state->first_loss = losses[SPLIT_VAL];
     if (*best) state->best_loss = losses[SPLIT_VAL], state->best_step = state->step;
     print_loss(val, losses[SPLIT_VAL]), print_loss(trained, losses[SPLIT_TRAIN]);
-    if (!cli_quiet)
+    if (!log_quiet)
         printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[SPLIT_TRAIN],
                losses[SPLIT_VAL], *best && state->step ? " | best so far" : "");
     return metrics_add(&run->metrics, "\"step\": %llu, \"val_loss\": %s, \"train_loss\": %s",
@@ -87,7 +87,7 @@ static int record_step(Run *run, const StepResult *result, float loss_scale, uin
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
     }
-    if (step % (uint64_t)config->log_interval == 0 && !cli_quiet) {
+    if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
         printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | data-wait %.1f %%%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
                result->learning_rate, seconds * 1e3, tokens / seconds, wait, words,

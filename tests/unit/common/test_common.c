@@ -5,6 +5,7 @@
 #include "common/cpu.h"
 #include "common/file.h"
 #include "common/hash.h"
+#include "common/log.h"
 #include "common/pool.h"
 #include "common/rng.h"
 #include "tests/test.h"
@@ -235,7 +236,16 @@ static int run(int count, char **arguments) {
     return 0;
 }
 static const Command command = {"pack", "[FILE...]", "packs files", options, run, NULL};
-static const Command *const commands[] = {&command, NULL};
+static int run_and_fail(int count, char **arguments) {
+    (void)count, (void)arguments;
+    Progress progress;
+    progress_start(&progress, "drawing", "B", 100);
+    progress.drawn_ns = 0; // long ago
+    progress_update(&progress, 50);
+    return fail(EX_DATA, "it broke");
+}
+static const Command drawing = {"draw", "", "draws a progress line and fails", NULL, run_and_fail, NULL};
+static const Command *const commands[] = {&command, &drawing, NULL};
 static const Program program = {"tool", "a tool", commands};
 
 #define TRY(...) cli_main(&program, (int)(sizeof((char *[]){__VA_ARGS__}) / sizeof(char *)), (char *[]){__VA_ARGS__})
@@ -251,6 +261,80 @@ TEST(cli_parses_every_form_of_an_option) {
     CHECK(!flag && size == 1610612736);
     CHECK_EQUAL(TRY("tool", "pack", "--shard-tokens", "9007199254740993"), 0);
     CHECK(size == 9007199254740993u);
+}
+
+TEST(cli_takes_the_last_of_several_equal_options) {
+    CHECK_EQUAL(TRY("tool", "pack", "--json", "-j4", "--threads=7", "--no-json", "-o", "a", "--output=b", "-j", "5"),
+                0);
+    CHECK(!flag && number == 5);
+    assert_string_equal(text, "b");
+}
+
+// What `print` writes to a terminal on stderr.
+static void print_to_terminal(void (*print)(void), char *out, size_t out_size) {
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY), saved = dup(STDERR_FILENO);
+    CHECK(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int side = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    CHECK(side >= 0);
+    fflush(stderr);
+    dup2(side, STDERR_FILENO);
+    print();
+    fflush(stderr);
+    ssize_t got = read(terminal, out, out_size - 1);
+    dup2(saved, STDERR_FILENO);
+    out[got > 0 ? got : 0] = '\0';
+    close(terminal), close(side), close(saved);
+}
+
+static void print_error_during_progress(void) { CHECK_EQUAL(TRY("tool", "draw"), EX_DATA); }
+static void print_finished_progress(void) {
+    Progress progress;
+    progress_start(&progress, "drawing", "B", 100);
+    progress.drawn_ns = 0;
+    progress_update(&progress, 50);
+    progress_finish(&progress);
+    progress_finish(&progress); // no line is left
+    log_line("done");
+}
+
+TEST(log_erases_a_progress_line_before_an_error) {
+    char out[4096];
+    print_to_terminal(print_error_during_progress, out, sizeof out);
+    err_clear();
+    CHECK_TEXT(out, "drawing  50 %");
+    CHECK_TEXT(out, "\r\033[Ktool draw: it broke\r\n");
+}
+
+TEST(log_ends_a_finished_progress_line) {
+    char out[4096];
+    print_to_terminal(print_finished_progress, out, sizeof out);
+    const char *last = strstr(out, "drawing 50 B");
+    CHECK(last && !strstr(last + 1, "drawing"));
+    CHECK_TEXT(last, "B/s\r\ntool: done\r\n");
+}
+
+TEST(exit_codes_are_unique_and_in_the_manual_page) {
+    static const int codes[] = {
+#define EXIT_CODE(name, code, meaning) code,
+#include "common/exit_codes.def"
+#undef EXIT_CODE
+    };
+    int file = open("manual", O_CREAT | O_RDWR | O_TRUNC, 0600), saved = dup(STDOUT_FILENO);
+    fflush(stdout);
+    dup2(file, STDOUT_FILENO);
+    int status = TRY("tool", "--man");
+    fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    CHECK_EQUAL(status, 0);
+    char *manual = read_file("manual", NULL);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        char row[32];
+        snprintf(row, sizeof row, ".B %d\n", codes[i]);
+        CHECK_TEXT(manual, row);
+        for (size_t j = 0; j < i; j++) CHECK(codes[i] != codes[j]);
+    }
+    free(manual);
+    close(file), close(saved);
 }
 
 TEST(cli_refuses_with_2_and_names_the_nearest) {
