@@ -25,9 +25,10 @@ static int *multiprocessors(void) {
 }
 #endif
 
-static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, recompute, deterministic = 1;
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1;
 static double mem_limit; // GiB
-static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none";
+static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
+            recompute[16] = "none";
 static const Backend *ops;
 static Config config;
 static Model model;
@@ -49,7 +50,10 @@ static void open_network(void) {
     config_close(&reader);
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
-    config.loss_chunk_rows = 4096, config.recompute.value = recompute, config.gelu = gelu, config.offload = offload;
+    config.loss_chunk_rows = 4096;
+    if (!config_parse(&config, KEY_recompute, recompute) || !config_parse(&config, KEY_gelu, gelu) ||
+        !config_parse(&config, KEY_offload, offload))
+        die(EX_USAGE, "recompute, gelu or offload is not one of its words (trainer plan --help)");
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
@@ -93,7 +97,7 @@ static int bench_step(void) {
     // 6 a parameter that is multiplied with, and attention, causal counted once
     double flops = 6 * ((double)model.parameters - (double)T * C) + 6.0 * L * C * T;
     printf("{\"what\": \"step\", \"device\": \"%s\", \"parameters\": %zu, \"L\": %d, \"C\": %d, \"B\": %d, \"T\": %d, "
-           "\"recompute\": %d, \"state\": \"%s\", \"gelu\": \"%s\", \"deterministic\": %s, "
+           "\"recompute\": \"%s\", \"state\": \"%s\", \"gelu\": \"%s\", \"deterministic\": %s, "
            "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"flops_per_token\": %.0f, \"loss\": %.4f, "
            "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
            ops->name, model.parameters, L, C, B, T, recompute, state, gelu, deterministic ? "true" : "false",
@@ -257,7 +261,7 @@ int main(int count, char **arguments) {
         {"B=%d",             &B            },
         {"accumulation=%d",  &accumulation },
         {"steps=%d",         &steps        },
-        {"recompute=%d",     &recompute    },
+        {"recompute=%15s",   recompute     },
         {"deterministic=%d", &deterministic},
         {"state=%15s",       state         },
         {"dtype=%15s",       dtype         },

@@ -17,8 +17,8 @@ static void fill(uint16_t *ids, int micro) {
 
 typedef struct {
     BackendChoice on;
-    const char *gelu;
-    int recompute;
+    Gelu gelu;
+    Recompute recompute;
     bool apart; // the gradient of the residual stream as activations has a place of its own
     float loss_scale;
     bool offload; // the optimizer's state is in host memory
@@ -32,9 +32,9 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config_close(&reader);
     config.n_layer = 2, config.n_head = 2, config.n_embd = 128, config.block_size = BLOCK;
     config.batch_size.value = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
-    config.recompute.value = form.recompute, config.gelu = form.gelu;
+    config.recompute = form.recompute, config.gelu = form.gelu;
     config.loss_chunk_rows = 48; // the last chunk is shorter
-    config.offload = form.offload ? "optimizer" : "none";
+    config.offload = form.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     NEED(backend);
@@ -81,7 +81,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
 static const BackendChoice on_cpu = {"cpu", "float32", 1, true, NULL, false};
 
 // CUDA in the type that $TEST_DTYPE names, or else the card chooses.
-static Form form_of(bool deterministic, const char *gelu, int recompute, bool apart, float loss_scale, bool offload) {
+static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
     const char *dtype = getenv("TEST_DTYPE");
     return (Form){
         {"cuda", dtype ? dtype : "auto", 1, deterministic, NULL, false},
@@ -90,7 +90,7 @@ static Form form_of(bool deterministic, const char *gelu, int recompute, bool ap
 }
 
 static bool is_fp16(void) {
-    Form form = form_of(true, "exact", 0, false, 1, false);
+    Form form = form_of(true, GELU_EXACT, RECOMPUTE_NONE, false, 1, false);
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     NEED(backend);
@@ -103,19 +103,20 @@ TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
     for (int apart = 0; apart < 2; apart++)
-        train((Form){on_cpu, "exact", 0, apart, 1, false}, want, &want_norm, &bits[apart]);
+        train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, apart, 1, false}, want, &want_norm, &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
     CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
     const bool fp16 = is_fp16();
     const double rounded_once = fp16 ? 0.00025 : 0.002;
-    const int levels[] = {0, 1, 5, 0}; // what is computed again has the same bits,
+    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK,
+                                RECOMPUTE_NONE}; // what is computed again has the same bits,
     const float scales[] = {1, 1024, 1,
                             0x1p14f}; // so have gradients times a power of two in bf16, and what is offloaded
     for (int run = 0; run < 4; run++) {
         if (&emu_order) emu_order = run;
         Buffer *now = &bits[run > 0];
         now->size = 0;
-        train(form_of(true, "exact", levels[run], run == 0, fp16 ? 1024 : scales[run], run > 1), losses, &norm, now);
+        train(form_of(true, GELU_EXACT, levels[run], run == 0, fp16 ? 1024 : scales[run], run > 1), losses, &norm, now);
         for (int step = 0; step < STEPS; step++) {
             if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
             CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
@@ -132,11 +133,11 @@ TEST(cuda_trains_a_gpt_as_the_cpu_does) {
 TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     double want[STEPS], losses[STEPS], norm, want_norm;
     Buffer bits = {0};
-    train((Form){on_cpu, "tanh", 0, false, 1, false}, want, &want_norm, &bits);
-    const int levels[] = {0, 5};
+    train((Form){on_cpu, GELU_TANH, RECOMPUTE_NONE, false, 1, false}, want, &want_norm, &bits);
+    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCK};
     for (int run = 0; run < 2; run++) {
         bits.size = 0;
-        train(form_of(false, "tanh", levels[run], false, 1024, false), losses, &norm, &bits);
+        train(form_of(false, GELU_TANH, levels[run], false, 1024, false), losses, &norm, &bits);
         for (int step = 0; step < STEPS; step++) CHECK(fabs(losses[step] - want[step]) < 2e-3 * want[step]);
         CHECK(fabs(norm - want_norm) < 0.02 * want_norm);
     }
@@ -146,7 +147,8 @@ TEST(cuda_trains_a_gpt_by_what_was_fastest) {
 TEST(cuda_leaves_out_a_step_that_overflows) {
     double losses[STEPS], norm;
     Buffer bits = {0};
-    train(form_of(true, "exact", 0, false, is_fp16() ? 0x1p24f : 0x1p127f, false), losses, &norm, &bits);
+    train(form_of(true, GELU_EXACT, RECOMPUTE_NONE, false, is_fp16() ? 0x1p24f : 0x1p127f, false), losses, &norm,
+          &bits);
     CHECK(!isfinite(norm));
     for (int step = 0; step < STEPS; step++) CHECK(losses[step] == losses[0] && isfinite(losses[0]));
     buffer_close(&bits);

@@ -228,7 +228,11 @@ int saved_compare(const SavedState *saved, const Config *config, const char *pat
         char now[256];
         const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
         config_value(config, key, now, sizeof now);
-        if (config_class(key) == CLASS_PLACE || !then || !strcmp(then, now)) continue;
+        if (config_class(key) == CLASS_PLACE || !then) continue;
+        char was[256];
+        Config earlier = *config; // older spellings of a word have the same value
+        if (config_parse(&earlier, key, then)) config_value(&earlier, key, was, sizeof was), then = was;
+        if (!strcmp(then, now)) continue;
         if (config_class(key) == CLASS_RUN)
             log_line("%s is now %s, was %s until step %llu", config_key(key), now, then,
                      (unsigned long long)saved->state.step);
@@ -255,7 +259,8 @@ void saved_choices(const SavedState *saved, Config *config) {
     const char *dtype = json_string_value(json_object_get(saved->config, config_key(KEY_dtype)));
     for (Dtype type = DTYPE_FP32; dtype && type <= DTYPE_FP16; type++)
         if (!strcmp(config->dtype, "auto") && !strcmp(dtype, dtype_name(type))) config->dtype = dtype_name(type);
-    if (config->recompute.is_auto) config->recompute = (AutoInt){false, saved_int(saved, KEY_recompute)};
+    const char *recompute = json_string_value(json_object_get(saved->config, config_key(KEY_recompute)));
+    if (config->recompute == RECOMPUTE_AUTO && recompute) config_parse(config, KEY_recompute, recompute);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
@@ -287,7 +292,7 @@ int checkpoint_config(const char *directory, Config *config) {
     else if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
         result = fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
     config->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has them
-    config->gelu = gelu && !strcmp(gelu, "gelu") ? "exact" : "tanh";
+    config->gelu = gelu && !strcmp(gelu, "gelu") ? GELU_EXACT : GELU_TANH;
     json_decref(root);
     buffer_close(&text);
     return result;

@@ -11,35 +11,71 @@
 
 enum { FILE_MAX_BYTES = 1 << 20, STRINGS_MAX_BYTES = 64 << 20 };
 
+// The words of the WORD rows: names by value, which may have gaps, and aliases.
+typedef struct {
+    const char *text;
+    int value;
+} Alias;
+
+#define KEY(type, field, initial, class, meaning)
+#define WORD(type, field, initial, class, meaning, words) static const char *const names_##field[] = {words};
+#define W(constant, text)                                 [constant] = text,
+#define ALIAS(constant, text)
+#include "trainer/config/keys.def"
+
+#define KEY(type, field, initial, class, meaning)
+#define WORD(type, field, initial, class, meaning, words) static const Alias aliases_##field[] = {words NO_ALIAS};
+#define W(constant, text)
+#define ALIAS(constant, text) {text, constant},
+#define NO_ALIAS                                                                                                       \
+    { NULL, 0 }
+#include "trainer/config/keys.def"
+
 #define AUTO_INT(...)                                                                                                  \
     { __VA_ARGS__ }
 
 static const Config defaults = {
-#define KEY(type, field, initial, class, meaning) .field = initial,
+#define KEY(type, field, initial, class, meaning)         .field = initial,
+#define WORD(type, field, initial, class, meaning, words) .field = initial,
 #include "trainer/config/keys.def"
-#undef KEY
 };
 
+// For help, where a word's default is its name and its argument the list of words, as "one|two".
 static Config shown = {
-#define KEY(type, field, initial, class, meaning) .field = initial,
+#define KEY(type, field, initial, class, meaning)         .field = initial,
+#define WORD(type, field, initial, class, meaning, words) .field = initial,
 #include "trainer/config/keys.def"
-#undef KEY
 };
 const Option config_keys[KEY_COUNT + 1] = {
 #define KEY(type, field, initial, class, meaning) {OPT_##type, #field, &shown.field, NULL, meaning},
+#define WORD(type, field, initial, class, meaning, words)                                                              \
+    {OPT_STRING, #field, (void *)(uintptr_t)&names_##field[initial], &("" words)[1], meaning},
+#define W(constant, text) "|" text
+#define ALIAS(constant, text)
 #include "trainer/config/keys.def"
-#undef KEY
 };
 
 static const struct {
-    OptionType type;
+    OptionType type; // OPT_STRING for words
     const char *name, *meaning;
     KeyClass class;
     size_t offset;
+    const char *const *names; // of a word, by value; NULL for other types
+    int name_count;
+    const Alias *aliases;
 } keys[KEY_COUNT] = {
-#define KEY(type, field, initial, class, meaning) {OPT_##type, #field, meaning, CLASS_##class, offsetof(Config, field)},
+#define KEY(type, field, initial, class, meaning)                                                                      \
+    {OPT_##type, #field, meaning, CLASS_##class, offsetof(Config, field), NULL, 0, NULL},
+#define WORD(type, field, initial, class, meaning, words)                                                              \
+    {OPT_STRING,                                                                                                       \
+     #field,                                                                                                           \
+     meaning,                                                                                                          \
+     CLASS_##class,                                                                                                    \
+     offsetof(Config, field),                                                                                          \
+     names_##field,                                                                                                    \
+     (int)(sizeof names_##field / sizeof *names_##field),                                                              \
+     aliases_##field},
 #include "trainer/config/keys.def"
-#undef KEY
 };
 
 // nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases.
@@ -153,8 +189,46 @@ static bool store_word(const Option *option, const char *word) {
     return err_clear(), false;
 }
 
+static int key_index(const ConfigReader *reader, const Option *option) { return (int)(option - reader->options); }
+
+static bool find_word(int key, const char *text, int *value) {
+    for (int i = 0; i < keys[key].name_count; i++)
+        if (keys[key].names[i] && !strcmp(keys[key].names[i], text)) return *value = i, true;
+    for (const Alias *alias = keys[key].aliases; alias->text; alias++)
+        if (!strcmp(alias->text, text)) return *value = alias->value, true;
+    return false;
+}
+
+// Stores the value of a WORD key; `at` is where it stands.
+static void store_key_word(const Place *place, const char *at, const Option *option, const char *text) {
+    int key = key_index(place->reader, option);
+    if (find_word(key, text, option->value)) return;
+    Buffer names = {0};
+    for (int i = 0; i < keys[key].name_count; i++)
+        if (keys[key].names[i]) buffer_print(&names, "%s%s", names.size ? ", " : "", keys[key].names[i]);
+    mistake(place, at, "'%s' is '%s', not one of %s", option->name, text, (const char *)names.data);
+    buffer_close(&names);
+}
+
+static const char *read_key_word(const Place *place, const char *at, const Option *option) {
+    char *text;
+    const char *end = at;
+    if (*at == '"' || *at == '\'') {
+        end = read_string(place->reader, at, &text);
+        if (!end) return mistake(place, at, "the string for '%s' has no closing quote", option->name), NULL;
+    } else {
+        while (*end && !strchr(" \t\r#", *end)) end++;
+        text = arena_push(&place->reader->strings, (size_t)(end - at) + 1);
+        memcpy(text, at, (size_t)(end - at));
+        text[end - at] = 0;
+    }
+    store_key_word(place, at, option, text);
+    return end;
+}
+
 // Reads the value at `at` into the option. Returns what follows, or NULL after a mistake.
 static const char *read_value(const Place *place, const char *at, const Option *option) {
+    if (keys[key_index(place->reader, option)].names) return read_key_word(place, at, option);
     const char *end = NULL;
     bool fits = false;
     if (*at == '"' || *at == '\'') {
@@ -176,8 +250,6 @@ static const char *read_value(const Place *place, const char *at, const Option *
     return end;
 }
 
-static int key_index(const ConfigReader *reader, const Option *option) { return (int)(option - reader->options); }
-
 // Unknown keys name the nearest one.
 static const Option *find_key(const Place *place, const char *name, size_t length) {
     char text[64];
@@ -190,16 +262,14 @@ static const Option *find_key(const Place *place, const char *name, size_t lengt
     return NULL;
 }
 
-// Within one file a key may be set once. Of several flags the last one wins.
+// Notes where a key is set. Of flags the last one wins, as of files; a file that sets a key twice has a mistake.
 static bool take_origin(const Place *place, const Option *option, const char *at, const char *origin) {
     char *old = place->reader->origin[key_index(place->reader, option)];
     size_t prefix = place->file ? strlen(place->file) : 0;
-    bool same = place->file && !strncmp(old, place->file, prefix) && old[prefix] == ':';
-    if (same)
-        mistake(place, at, "'%s' is set twice, first at %s", option->name, old);
-    else
-        snprintf(old, sizeof place->reader->origin[0], "%s", origin);
-    return !same;
+    if (place->file && !strncmp(old, place->file, prefix) && old[prefix] == ':')
+        return mistake(place, at, "'%s' is set twice, first at %s", option->name, old), false;
+    snprintf(old, sizeof place->reader->origin[0], "%s", origin);
+    return true;
 }
 
 static void read_line(const Place *place) {
@@ -282,9 +352,11 @@ void config_flag(ConfigReader *reader, const char *assignment) {
     snprintf(origin, sizeof origin, "--%s", option->name);
     if (!take_origin(&place, option, assignment, origin)) return;
     const char *value = equals ? equals + 1 : "True";
-    if (option->type == OPT_STRING && *value != '"' && *value != '\'')
+    bool is_word = keys[key_index(reader, option)].names;
+    if (option->type == OPT_STRING && !is_word && *value != '"' && *value != '\'')
         *(const char **)option->value = value;
-    else if (option->type == OPT_FLAG || option->type == OPT_SIZE || !strcmp(value, "auto")) {
+    else if (option->type == OPT_FLAG || option->type == OPT_SIZE ||
+             (option->type == OPT_AUTO && !strcmp(value, "auto"))) {
         if (option_set(option, value) == 0) return;
         err_clear();
         mistake(&place, value, "'--%s' takes %s", option->name, type_names[option->type]);
@@ -304,12 +376,24 @@ KeyClass config_class(int key) { return keys[key].class; }
 const char *config_key(int key) { return keys[key].name; }
 
 void config_value(const Config *config, int key, char *out, size_t size) {
+    if (keys[key].names) {
+        snprintf(out, size, "%s", keys[key].names[*(const int *)((const char *)config + keys[key].offset)]);
+        return;
+    }
     Option option = {keys[key].type, keys[key].name, (char *)(uintptr_t)config + keys[key].offset, NULL, NULL};
     option_print(&option, out, size);
     if (option.type != OPT_FLOAT) return;
     double number = *(double *)option.value; // the fewest digits that give it back
     for (int digits = 6; digits <= 17 && strtod(out, NULL) != number; digits++)
         snprintf(out, size, "%.*g", digits, number);
+}
+
+bool config_parse(Config *config, int key, const char *text) {
+    void *value = (char *)config + keys[key].offset;
+    if (keys[key].names) return find_word(key, text, value);
+    Option option = {keys[key].type, keys[key].name, value, NULL, NULL};
+    if (option_set(&option, text) == 0) return true;
+    return err_clear(), false;
 }
 
 void config_print(const ConfigReader *reader) {

@@ -4,6 +4,7 @@
 #include "common/arena.h"
 #include "common/bytes.h"
 #include "common/cli.h"
+#include "loader/client/feed.h"
 
 typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
 
@@ -14,16 +15,24 @@ typedef AutoInt Key_AUTO;
 typedef uint64_t Key_SIZE;
 typedef const char *Key_STRING;
 
-typedef struct {
-#define KEY(type, field, initial, class, meaning) Key_##type field;
+// The enums of the WORD rows.
+#define KEY(type, field, initial, class, meaning)
+#define WORD(type, field, initial, class, meaning, words) typedef enum { words } type;
+#define WORD_OF(type, field, initial, class, meaning, words)
+#define W(constant, text) constant,
+#define ALIAS(constant, text)
 #include "trainer/config/keys.def"
-#undef KEY
+
+typedef struct {
+#define KEY(type, field, initial, class, meaning)         Key_##type field;
+#define WORD(type, field, initial, class, meaning, words) type field;
+#include "trainer/config/keys.def"
 } Config;
 
 enum {
-#define KEY(type, field, initial, class, meaning) KEY_##field,
+#define KEY(type, field, initial, class, meaning)         KEY_##field,
+#define WORD(type, field, initial, class, meaning, words) KEY_##field,
 #include "trainer/config/keys.def"
-#undef KEY
     KEY_COUNT
 };
 
@@ -49,6 +58,9 @@ void config_close(ConfigReader *reader);
 void config_print(const ConfigReader *reader); // each key, its value and origin, to stdout
 KeyClass config_class(int key);
 
-// A key's name, and its value as text that gives it back exactly (for checkpoints).
+const char *config_key(int key); // its name
+
+// A value as text, for checkpoints and messages, and back from it. config_parse also accepts the aliases of words;
+// false when `text` is not a value of the key. Strings are borrowed.
 void config_value(const Config *config, int key, char *out, size_t size);
-const char *config_key(int key);
+bool config_parse(Config *config, int key, const char *text);

@@ -73,24 +73,6 @@ static void check_ranges(ConfigReader *reader) {
         check_range(reader, ranges[i].key, ranges[i].low, ranges[i].high);
 }
 
-static void check_words(ConfigReader *reader) {
-    check_word(reader, KEY_dtype, (const char *const[]){"auto", "float32", "bfloat16", "float16", NULL});
-    check_word(reader, KEY_device, (const char *const[]){"auto", "cpu", "cuda", NULL});
-    check_word(reader, KEY_sampling, (const char *const[]){"epoch", "crop", "sequential", NULL});
-    check_word(reader, KEY_on_dataset_change, (const char *const[]){"switch", "stop", NULL});
-    check_word(reader, KEY_gelu, (const char *const[]){"exact", "tanh", NULL});
-    check_word(reader, KEY_optimizer_state, (const char *const[]){"full", "m8", "sr", NULL});
-    check_word(reader, KEY_offload, (const char *const[]){"auto", "none", "optimizer", NULL});
-    check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
-    check_word(reader, KEY_lr_schedule, (const char *const[]){"cosine", "linear", "constant", NULL});
-}
-
-static void check_recompute(ConfigReader *reader) {
-    int64_t level = reader->config.recompute.value;
-    if (level != 0 && level != 1 && level != 5)
-        wrong(reader, KEY_recompute, "'recompute' is %lld, not one of 0, 1, 5, auto", (long long)level);
-}
-
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd % config->n_head) {
@@ -111,8 +93,10 @@ static void check_model(ConfigReader *reader) {
 
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
-    check_words(reader);
-    check_recompute(reader);
+    check_word(reader, KEY_dtype, (const char *const[]){"auto", "float32", "bfloat16", "float16", NULL});
+    check_word(reader, KEY_device, (const char *const[]){"auto", "cpu", "cuda", NULL});
+    check_word(reader, KEY_optimizer_state, (const char *const[]){"full", "m8", "sr", NULL});
+    check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_model(reader);
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)

@@ -29,7 +29,7 @@ ModelShape shape_of(const Config *config) {
         .vocab = GPT2_VOCAB,
         .padded_vocab = padded_vocab(GPT2_VOCAB),
         .bias = config->bias,
-        .exact_gelu = !strcmp(config->gelu, "exact"),
+        .exact_gelu = config->gelu == GELU_EXACT,
     };
 }
 
@@ -57,7 +57,7 @@ static size_t lay_block(PassLayout *pass, size_t at, const ModelShape *shape, co
 }
 
 // Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
-static void lay_pass(PassLayout *pass, size_t at, int rows, bool backward, int recompute, int chunk_rows,
+static void lay_pass(PassLayout *pass, size_t at, int rows, bool backward, Recompute recompute, int chunk_rows,
                      const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
     size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
     size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
@@ -136,7 +136,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     *plan = (MemoryPlan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
-    bool own_master = training && backend->master_bytes, offload = training && !strcmp(config->offload, "optimizer");
+    bool own_master = training && backend->master_bytes, offload = training && config->offload == OFFLOAD_OPTIMIZER;
 
     plan->params = take(&at, model->elements * backend->par_bytes);
     add_row(plan, "parameters", at, false), start = at;
@@ -167,7 +167,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
 
     plan->passes = at;
     plan->train.end = plan->passes;
-    int recompute = (int)config->recompute.value;
+    Recompute recompute = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
     if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
     lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
     plan->bytes = plan->train.end;

@@ -6,16 +6,12 @@
 #include "trainer/config/config.h"
 #include "trainer/model/params.h"
 
-// What is not kept for the backward pass, but made again there. The numbers are a scale from everything kept to
-// nothing.
-enum { RECOMPUTE_NONE = 0, RECOMPUTE_GELU = 1, RECOMPUTE_BLOCK = 5 };
-
 // Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
 // turns, which in an evaluation is everywhere.
 typedef struct {
     int rows; // B: sequences at a time
     bool backward;
-    int recompute;
+    Recompute recompute;
     size_t res1, res1_stride; // what a block takes in (Res)
     // the block: norm outputs, qkv, attention, fc (Act), the residual before its second norm (Res), statistics
     size_t ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, block_stride;

@@ -6,18 +6,18 @@
 
 // What a level costs: shares of the step's time. gelu is one pass over memory; a block's forward is a fifth of a step.
 static const struct {
-    int level;
+    Recompute level;
     double time;
     const char *name;
 } levels[] = {
-    {RECOMPUTE_NONE,  1,    "all kept"               },
-    {RECOMPUTE_GELU,  1.01, "gelu made again"        },
-    {RECOMPUTE_BLOCK, 1.22, "whole blocks made again"},
+    {RECOMPUTE_NONE,  1,    "none: all kept"                    },
+    {RECOMPUTE_GELU,  1.01, "gelu: GELU computed again"         },
+    {RECOMPUTE_BLOCK, 1.22, "block: whole blocks computed again"},
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
 static bool is_cpu(const Backend *backend) { return !strcmp(backend->name, "cpu"); }
-static bool is_offloaded(const Config *config) { return !strcmp(config->offload, "optimizer"); }
+static bool is_offloaded(const Config *config) { return config->offload == OFFLOAD_OPTIMIZER; }
 
 // What there is for a plan: for its arena, and of host memory. 0: not known.
 typedef struct {
@@ -58,11 +58,11 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
     bool cut = asked->batch_size.is_auto && asked->mem_limit;
     Config tried = *asked;
     for (int i = 0; i < LEVELS; i++) {
-        if (!asked->recompute.is_auto && asked->recompute.value != levels[i].level) continue;
+        if (asked->recompute != RECOMPUTE_AUTO && asked->recompute != levels[i].level) continue;
         for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
             if (sequences % rows) continue;
             tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
-            tried.recompute = (AutoInt){false, levels[i].level};
+            tried.recompute = levels[i].level;
             bool fits;
             size_t bytes = try_plan(&tried, model, backend, room, &fits);
             double time = fits ? token_time(&tried, backend, levels[i].time) : INFINITY;
@@ -77,7 +77,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     Config asked = *config;
     const Room room = room_for(&asked, backend, here);
     const int64_t rows_asked = asked.batch_size.value;
-    const bool automatic = !strcmp(asked.offload, "auto");
+    const bool automatic = asked.offload == OFFLOAD_AUTO;
     double best = INFINITY;
     size_t least = SIZE_MAX;
     ModelShape shape = shape_of(config);
@@ -85,19 +85,22 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     model_open(&model, &shape);
     if (asked.batch_size.is_auto && !asked.eval_tokens) // an evaluation reads what it would have
         asked.eval_tokens = asked.eval_iters * rows_asked * asked.block_size;
-    if (automatic) asked.offload = "none";
+    if (automatic) asked.offload = OFFLOAD_NONE;
     choose(config, &asked, &model, backend, &room, &best, &least);
-    asked.offload = "optimizer", least = 0; // costs a step its copies, and the machine memory: where nothing else fits
+    asked.offload = OFFLOAD_OPTIMIZER,
+    least = 0; // costs a step its copies, and the machine memory: where nothing else fits
     if (automatic && best == INFINITY && !is_cpu(backend))
         choose(config, &asked, &model, backend, &room, &best, &least);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
-    if (config->batch_size.value == rows_asked && config->recompute.value == asked.recompute.value && !moved) return;
-    char size[16];
-    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %lld%s",
+    if (config->batch_size.value == rows_asked &&
+        (config->recompute == asked.recompute || config->recompute == RECOMPUTE_NONE) && !moved)
+        return;
+    char size[16], level[16];
+    config_value(config, KEY_recompute, level, sizeof level);
+    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %s%s",
              human_bytes(size, (double)room.arena), (long long)config->batch_size.value,
-             (long long)config->gradient_accumulation_steps, (long long)config->recompute.value,
-             moved ? ", offload optimizer" : "");
+             (long long)config->gradient_accumulation_steps, level, moved ? ", offload optimizer" : "");
 }
 
 // ---- what to ask for instead
@@ -143,10 +146,11 @@ static void suggest(const Config *asked, const Backend *backend, const Room *roo
     int found = 0, places = is_cpu(backend) || is_offloaded(asked) ? 1 : 2;
     for (int i = 0; i < places * STEPS && found < 3; i++) {
         Config config = *asked;
-        int step = i % STEPS, level = step < LEVELS ? levels[step].level : RECOMPUTE_BLOCK;
-        if (level < asked->recompute.value) continue;
-        config.recompute.value = level;
-        if (i >= STEPS) config.offload = "optimizer";
+        int step = i % STEPS;
+        Recompute level = step < LEVELS ? levels[step].level : RECOMPUTE_BLOCK;
+        if (asked->recompute != RECOMPUTE_AUTO && level < asked->recompute) continue;
+        config.recompute = level;
+        if (i >= STEPS) config.offload = OFFLOAD_OPTIMIZER;
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
         size_t bytes = shrink(&config, backend, room);
@@ -220,12 +224,11 @@ void plan_print_levers(const Config *config, const Model *model, const Backend *
         Config other = *config;
         char bytes[16];
         bool fits;
-        other.recompute.value = levels[i].level;
+        other.recompute = levels[i].level;
         human_bytes(bytes, (double)try_plan(&other, model, backend, &(Room){0, 0}, &fits));
-        buffer_print(out, "%s %d %-28s %14s ", config->recompute.value == levels[i].level ? "*" : " ", levels[i].level,
-                     levels[i].name, bytes);
+        buffer_print(out, "%s %-30s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].name, bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
-            other.offload = column < 3 ? "none" : "optimizer";
+            other.offload = column < 3 ? OFFLOAD_NONE : OFFLOAD_OPTIMIZER;
             buffer_print(out, " %8lld", (long long)largest_rows(other, model, &states[column % 3]));
         }
         buffer_print(out, "\n");

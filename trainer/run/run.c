@@ -130,7 +130,7 @@ int run_dataset(Run *run) {
         hex_encode(old_hex, run_use(run)->fingerprint, 32);
         log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", dataset->name, new_hex,
                  run_use(run)->name, old_hex, (unsigned long long)state->step);
-        if (!strcmp(run->config->on_dataset_change, "stop"))
+        if (run->config->on_dataset_change == ON_CHANGE_STOP)
             return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
     }
     int before = state->dataset;

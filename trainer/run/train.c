@@ -110,9 +110,7 @@ static void aim_stream(Run *run) {
     if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
     const FeedRequest form = {
         .split = SPLIT_TRAIN,
-        .mode = !strcmp(config->sampling, "crop")         ? SAMPLING_CROP
-                : !strcmp(config->sampling, "sequential") ? SAMPLING_SEQUENTIAL
-                                                          : SAMPLING_EPOCH,
+        .mode = (uint8_t)config->sampling,
         .rows = (uint32_t)config->batch_size.value,
         .seed = (uint64_t)config->seed,
     };

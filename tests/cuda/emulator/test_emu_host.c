@@ -274,9 +274,9 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     config_close(&reader);
     config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
     config.batch_size.value = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
-    config.recompute.value = 0;
+    config.recompute = RECOMPUTE_NONE;
     if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = 1;
-    config.offload = how.offload ? "optimizer" : "none";
+    config.offload = how.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     BackendChoice with = choice;
     with.optimizer_state = how.optimizer_state;
     char why[256];

@@ -56,15 +56,15 @@ static void check_same(const char *want, const char *got) {
     test_failed("the same calls", __FILE__, __LINE__);
 }
 
-static void run_steps(bool deterministic, int recompute) {
+static void run_steps(bool deterministic, Recompute recompute) {
     ConfigReader reader;
     config_open(&reader);
     Config config = reader.config;
     config_close(&reader);
     config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK,
     config.batch_size.value = ROWS;
-    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute.value = recompute;
-    config.gelu = "tanh";
+    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
+    config.gelu = GELU_TANH;
     char why[256];
     const Backend *backend = backend_open(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why);
     NEED(backend);
@@ -116,7 +116,7 @@ static void run_steps(bool deterministic, int recompute) {
 }
 
 TEST(cuda_steps_ask_for_the_same_again) {
-    const int levels[] = {0, 1, 5};
+    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK};
     for (int i = 0; i < 3; i++) run_steps(true, levels[i]);
-    run_steps(false, 0);
+    run_steps(false, RECOMPUTE_NONE);
 }

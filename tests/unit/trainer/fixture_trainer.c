@@ -24,8 +24,8 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->block_size = shape->block, config->batch_size.value = shape->batch;
     config->gradient_accumulation_steps = shape->accumulation, config->eval_batch_size = shape->eval_batch;
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
-    config->bias = shape->bias, config->recompute.value = shape->recompute;
-    config->offload = shape->offload ? "optimizer" : "none";
+    config->bias = shape->bias, config->recompute = shape->recompute;
+    config->offload = shape->offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
     const BackendChoice choice = {"cpu", dtype_name(shape->type), 2, true, shape->optimizer_state, false};

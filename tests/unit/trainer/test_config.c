@@ -141,6 +141,40 @@ TEST(config_checks_values_against_each_other) {
     config_close(&reader);
 }
 
+TEST(config_words_become_enums) {
+    read_text(
+        "sampling = 'crop'\nrecompute = 5\nlr_schedule = 'cubic'\ngelu = tanh # unquoted\noffload = 'optimizer\n");
+    const Config *c = &reader.config;
+    CHECK(c->sampling == SAMPLING_CROP && c->recompute == RECOMPUTE_BLOCK && c->gelu == GELU_TANH);
+    CHECK_TEXT(mistakes(), "a.py:3:15: 'lr_schedule' is 'cubic', not one of cosine, linear, constant\n");
+    CHECK_TEXT(mistakes(), "a.py:5:11: the string for 'offload' has no closing quote\n");
+    config_flag(&reader, "recompute=gelu");
+    config_flag(&reader, "sampling='sequential'");
+    config_flag(&reader, "offload=");
+    CHECK(c->sampling == SAMPLING_SEQUENTIAL && c->recompute == RECOMPUTE_GELU);
+    CHECK_TEXT(mistakes(), "'offload' is '', not one of none, optimizer, auto\n");
+    CHECK_EQUAL(reader.mistake_count, 3);
+    config_close(&reader);
+}
+
+TEST(config_aliases_of_words_are_read_but_not_written) {
+    config_open(&reader);
+    static const char *const texts[][2] = {
+        {"0",    "none" },
+        {"1",    "gelu" },
+        {"5",    "block"},
+        {"auto", "auto" }
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char text[16];
+        CHECK(config_parse(&reader.config, KEY_recompute, texts[i][0]));
+        config_value(&reader.config, KEY_recompute, text, sizeof text);
+        CHECK_TEXT(text, texts[i][1]);
+    }
+    CHECK(!config_parse(&reader.config, KEY_recompute, "3"));
+    config_close(&reader);
+}
+
 TEST(config_values_survive_as_text) {
     config_open(&reader);
     char text[64];

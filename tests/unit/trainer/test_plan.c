@@ -9,7 +9,7 @@ static Config gpt2_124m(void) {
     ConfigReader reader;
     config_open(&reader);
     config_close(&reader);
-    reader.config.batch_size.value = 4, reader.config.bias = true, reader.config.recompute.value = RECOMPUTE_NONE;
+    reader.config.batch_size.value = 4, reader.config.bias = true, reader.config.recompute = RECOMPUTE_NONE;
     return reader.config;
 }
 
@@ -52,17 +52,17 @@ TEST(plan_saves_what_the_formula_says) {
     const Backend *backend = cpu("bfloat16");
     size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
     const struct {
-        int recompute;
+        Recompute recompute;
         size_t saved, once;
     } levels[] = {
-        {0, (32 + 4) * C + 4 * (H + 4), 0                         },
-        {1, (24 + 4) * C + 4 * (H + 4), 0                         },
-        {5, (2 + 2) * C,                (22 + 2) * C + 4 * (H + 4)}
+        {RECOMPUTE_NONE,  (32 + 4) * C + 4 * (H + 4), 0                         },
+        {RECOMPUTE_GELU,  (24 + 4) * C + 4 * (H + 4), 0                         },
+        {RECOMPUTE_BLOCK, (2 + 2) * C,                (22 + 2) * C + 4 * (H + 4)}
     };
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         Model model;
         MemoryPlan plan;
-        config.recompute.value = levels[i].recompute;
+        config.recompute = levels[i].recompute;
         make(&plan, &model, &config, backend);
         CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
         CHECK_EQUAL(plan.train.narrow - plan.train.rstd3, N * (4 + levels[i].once));
@@ -112,7 +112,7 @@ TEST(plan_is_what_is_allocated) {
 // Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
 static void check_apart(int recompute) {
     Config config = gpt2_124m();
-    config.recompute.value = recompute;
+    config.recompute = recompute;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
     const Backend *backend = cpu("bfloat16");
     Model model;
@@ -236,8 +236,8 @@ TEST(plan_for_a_card_is_the_designs) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Config config = gpt2_124m();
         config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
-        config.recompute.value = rows[i].recompute, config.loss_chunk_rows = 4096;
-        if (rows[i].layers > 24) config.offload = "optimizer";
+        config.recompute = rows[i].recompute, config.loss_chunk_rows = 4096;
+        if (rows[i].layers > 24) config.offload = OFFLOAD_OPTIMIZER;
         const double limit = 11.3 * (1 << 30);
         Model model;
         MemoryPlan plan;
@@ -269,9 +269,9 @@ TEST(plan_keeps_to_the_devices_free_memory) {
     Config config = gpt2_124m();
     Model model;
     MemoryPlan plan;
-    config.batch_size.value = 8, config.gradient_accumulation_steps = 8, config.recompute = (AutoInt){true, 0};
+    config.batch_size.value = 8, config.gradient_accumulation_steps = 8, config.recompute = RECOMPUTE_AUTO;
     plan_auto(&config, &backend, true);
-    CHECK_EQUAL(config.recompute.value, RECOMPUTE_BLOCK);
+    CHECK_EQUAL(config.recompute, RECOMPUTE_BLOCK);
     make(&plan, &model, &config, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), 0);
     model_close(&model);
@@ -301,13 +301,13 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
     Model model;
     MemoryPlan plan;
     config.mem_limit = large.mem_limit = 12133282611; // 11.3 GiB
-    config.recompute = large.recompute = (AutoInt){true, 0};
+    config.recompute = large.recompute = RECOMPUTE_AUTO;
     plan_auto(&config, &backend, false);
-    CHECK(!strcmp(config.offload, "none"));
+    CHECK(config.offload == OFFLOAD_NONE);
     large.n_layer = 48, large.n_head = 25, large.n_embd = 1600;
     large.batch_size.value = 12, large.gradient_accumulation_steps = 40;
     plan_auto(&large, &backend, false);
-    CHECK(!strcmp(large.offload, "optimizer") && large.recompute.value == RECOMPUTE_BLOCK);
+    CHECK(large.offload == OFFLOAD_OPTIMIZER && large.recompute == RECOMPUTE_BLOCK);
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
     CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
@@ -375,7 +375,7 @@ TEST(plan_chooses_what_is_auto) {
     for (int step = 0; step < 4; step++) {
         static const double limits[] = {4, 6, 20, 100};
         Config config = gpt2_124m();
-        config.batch_size = (AutoInt){true, 12}, config.recompute = (AutoInt){true, 0},
+        config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO,
         config.mem_limit = (uint64_t)(limits[step] * (1 << 30));
         plan_auto(&config, backend, false);
         CHECK_EQUAL(config.batch_size.value * config.gradient_accumulation_steps, 480);
@@ -383,19 +383,17 @@ TEST(plan_chooses_what_is_auto) {
         make(&plan, &model, &config, backend);
         CHECK(plan.bytes <= config.mem_limit);
         model_close(&model);
-        CHECK(step < 3 || config.recompute.value == RECOMPUTE_NONE); // what has room is not made again
+        CHECK(step < 3 || config.recompute == RECOMPUTE_NONE); // what has room is not made again
         CHECK(config.batch_size.value >= rows);
         rows = config.batch_size.value;
     }
     Config config = gpt2_124m();
-    config.batch_size = (AutoInt){true, 12},
-    config.recompute = (AutoInt){true, 0}; // without a limit: what stands there
+    config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO; // without a limit: what stands there
     plan_auto(&config, backend, false);
-    CHECK(config.batch_size.value == 12 && config.recompute.value == RECOMPUTE_NONE);
-    config.batch_size.value = 32, config.recompute = (AutoInt){true, 0},
-    config.mem_limit = 6ull << 30; // only what is auto
+    CHECK(config.batch_size.value == 12 && config.recompute == RECOMPUTE_NONE);
+    config.batch_size.value = 32, config.recompute = RECOMPUTE_AUTO, config.mem_limit = 6ull << 30; // only what is auto
     plan_auto(&config, backend, false);
     CHECK(config.batch_size.value == 32 && config.gradient_accumulation_steps == 40 &&
-          config.recompute.value == RECOMPUTE_BLOCK);
+          config.recompute == RECOMPUTE_BLOCK);
     backend->close();
 }

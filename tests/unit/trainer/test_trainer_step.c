@@ -329,7 +329,7 @@ TEST(schedule_is_nanogpts) {
                      .warmup_iters = 5,
                      .lr_decay_iters = 20,
                      .decay_lr = true,
-                     .lr_schedule = "cosine"};
+                     .lr_schedule = LR_COSINE};
     static const struct {
         uint64_t step;
         double rate;
@@ -344,9 +344,9 @@ TEST(schedule_is_nanogpts) {
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         CHECK(fabs(schedule_rate(&config, wanted[i].step) - wanted[i].rate) < 1e-15);
-    config.lr_schedule = "linear";
+    config.lr_schedule = LR_LINEAR;
     CHECK(fabs(schedule_rate(&config, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
-    config.lr_schedule = "constant";
+    config.lr_schedule = LR_CONSTANT;
     CHECK(schedule_rate(&config, 19) == 1e-3);
     config.decay_lr = false;
     CHECK(schedule_rate(&config, 0) == 1e-3);
