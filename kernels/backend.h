@@ -5,12 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Storage types are chosen when the backend is opened; in signatures these names say which one a pointer has.
-typedef void Act;    // activations: fp32, bf16 or fp16
-typedef void Par;    // parameters as the operations read them: fp32 on the CPU
-typedef void Grad;   // gradients: fp32
-typedef void Moment; // AdamW's two averages: fp32, or bf16, whatever the activations are
-typedef void Res;    // residual stream and its gradient: fp32 on the CPU
+// Tensors. Their storage types are chosen when the backend is opened, so these types are incomplete: a pointer to one
+// converts to and from void *, and never to another, so that swapped arguments do not compile.
+typedef struct Act Act;       // activations: fp32, bf16 or fp16
+typedef struct Par Par;       // parameters as the operations read them: fp32 on the CPU
+typedef struct Grad Grad;     // gradients: fp32
+typedef struct Moment Moment; // the first and second moments of AdamW: fp32, or bf16, whatever the activations are
+typedef struct Res Res;       // residual stream and its gradient: fp32 on the CPU
 
 typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
 const char *dtype_name(Dtype type); // "float32", "bfloat16", "float16"

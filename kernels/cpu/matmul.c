@@ -26,12 +26,11 @@ static char *packed_of(const Weight *w, Direction direction) {
 }
 
 static const void *weights_of(const Weight *w, Direction direction) {
-    return products == PRODUCTS_PLAIN ? w->param : packed_of(w, direction);
+    return products == PRODUCTS_PLAIN ? (const void *)w->param : packed_of(w, direction);
 }
 
 // Two-byte operands without products of them: WIDE_ROWS rows at a time become fp32, and the result is narrowed again.
-static void multiply_widened(Direction direction, int M, const Weight *w, const uint16_t *in, const Par *bias,
-                             uint16_t *out) {
+static void multiply_widened(Direction direction, int M, const Weight *w, const Act *in, const Par *bias, Act *out) {
     const size_t in_cols = (size_t)(direction == FORWARD ? w->cols : w->rows);
     const size_t out_cols = (size_t)(direction == FORWARD ? w->rows : w->cols);
     size_t used = 0;
@@ -39,21 +38,21 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     float *wide_out = scratch_take(&used, WIDE_ROWS * out_cols * sizeof(float));
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
-        unit->widen(wide_in, in + (size_t)row * in_cols, (size_t)count * in_cols);
-        product(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), bias, wide_out);
-        unit->narrow(out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
+        unit->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
+        product(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), (const float *)bias,
+                wide_out);
+        unit->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
     }
 }
 
-static void multiply_weight_widened(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols,
-                                    bool add) {
+static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
     size_t used = 0;
     float *wide_dout = scratch_take(&used, WIDE_ROWS * (size_t)rows * sizeof(float));
     float *wide_in = scratch_take(&used, WIDE_ROWS * (size_t)cols * sizeof(float));
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
-        unit->widen(wide_dout, dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
-        unit->widen(wide_in, in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
+        unit->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
+        unit->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
         product(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, NULL, dw);
     }
 }
@@ -62,7 +61,7 @@ static void matmul_forward(Act *out, const Act *in, const Weight *w, const Par *
     if (products == PRODUCTS_WIDENED)
         multiply_widened(FORWARD, M, w, in, bias, out);
     else
-        product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), bias, out);
+        product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
 }
 
 static void matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
@@ -92,13 +91,14 @@ static void matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act
 }
 
 static void pack(const Weight *w) {
+    const float *params = (const float *)w->param;
     if (products == PRODUCTS_WIDENED) { // rounded as weights of two bytes would be
         const size_t count = (size_t)w->rows * (size_t)w->cols, piece = (size_t)WIDE_ROWS * (size_t)w->cols;
         size_t used = 0;
         uint16_t *rounded = scratch_take(&used, piece * sizeof *rounded);
         for (size_t i = 0; i < count; i += piece) {
             const size_t n = count - i < piece ? count - i : piece;
-            unit->narrow(rounded, (const float *)w->param + i, n);
+            unit->narrow(rounded, params + i, n);
             unit->widen((float *)w->packed + i, rounded, n);
         }
     }
@@ -108,11 +108,11 @@ static void pack(const Weight *w) {
         const int block = product_layout_block(direction, w->rows, w->cols);
         void *packed = packed_of(w, direction);
         if (!block)
-            product_reorder(direction, w->param, w->rows, w->cols, packed);
+            product_reorder(direction, params, w->rows, w->cols, packed);
         else if (direction == FORWARD)
-            unit->pack_transposed(w->param, w->rows, w->cols, block, packed);
+            unit->pack_transposed(params, w->rows, w->cols, block, packed);
         else
-            unit->pack_plain(w->param, w->rows, w->cols, block, packed);
+            unit->pack_plain(params, w->rows, w->cols, block, packed);
     }
 }
 

@@ -232,12 +232,13 @@ static int bench_gemm(void) {
     }
     for (size_t done = 0; done < 2 * bytes; done += VALUES * 2) ops->upload(arena + done, values, VALUES * 2);
     ops->bind_scratch(arena + 3 * bytes, scratch_bytes);
-    const Weight w = {arena, NULL, SIZE, SIZE};
+    void *result = arena + 2 * bytes, *in = arena + bytes;
+    const Weight w = {(const Par *)arena, NULL, SIZE, SIZE};
     uint64_t start = 0;
     for (int run = 0; run < 3 + steps; run++) { // plain, recorded, replayed
-        if (ops->begin(0)) ops->matmul_forward(arena + 2 * bytes, arena + bytes, &w, NULL, SIZE), ops->end(0);
+        if (ops->begin(0)) ops->matmul_forward(result, in, &w, NULL, SIZE), ops->end(0);
         if (run != 2 && run != 2 + steps) continue;
-        ops->download(values, arena + 2 * bytes, 2); // waits
+        ops->download(values, result, 2); // waits
         if (run == 2) start = clock_ns();
     }
     double seconds = (double)(clock_ns() - start) * 1e-9;

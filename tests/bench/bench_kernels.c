@@ -57,25 +57,34 @@ static void *take(size_t bytes) {
 
 enum { MATRICES = 4, LAYERS_MAX = 64 };
 typedef struct {
-    float *bias[MATRICES], *dbias[MATRICES], *dw[MATRICES], *ln[2], *dln[2];
+    Par *bias[MATRICES], *ln[2];
+    Grad *dbias[MATRICES], *dw[MATRICES], *dln[2];
     Weight w[MATRICES];
-    float *sum[2], *mean[2], *rstd[2], *lse;
-    void *normed[2], *qkv, *attended, *fc, *gelu;
+    Res *sum[2];
+    float *mean[2], *rstd[2], *lse;
+    Act *normed[2], *qkv, *attended, *fc, *gelu;
 } Layer;
 
 static struct {
-    float *params, *grads, *m, *v, *wte, *wpe, *dwte, *dwpe, *ln, *dln, *sum, *mean, *rstd, *dsum, *losses, *norm;
+    Par *params, *wte, *wpe, *ln;
+    Grad *grads, *dwte, *dwpe, *dln;
+    Moment *m, *v;
+    Res *sum, *dsum;
+    float *mean, *rstd, *losses, *norm;
     size_t count, decayed;
     Weight head;
-    void *normed, *branch, *dsum_act, *dwide, *d, *logits;
+    Act *normed, *branch, *dsum_act, *dwide, *d, *logits;
     uint16_t *rows;
     double *loss;
     Layer layer[LAYERS_MAX];
 } g;
 
-static float *take_params(float **gradient, size_t n) {
-    float *at = g.params ? g.params + g.count : NULL;
-    *gradient = g.grads ? g.grads + g.count : NULL;
+static void *offset(const void *tensor, size_t bytes) { return (char *)(uintptr_t)tensor + bytes; }
+#define HALF(ln) offset(ln, 4 * (size_t)C) // the bias of a norm lies behind its weight
+
+static Par *take_params(Grad **gradient, size_t n) {
+    Par *at = g.params ? offset(g.params, 4 * g.count) : NULL;
+    *gradient = g.grads ? offset(g.grads, 4 * g.count) : NULL;
     g.count += n;
     return at;
 }
@@ -138,24 +147,24 @@ static void lay_out(void) {
 
 static void forward(void) {
     const int C = s.C;
-    const void *branch = NULL;
-    const float *below = g.sum;
+    const Act *branch = NULL;
+    const Res *below = g.sum;
     TIME(EMBED, embed_forward(g.sum, g.rows, g.wte, g.wpe, s.B, s.T, C));
     for (int l = 0; l < layers; l++) {
         Layer *a = &g.layer[l];
         TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
-                                          a->ln[0] + C, N, C));
+                                          HALF(a->ln[0]), N, C));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
         TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, s.B, s.T, s.H, C / s.H));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
         TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
-                                          a->ln[1], a->ln[1] + C, N, C));
+                                          a->ln[1], HALF(a->ln[1]), N, C));
         TIME(FWD, matmul_forward(a->fc, a->normed[1], &a->w[2], a->bias[2], N));
         TIME(GELU, gelu_forward(a->gelu, a->fc, (size_t)N * 4 * (size_t)C, true));
         TIME(FWD, matmul_forward(g.branch, a->gelu, &a->w[3], a->bias[3], N));
         branch = g.branch, below = a->sum[1];
     }
-    TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, g.ln + C, N, C));
+    TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, HALF(g.ln), N, C));
 }
 
 static const float one = 1;
@@ -164,10 +173,10 @@ static double head(void) {
     for (int first = 0; first < N; first += s.chunk_rows) {
         const int M = N - first < s.chunk_rows ? N - first : s.chunk_rows;
         const size_t at = (size_t)first * (size_t)s.C * ops->act_bytes;
-        TIME(HEAD_FWD, matmul_forward(g.logits, (char *)g.normed + at, &g.head, NULL, M));
+        TIME(HEAD_FWD, matmul_forward(g.logits, offset(g.normed, at), &g.head, NULL, M));
         TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 1 / (float)N, &one, true));
-        TIME(HEAD_DX, matmul_backward_input((char *)g.d + at, g.logits, &g.head, M));
-        TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, (char *)g.normed + at, M, s.V, s.C, first > 0));
+        TIME(HEAD_DX, matmul_backward_input(offset(g.d, at), g.logits, &g.head, M));
+        TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, offset(g.normed, at), M, s.V, s.C, first > 0));
     }
     ops->zero(g.loss, 8);
     ops->sum_losses(g.loss, g.losses, N);
@@ -176,7 +185,7 @@ static double head(void) {
 
 static void backward(void) {
     const int C = s.C;
-    TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, g.dln, g.dln + C, g.layer[layers - 1].dbias[3], g.d, g.sum,
+    TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, g.dln, HALF(g.dln), g.layer[layers - 1].dbias[3], g.d, g.sum,
                                        g.mean, g.rstd, g.ln, N, C, true, false));
     for (int l = layers - 1; l >= 0; l--) {
         Layer *a = &g.layer[l];
@@ -185,7 +194,7 @@ static void backward(void) {
         TIME(GELU, gelu_backward(g.dwide, a->dbias[2], a->fc, N, 4 * C, true, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[2], N));
         TIME(DW, matmul_backward_weight(a->dw[2], g.dwide, a->normed[1], N, 4 * C, C, false));
-        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], a->dln[1] + C, a->dbias[1], g.d, a->sum[1],
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], HALF(a->dln[1]), a->dbias[1], g.d, a->sum[1],
                                            a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
         TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
         TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
@@ -194,7 +203,7 @@ static void backward(void) {
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
         TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
         TIME(LAYERNORM,
-             layernorm_backward(g.dsum, g.dsum_act, a->dln[0], a->dln[0] + C, l ? g.layer[l - 1].dbias[3] : NULL, g.d,
+             layernorm_backward(g.dsum, g.dsum_act, a->dln[0], HALF(a->dln[0]), l ? g.layer[l - 1].dbias[3] : NULL, g.d,
                                 a->sum[0], a->mean[0], a->rstd[0], a->ln[0], N, C, false, false));
     }
     TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, false));
@@ -208,13 +217,14 @@ static void pack(void) {
 
 static void fill(void) {
     uint64_t random = 1;
+    float *params = (float *)g.params;
     for (size_t i = 0; i < g.count; i++) {
         random = random * 6364136223846793005 + 1442695040888963407;
-        g.params[i] = ((float)(random >> 40) / 8388608.0f - 1) * 0.03f;
+        params[i] = ((float)(random >> 40) / 8388608.0f - 1) * 0.03f;
     }
     for (int l = 0; l < layers; l++)
-        for (int i = 0; i < s.C; i++) g.layer[l].ln[0][i] += 1, g.layer[l].ln[1][i] += 1;
-    for (int i = 0; i < s.C; i++) g.ln[i] += 1;
+        for (int i = 0; i < s.C; i++) ((float *)g.layer[l].ln[0])[i] += 1, ((float *)g.layer[l].ln[1])[i] += 1;
+    for (int i = 0; i < s.C; i++) ((float *)g.ln)[i] += 1;
     for (int i = 0; i < N + s.B; i++) {
         random = random * 6364136223846793005 + 1442695040888963407;
         g.rows[i] = (uint16_t)((random >> 33) % (uint64_t)(s.V - 47));
@@ -287,7 +297,7 @@ int main(int count, char **arguments) {
         loss = head();
         backward();
         TIME(NORM, gradient_norm(g.norm, g.grads, g.count, &one));
-        TIME(ADAMW, adamw(g.params, g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
+        TIME(ADAMW, adamw(g.params, (float *)g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
         pack();
         const double took = (double)(clock_ns() - start) * 1e-9;
         if (settings.step == 1 || took >= best) continue;

@@ -5,6 +5,8 @@
 
 enum { ANY = 64 }; // a shape's field that does not matter to the operation
 
+static void *offset(void *tensor, size_t bytes) { return (char *)tensor + bytes; }
+
 TEST(cuda_embedding_agrees_with_the_cpu) {
     const int B = 3, T = 50, C = 136, V = 192, N = B * T;
     pair_open((Shape){B, T, C, C / 8, V, ANY, 1});
@@ -318,8 +320,8 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
         memcpy(master->start, params->start, n * sizeof(double));
         ON_BOTH(for (size_t at = 0, end; at < n; at = end) { // CUDA in slices, one of them in both groups
             end = run && at + 3000 < n ? at + 3000 : n;
-            on->adamw((char *)AT(params) + 2 * at, (float *)(run ? AT(master) : AT(params)) + at,
-                      (float *)AT(grads) + at, (char *)AT(m) + 2 * at, (char *)AT(v) + 2 * at, at, end - at, decays,
+            on->adamw(offset(AT(params), 2 * at), offset(run ? AT(master) : AT(params), 4 * at),
+                      offset(AT(grads), 4 * at), offset(AT(m), 2 * at), offset(AT(v), 2 * at), at, end - at, decays,
                       AT(step), AT(norm), AT(scale));
         });
         check_rounding(m, 1, rounding_seed);

@@ -118,7 +118,8 @@ static inline void adamw_as(float *params, const float *gradients, Moment *m, Mo
                      size_t count, size_t decay_count, const AdamW *hyper, const float *norm,                          \
                      const float *loss_scale) {                                                                        \
         (void)master;                                                                                                  \
-        adamw_as(params, gradients, m, v, first, count, decay_count, hyper, *norm, *loss_scale, narrow, rounded);      \
+        adamw_as((float *)params, (const float *)gradients, m, v, first, count, decay_count, hyper, *norm,             \
+                 *loss_scale, narrow, rounded);                                                                        \
     }
 ADAMW(adamw, false, false)
 ADAMW(adamw_m8, true, false)

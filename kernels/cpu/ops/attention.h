@@ -275,5 +275,5 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
             v_store_part(bias + 2 * C + d, bias_v, D - d);
         }
     }
-    if (dbias) columns_finish(dbias, partials, 3 * C, B, stride, add);
+    if (dbias) columns_finish((float *)dbias, partials, 3 * C, B, stride, add);
 }

@@ -52,9 +52,9 @@ static inline void gelu_forward_as(Number *out, const Number *in, size_t n, bool
 
 static void gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
     if (exact)
-        gelu_forward_as(out, in, n, true);
+        gelu_forward_as((Number *)out, (const Number *)in, n, true);
     else
-        gelu_forward_as(out, in, n, false);
+        gelu_forward_as((Number *)out, (const Number *)in, n, false);
 }
 
 static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, float *partials, bool exact) {
@@ -77,8 +77,8 @@ static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, f
 static void gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
     float *partials = partials_take(N, (size_t)C);
     if (exact)
-        gelu_backward_as(d, in, N, C, partials, true);
+        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, true);
     else
-        gelu_backward_as(d, in, N, C, partials, false);
-    if (dbias) columns_finish(dbias, partials, C, chunk_count(N), (size_t)C, add);
+        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, false);
+    if (dbias) columns_finish((float *)dbias, partials, C, chunk_count(N), (size_t)C, add);
 }

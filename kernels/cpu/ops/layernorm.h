@@ -3,7 +3,7 @@
 
 static void layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
                               const Par *weight, const Par *bias, int N, int C) {
-    const float *w = weight, *beta = bias;
+    const float *w = (const float *)weight, *beta = (const float *)bias;
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < N; i++) {
         const float *x = (const float *)in + (size_t)i * (size_t)C;
@@ -35,7 +35,7 @@ static void layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, cons
 static void layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout,
                                const Res *sum, const float *mean, const float *rstd, const Par *weight, int N, int C,
                                bool first, bool add) {
-    const float *w = weight;
+    const float *w = (const float *)weight;
     const size_t stride = 3 * (size_t)C;
     float *partials = partials_take(N, stride);
 #pragma omp parallel for schedule(static)
@@ -69,7 +69,7 @@ static void layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *db
             }
         }
     }
-    columns_finish(dweight, partials, C, chunk_count(N), stride, add);
-    if (dbias) columns_finish(dbias, partials + C, C, chunk_count(N), stride, add);
-    if (dbias_below) columns_finish(dbias_below, partials + 2 * C, C, chunk_count(N), stride, add);
+    columns_finish((float *)dweight, partials, C, chunk_count(N), stride, add);
+    if (dbias) columns_finish((float *)dbias, partials + C, C, chunk_count(N), stride, add);
+    if (dbias_below) columns_finish((float *)dbias_below, partials + 2 * C, C, chunk_count(N), stride, add);
 }

@@ -131,7 +131,7 @@ TEST(cuda_uploads_neither_late_nor_early) {
         const Shape shape = {1, COUNT - 1, 64, 1, 64, 64, 1};
         size_t bytes = backend->scratch_bytes(&shape);
         void *scratch = backend->alloc(bytes), *tokens = backend->alloc(sizeof slot);
-        uint16_t *wte = backend->alloc(128 * 64 * 2), *wpe = backend->alloc(COUNT * 64 * 2), *out[BATCHES];
+        void *wte = backend->alloc(128 * 64 * 2), *wpe = backend->alloc(COUNT * 64 * 2), *out[BATCHES];
         backend->bind_scratch(scratch, bytes);
         backend->pin(slot, sizeof slot);
         uint16_t table[128][64]; // bf16 of exactly the token
@@ -207,7 +207,7 @@ TEST(cuda_asks_the_heuristic_once_a_shape) {
     CHECK_EQUAL(emu_counts.heuristics - asked, 1);
     CHECK_EQUAL(emu_counts.flops - flops, 3 * 2 * M * ROWS * COLS);
     for (int m = 1; m <= M; m++) // as a sample's text grows
-        for (int i = 0; i < 20; i++) backend->matmul_forward((char *)out, (char *)in, &w, NULL, m);
+        for (int i = 0; i < 20; i++) backend->matmul_forward(out, in, &w, NULL, m);
     CHECK_EQUAL(emu_counts.heuristics - asked, M);
     backend->release(scratch), backend->release(in), backend->release(out),
         backend->release((void *)(uintptr_t)w.param);

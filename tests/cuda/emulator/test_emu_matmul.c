@@ -10,7 +10,7 @@ enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = 
 typedef struct {
     const Backend *on;
     void *scratch, *in, *dout, *bias, *out, *pre, *d; // in, d (M,COLS); dout, out, pre (M,ROWS); bias (ROWS)
-    Grad *dw, *dbias;                                 // (ROWS,COLS), (COLS)
+    void *dw, *dbias;                                 // (ROWS,COLS), (COLS)
     Weight w;
 } Bench;
 

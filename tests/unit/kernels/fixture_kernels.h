@@ -32,6 +32,9 @@ static inline void *take(Kernels *k, size_t bytes) {
     return p;
 }
 
+// A tensor's elements from `bytes` on.
+static inline void *offset(void *tensor, size_t bytes) { return (char *)tensor + bytes; }
+
 static inline float *kernels_number(Kernels *k, float value) {
     float *device = take(k, sizeof value);
     k->ops->upload(device, &value, sizeof value);

@@ -197,7 +197,7 @@ TEST(kernels_cross_entropy_is_torchs_and_ignores_padded_columns) {
 
         // In two chunks, the first row of the second in the middle of a sequence.
         k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0.25f, k.one, true);
-        k.ops->cross_entropy((char *)logits + FIRST * V * k.ops->act_bytes, losses, rows, FIRST, N - FIRST, T, VOCAB, V,
+        k.ops->cross_entropy(offset(logits, FIRST * V * k.ops->act_bytes), losses, rows, FIRST, N - FIRST, T, VOCAB, V,
                              0.25f, k.one, true);
         CHECK(!memcmp(losses_no, get(&k, losses, N, 4), sizeof losses_no));
         float *gradient = GET_ACT(&k, logits, N * V);
@@ -219,13 +219,14 @@ TEST(kernels_adamw_and_norm_are_torchs) {
         if (!k.tight) continue; // parameters are fp32 in both
         enum { N = 1003, DECAYED = 700 };
         AdamWSettings settings = {3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
-        float *params = PUT_PAR(&k, numbers(1, N, 1), N), *m = take(&k, N * 4), *v = take(&k, N * 4);
+        Par *params = PUT_PAR(&k, numbers(1, N, 1), N);
+        Moment *m = take(&k, N * 4), *v = take(&k, N * 4);
         float *norm = take(&k, 4);
         k.ops->zero(m, N * 4), k.ops->zero(v, N * 4);
         for (settings.step = 1; settings.step <= 3; settings.step++) {
             Grad *g = PUT_GRAD(&k, numbers(9 + settings.step, N, 1), N);
             k.ops->gradient_norm(norm, g, N, k.one);
-            k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
+            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         }
         expect_torch(&k, "adamw norm", get(&k, norm, 1, 4), 1);
         float *after = get(&k, params, N, 4);
@@ -236,7 +237,7 @@ TEST(kernels_adamw_and_norm_are_torchs) {
         Grad *g = PUT_GRAD(&k, bad, N);
         k.ops->gradient_norm(norm, g, N, k.one);
         CHECK(!isfinite(*get(&k, norm, 1, 4)));
-        k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
+        k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
     }
 }
@@ -270,8 +271,9 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
         Kernels k = kernels_open_state("float32", 2, states[s], &small);
         size_t width = k.ops->moment_bytes;
         CHECK_EQUAL(width, s ? 2 : 4);
-        void *m = take(&k, N * width), *v = take(&k, N * width);
-        float *norm = take(&k, 4), *params = take(&k, N * 4), *first = numbers(1, N, 1);
+        Par *params = take(&k, N * 4);
+        Moment *m = take(&k, N * width), *v = take(&k, N * width);
+        float *norm = take(&k, 4), *first = numbers(1, N, 1);
         Grad *g = PUT_GRAD(&k, numbers(10, N, 1), N);
         double errors[3] = {0};
         float *before = NULL;
@@ -279,7 +281,7 @@ TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
         for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
             const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, (uint64_t)seed});
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
-            k.ops->adamw(params, params, g, m, v, 0, N, DECAYED, adamw, norm, k.one);
+            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, adamw, norm, k.one);
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             for (int i = 0; i < 3 && !s; i++) memcpy(exact[i], now[i], sizeof exact[i]);
             if (s == 1) CHECK(!memcmp(now[0], exact[0], sizeof exact[0]));
@@ -303,20 +305,20 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
         Kernels k = kernels_open_state("float32", 2, states[s], &small);
         const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, 7});
         size_t width = k.ops->moment_bytes;
-        char *m = take(&k, N * width), *v = take(&k, N * width);
-        float *norm = take(&k, 4), *params = take(&k, N * 4), *first = numbers(1, N, 1), *whole[3] = {0},
-              whole_norm = 0;
+        Par *params = take(&k, N * 4);
+        Moment *m = take(&k, N * width), *v = take(&k, N * width);
+        float *norm = take(&k, 4), *first = numbers(1, N, 1), *whole[3] = {0}, whole_norm = 0;
         for (size_t i = 0; i < sizeof slices / sizeof *slices; i++) {
             const float by = i % 2 ? 1024 : 1, *scale = kernels_number(&k, by);
             float *gradients = numbers(10, N, 1);
             for (size_t j = 0; j < N; j++) gradients[j] *= by;
-            float *g = PUT_GRAD(&k, gradients, N);
+            Grad *g = PUT_GRAD(&k, gradients, N);
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
             k.ops->gradient_norm(norm, g, N, scale);
             for (size_t at = 0, n; at < N; at += n) {
                 n = N - at < slices[i] ? N - at : slices[i];
-                k.ops->adamw(params + at, params + at, g + at, m + at * width, v + at * width, at, n, DECAYED, adamw,
-                             norm, scale);
+                k.ops->adamw(offset(params, 4 * at), offset(params, 4 * at), offset(g, 4 * at), offset(m, at * width),
+                             offset(v, at * width), at, n, DECAYED, adamw, norm, scale);
             }
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             if (i)

@@ -12,12 +12,16 @@ typedef struct {
     Kernels *k;
     Size size;
     size_t at[TENSORS + 1]; // in parameters and gradients
-    float *params, *grads, *m, *v, *norm, *losses;
+    Par *params;
+    Grad *grads;
+    Moment *m, *v;
+    float *norm, *losses;
     double *loss;
     Weight weights[4], head;
     uint16_t *rows;
-    float *sum[3], *mean[3], *rstd[3], *lse, *dsum;
-    void *normed[3], *qkv, *attended, *branch, *fc, *gelu, *logits, *d, *dwide, *dsum_act;
+    Res *sum[3], *dsum;
+    float *mean[3], *rstd[3], *lse;
+    Act *normed[3], *qkv, *attended, *branch, *fc, *gelu, *logits, *d, *dwide, *dsum_act;
 } Model;
 
 static size_t tensor_size(const Size *s, int tensor) {
@@ -47,6 +51,10 @@ static size_t tensor_size(const Size *s, int tensor) {
     }
 }
 
+// Element `skip` of a tensor.
+static Par *param(const Model *m, int tensor, size_t skip) { return offset(m->params, 4 * (m->at[tensor] + skip)); }
+static Grad *grad(const Model *m, int tensor, size_t skip) { return offset(m->grads, 4 * (m->at[tensor] + skip)); }
+
 static void model_pack(Model *m) {
     for (int i = 0; i < 4; i++) m->k->ops->pack(&m->weights[i]);
     m->k->ops->pack(&m->head);
@@ -70,7 +78,7 @@ static void model_open(Model *m, Kernels *k, Size s) {
         {s.C,     4 * s.C}
     };
     for (int i = 0; i < 4; i++) {
-        m->weights[i] = (Weight){m->params + m->at[QKV + i], NULL, shapes[i][0], shapes[i][1]};
+        m->weights[i] = (Weight){param(m, QKV + i, 0), NULL, shapes[i][0], shapes[i][1]};
         m->weights[i].packed = take(k, k->ops->packed_bytes(shapes[i][0], shapes[i][1]));
     }
     m->head = (Weight){m->params, take(k, k->ops->packed_bytes(s.V, s.C)), s.V, s.C};
@@ -92,52 +100,52 @@ static double model_step(Model *m, bool gradient, bool add) {
     const Size *s = &m->size;
     const Backend *f = m->k->ops;
     const int N = s->B * s->T, C = s->C, D = C / s->H;
-    const float *p = m->params;
-    float *g = m->grads;
-#define P(tensor) (p + m->at[tensor])
-#define G(tensor) (g + m->at[tensor])
+#define P(tensor)      param(m, tensor, 0)
+#define G(tensor)      grad(m, tensor, 0)
+#define BETA(tensor)   param(m, tensor, (size_t)C) // the second half of a norm's tensor
+#define G_BETA(tensor) grad(m, tensor, (size_t)C)
     f->embed_forward(m->sum[0], m->rows, P(WTE), P(WPE), s->B, s->T, C);
-    f->layernorm_forward(m->sum[0], m->normed[0], m->mean[0], m->rstd[0], m->sum[0], NULL, P(LN1), P(LN1) + C, N, C);
+    f->layernorm_forward(m->sum[0], m->normed[0], m->mean[0], m->rstd[0], m->sum[0], NULL, P(LN1), BETA(LN1), N, C);
     f->matmul_forward(m->qkv, m->normed[0], &m->weights[0], P(BIAS_QKV), N);
     f->attention_forward(m->attended, m->lse, m->qkv, s->B, s->T, s->H, D);
     f->matmul_forward(m->branch, m->attended, &m->weights[1], P(BIAS_PROJ), N);
-    f->layernorm_forward(m->sum[1], m->normed[1], m->mean[1], m->rstd[1], m->sum[0], m->branch, P(LN2), P(LN2) + C, N,
+    f->layernorm_forward(m->sum[1], m->normed[1], m->mean[1], m->rstd[1], m->sum[0], m->branch, P(LN2), BETA(LN2), N,
                          C);
     f->matmul_forward(m->fc, m->normed[1], &m->weights[2], P(BIAS_FC), N);
     f->gelu_forward(m->gelu, m->fc, (size_t)N * 4 * (size_t)C, true);
     f->matmul_forward(m->branch, m->gelu, &m->weights[3], P(BIAS_OUT), N);
-    f->layernorm_forward(m->sum[2], m->normed[2], m->mean[2], m->rstd[2], m->sum[1], m->branch, P(LN3), P(LN3) + C, N,
+    f->layernorm_forward(m->sum[2], m->normed[2], m->mean[2], m->rstd[2], m->sum[1], m->branch, P(LN3), BETA(LN3), N,
                          C);
     for (int first = 0; first < N; first += s->chunk) {
         const int M = N - first < s->chunk ? N - first : s->chunk;
         const size_t at = (size_t)first * (size_t)C * f->act_bytes;
-        f->matmul_forward(m->logits, (char *)m->normed[2] + at, &m->head, NULL, M);
+        f->matmul_forward(m->logits, offset(m->normed[2], at), &m->head, NULL, M);
         f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 1 / (float)N, m->k->one,
                          gradient);
         if (!gradient) continue;
-        f->matmul_backward_input((char *)m->d + at, m->logits, &m->head, M);
-        f->matmul_backward_weight(G(WTE), m->logits, (char *)m->normed[2] + at, M, s->V, C, add || first);
+        f->matmul_backward_input(offset(m->d, at), m->logits, &m->head, M);
+        f->matmul_backward_weight(G(WTE), m->logits, offset(m->normed[2], at), M, s->V, C, add || first);
     }
     f->zero(m->loss, 8);
     f->sum_losses(m->loss, m->losses, N);
     double loss;
     f->download(&loss, m->loss, 8);
     if (!gradient) return loss / N;
-    f->layernorm_backward(m->dsum, m->dsum_act, G(LN3), G(LN3) + C, G(BIAS_OUT), m->d, m->sum[2], m->mean[2],
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN3), G_BETA(LN3), G(BIAS_OUT), m->d, m->sum[2], m->mean[2],
                           m->rstd[2], P(LN3), N, C, true, add);
     f->matmul_backward_input(m->dwide, m->dsum_act, &m->weights[3], N);
     f->matmul_backward_weight(G(OUT), m->dsum_act, m->gelu, N, C, 4 * C, add);
     f->gelu_backward(m->dwide, G(BIAS_FC), m->fc, N, 4 * C, true, add);
     f->matmul_backward_input(m->d, m->dwide, &m->weights[2], N);
     f->matmul_backward_weight(G(FC), m->dwide, m->normed[1], N, 4 * C, C, add);
-    f->layernorm_backward(m->dsum, m->dsum_act, G(LN2), G(LN2) + C, G(BIAS_PROJ), m->d, m->sum[1], m->mean[1],
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN2), G_BETA(LN2), G(BIAS_PROJ), m->d, m->sum[1], m->mean[1],
                           m->rstd[1], P(LN2), N, C, false, add);
     f->matmul_backward_input(m->d, m->dsum_act, &m->weights[1], N);
     f->matmul_backward_weight(G(PROJ), m->dsum_act, m->attended, N, C, C, add);
     f->attention_backward(m->dwide, G(BIAS_QKV), m->d, m->attended, m->lse, m->qkv, s->B, s->T, s->H, D, add);
     f->matmul_backward_input(m->d, m->dwide, &m->weights[0], N);
     f->matmul_backward_weight(G(QKV), m->dwide, m->normed[0], N, 3 * C, C, add);
-    f->layernorm_backward(m->dsum, m->dsum_act, G(LN1), G(LN1) + C, NULL, m->d, m->sum[0], m->mean[0], m->rstd[0],
+    f->layernorm_backward(m->dsum, m->dsum_act, G(LN1), G_BETA(LN1), NULL, m->d, m->sum[0], m->mean[0], m->rstd[0],
                           P(LN1), N, C, false, add);
     f->embed_backward(G(WTE), G(WPE), m->dsum, m->rows, s->B, s->T, C, add);
     return loss / N;
@@ -190,8 +198,8 @@ static uint64_t hash_after_three_steps(const char *dtype, int threads, Size size
         double loss = model_step(&m, true, false);
         loss += model_step(&m, true, true);
         k.ops->gradient_norm(m.norm, m.grads, count, k.one);
-        k.ops->adamw(m.params, m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings), m.norm,
-                     k.one);
+        k.ops->adamw(m.params, (float *)m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings),
+                     m.norm, k.one);
         model_pack(&m);
         CHECK(isfinite(loss));
         hash = hash * 31 + XXH3_64bits(m.grads, 4 * count) + XXH3_64bits(&loss, sizeof loss);
