@@ -42,7 +42,6 @@ static int spawn(LoaderProcess *loader_process) {
     posix_spawnattr_setpgroup(&attributes, 0);
     int error = posix_spawn(&loader_process->pid, loader_process->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
-    loader_process->started_ns = clock_ns();
     if (!error) return 0;
     loader_process->pid = 0;
     errno = error;
@@ -90,7 +89,7 @@ static bool is_dataset(const char *path) {
 }
 
 int loader_process_open(LoaderProcess *loader_process, const Config *config) {
-    *loader_process = (LoaderProcess){0};
+    *loader_process = (LoaderProcess){.restart_step = UINT64_MAX};
     if (*config->loader || !*config->dataset) return 0;
     snprintf(loader_process->dataset, sizeof loader_process->dataset, "%s", config->dataset);
     if (!is_dataset(loader_process->dataset)) // nanoGPT's place
@@ -121,14 +120,14 @@ void loader_process_watch(volatile int *flag) {
     sigaction(SIGCHLD, &action, NULL);
 }
 
-int loader_process_revive(LoaderProcess *loader_process) {
-    const uint64_t least_ns = 5000000000;
+int loader_process_revive(LoaderProcess *loader_process, uint64_t step) {
     int status;
     if (!loader_process->pid || waitpid(loader_process->pid, &status, WNOHANG) != loader_process->pid) return 0;
     if (!WIFSIGNALED(status)) return ended(loader_process, status);
     loader_process->pid = 0;
-    if (clock_ns() - loader_process->started_ns < least_ns)
-        return fail(EX_PEER, "the loader was killed (signal %d) within seconds of its start", WTERMSIG(status));
+    if (step == loader_process->restart_step)
+        return fail(EX_PEER, "the loader was killed twice (signal %d) without a step between", WTERMSIG(status));
+    loader_process->restart_step = step;
     log_warn("the loader was killed (signal %d): starting it again", WTERMSIG(status));
     return spawn(loader_process);
 }

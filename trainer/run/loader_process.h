@@ -12,7 +12,7 @@ typedef struct {
     pid_t pid; // 0: none
     char place[64], endpoint[80];
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to start it again
-    uint64_t started_ns;
+    uint64_t restart_step; // of the run when the loader was last started again, UINT64_MAX: never
 } LoaderProcess;
 
 // Starts one when the configuration names a dataset and no loader, and waits until it answers; else the loader process
@@ -21,9 +21,9 @@ typedef struct {
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
 // From now on *flag, when it is 0, becomes LOADER_PROCESS_ENDED when a loader process has ended.
 void loader_process_watch(volatile int *flag);
-// After that: starts it again when something killed it. -1 when it ended by itself (its exit code), or lived less than
-// five seconds (69).
-int loader_process_revive(LoaderProcess *loader_process);
+// After that, at `step` of the run: starts it again when something killed it. -1 when it ended by itself (its exit code),
+// or was killed twice without a step between (69).
+int loader_process_revive(LoaderProcess *loader_process, uint64_t step);
 // What the configuration says of the loader, into a feed's configuration: where it is, the keys, how long to wait.
 void loader_process_feed(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
 void loader_process_close(LoaderProcess *loader_process); // ends it and clears away its place; accepts a zeroed struct

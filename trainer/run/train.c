@@ -160,7 +160,7 @@ static int leave(Run *run) {
 static Turn turn(Run *run) {
     const RunState *state = &run->state;
     if (__sync_bool_compare_and_swap(&run->stop, LOADER_PROCESS_ENDED, 0) &&
-        loader_process_revive(&run->loader_process) < 0)
+        loader_process_revive(&run->loader_process, state->step) < 0)
         return LEAVE;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
