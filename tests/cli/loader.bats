@@ -1,25 +1,16 @@
 # What a user sees of the loader: the line when it is ready, and its exit codes.
 
+load helpers
+
 setup() {
     cd "$BATS_TEST_TMPDIR" || exit
     for i in $(seq 400); do echo "the quick brown fox number $i jumps over the lazy dog"; done >text.txt
     "$BIN/shardtool" tokenize --quiet --val 0 -o set text.txt
 }
 
-teardown() {
-    [ -z "${LOADER:-}" ] || { kill -9 "$LOADER"; wait "$LOADER"; } 2>/dev/null || true
-}
+teardown() { end_background; }
 
-start() { # in the background, until it is ready; 3>&- lets bats end
-    "$BIN/loader" serve set --endpoint ipc://place "$@" 2>>log 3>&- &
-    LOADER=$!
-    for _ in $(seq 400); do
-        grep -q ready log && return
-        sleep 0.01
-    done
-    cat log
-    return 1
-}
+start() { serve_until_ready set "$@"; }
 
 @test "serve says in one line what it serves, and SIGTERM ends it well" {
     start
@@ -47,10 +38,8 @@ start() { # in the background, until it is ready; 3>&- lets bats end
 
 @test "sockets left by a killed loader are no hindrance" {
     start
-    kill -9 "$LOADER"
-    wait "$LOADER" || true
+    kill_loader
     [ -S place/data.sock ]
-    : >log
     start
 }
 
@@ -87,16 +76,15 @@ start() { # in the background, until it is ready; 3>&- lets bats end
     mkdir -m 700 run
     XDG_RUNTIME_DIR=$PWD/run "$BIN/loader" serve set 2>log 3>&- &
     LOADER=$!
-    for _ in $(seq 400); do grep -q ready log && break; sleep 0.01; done
+    wait_until grep -q ready log
     [ -S run/millrace/data.sock ]
 }
 
 @test "with --die-with-parent it ends with the process that started it" {
     sh -c '"$BIN/loader" serve set --endpoint ipc://place --die-with-parent 2>log & echo $! >pid
            while ! grep -q ready log; do sleep 0.01; done' 3>&-
-    for _ in $(seq 400); do kill -0 "$(cat pid)" 2>/dev/null || return 0; sleep 0.01; done
-    kill -9 "$(cat pid)"
-    false
+    LOADER=$(cat pid)
+    wait_until is_gone "$LOADER"
 }
 
 @test "stats tells what a running loader has done, 69 when there is none" {
@@ -117,9 +105,10 @@ assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >
         run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
         [ "$status" -eq 77 ]
     done
-    start --endpoint "tcp://localhost:$((20000 + $$ % 12000))"
+    port=$(free_port)
+    start --endpoint "tcp://localhost:$port"
     grep -q "at tcp://localhost:" log
-    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$((20000 + $$ % 12000))"
+    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$port"
     [ "$status" -eq 73 ]
 }
 

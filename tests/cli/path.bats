@@ -1,6 +1,8 @@
 # The whole way in one go: raw text, shards, a loader, a training that survives what happens to it, a sample. And what
 # must not make a difference on the way: names, places, the environment.
 
+load helpers
+
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
     mkdir -p "Mühlen & Bäche/日本語"
@@ -13,59 +15,13 @@ setup_file() {
     seq 600 | sed 's/.*/the text of another mill, the wheel of which is still & days/' | split -l 10 - other-
     "$BIN/shardtool" tokenize --quiet --val 0.2 -o "Das Mühlrad/" "Mühlen & Bäche/" 2>words
     "$BIN/shardtool" tokenize --quiet --val 0.2 -o still other-*
-    cat >tiny.conf <<END
-n_layer = 1
-n_head = 2
-n_embd = 32
-block_size = 32
-batch_size = 2
-gradient_accumulation_steps = 2
-learning_rate = 1e-3
-warmup_iters = 5
-max_iters = 40
-lr_decay_iters = 40
-eval_interval = 10
-eval_iters = 2
-sample_tokens = 8
-threads = 1
-END
+    write_tiny_conf tiny.conf
     "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=whole
 }
 
 setup() { cd "$BATS_FILE_TMPDIR" || exit; }
 
-teardown() {
-    for pid in ${LOADER:-} ${TRAINER:-}; do
-        { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
-    done
-}
-
-serve() { # DATASET
-    "$BIN/loader" serve "$1" --endpoint ipc://place 2>>log 3>&- &
-    LOADER=$!
-}
-begin() { # in the background
-    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place "$@" >lines 2>words 3>&- &
-    TRAINER=$!
-}
-ends() { # STATUS
-    status=0
-    wait "$TRAINER" || status=$?
-    TRAINER=
-    [ "$status" -eq "$1" ] || { cat words && return 1; }
-}
-steps() { # RUN COUNT: waits until so many are done
-    for _ in $(seq 2000); do
-        n=$(grep -c '"loss"' "$1/metrics.jsonl" 2>/dev/null) && [ "$n" -ge "$2" ] && return
-        sleep 0.01
-    done
-    return 1
-}
-losses() { sed -nE '/"(val_)?loss"/s/, "(ms|tokens_per_s)": .*/}/p' "$1/metrics.jsonl"; }
-same_run() { # RUN RUN: every loss, every bit of the last checkpoint
-    diff <(losses "$1") <(losses "$2")
-    for file in model.safetensors optimizer.safetensors; do cmp "$1/ckpt-00000040/$file" "$2/ckpt-00000040/$file"; done
-}
+teardown() { end_background; }
 
 @test "awkward text comes back from the shards that zstd unpacks" {
     run cat words
@@ -90,53 +46,63 @@ END
 
 @test "kill -9 of the loader, Ctrl-C of the trainer, another loader: the run is the unbroken one, and it samples" {
     serve "Das Mühlrad"
-    begin --out_dir="der Lauf/1/"
-    steps "der Lauf/1" 6
-    kill -9 "$LOADER"
+    begin --loader=ipc://place --out_dir="der Lauf/1/" "${endless[@]}"
+    wait_for_steps "der Lauf/1" 6
+    kill_loader
     serve "$PWD/Das Mühlrad/"
-    steps "der Lauf/1" 15
+    wait_for_more_steps "der Lauf/1" 9
     kill -INT "$TRAINER"
     ends 75
-    kill -9 "$LOADER"
-    begin --out_dir="der Lauf/1"
-    sleep 0.2
+    kill_loader
+    end=$(($(steps "der Lauf/1") + 8))
+    begin --loader=ipc://place --out_dir="der Lauf/1" --max_iters=$end
     serve "Das Mühlrad"
     ends 0
-    same_run whole "der Lauf/1"
+    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=unbroken --max_iters=$end
+    same_run unbroken "der Lauf/1" $end
     grep -q '"dataset": "Das Mühlrad"' "der Lauf/1/metrics.jsonl"
     run "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
     [ "$status" -eq 0 ]
     [[ "$output" == *"die Mühle №"* ]]
 }
 
-@test "kill -9 of the trainer's own loader: another is started, the run is the unbroken one; killed again at once: 69" {
-    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=orphan >lines 2>words 3>&- &
-    TRAINER=$!
-    steps orphan 3
-    kill -STOP "$TRAINER" # while it lives on, its loader becomes older than five seconds
-    sleep 5
+@test "kill -9 of the trainer's own loader: another is started, the run is the unbroken one" {
+    begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
+    wait_for_steps orphan 3
     pkill -9 -P "$TRAINER"
-    kill -CONT "$TRAINER"
-    ends 0
-    same_run whole orphan
-    grep -q "starting it again" words
-    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed >lines 2>words 3>&- &
-    TRAINER=$!
-    steps doomed 3
-    pkill -9 -P "$TRAINER"
-    ends 69
-    grep -q "within seconds of its start" words
+    wait_until grep -q "the loader was killed (signal 9): starting it again" words
+    wait_for_more_steps orphan 20 # more than what was fetched ahead
+    kill -INT "$TRAINER"
+    ends 75
+    finish orphan --dataset="Das Mühlrad"
 }
 
+@test "a loader that is killed again without a step between ends the run, saved, 69" {
+    mkdir programs
+    cp "$BIN/trainer" programs
+    printf '#!/bin/sh\n[ -e broken ] && kill -9 $$\nexec "$BIN/loader" "$@"\n' >programs/loader
+    chmod +x programs/loader
+    programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_steps doomed 3
+    touch broken
+    pkill -9 -P "$TRAINER"
+    ends 69
+    grep -q "the loader was killed twice (signal 9) without a step between" words
+    [ -n "$(ls -d doomed/ckpt-*)" ]
+}
+
+
 @test "over tcp with keys the run is the same; without the loader's key it says what to do" {
+    endpoint=tcp://127.0.0.1:$(free_port)
     "$BIN/loader" keygen mill.key >mill.public
     "$BIN/loader" keygen miller.key >allowed
-    "$BIN/loader" serve "Das Mühlrad" --endpoint tcp://127.0.0.1:17717 --key mill.key --allow allowed 2>>log 3>&- &
+    "$BIN/loader" serve "Das Mühlrad" --endpoint "$endpoint" --key mill.key --allow allowed 2>>log 3>&- &
     LOADER=$!
-    "$BIN/trainer" train tiny.conf --quiet --loader=tcp://127.0.0.1:17717 --loader_key="$(cat mill.public)" \
+    "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --loader_key="$(cat mill.public)" \
         --key_file=miller.key --out_dir=far
     same_run whole far
-    run "$BIN/trainer" train tiny.conf --quiet --loader=tcp://127.0.0.1:17717 --key_file=miller.key --out_dir=further
+    run "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
     [ "$status" -eq 2 ]
     [[ "$output" == *"keys come in twos"* ]]
 }
@@ -144,17 +110,18 @@ END
 @test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {
     fingerprint() { "$BIN/shardtool" info --json "$1" | sed 's/.*"fingerprint":"\([0-9a-f]*\)".*/\1/'; }
     serve "Das Mühlrad"
-    begin --out_dir=swapped
-    steps swapped 6
-    kill -9 "$LOADER"
+    begin --loader=ipc://place --out_dir=swapped "${endless[@]}"
+    wait_for_steps swapped 6
+    kill_loader
     serve still
-    for _ in $(seq 2000); do grep -q '"dataset": "still"' swapped/metrics.jsonl && break; sleep 0.01; done
+    wait_until grep -q '"dataset": "still"' swapped/metrics.jsonl
     kill -INT "$TRAINER"
     ends 75
-    begin --out_dir=swapped
+    end=$(($(steps swapped) + 4))
+    begin --loader=ipc://place --out_dir=swapped --max_iters=$end
     ends 0
-    for set in "Das Mühlrad" still; do grep -q "$(fingerprint "$set" | head -c 16)" swapped/ckpt-00000040/state.json; done
-    [ "$(losses swapped | grep -c '"loss"')" -eq 40 ]
+    for set in "Das Mühlrad" still; do grep -q "$(fingerprint "$set" | head -c 16)" "$(checkpoint swapped $end)/state.json"; done
+    [ "$(steps swapped)" -eq $end ]
 }
 
 @test "from another folder, with a dataset named relative to it, the run is the same" {
@@ -165,7 +132,8 @@ END
 }
 
 @test "the environment changes no byte and no loss" {
-    for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" -i; do
+    isa=$(env | grep -E '^(MILLRACE_ISA|DNNL_MAX_CPU_ISA)=' || true) # which choose the kernels
+    for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" "-i $isa"; do
         rm -rf set run
         # shellcheck disable=SC2086  # settings are words
         env $setting "$BIN/shardtool" tokenize --quiet --val 0.2 -o set "Mühlen & Bäche" 2>err
@@ -196,12 +164,6 @@ END
 }
 
 @test "a dataset and a program that may only be read are enough" {
-    as_user() {
-        if [ "$(id -u)" != 0 ]; then "$@"; else
-            for folder in "$BATS_RUN_TMPDIR" "$(dirname "$BATS_FILE_TMPDIR")" "$BATS_FILE_TMPDIR"; do chmod 755 "$folder"; done
-            setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-        fi
-    }
     mkdir -m 777 theirs
     chmod -R a-w "Das Mühlrad"
     as_user "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=theirs/run

@@ -1,4 +1,5 @@
 # What a user sees of the trainer: runs, resumes, refusals.
+load helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
@@ -13,58 +14,13 @@ setup_file() {
 setup() {
     cd "$BATS_TEST_TMPDIR" || exit
     data=$BATS_FILE_TMPDIR/data
-    cat >tiny.conf <<END
-n_layer = 1
-n_head = 2
-n_embd = 32
-block_size = 32
-batch_size = 2
-gradient_accumulation_steps = 2
-learning_rate = 1e-3
-warmup_iters = 5
-max_iters = 24
-lr_decay_iters = 24
-eval_interval = 8
-eval_iters = 4
-sample_tokens = 8
-threads = 1
-END
+    write_tiny_conf tiny.conf
 }
 
-teardown() {
-    for pid in ${LOADER:-} ${TRAINER:-}; do
-        { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
-    done
-}
+teardown() { end_background; }
 
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
-begin() { # in the background
-    "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
-    TRAINER=$!
-}
-ends() { # waits for it
-    status=0
-    wait "$TRAINER" || status=$?
-    TRAINER=
-}
-steps() { grep -c '"loss"' "$1/metrics.jsonl" 2>/dev/null; }
-wait_for_steps() { # RUN COUNT
-    for _ in $(seq 2000); do
-        n=$(steps "$1") && [ "$n" -ge "$2" ] && return
-        sleep 0.01
-    done
-    return 1
-}
-losses() { sed -E 's/, "ms": .*/}/' "$1/metrics.jsonl"; }
-last() { echo "$1/ckpt-00000024"; }
-same_run() { # RUN RUN: every bit of the checkpoint, every loss
-    for file in model.safetensors optimizer.safetensors state.json config.json; do cmp "$(last "$1")/$file" "$(last "$2")/$file"; done
-    diff <(losses "$1") <(losses "$2")
-}
-serve() { # DATASET
-    "$BIN/loader" serve "$1" --endpoint ipc://place 2>>log 3>&- &
-    LOADER=$!
-}
+last() { checkpoint "$1" 24; }
 
 @test "one command trains: losses fall, checkpoints, metrics, a report in one file" {
     run train --out_dir=run
@@ -84,33 +40,27 @@ serve() { # DATASET
 }
 
 @test "a run stopped by Ctrl-C goes on with the same command, bit for bit" {
-    train --out_dir=whole --quiet
     for signal in INT TERM USR1; do
-        begin --dataset="$data" --out_dir=cut
-        wait_for_steps cut $((${wanted:-0} + 5))
-        wanted=$(steps cut)
+        begin --dataset="$data" --out_dir=cut "${endless[@]}"
+        wait_for_more_steps cut
         kill -$signal $TRAINER
-        ends
-        [ "$status" -eq 75 ]
+        ends 75
         [ -n "$(ls -d cut/ckpt-*)" ]
     done
-    run train --out_dir=cut
+    run train --out_dir=cut --max_iters=$(($(steps cut) + 1))
     [ "$status" -eq 0 ]
     [[ "$output" == *"going on at step"* ]]
-    same_run whole cut
+    finish cut --dataset="$data"
 }
 
 @test "a run killed at any moment goes on from its last checkpoint, bit for bit" {
-    train --out_dir=whole --quiet
-    for at in 3 11 20; do
-        begin --dataset="$data" --out_dir=killed
-        wait_for_steps killed $at
+    for more in 3 8 9; do # before the first checkpoint, and after one
+        begin --dataset="$data" --out_dir=killed "${endless[@]}"
+        wait_for_more_steps killed $more
         kill -9 $TRAINER
-        ends
-        [ "$status" -eq 137 ]
+        ends 137
     done
-    train --out_dir=killed --quiet
-    same_run whole killed
+    finish killed --dataset="$data"
 }
 
 @test "the losses do not depend on the number of threads or on how a step is cut into evaluations" {
@@ -133,70 +83,67 @@ serve() { # DATASET
 }
 
 @test "a loader killed and started again changes nothing" {
-    train --out_dir=whole --quiet
     serve "$data"
-    begin --loader=ipc://place --out_dir=run
-    wait_for_steps run 4
-    kill -9 $LOADER
-    sleep 0.3
-    serve "$data"
-    ends
-    [ "$status" -eq 0 ]
-    same_run whole run
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    for _ in 1 2; do
+        wait_for_more_steps run
+        kill_loader
+        serve "$data"
+    done
+    wait_for_more_steps run 20 # more than what was fetched ahead
+    kill -INT $TRAINER
+    ends 75
+    finish run --dataset="$data"
 }
 
 @test "a loader started after the trainer is found" {
-    begin --loader=ipc://place --out_dir=run --max_iters=2
-    sleep 0.5
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>words >lines 3>&- &
+    TRAINER=$!
+    wait_until grep -q "waiting for the loader at ipc://place (5 s)" words
     serve "$data"
-    ends
-    [ "$status" -eq 0 ]
+    ends 0
 }
 
 @test "another dataset is taken at a step boundary, and both fingerprints are kept" {
     serve "$data"
-    begin --loader=ipc://place --out_dir=run
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
     wait_for_steps run 4
-    kill -9 $LOADER
+    kill_loader
     serve "$BATS_FILE_TMPDIR/data2"
-    ends
-    [ "$status" -eq 0 ]
+    wait_until grep -q '"dataset": "data2"' run/metrics.jsonl
+    wait_for_more_steps run
+    kill -INT $TRAINER
+    ends 75
     grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" words
     old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
-    grep -q "\"old\": \"$old\"" "$(last run)/state.json"
-    [ "$(steps run)" -eq 24 ]
+    grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
 }
 
 @test "another dataset stops the run when that is asked, 75" {
     serve "$data"
-    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop
+    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
     wait_for_steps run 4
-    kill -9 $LOADER
+    kill_loader
     serve "$BATS_FILE_TMPDIR/data2"
-    ends
-    [ "$status" -eq 75 ]
+    ends 75
     [ -n "$(ls -d run/ckpt-*)" ]
 }
 
 @test "without a loader the trainer says so and leaves, 69" {
-    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=6 --out_dir=run
+    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
     [ "$status" -eq 69 ]
-    [[ "$output" == *"waiting for the loader at ipc://nowhere (5 s)"* ]]
     [[ "$output" == *"no loader at ipc://nowhere"* ]]
 }
 
 @test "a loader that goes away for good costs nothing: saved, 69" {
     serve "$data"
-    begin --loader=ipc://place --out_dir=run --data_timeout=1
+    begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
     wait_for_steps run 3
-    kill -9 $LOADER
-    ends
-    [ "$status" -eq 69 ]
+    kill_loader
+    ends 69
     [ -n "$(ls -d run/ckpt-*)" ]
-    train --out_dir=run --quiet
-    train --out_dir=whole --quiet
-    same_run whole run
+    finish run --dataset="$data"
 }
 
 @test "a wrong configuration is said at once, with the nearest key, 2" {
@@ -239,7 +186,7 @@ serve() { # DATASET
 }
 
 @test "a run directory in use is refused, 73" {
-    begin --dataset="$data" --out_dir=run --max_iters=2000
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
     run train --out_dir=run
     [ "$status" -eq 73 ]
@@ -294,7 +241,7 @@ serve() { # DATASET
 @test "eval gives the loss of the run's own evaluation; sample repeats for a seed" {
     train --out_dir=run --quiet
     in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
-    run bash -c '"$BIN/trainer" eval --out_dir=run --dataset="$0" --eval_tokens=256 --json 2>/dev/null | tail -1' "$data"
+    run bash -c '"$BIN/trainer" eval --out_dir=run --dtype=float32 --dataset="$0" --eval_tokens=256 --json 2>/dev/null | tail -1' "$data"
     [[ "$output" == *"\"split\": \"val\", \"loss\": ${in_run:0:9}"*'"tokens": 256}' ]]
     one=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
     two=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
@@ -319,7 +266,7 @@ serve() { # DATASET
 
 @test "a plan for a card that is not there: the table, 83 with what fits, the step kept" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
-    [[ "$output" != *"built without CUDA"* ]] || skip
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
     run "$BIN/trainer" "${card[@]}" --recompute=0
     [ "$status" -eq 83 ]
@@ -339,7 +286,7 @@ serve() { # DATASET
 
 @test "the configurations for a card of 12 GB fit 11.3 GiB, with half a million tokens a step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1
-    [[ "$output" != *"built without CUDA"* ]] || skip
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     for size in 124m 350m 774m 1558m; do
         file=${BATS_TEST_DIRNAME}/../../config/train_gpt2_${size}_12gb.conf
         run "$BIN/trainer" plan "$file" --device=cuda
@@ -353,13 +300,14 @@ serve() { # DATASET
 @test "offload of the optimizer: the same run bit for bit, killed and gone on with, and back again" {
     for state in full m8 sr; do
         [ $state = m8 ] && back=none || back=optimizer
-        train --out_dir=$state --quiet --optimizer_state=$state
-        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer
+        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer "${endless[@]}"
         wait_for_steps away-$state 11
         kill -9 $TRAINER
-        ends
-        train --out_dir=away-$state --quiet --optimizer_state=$state --offload=$back
-        same_run $state away-$state
+        ends 137
+        end=$(($(steps away-$state) + 2))
+        train --out_dir=away-$state --quiet --optimizer_state=$state --max_iters=$end --offload=$back
+        train --out_dir=$state --quiet --optimizer_state=$state --max_iters=$end
+        same_run $state away-$state $end
     done
 }
 
@@ -370,65 +318,66 @@ serve() { # DATASET
 
 @test "what was chosen for batch_size and recompute is kept by the checkpoint" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
-    card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=128 --n_layer=8)
-    run train --out_dir=run "${card[@]}" --mem_limit=100MiB --max_iters=2
+    card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
+    run train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
     [ "$status" -eq 0 ]
-    [[ "$output" =~ "for 100.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "(none|gelu|block) ]]
+    [[ "$output" =~ "for 80.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "(none|gelu|block) ]]
     chosen=$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
-    [[ "$chosen" == *'"eval_tokens": "8192"'* ]]
+    [[ "$chosen" == *'"eval_tokens": "1024"'* ]]
     [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
     run train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
     [ "$status" -eq 0 ]
     [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
     [ "$chosen" = "$(grep -E '"(batch_size|recompute|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
-    run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=128 --n_layer=8 --max_iters=5
+    run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
 }
 
 @test "optimizer states of two bytes: killed and gone on with bit for bit, another one refused, 2" {
     for state in m8 sr; do
-        train --out_dir=whole-$state --quiet --optimizer_state=$state
-        begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state
+        begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${endless[@]}"
         wait_for_steps killed-$state 11
         kill -9 $TRAINER
-        ends
-        train --out_dir=killed-$state --quiet --optimizer_state=$state
-        same_run whole-$state killed-$state
-        train --out_dir=two-$state --quiet --optimizer_state=$state --threads=2
-        same_run whole-$state two-$state
+        ends 137
+        finish killed-$state --dataset="$data" --optimizer_state=$state
+        end=$(steps killed-$state)
+        train --out_dir=two-$state --quiet --optimizer_state=$state --threads=2 --max_iters=$end
+        same_run killed-$state two-$state $end
     done
-    run train --out_dir=whole-sr --max_iters=30
+    run train --out_dir=killed-sr --max_iters=$((end + 1))
     [ "$status" -eq 2 ]
     [[ "$output" == *"optimizer_state is full, was sr"* ]]
-    run cmp "$(last whole-m8)/model.safetensors" "$(last whole-sr)/model.safetensors"
+    for state in m8 sr; do train --out_dir=$state --quiet --optimizer_state=$state --max_iters=2; done
+    run cmp m8/ckpt-00000002/model.safetensors sr/ckpt-00000002/model.safetensors
     [ "$status" -eq 1 ]
 }
 
 @test "float16: its loss scale is shown, killed it goes on bit for bit, in the type it was" {
-    train --out_dir=whole --quiet --dtype=float16
-    grep -q '"loss_scale": 65536' whole/metrics.jsonl
-    begin --dataset="$data" --out_dir=killed --dtype=float16
+    begin --dataset="$data" --out_dir=killed --dtype=float16 "${endless[@]}"
     wait_for_steps killed 11
     kill -9 $TRAINER
-    ends
-    run train --out_dir=killed # dtype is auto, which takes float32 or bfloat16 on a CPU
+    ends 137
+    end=$(($(steps killed) + 2))
+    run train --out_dir=killed --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
     [ "$status" -eq 0 ]
     [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
-    same_run whole killed
-    run grep -A3 '"scaler"' "$(last killed)/state.json"
-    [[ "$output" == *'"scale": 65536.0'*'"good": 24'* ]]
-    run train --out_dir=killed --dtype=float32 --max_iters=25
-    [[ "$output" == *"dtype is now float32, was float16 until step 24"* && "$output" != *"| scale"* ]]
-    run grep scaler killed/ckpt-00000025/state.json
+    train --out_dir=whole --quiet --max_iters=$end --dtype=float16
+    grep -q '"loss_scale": 65536' whole/metrics.jsonl
+    same_run whole killed $end
+    run grep -A3 '"scaler"' "$(checkpoint killed $end)/state.json"
+    [[ "$output" == *'"scale": 65536.0'*"\"good\": $end"* ]]
+    run train --out_dir=killed --dtype=float32 --max_iters=$((end + 1))
+    [[ "$output" == *"dtype is now float32, was float16 until step $end"* && "$output" != *"| scale"* ]]
+    run grep scaler "$(checkpoint killed $((end + 1)))/state.json"
     [ "$status" -eq 1 ]
 }
 
 @test "what dtype was chosen is kept by the checkpoint" {
-    train --out_dir=auto --quiet --max_iters=3
+    train --out_dir=auto --quiet --max_iters=3 --dtype=auto
     run grep '"dtype"' auto/ckpt-00000003/state.json
     [[ "$output" == *float32* || "$output" == *bfloat16* ]]
     train --out_dir=run --quiet --dtype=bfloat16 --max_iters=3
-    run train --out_dir=run --max_iters=6
+    run train --out_dir=run --max_iters=6 --dtype=auto
     [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
 }
 
@@ -468,7 +417,7 @@ END
 }
 
 @test "the trainer goes by its own name" {
-    begin --dataset="$data" --max_iters=100000 --lr_decay_iters=100000
-    for _ in $(seq 100); do [ -s out/metrics.jsonl ] && break; sleep 0.1; done
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 1
     [ "$(cat "/proc/$TRAINER/comm")" = trainer ]
 }

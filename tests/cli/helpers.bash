@@ -1,0 +1,113 @@
+# Shared by the command-line tests: a tiny training run, programs in the background, and how to wait for them.
+# A test waits for events (a step in metrics.jsonl, a line in a log, the end of a process), never for a fixed time. A run
+# that a test interrupts is `endless`: only the test can end it, however slow or fast the machine is.
+
+endless=(--max_iters=1000000)
+
+# write_tiny_conf FILE: 24 steps of about 10 ms. One thread and float32, so that neither the processor nor the number of cores
+# changes its bits or its memory.
+write_tiny_conf() {
+    cat >"$1" <<END
+n_layer = 1
+n_head = 2
+n_embd = 32
+block_size = 32
+batch_size = 2
+gradient_accumulation_steps = 2
+learning_rate = 1e-3
+warmup_iters = 5
+max_iters = 24
+lr_decay_iters = 24
+eval_interval = 8
+eval_iters = 4
+sample_tokens = 8
+threads = 1
+dtype = 'float32'
+END
+}
+
+# wait_until COMMAND...: polls until COMMAND succeeds. Fails after two minutes, which only a broken program takes, or as soon
+# as the trainer that is waited for has ended.
+wait_until() {
+    local end=$((SECONDS + 120)) ended=
+    until "$@"; do
+        [ -z "$ended" ] || { echo "the trainer ended during: $*" && cat words && return 1; }
+        [ "$SECONDS" -lt "$end" ] || { echo "two minutes of waiting for: $*" && return 1; }
+        [ -z "${TRAINER:-}" ] || kill -0 "$TRAINER" 2>/dev/null || ended=1 # look once more
+        sleep 0.02
+    done
+}
+
+begin() { # OPTION...: a training run in the background
+    "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
+    TRAINER=$!
+}
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+ends() { # STATUS: waits for the end of the training run
+    local status=0 pid=$TRAINER
+    TRAINER=
+    wait_until is_gone "$pid" || { kill -9 "$pid" && return 1; }
+    wait "$pid" || status=$?
+    [ "$status" -eq "$1" ] || { echo "exit $status, not $1:" && cat words && return 1; }
+}
+steps() { cat "$1/metrics.jsonl" 2>/dev/null | grep -c '"loss"' || true; } # RUN
+has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
+wait_for_steps() { wait_until has_steps "$1" "$2"; }                             # RUN COUNT
+wait_for_more_steps() { wait_for_steps "$1" $(($(steps "$1") + ${2:-4})); }      # RUN [COUNT]
+losses() { sed -nE '/"(val_)?loss"/s/, "(ms|tokens_per_s)": .*/}/p' "$1/metrics.jsonl"; } # RUN
+checkpoint() { printf '%s/ckpt-%08d' "$1" "$2"; }                                # RUN STEP
+
+state() { grep -vE '^ *"(name|hash)"' "$1/state.json"; } # CHECKPOINT: all but what names the dataset's folder
+
+same_run() { # RUN RUN [STEP]: every bit of the checkpoint and every loss
+    local one two
+    one=$(checkpoint "$1" "${3:-24}") two=$(checkpoint "$2" "${3:-24}")
+    for file in model.safetensors optimizer.safetensors config.json; do cmp "$one/$file" "$two/$file"; done
+    diff <(state "$one") <(state "$two")
+    diff <(losses "$1") <(losses "$2")
+}
+
+# finish RUN OPTION...: two more steps of an interrupted run, the same steps as `RUN-whole` in one go; both hold the same bits.
+finish() {
+    local run=$1 end=$(($(steps "$1") + 2))
+    shift
+    "$BIN/trainer" train tiny.conf --quiet --max_iters=$end --out_dir="$run" "$@"
+    "$BIN/trainer" train tiny.conf --quiet --max_iters=$end --out_dir="$run-whole" "$@"
+    same_run "$run-whole" "$run" $end
+}
+
+serve() { # DATASET [OPTION...]: a loader in the background; 3>&- lets bats end
+    "$BIN/loader" serve "$1" --endpoint ipc://place "${@:2}" 2>>log 3>&- &
+    LOADER=$!
+}
+serve_until_ready() { # DATASET [OPTION...]
+    : >log
+    serve "$@"
+    wait_until grep -q ready log
+}
+kill_loader() {
+    kill -9 "$LOADER"
+    wait "$LOADER" 2>/dev/null || true
+    LOADER=
+}
+
+# A TCP port that nothing listens on.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# as_user COMMAND...: as a user who is not root, because permissions do not bind root.
+as_user() {
+    if [ "$(id -u)" != 0 ]; then
+        "$@"
+        return
+    fi
+    for folder in "$BATS_RUN_TMPDIR" "$(dirname "$PWD")" "$PWD" "$BATS_FILE_TMPDIR"; do chmod a+rx "$folder"; done
+    local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    "${user[@]}" test -x "$BIN/trainer" 2>/dev/null || skip "user 65534 cannot reach $BIN"
+    "${user[@]}" "$@"
+}
+
+end_background() { # for teardown
+    for pid in ${LOADER:-} ${TRAINER:-}; do
+        { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
+    done
+}
