@@ -21,8 +21,8 @@ typedef struct {
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
 // From now on *flag, when it is 0, becomes LOADER_PROCESS_ENDED when a loader process has ended.
 void loader_process_watch(volatile int *flag);
-// After that, at `step` of the run: starts it again when something killed it. -1 when it ended by itself (its exit code),
-// or was killed twice without a step between (69).
+// After that, at `step` of the run: starts it again when something killed it. -1 when it ended by itself (its exit
+// code), or was killed twice without a step between (69).
 int loader_process_revive(LoaderProcess *loader_process, uint64_t step);
 // What the configuration says of the loader, into a feed's configuration: where it is, the keys, how long to wait.
 void loader_process_feed(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
