@@ -1,4 +1,4 @@
-// Bytes: borrowed slices, a growable buffer, little-endian numbers, and a cursor over foreign bytes.
+// Byte ranges: a borrowed slice, a growable buffer, little-endian numbers, and a cursor that checks bounds.
 #pragma once
 
 #include <stdbool.h>
@@ -11,13 +11,13 @@ typedef struct {
     size_t size;
 } Bytes;
 
-// Owns its memory. Zeroed = empty; buffer_close accepts it. Growth dies (82) when the machine has no memory.
+// Owns its memory. A zeroed struct is an empty buffer. Growing exits (82) when there is no memory.
 typedef struct {
     uint8_t *data;
     size_t size, capacity;
 } Buffer;
 
-void buffer_reserve(Buffer *buffer, size_t more); // room for `more` bytes after size
+void buffer_reserve(Buffer *buffer, size_t more); // makes data[size .. size + more) writable
 void buffer_add(Buffer *buffer, const void *data, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_close(Buffer *buffer);
@@ -42,39 +42,25 @@ static inline void put_u32(void *p, uint32_t v) { memcpy(p, &v, sizeof v); }
 static inline void put_u64(void *p, uint64_t v) { memcpy(p, &v, sizeof v); }
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian and copied as they are");
 
-// Reads foreign bytes: each call returns false instead of passing the end, and stays false from then on.
+// Reads bytes of unknown origin. A call that would pass the end fails, and so do all calls after it.
 typedef struct {
     const uint8_t *at, *end;
-    bool short_of;
+    bool failed;
 } Cursor;
 
-static inline Cursor cursor_of(Bytes bytes) { return (Cursor){bytes.data, bytes.data + bytes.size, false}; }
+static inline Cursor cursor_init(Bytes bytes) { return (Cursor){bytes.data, bytes.data + bytes.size, false}; }
+// The next `size` bytes, or NULL.
 static inline const uint8_t *cursor_take(Cursor *cursor, size_t size) {
-    if (cursor->short_of || size > (size_t)(cursor->end - cursor->at)) {
-        cursor->short_of = true;
+    if (cursor->failed || size > (size_t)(cursor->end - cursor->at)) {
+        cursor->failed = true;
         return NULL;
     }
     const uint8_t *at = cursor->at;
     cursor->at += size;
     return at;
 }
-static inline bool cursor_u8(Cursor *cursor, uint8_t *v) {
-    const uint8_t *p = cursor_take(cursor, 1);
-    if (p) *v = *p;
-    return p;
-}
-static inline bool cursor_u16(Cursor *cursor, uint16_t *v) {
-    const uint8_t *p = cursor_take(cursor, 2);
-    if (p) *v = get_u16(p);
-    return p;
-}
 static inline bool cursor_u32(Cursor *cursor, uint32_t *v) {
     const uint8_t *p = cursor_take(cursor, 4);
     if (p) *v = get_u32(p);
-    return p;
-}
-static inline bool cursor_u64(Cursor *cursor, uint64_t *v) {
-    const uint8_t *p = cursor_take(cursor, 8);
-    if (p) *v = get_u64(p);
     return p;
 }

@@ -1,7 +1,11 @@
-// Memory by the page for tables: zeroed, taken when first touched, in huge pages where it is large.
+// Large blocks of zeroed memory on huge pages where the system has them: random access over a large table would
+// otherwise miss the TLB at each lookup.
 #pragma once
 
 #include <stddef.h>
 
-void *hugepages_map(size_t bytes); // dies (82) when the machine refuses
-void hugepages_unmap(void *pages, size_t bytes);
+// Zeroed memory, aligned to 64 bytes, or to a huge page (2 MiB) when it is at least that large. Pages are taken from
+// the system when they are first written. NULL when the system refuses (no error is pending then).
+void *hugepages_alloc(size_t bytes);
+void *hugepages_alloc_or_die(size_t bytes); // exits (82) instead of returning NULL
+void hugepages_free(void *memory);          // accepts NULL

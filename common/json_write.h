@@ -1,11 +1,11 @@
-// JSON going out: strings that are valid whatever bytes they are made of.
+// Writing JSON: strings that are valid JSON whatever bytes they are made of.
 #pragma once
 
 #include "common/bytes.h"
 
 // Appends text with the escapes of a JSON string, without the quotes. Bytes that are not UTF-8 become U+FFFD, one per
-// maximal subpart. A character cut at the end of `text` waits in `carry` (zeroed at first) for the next call, unless
-// `last` says that there is none.
+// maximal subpart. The first bytes of a character that `text` cuts stay in `carry` (zeroed before the first call) for
+// the next call; `last` means that there is no next call.
 typedef struct {
     uint8_t bytes[4];
     size_t size;

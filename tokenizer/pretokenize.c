@@ -1,12 +1,13 @@
 // The scanner, character by character: the meaning of the pattern. And where a text may be cut.
 #include "tokenizer/pretokenize.h"
+#include "common/utf8.h"
 #include "tokenizer/unicode.h"
 
 // *invalid is set, not cleared.
 static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length, bool *invalid) {
     uint32_t point;
     *length = utf8_decode(at, end, &point);
-    *invalid |= point == UTF8_INVALID;
+    *invalid |= point > UTF8_LAST;
     return unicode_class(point);
 }
 
@@ -84,7 +85,7 @@ size_t pretokenize_cut(Bytes text, size_t from) {
         const uint8_t *at = text.data + cut;
         uint32_t point;
         unsigned length = utf8_decode(at, end, &point);
-        if (point == UTF8_INVALID || at[-1] == '\'') continue;
+        if (point > UTF8_LAST || at[-1] == '\'') continue;
         if (cut >= length && !memcmp(at - length, at, length)) continue; // the same again; a word of those: 1.3x
         Class before = class_before(at, text.data);
         if (before != CLASS_SPACE && before != unicode_class(point)) return cut;

@@ -4,6 +4,7 @@
 // that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
+#include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"

@@ -34,7 +34,7 @@ unsigned trie_longest(const Trie *trie, const uint8_t *text, size_t size) {
 unsigned trie_shorter(const Trie *trie, unsigned id) { return trie->shorter[id]; }
 
 static Trie *build(const Vocab *vocab) {
-    Trie *trie = hugepages_map(sizeof *trie);
+    Trie *trie = hugepages_alloc_or_die(sizeof *trie);
     uint32_t nodes = 0;
     for (unsigned id = 0; id < MERGED_COUNT; id++) {
         const uint8_t *bytes = vocab->bytes + vocab->start[id];
@@ -66,6 +66,4 @@ const Trie *vocab_trie(const Vocab *vocab) {
     return trie;
 }
 
-void trie_close(Trie *trie) {
-    if (trie) hugepages_unmap(trie, sizeof *trie);
-}
+void trie_close(Trie *trie) { hugepages_free(trie); }

@@ -1,4 +1,4 @@
-// UTF-8 decoding and checking, and code point classes by the generated table.
+// Code point classes, from the generated table.
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_table.h"
 
@@ -6,55 +6,4 @@ Class unicode_class(uint32_t point) {
     if (point >= UNICODE_TABLE_END) return CLASS_OTHER;
     const uint64_t *masks = unicode_masks[unicode_index[point / 64]];
     return (Class)((masks[0] >> point % 64 & 1) | (masks[1] >> point % 64 & 1) << 1);
-}
-
-unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point) {
-    uint8_t lead = at[0];
-    *point = lead;
-    if (lead < 0x80) return 1;
-    *point = UTF8_INVALID;
-    if (lead < 0xC2 || lead > 0xF4) return 1;
-    // the second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF
-    uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    unsigned length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    uint32_t value = lead & (0x7Fu >> length);
-    for (unsigned i = 1; i < length; i++) {
-        if (at + i == end || at[i] < low || at[i] > high) return i;
-        value = value << 6 | (at[i] & 0x3F);
-        low = 0x80, high = 0xBF;
-    }
-    *point = value;
-    return length;
-}
-
-size_t utf8_valid(Bytes text) {
-    const uint8_t *at = text.data, *end = at + text.size;
-    while (at < end) {
-        if (end - at >= 8 && !(get_u64(at) & 0x8080808080808080)) {
-            at += 8;
-            continue;
-        }
-        uint32_t point;
-        unsigned length = utf8_decode(at, end, &point);
-        if (point == UTF8_INVALID) break;
-        at += length;
-    }
-    return text.size - (size_t)(end - at);
-}
-
-uint64_t utf8_replace(Bytes text, Buffer *out) {
-    uint64_t replaced = 0;
-    while (text.size) {
-        size_t valid = utf8_valid(text);
-        buffer_add(out, text.data, valid);
-        text.data += valid, text.size -= valid;
-        if (!text.size) break;
-        uint32_t point;
-        unsigned length = utf8_decode(text.data, text.data + text.size, &point);
-        buffer_add(out, "\xEF\xBF\xBD", 3);
-        text.data += length, text.size -= length;
-        replaced++;
-    }
-    return replaced;
 }

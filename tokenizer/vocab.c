@@ -104,8 +104,8 @@ static const Vocab *open_table(Bytes table, const char *name) {
         return NULL;
     }
     // from here on the content is known byte by byte
-    Vocab *vocab = hugepages_map(sizeof *vocab);
-    Builder *builder = hugepages_map(sizeof *builder);
+    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
+    Builder *builder = hugepages_alloc_or_die(sizeof *builder);
     builder->vocab = vocab;
     memset(vocab->byte_merged, 0xFF, sizeof vocab->byte_merged); // NO_TOKEN
     add_bytes(builder);
@@ -118,7 +118,7 @@ static const Vocab *open_table(Bytes table, const char *name) {
         add_token(builder, token, left_size + right_size, left << 16 | right);
     }
     assert(builder->count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
-    hugepages_unmap(builder, sizeof *builder);
+    hugepages_free(builder);
     if (self_check(vocab) == 0) return vocab;
     vocab_close(vocab);
     return NULL;
@@ -139,7 +139,7 @@ const Vocab *vocab_open_file(const char *path) {
 void vocab_close(const Vocab *vocab) {
     if (!vocab) return;
     trie_close(vocab->trie);
-    hugepages_unmap((void *)(uintptr_t)vocab, sizeof *vocab);
+    hugepages_free((void *)(uintptr_t)vocab);
 }
 
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {

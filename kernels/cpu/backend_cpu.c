@@ -1,6 +1,7 @@
 // The CPU backend: which kernels this processor gets, and memory.
 #include "common/cpu.h"
 #include "common/err.h"
+#include "common/hugepages.h"
 #include "common/log.h"
 #include "kernels/cpu/cpu_internal.h"
 #include <assert.h>
@@ -12,9 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-enum { HUGE_PAGE = 2 << 20 };
 
 static Backend backend;
 static const CpuVariant *unit;
@@ -44,13 +42,8 @@ static size_t scratch_bytes(const Shape *s) {
 }
 
 static void *cpu_alloc(size_t bytes) {
-    bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    void *arena = aligned_alloc(HUGE_PAGE, bytes);
-    if (!arena) {
-        fail(EX_MEMORY, "no memory for %.2f GiB", (double)bytes / (1 << 30));
-        return NULL;
-    }
-    madvise(arena, bytes, MADV_HUGEPAGE); // a wish: fewer page faults and TLB misses
+    void *arena = hugepages_alloc(bytes);
+    if (!arena) fail(EX_MEMORY, "cannot allocate %.2f GiB of host memory", (double)bytes / (1 << 30));
     return arena;
 }
 
@@ -150,7 +143,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .moment_bytes = state == STATE_FULL ? 4 : 2,
                         .scratch_bytes = scratch_bytes,
                         .alloc = cpu_alloc,
-                        .release = free,
+                        .release = hugepages_free,
                         .bind_scratch = cpu_bind_scratch,
                         .pin = cpu_pin,
                         .unpin = cpu_unpin,

@@ -1,6 +1,7 @@
 // Encoding and checking of the messages in wire.h.
 #include "loader/protocol/wire.h"
 #include "common/hash.h"
+#include "common/utf8.h"
 #include "loader/client/feed.h"
 
 static size_t body_bytes(unsigned type) {
@@ -50,27 +51,18 @@ static bool rows_fit(uint32_t rows, uint32_t sequence_tokens) {
            (uint64_t)rows * (sequence_tokens + 1) * 2 <= WIRE_PAYLOAD_MAX;
 }
 
-// How many bytes the letter at `text` has in UTF-8, of any alphabet; 0 for what is none, or could command a terminal.
-static size_t letter_bytes(const char *text) {
-    const uint8_t *c = (const uint8_t *)text;
-    if (*c < 0x80) return *c >= ' ' && *c <= '~';
-    if (*c < 0xC2 || *c > 0xF4) return 0;
-    static const uint32_t least[] = {0, 0xA0, 0x800, 0x10000};
-    size_t more = *c >= 0xF0 ? 3 : *c >= 0xE0 ? 2 : 1;
-    uint32_t point = *c & (0x3Fu >> more);
-    for (size_t i = 1; i <= more; i++) {
-        if ((c[i] & 0xC0) != 0x80) return 0; // the NUL that ends the text is here too
-        point = point << 6 | (c[i] & 0x3F);
-    }
-    return point < least[more] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF) ? 0 : more + 1;
-}
-
+// Whether the text ends inside its field. Bytes that are not UTF-8 and control characters, which could command a
+// terminal, become '?'.
 static bool text_end(char *text, size_t size) {
-    if (!memchr(text, 0, size)) return false;
-    for (char *c = text; *c;) {
-        size_t bytes = letter_bytes(c);
-        if (!bytes) *c = '?', bytes = 1;
-        c += bytes;
+    const char *end = memchr(text, 0, size);
+    if (!end) return false;
+    while (text < end) {
+        uint32_t point;
+        unsigned length = utf8_decode((const uint8_t *)text, (const uint8_t *)end, &point);
+        if (point >= ' ' && point <= UTF8_LAST && (point < 0x7F || point >= 0xA0))
+            text += length;
+        else
+            *text++ = '?';
     }
     return true;
 }

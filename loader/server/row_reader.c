@@ -3,6 +3,7 @@
 #include "loader/server/row_reader.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/search.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -98,29 +99,12 @@ void row_reader_close(RowReader *reader) {
     free(reader);
 }
 
-// The shard that holds a value of the rising array-like `first_of`.
 static uint64_t shard_of_token(const SplitStream *stream, uint64_t token) {
-    uint64_t low = 0, high = stream->count;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (stream->names[middle].first <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return floor_index(&stream->names->first, sizeof *stream->names, stream->count, token);
 }
 
 static uint64_t shard_of_frame(const SplitStream *stream, uint64_t frame) {
-    uint64_t low = 0, high = stream->count;
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (stream->first_frame[middle] <= frame)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return floor_index(stream->first_frame, sizeof *stream->first_frame, stream->count, frame);
 }
 
 static uint64_t frame_of_token(const SplitStream *stream, uint64_t token) {

@@ -1,6 +1,7 @@
 // Reads shards: finds the members of a file backwards, checks their tables before anything in them is trusted, and
 // decodes frames.
 #include "common/err.h"
+#include "common/search.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -226,19 +227,12 @@ void shard_file_close(ShardFile *shard) {
 }
 
 uint64_t shard_frame_at(const ShardFile *shard, uint64_t token) {
-    uint64_t low = 0, high = shard->frame_count, guess = token / shard->frame_tokens;
-    if (guess < high && shard->frames[guess].first <= token) { // right at once unless frames were merged
-        low = guess;
-        if (token - shard->frames[guess].first < shard->frames[guess].tokens) return guess;
-    }
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (shard->frames[middle].first <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    const ShardFrame *frames = shard->frames;
+    uint64_t guess = token / shard->frame_tokens; // right unless the file holds shards that were joined
+    if (guess < shard->frame_count && token >= frames[guess].first &&
+        token - frames[guess].first < frames[guess].tokens)
+        return guess;
+    return floor_index(&frames->first, sizeof *frames, shard->frame_count, token);
 }
 
 ShardCursor *shard_cursor_open(void) {

@@ -1,6 +1,7 @@
 // Ids by their place, across frames and shards.
 #include "shardtool/format/token_reader.h"
 #include "common/err.h"
+#include "common/search.h"
 
 int split_by_name(const char *name) {
     for (int split = 0; split < SPLIT_COUNT; split++)
@@ -54,15 +55,9 @@ void token_reader_close(TokenReader *tokens) {
 
 // The last shard that begins at or before a token.
 static uint64_t find_number(const TokenReader *tokens, uint64_t token) {
-    uint64_t low = 0, high = tokens->path ? 1 : tokens->dataset.shard_count[tokens->split];
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-        if (shard_of(tokens, middle)->first <= token)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    if (tokens->path) return 0;
+    const DatasetShard *shards = tokens->dataset.shards[tokens->split];
+    return floor_index(&shards->first, sizeof *shards, tokens->dataset.shard_count[tokens->split], token);
 }
 
 int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {

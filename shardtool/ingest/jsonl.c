@@ -3,6 +3,7 @@
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
 // counts, a lone surrogate becomes U+FFFD. What is not UTF-8 passes through, the tokenizer deals with it.
 #include "common/err.h"
+#include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,21 +124,9 @@ static void take(JsonlReader *jsonl, const void *data, size_t size) {
     buffer_add(jsonl->capture, data, size);
 }
 
-static void take_character(JsonlReader *jsonl, uint32_t c) {
-    uint8_t bytes[4];
-    size_t size = 0;
-    if (c < 0x80)
-        bytes[size++] = (uint8_t)c;
-    else if (c < 0x800)
-        bytes[size++] = (uint8_t)(0xC0 | c >> 6);
-    else if (c < 0x10000)
-        bytes[size++] = (uint8_t)(0xE0 | c >> 12);
-    else
-        bytes[size++] = (uint8_t)(0xF0 | c >> 18);
-    if (c >= 0x10000) bytes[size++] = (uint8_t)(0x80 | (c >> 12 & 63));
-    if (c >= 0x800) bytes[size++] = (uint8_t)(0x80 | (c >> 6 & 63));
-    if (c >= 0x80) bytes[size++] = (uint8_t)(0x80 | (c & 63));
-    take(jsonl, bytes, size);
+static void take_character(JsonlReader *jsonl, uint32_t point) {
+    uint8_t bytes[UTF8_BYTES_MAX];
+    take(jsonl, bytes, utf8_encode(point, bytes));
 }
 
 // The four digits after \u, or -1.

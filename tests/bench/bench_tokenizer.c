@@ -24,7 +24,7 @@ typedef struct {
 static void *encode_share(void *argument) {
     Share *share = argument;
     share->count = share->bytes = 0;
-    for (Cursor cursor = cursor_of(share->documents); cursor.at < cursor.end;) {
+    for (Cursor cursor = cursor_init(share->documents); cursor.at < cursor.end;) {
         uint32_t size;
         const uint8_t *text = cursor_u32(&cursor, &size) ? cursor_take(&cursor, size) : NULL;
         if (!text) die(EX_DATA, "the documents end early");
@@ -45,7 +45,7 @@ static uint64_t time_ns(size_t threads) {
 
 // One contiguous share a thread, of about the same size.
 static void cut_shares(Share *shares, size_t threads, Bytes all) {
-    Cursor cursor = cursor_of(all);
+    Cursor cursor = cursor_init(all);
     for (size_t i = 0; i < threads; i++) {
         const uint8_t *begin = cursor.at;
         while (cursor.at < cursor.end && (size_t)(cursor.at - all.data) < all.size * (i + 1) / threads) {

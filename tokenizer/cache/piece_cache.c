@@ -35,10 +35,10 @@ static size_t table_bytes(const PieceTable *table) { return (table->mask + 1) * 
 static void table_map(PieceTable *table, size_t count) {
     table->mask = count - 1;
     table->used = 0;
-    table->entries = hugepages_map(table_bytes(table));
+    table->entries = hugepages_alloc_or_die(table_bytes(table));
 }
 
-static void table_unmap(PieceTable *table) { hugepages_unmap(table->entries, table_bytes(table)); }
+static void table_unmap(PieceTable *table) { hugepages_free(table->entries); }
 
 void piece_cache_open(PieceCache *words, const Vocab *vocab, SharedCache *shared_cache, Isa isa) {
     words->vocab = vocab;

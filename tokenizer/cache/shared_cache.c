@@ -36,16 +36,16 @@ SharedCache *shared_cache_open(const Vocab *vocab, unsigned threads) {
     if (!shared_cache) die(EX_MEMORY, "no memory for a shared_cache");
     shared_cache->vocab = vocab;
     shared_cache->asked = threads >= SHARED_CACHE_THREADS;
-    shared_cache->index = hugepages_map(LINES * LINE * sizeof *shared_cache->index);
-    shared_cache->entries = hugepages_map(ENTRIES);
+    shared_cache->index = hugepages_alloc_or_die(LINES * LINE * sizeof *shared_cache->index);
+    shared_cache->entries = hugepages_alloc_or_die(ENTRIES);
     shared_cache->used = shared_cache->loaded = CHUNK;
     return shared_cache;
 }
 
 void shared_cache_close(SharedCache *shared_cache) {
     if (!shared_cache) return;
-    hugepages_unmap((void *)shared_cache->index, LINES * LINE * sizeof *shared_cache->index);
-    hugepages_unmap(shared_cache->entries, ENTRIES);
+    hugepages_free((void *)shared_cache->index);
+    hugepages_free(shared_cache->entries);
     free(shared_cache);
 }
 

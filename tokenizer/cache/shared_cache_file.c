@@ -66,7 +66,7 @@ int shared_cache_load_bytes(SharedCache *shared_cache, Bytes file, const char *n
         return fail(EX_DATA, "'%s' is damaged: its checksum is wrong", name);
     SharedCacheChunk room = {0};
     bool right = true;
-    Cursor cursor = cursor_of((Bytes){file.data + sizeof head, file.size - sizeof head});
+    Cursor cursor = cursor_init((Bytes){file.data + sizeof head, file.size - sizeof head});
     while (right && cursor.at < cursor.end) right = take_entry(shared_cache, &room, &cursor);
     shared_cache_set_loaded(shared_cache);
     return right ? 0 : fail(EX_DATA, "'%s' holds a word with ids that are not its own", name);

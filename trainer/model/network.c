@@ -1,11 +1,11 @@
 // The network's memory: the arena, its parameters and what is multiplied with.
 #include "trainer/model/network.h"
 #include "common/err.h"
+#include "common/hugepages.h"
 #include "common/log.h"
 #include "common/pool.h"
 #include "kernels/half.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
 enum { LAYER_WEIGHTS = 4, PAGE = 4096 };
@@ -25,13 +25,12 @@ static void add_weight(Network *network, ParamId id, int layer, size_t *packed) 
 
 // Zero, as the arena. NULL after fail() (82).
 static unsigned char *host_memory(const Backend *backend, size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = hugepages_alloc(bytes);
     char size[16];
-    if (memory == MAP_FAILED) {
+    if (!memory) {
         fail(EX_MEMORY, "no host memory for the optimizer's state of %s", human_bytes(size, (double)bytes));
         return NULL;
     }
-    madvise(memory, bytes, MADV_HUGEPAGE); // a wish
     backend->pin(memory, bytes);
     return memory;
 }
@@ -61,7 +60,7 @@ void network_close(Network *network) {
     if (network->arena) network->ops->unpin(network->numbers), network->ops->release(network->arena);
     if (network->host) {
         network->ops->unpin(network->host);
-        munmap(network->host, network->plan->host_bytes);
+        hugepages_free(network->host);
     }
     free(network->weights);
     free(network->staging);

@@ -5,9 +5,12 @@
 #include "common/cpu.h"
 #include "common/file.h"
 #include "common/hash.h"
+#include "common/hugepages.h"
 #include "common/log.h"
 #include "common/pool.h"
 #include "common/rng.h"
+#include "common/search.h"
+#include "common/utf8.h"
 #include "tests/test.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -46,27 +49,96 @@ TEST(err_takes_the_exit_code_from_errno) {
     }
 }
 
-TEST(arena_pushes_aligned_zeroed_memory_and_resets) {
+TEST(arena_pushes_aligned_zeroed_memory) {
     Arena arena;
     arena_open(&arena, 1 << 20);
     char *a = arena_push(&arena, 3);
-    size_t mark = arena_mark(&arena);
     char *b = arena_push(&arena, 100);
     CHECK((uintptr_t)b % 64 == 0 && b - a == 64 && b[99] == 0);
-    arena_reset(&arena, mark);
-    CHECK(arena_push(&arena, 1) == b);
     assert_string_equal(arena_print(&arena, "%d shards", 7), "7 shards");
     arena_close(&arena);
 }
 
 TEST(cursor_never_passes_the_end) {
     uint8_t data[6] = {1, 0, 0, 0, 9, 9};
-    Cursor cursor = cursor_of((Bytes){data, sizeof data});
+    Cursor cursor = cursor_init((Bytes){data, sizeof data});
     uint32_t a = 0, b = 77;
     CHECK(cursor_u32(&cursor, &a) && a == 1);
     CHECK(!cursor_u32(&cursor, &b) && b == 77);
-    uint8_t c;
-    CHECK(!cursor_u8(&cursor, &c)); // short once, short for ever
+    CHECK(!cursor_take(&cursor, 1)); // after the first failure all further ones fail
+}
+
+TEST(hugepages_are_zeroed_aligned_and_freed) {
+    static const size_t sizes[] = {1, 4096, 65537, (2 << 20) - 1, 2 << 20, (5 << 20) + 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint8_t *memory = hugepages_alloc(sizes[i]);
+        CHECK(memory && (uintptr_t)memory % (sizes[i] >= 2 << 20 ? 2 << 20 : 64) == 0);
+        for (size_t byte = 0; byte < sizes[i]; byte++) CHECK(memory[byte] == 0);
+        memset(memory, 1, sizes[i]);
+        hugepages_free(memory);
+    }
+    hugepages_free(NULL);
+    CHECK(!hugepages_alloc(SIZE_MAX) && !hugepages_alloc((size_t)1 << 60));
+}
+
+TEST(search_finds_the_last_number_that_is_not_above) {
+    static const struct {
+        uint64_t first, other;
+    } rows[] = {
+        {0, 9},
+        {5, 9},
+        {5, 9},
+        {8, 0}
+    };
+    static const uint64_t want[] = {0, 0, 0, 0, 0, 2, 2, 2, 3, 3};
+    for (uint64_t value = 0; value < 10; value++)
+        CHECK_EQUAL(floor_index(&rows->first, sizeof *rows, 4, value), want[value]);
+    CHECK_EQUAL(floor_index(&rows[1].first, sizeof *rows, 3, 1), 0); // all are above
+}
+
+// The standard's own examples of how many U+FFFD an invalid sequence becomes (tables 3-8 to 3-11).
+TEST(utf8_replaces_maximal_subparts_as_the_standard_does) {
+    static const struct {
+        const char *bytes, *want; // R stands for U+FFFD
+    } rows[] = {
+        {"a\xF1\x80\x80\xE1\x80\xC2"
+         "b\x80"
+         "c\x80\xBF"
+         "d",                       "aRRRbRcRRd"                      },
+        {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
+         "A",                       "RRRRRRRRA"                       },
+        {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
+         "A",                       "RRRRRRRRA"                       },
+        {"\xF4\x91\x92\x93\xFF"
+         "A\x80\xBF"
+         "B",                       "RRRRRARRB"                       },
+        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+         "A",                       "RRRRA"                           },
+        {"12345678\xC3\xA9\xF0\x9F\x98\x80", "12345678\xC3\xA9\xF0\x9F\x98\x80"}
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Buffer got = {0}, want = {0};
+        for (const char *c = rows[i].want; *c; c++) buffer_add(&want, *c == 'R' ? UTF8_REPLACED : c, *c == 'R' ? 3 : 1);
+        uint64_t replaced = utf8_replace((Bytes){(const uint8_t *)rows[i].bytes, strlen(rows[i].bytes)}, &got);
+        CHECK_EQUAL(replaced, (want.size - strlen(rows[i].want)) / 2);
+        CHECK(got.size == want.size && !memcmp(got.data, want.data, got.size));
+        buffer_close(&got);
+        buffer_close(&want);
+    }
+}
+
+TEST(utf8_encodes_every_code_point_and_sees_where_one_is_cut) {
+    for (uint32_t point = 0; point <= UTF8_LAST; point++) {
+        uint8_t bytes[UTF8_BYTES_MAX];
+        uint32_t got;
+        unsigned length = utf8_encode(point, bytes);
+        CHECK_EQUAL(length, 1 + (point >= 0x80) + (point >= 0x800) + (point >= 0x10000));
+        if (point >= 0xD800 && point < 0xE000) continue;
+        CHECK(utf8_decode(bytes, bytes + length, &got) == length && got == point);
+        CHECK_EQUAL(utf8_valid((Bytes){bytes, length}), length);
+        for (unsigned cut = 1; cut < length; cut++)
+            CHECK(utf8_decode(bytes, bytes + cut, &got) == cut && got == UTF8_CUT);
+    }
 }
 
 TEST(newfile_appears_only_when_it_is_complete) {

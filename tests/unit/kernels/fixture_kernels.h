@@ -20,10 +20,7 @@ enum { KERNELS_ARENA = 256 << 20 };
 
 // Zeroed host memory until the next kernels_open.
 static Arena kernels_host;
-static inline void *host(size_t n, size_t element) {
-    void *p = arena_push(&kernels_host, (n + 1) * element);
-    return memset(p, 0, (n + 1) * element);
-}
+static inline void *host(size_t n, size_t element) { return arena_push(&kernels_host, (n + 1) * element); }
 
 static inline void *take(Kernels *k, size_t bytes) {
     void *p = k->arena + k->used;
@@ -44,8 +41,8 @@ static inline float *kernels_number(Kernels *k, float value) {
 static inline Kernels kernels_open_state(const char *dtype, int threads, const char *optimizer_state,
                                          const Shape *shape) {
     char why[256];
-    if (!kernels_host.base) arena_open(&kernels_host, KERNELS_ARENA);
-    arena_reset(&kernels_host, 0);
+    arena_close(&kernels_host);
+    arena_open(&kernels_host, KERNELS_ARENA);
     Kernels k = {.tight = !strcmp(dtype, "float32")};
     k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, optimizer_state, false}, why);
     NEED(k.ops);

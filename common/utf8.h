@@ -1,0 +1,28 @@
+// UTF-8: decoding, checking, repairing and encoding, as Unicode table 3-7 defines it (no overlong forms, no surrogates,
+// nothing beyond U+10FFFF).
+#pragma once
+
+#include "common/bytes.h"
+
+enum { UTF8_BYTES_MAX = 4 };
+
+// Not code points: what utf8_decode gives for an invalid sequence, and for one that is valid so far but cut by the end
+// of the text.
+#define UTF8_INVALID  0xFFFFFFFFu
+#define UTF8_CUT      0xFFFFFFFEu
+#define UTF8_LAST     0x10FFFFu // the largest code point
+#define UTF8_REPLACED "\xEF\xBF\xBD"
+
+// Sets *point to the code point at `at` (at < end) and returns its length, 1 to 4. After UTF8_INVALID or UTF8_CUT the
+// length is that of the maximal subpart, which one U+FFFD replaces.
+unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point);
+
+// Writes the code point (up to UTF8_LAST) and returns its length.
+unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]);
+
+// How many bytes at the start of the text are valid: text.size when all are.
+size_t utf8_valid(Bytes text);
+
+// Appends the text to `out` with U+FFFD in place of each maximal subpart of an invalid sequence, as Python's
+// bytes.decode("utf-8", "replace") does. Returns the number of replacements.
+uint64_t utf8_replace(Bytes text, Buffer *out);
