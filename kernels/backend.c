@@ -2,7 +2,6 @@
 #include "kernels/backend.h"
 #include "common/err.h"
 #include "kernels/cpu/cpu_internal.h"
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -53,19 +52,4 @@ const Backend *backend_open(const BackendChoice *choice, char why[256]) {
     const Backend *cpu = backend_cpu(choice, how);
     if (cpu) snprintf(why, 256, "cpu: %s; %s", reason, how);
     return cpu;
-}
-
-AdamW adamw_of(const AdamWSettings *settings) {
-    double step = (double)settings->step;
-    return (AdamW){
-        .rate = (float)(settings->learning_rate / (1 - pow(settings->beta1, step))),
-        .root = (float)(1 / sqrt(1 - pow(settings->beta2, step))),
-        .shrink = (float)(1 - settings->learning_rate * settings->weight_decay),
-        .beta1 = (float)settings->beta1,
-        .beta2 = (float)settings->beta2,
-        .epsilon = (float)settings->epsilon,
-        .max_norm = (float)settings->max_norm,
-        .step = (uint32_t)settings->step,
-        .seed = {(uint32_t)settings->seed, (uint32_t)(settings->seed >> 32)},
-    };
 }

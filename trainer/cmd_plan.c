@@ -19,7 +19,7 @@ static int print_plan(Config *config) {
     MemoryPlan plan;
     Buffer text = {0};
     model_open(&model, &shape);
-    memory_plan_init(&plan, config, &model, backend, true);
+    memory_plan_init(&plan, config, &model, backend, optimizer_find(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
     plan_print_levers(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);

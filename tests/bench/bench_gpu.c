@@ -59,7 +59,7 @@ static void open_network(void) {
     open_backend();
     ModelShape shape = shape_of(&config);
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, ops, true);
+    memory_plan_init(&plan, &config, &model, ops, optimizer_find("adamw"));
     if (memory_plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
         die(err_code(), "%s", err_text());
     network_init(&network, 1337);
@@ -71,13 +71,12 @@ static void open_network(void) {
 }
 
 static void step(uint64_t update) { // waits for its end
-    const Optimizer *adamw = optimizer_find("adamw");
-    step_begin(&network, &config, adamw, &(StepPlace){update, update, 1});
+    step_begin(&network, &config, &(StepPlace){update, update, 1});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
         step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro > 0);
     }
-    step_end(&network, adamw);
+    step_end(&network);
 }
 
 // ---- whole steps
@@ -101,7 +100,7 @@ static int bench_step(void) {
            "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"flops_per_token\": %.0f, \"loss\": %.4f, "
            "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
            ops->name, model.parameters, L, C, B, T, recompute, state, gelu, deterministic ? "true" : "false",
-           sum / steps * 1e3, best * 1e3, per_step * steps / sum, flops, network.numbers->loss / per_step, plan.bytes,
+           sum / steps * 1e3, best * 1e3, per_step * steps / sum, flops, network.scalars->loss / per_step, plan.bytes,
            used_bytes() - before);
     return 0;
 }
@@ -110,8 +109,8 @@ static int bench_step(void) {
 
 static const PassLayout *pass;
 static void *at(size_t offset) { return network_at(&network, offset); }
-static StepScalars *numbers(void) { return at(plan.numbers); }
-static void wait_for_device(void) { ops->download(network.numbers, numbers(), sizeof(StepScalars)); }
+static StepScalars *scalars(void) { return at(plan.scalars); }
+static void wait_for_device(void) { ops->download(network.scalars, scalars(), sizeof(StepScalars)); }
 static const Weight *weight(ParamId id) { return network_weight(&network, id, 0); }
 static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
@@ -146,7 +145,7 @@ static void run_head(void) {
 }
 static void run_loss(void) {
     ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
-                       model.shape.padded_vocab, 1e-4f, &numbers()->loss_scale, true);
+                       model.shape.padded_vocab, 1e-4f, &scalars()->loss_scale, true);
 }
 static void run_layernorm_forward(void) {
     ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),
@@ -167,11 +166,12 @@ static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);
 }
 static void run_norm(void) {
-    ops->gradient_norm(&numbers()->norm, at(plan.grads), model.elements, &numbers()->loss_scale);
+    ops->gradient_norm(&scalars()->norm, at(plan.grads), model.elements, &scalars()->loss_scale);
 }
 static void run_adamw(void) {
-    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.moments[0]), at(plan.moments[1]), 0,
-               model.elements, model.decay_elements, &numbers()->adamw, &numbers()->norm, &numbers()->loss_scale);
+    ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.states[0]), at(plan.states[1]), 0,
+               model.elements, model.decay_elements, (const AdamW *)scalars()->optimizer, &scalars()->norm,
+               &scalars()->loss_scale);
 }
 
 static int bench_ops(void) {

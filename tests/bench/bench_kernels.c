@@ -2,6 +2,7 @@
 // bench_kernels [L=12 C=768 H=12 T=256 B=4 V=50304 chunk=1024 steps=5 threads=0 dtype=auto]. Random weights and tokens.
 #include "common/err.h"
 #include "common/log.h"
+#include "kernels/adamw.h"
 #include "kernels/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,7 +291,7 @@ int main(int count, char **arguments) {
     AdamWSettings settings = {6e-4, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
     double best = 1e9, best_seconds[KINDS] = {0}, total = 0, load = 0, loss = 0;
     for (settings.step = 1; settings.step <= (uint64_t)steps + 1; settings.step++) { // the first one makes primitives
-        const AdamW step = adamw_of(&settings);
+        const AdamW step = adamw_init(&settings);
         memset(seconds, 0, sizeof seconds);
         const uint64_t start = clock_ns();
         forward();

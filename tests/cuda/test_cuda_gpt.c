@@ -44,7 +44,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart) plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * 128 * backend->act_bytes;
     NEED(network_open(&network, backend, &model, &plan) == 0);
@@ -53,21 +53,20 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     backend->pin(slot, 4096);
     const PassLayout *pass = &plan.train;
-    const Optimizer *adamw = optimizer_find("adamw");
     config.learning_rate = 3e-3, config.decay_lr = false;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
-        step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, form.loss_scale});
+        step_begin(&network, &config, &(StepPlace){(uint64_t)step, (uint64_t)step, form.loss_scale});
         for (int micro = 0; micro < MICROS; micro++) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);
             memset(slot, 0xff, sizeof(uint16_t) * ROWS * (BLOCK + 1)); // the slot is the loader's again
             step_micro_batch(&network, scale, micro > 0);
         }
-        step_end(&network, adamw);
-        losses[step] = network.numbers->loss * (double)scale;
+        step_end(&network);
+        losses[step] = network.scalars->loss * (double)scale;
     }
-    *norm = (double)network.numbers->norm;
+    *norm = (double)network.scalars->norm;
     size_t bytes = model.elements * backend->par_bytes;
     buffer_reserve(bits, bytes);
     backend->download(bits->data, network_at(&network, plan.params), bytes);

@@ -1,5 +1,6 @@
 // Every row of ops.def: CUDA against the CPU backend, values and gradients.
 #include "common/rng.h"
+#include "kernels/adamw.h"
 #include "tests/cuda/pair.h"
 #include <math.h>
 
@@ -237,7 +238,7 @@ TEST(cuda_loss_agrees_with_the_cpu) {
 }
 
 static Array *adamw_array(const AdamWSettings *settings) {
-    const AdamW step = adamw_of(settings);
+    const AdamW step = adamw_init(settings);
     return array_bytes(&step, sizeof step);
 }
 

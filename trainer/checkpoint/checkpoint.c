@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
-static const char *const moment_names[MOMENTS] = {"adamw.m", "adamw.v"};
 
 // Paths here are out_dir and short names: one that does not fit is cut and then fails to open.
 static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
@@ -26,11 +25,13 @@ static const char *join(char path[PATH_MAX_BYTES], const char *directory, const 
 
 static size_t file_elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
 
-static int write_pieces(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, Dtype type) {
+// `offset`: of the tensor in the range, in elements.
+static int write_pieces(Network *network, SafeWriter *writer, const Tensor *tensor, size_t range, size_t offset,
+                        Dtype type) {
     size_t piece = network->plan->staging / sizeof(float), total = file_elements(tensor);
     for (size_t first = 0; first < total; first += piece) {
         size_t count = total - first < piece ? total - first : piece;
-        network_read(network, range, type, tensor->offset + first, count, network->staging);
+        network_read(network, range, type, offset + first, count, network->staging);
         if (safe_write(writer, network->staging, count) < 0) return -1;
     }
     return 0;
@@ -84,7 +85,7 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
         else if (tensor_transposed(own))
             result = write_transposed(network, &writer, own, range, type);
         else
-            result = write_pieces(network, &writer, own, range, type);
+            result = write_pieces(network, &writer, own, range, own->offset, type);
     }
     model_close(&all);
     if (result == 0) result = safe_finish(&writer, hash);
@@ -94,20 +95,27 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
 
 static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE_HASH_BYTES]) {
     const Model *model = network->model;
+    const MemoryPlan *plan = network->plan;
+    const Optimizer *optimizer = plan->optimizer;
     SafeWriter writer;
     int result = safe_create(&writer, path);
-    for (int m = 0; m < MOMENTS && result == 0; m++)
+    for (int s = 0; s < optimizer->state_count && result == 0; s++)
         for (int i = 0; i < model->count; i++) {
             const Tensor *tensor = &model->tensors[i];
             char name[SAFE_NAME_BYTES];
-            snprintf(name, sizeof name, "%s.%s", moment_names[m], tensor->name);
+            if (!optimizer_has(&optimizer->states[s], tensor)) continue;
+            snprintf(name, sizeof name, "%s.%s", optimizer->states[s].name, tensor->name);
             safe_name(&writer, name, (uint64_t)tensor->file_rows,
                       tensor->kind >= KIND_GAIN ? 0 : (uint64_t)tensor->cols);
         }
-    for (int m = 0; m < MOMENTS && result == 0; m++)
-        for (int i = 0; i < model->count && result == 0; i++)
-            result = write_pieces(network, &writer, &model->tensors[i], network->plan->moments[m],
-                                  moment_type(network->ops));
+    for (int s = 0; s < optimizer->state_count && result == 0; s++)
+        for (int i = 0; i < model->count && result == 0; i++) {
+            const StateRange *state = &optimizer->states[s];
+            const Tensor *tensor = &model->tensors[i];
+            if (optimizer_has(state, tensor))
+                result = write_pieces(network, &writer, tensor, plan->states[s], optimizer_offset(state, model, tensor),
+                                      optimizer_dtype(state, network->ops));
+        }
     if (result == 0) result = safe_finish(&writer, hash);
     safe_abandon(&writer);
     return result;
@@ -295,7 +303,7 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
 }
 
 static int load_tensor(Network *network, const SafeFile *file, const char *prefix, const Tensor *tensor, bool turned,
-                       const size_t *ranges, const Dtype *types, int range_count) {
+                       size_t offset, const size_t *ranges, const Dtype *types, int range_count) {
     char name[SAFE_NAME_BYTES];
     snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
     const SafeTensor *found = safe_find(file, name);
@@ -319,7 +327,7 @@ static int load_tensor(Network *network, const SafeFile *file, const char *prefi
                 for (size_t c = 0; c < cols; c++)
                     memcpy(network->staging + r * cols + c, data + (c * rows + r) * sizeof(float), sizeof(float));
         for (int i = 0; i < range_count; i++)
-            network_write(network, ranges[i], types[i], tensor->offset + first, n, network->staging);
+            network_write(network, ranges[i], types[i], offset + first, n, network->staging);
     }
     return 0;
 }
@@ -336,7 +344,8 @@ static int load_model(Network *network, const char *path) {
     int result = 0;
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];
-        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), ranges, types, range_count);
+        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), tensor->offset, ranges, types,
+                             range_count);
     }
     if (result < 0) fail_in("'%s'", path);
     safe_close(&file);
@@ -344,16 +353,22 @@ static int load_model(Network *network, const char *path) {
 }
 
 static int load_optimizer(Network *network, const char *path) {
-    const Dtype type = moment_type(network->ops); // the file has floats, which hold them exactly
+    const Model *model = network->model;
+    const Optimizer *optimizer = network->plan->optimizer;
     SafeFile file;
     if (safe_open(&file, path) < 0) return -1;
     int result = 0;
-    for (int m = 0; m < MOMENTS; m++) {
+    for (int s = 0; s < optimizer->state_count; s++) {
+        const StateRange *state = &optimizer->states[s];
+        const Dtype type = optimizer_dtype(state, network->ops); // the file has floats, which hold it exactly
         char prefix[32];
-        snprintf(prefix, sizeof prefix, "%s.", moment_names[m]);
-        for (int i = 0; i < network->model->count && result == 0; i++)
-            result = load_tensor(network, &file, prefix, &network->model->tensors[i], false, &network->plan->moments[m],
-                                 &type, 1);
+        snprintf(prefix, sizeof prefix, "%s.", state->name);
+        for (int i = 0; i < model->count && result == 0; i++) {
+            const Tensor *tensor = &model->tensors[i];
+            if (optimizer_has(state, tensor))
+                result = load_tensor(network, &file, prefix, tensor, false, optimizer_offset(state, model, tensor),
+                                     &network->plan->states[s], &type, 1);
+        }
     }
     if (result < 0) fail_in("'%s'", path);
     safe_close(&file);
@@ -364,7 +379,7 @@ int checkpoint_load(Network *network, const char *path, bool optimizer) {
     char file[PATH_MAX_BYTES];
     if (load_model(network, join(file, path, model_file)) < 0) return -1;
     if (optimizer && load_optimizer(network, join(file, path, optimizer_file)) < 0) return -1;
-    if (!optimizer) network_forget_moments(network);
+    if (!optimizer) network_reset_optimizer(network);
     network_pack(network);
     return 0;
 }

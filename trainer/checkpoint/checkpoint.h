@@ -2,7 +2,7 @@
 //
 //   model.safetensors      fp32, Hugging Face GPT-2's names and layout (transformers loads the directory)
 //   config.json            the model, as transformers wants it
-//   optimizer.safetensors  adamw.m.NAME, adamw.v.NAME, in our own layout
+//   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
 //   state.json             the rest of the run: what RunState holds, the configuration, the hashes of the other files;
 //                          its last key is the hash of the text before it
 #pragma once

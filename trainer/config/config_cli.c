@@ -53,7 +53,7 @@ int trained_open(Trained *trained, Config *config) {
     config->batch_size.is_auto = false;
     ModelShape shape = shape_of(config);
     model_open(&trained->model, &shape);
-    memory_plan_init(&trained->plan, config, &trained->model, backend, false);
+    memory_plan_init(&trained->plan, config, &trained->model, backend, NULL);
     if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
     return checkpoint_load(&trained->network, trained->path, false);

@@ -5,11 +5,11 @@
 static void add_losses(Network *network, int B) {
     const PassLayout *pass = &network->plan->eval;
     int T = network->model->shape.block;
-    StepScalars *numbers = network_at(network, network->plan->numbers);
+    StepScalars *scalars = network_at(network, network->plan->scalars);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, 0, false, false);
     const float *losses = network_at(network, pass->losses);
-    for (int b = 0; b < B; b++) network->ops->sum_losses(&numbers->loss, losses + (size_t)b * (size_t)T, T);
+    for (int b = 0; b < B; b++) network->ops->sum_losses(&scalars->loss, losses + (size_t)b * (size_t)T, T);
 }
 
 void evaluate_warm_up(Network *network, uint64_t samples) {
@@ -25,11 +25,11 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
     const PassLayout *pass = &network->plan->eval;
     const Backend *ops = network->ops;
     int T = network->model->shape.block;
-    StepScalars *numbers = network_at(network, network->plan->numbers), found;
+    StepScalars *scalars = network_at(network, network->plan->scalars), found;
     const FeedRequest form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
     BatchStream stream = {0};
     batch_stream_start(&stream, source, &form, 0, samples);
-    ops->zero(numbers, sizeof *numbers);
+    ops->zero(scalars, sizeof *scalars);
     while (stream.next < samples) {
         FeedBatch batch;
         FeedResult result = stop && *stop ? FEED_STOPPED : batch_stream_next(&stream, &batch);
@@ -39,7 +39,7 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
         source->release(source->self, &batch);
         add_losses(network, B);
     }
-    ops->download(&found, numbers, sizeof found);
+    ops->download(&found, scalars, sizeof found);
     *loss = found.loss / ((double)samples * T);
     return FEED_BATCH;
 }

@@ -69,7 +69,7 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
     const ModelShape *shape = &network->model->shape;
     const Weight *head = network_weight(network, PARAM_WTE, 0);
     int N = B * T, C = shape->channels, V = shape->padded_vocab, chunk = network->plan->chunk_rows;
-    const StepScalars *numbers = network_at(network, network->plan->numbers);
+    const StepScalars *scalars = network_at(network, network->plan->scalars);
     Act *logits = network_at(network, pass->logits);
     for (int first = 0; first < N; first += chunk) {
         int M = N - first < chunk ? N - first : chunk;
@@ -77,7 +77,7 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
         Act *ln3 = network_at(network, pass->ln3 + row);
         ops->matmul_forward(logits, ln3, head, NULL, M);
         ops->cross_entropy(logits, network_at(network, pass->losses), network_at(network, pass->tokens), first, M, T,
-                           shape->vocab, V, scale, &numbers->loss_scale, backward);
+                           shape->vocab, V, scale, &scalars->loss_scale, backward);
         if (!backward) continue;
         ops->matmul_backward_input(network_at(network, pass->narrow + row), logits, head, M);
         ops->matmul_backward_weight(network_grad(network, PARAM_WTE, 0), logits, ln3, M, V, C, add || first);

@@ -40,12 +40,12 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     int layers = model->shape.layers;
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
     network->staging = malloc(plan->staging);
-    network->numbers = aligned_alloc(PAGE, PAGE);
-    if (!network->weights || !network->staging || !network->numbers)
+    network->scalars = aligned_alloc(PAGE, PAGE);
+    if (!network->weights || !network->staging || !network->scalars)
         return fail(EX_MEMORY, "no memory for the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
-    backend->pin(network->numbers, PAGE);
+    backend->pin(network->scalars, PAGE);
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
     backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
@@ -57,14 +57,14 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
 }
 
 void network_close(Network *network) {
-    if (network->arena) network->ops->unpin(network->numbers), network->ops->release(network->arena);
+    if (network->arena) network->ops->unpin(network->scalars), network->ops->release(network->arena);
     if (network->host) {
         network->ops->unpin(network->host);
         hugepages_free(network->host);
     }
     free(network->weights);
     free(network->staging);
-    free(network->numbers);
+    free(network->scalars);
     *network = (Network){0};
 }
 
@@ -137,13 +137,17 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
     }
 }
 
-void network_forget_moments(Network *network) {
+void network_reset_optimizer(Network *network) {
     const MemoryPlan *plan = network->plan;
-    void *moments = network_at(network, plan->moments[0]);
-    if (plan->host_bytes) // they come last there
-        memset(moments, 0, plan->bytes + plan->host_bytes - plan->moments[0]);
-    else // they end where the numbers begin
-        network->ops->zero(moments, plan->numbers - plan->moments[0]);
+    for (int i = 0; plan->optimizer && i < plan->optimizer->state_count; i++) {
+        const StateRange *state = &plan->optimizer->states[i];
+        void *range = network_at(network, plan->states[i]);
+        const size_t bytes = optimizer_elements(state, network->model) * optimizer_element_bytes(state, network->ops);
+        if (plan->host_bytes)
+            memset(range, 0, bytes);
+        else
+            network->ops->zero(range, bytes);
+    }
 }
 
 // A extent of a tensor that one worker draws.
@@ -198,7 +202,7 @@ int network_init(Network *network, uint64_t seed) {
         }
     }
     pool_close(pool);
-    network_forget_moments(network);
+    network_reset_optimizer(network);
     network_pack(network);
     return 0;
 }

@@ -3,7 +3,7 @@
 
 #include "trainer/plan/memory_plan.h"
 
-typedef struct {
+struct Network {
     const Backend *ops;
     const Model *model;
     const MemoryPlan *plan;
@@ -11,14 +11,14 @@ typedef struct {
     Weight *weights;             // those that are multiplied with: 4 a layer, then the head (the embedding)
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
-    StepScalars *numbers; // the host's copy of the plan's numbers, pinned
-} Network;
+    StepScalars *scalars; // the host's copy of the plan's scalars, pinned
+};
 
 // Allocates the arena, which is zero. The backend, model and plan are borrowed. -1 (82, 83) when the machine refuses.
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan);
 void network_close(Network *network);              // accepts a zeroed struct
-int network_init(Network *network, uint64_t seed); // the first weights, packed, and moments of zero; -1 (71)
-void network_forget_moments(Network *network);     // zero
+int network_init(Network *network, uint64_t seed); // initial weights, packed; optimizer state zero. -1 (71)
+void network_reset_optimizer(Network *network);    // sets its state to zero
 void network_pack(Network *network);               // after the parameters have changed
 
 static inline void *network_at(const Network *network, size_t offset) {
@@ -37,7 +37,6 @@ void network_read(const Network *network, size_t range, Dtype type, size_t first
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
-static inline Dtype moment_type(const Backend *ops) { return ops->moment_bytes == 4 ? DTYPE_FP32 : DTYPE_BF16; }
 
 // (B,T+1) ids as they came over the wire, to the pass's batch.
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
@@ -59,7 +58,7 @@ void network_block_forward(const Network *network, const Block *block, int layer
                            Act *narrow, int B, int T);
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
-// of the head, both scaled by `scale` and by the loss_scale of the plan's numbers; `add` false starts new gradients.
+// of the head, both scaled by `scale` and by the loss_scale of the plan's scalars; `add` false starts new gradients.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
 // From the gradient that network_losses left down to the embedding.

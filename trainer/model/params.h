@@ -20,7 +20,7 @@ typedef enum {
     PARAM_COUNT
 } ParamId;
 
-typedef enum { KIND_EMBED, KIND_MATRIX, KIND_RESIDUAL, KIND_GAIN, KIND_BIAS } ParamKind;
+typedef enum { KIND_EMBED, KIND_MATRIX, KIND_RESIDUAL, KIND_GAIN, KIND_BIAS, PARAM_KINDS } ParamKind;
 
 typedef struct {
     ParamId id;

@@ -1,59 +1,111 @@
-// The slices of an update. A slice is fetched two before its turn, so that one is on its way in, one is computed with
-// and one on its way out.
+// The slices of an update. A slice is fetched two before its turn, so that one slice is on its way in, one is being
+// updated and one is on its way out.
 #include "trainer/optim/offload.h"
 
 enum { AHEAD = BACKEND_SLOTS - 1 };
 
-static size_t state_bytes(const Network *network, int part) { // of an element
-    const Backend *ops = network->ops;
-    return part ? ops->moment_bytes : ops->master_bytes ? sizeof(float) : ops->par_bytes;
+// The start of the next slice.
+typedef struct {
+    size_t index; // of the slice
+    int tensor;
+    size_t first; // element of the flat range
+} SliceCursor;
+
+static size_t tensor_end(const Model *model, int tensor) { // the gap behind it included
+    return tensor + 1 < model->count ? model->tensors[tensor + 1].offset : model->elements;
 }
 
-static Slice slice_of(const Network *network, size_t first, size_t most) {
+static bool is_whole(const Optimizer *optimizer, const Tensor *tensor) {
+    return optimizer->whole_kinds >> tensor->kind & 1;
+}
+
+// Tensors with the same state may share a slice, unless one of them must be alone in its slice.
+static bool may_share(const Optimizer *optimizer, const Tensor *a, const Tensor *b) {
+    if (is_whole(optimizer, a) || is_whole(optimizer, b)) return false;
+    for (int i = 0; i < optimizer->state_count; i++)
+        if (optimizer_has(&optimizer->states[i], a) != optimizer_has(&optimizer->states[i], b)) return false;
+    return true;
+}
+
+// The next slice of at most `most` elements, its state in place. false: there is none.
+static bool next_slice(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
+    const Model *model = network->model;
     const MemoryPlan *plan = network->plan;
-    size_t left = network->model->elements - first;
-    const size_t ranges[] = {plan->master, plan->moments[0], plan->moments[1]};
-    Slice slice = {.first = first, .count = left < most ? left : most};
-    slice.params = network_at(network, plan->params + first * network->ops->par_bytes);
-    slice.gradients = network_at(network, plan->grads + first * network->ops->grad_bytes);
-    for (int i = 0; i <= MOMENTS; i++)
-        slice.state[i] = network_at(network, ranges[i] + first * state_bytes(network, i));
-    return slice;
+    const Backend *ops = network->ops;
+    const Optimizer *optimizer = plan->optimizer;
+    if (cursor->tensor == model->count) return false;
+
+    const Tensor *tensor = &model->tensors[cursor->tensor];
+    const size_t first = cursor->first;
+    const StepScalars *scalars = network_at(network, plan->scalars);
+    *slice = (Slice){
+        .tensor = is_whole(optimizer, tensor) ? tensor : NULL,
+        .first = first,
+        .params = network_at(network, plan->params + first * ops->par_bytes),
+        .master = network_at(network, plan->master + first * (ops->master_bytes ? sizeof(float) : ops->par_bytes)),
+        .gradients = network_at(network, plan->grads + first * ops->grad_bytes),
+        .scalars = scalars->optimizer,
+        .norm = &scalars->norm,
+        .loss_scale = &scalars->loss_scale,
+    };
+    for (int i = 0; i < optimizer->state_count; i++) {
+        const StateRange *state = &optimizer->states[i];
+        if (!optimizer_has(state, tensor)) continue;
+        const size_t element = optimizer_offset(state, model, tensor) + first - tensor->offset;
+        slice->state[i] = network_at(network, plan->states[i] + element * optimizer_element_bytes(state, ops));
+    }
+    int last = cursor->tensor;
+    size_t end = tensor_end(model, last);
+    while (end - first < most && last + 1 < model->count && may_share(optimizer, tensor, &model->tensors[last + 1]))
+        end = tensor_end(model, ++last);
+    if (end - first > most) end = first + most;
+    slice->count = slice->tensor ? tensor_elements(slice->tensor) : end - first;
+    while (cursor->tensor < model->count && tensor_end(model, cursor->tensor) <= end) cursor->tensor++;
+    cursor->first = end, cursor->index++;
+    return true;
 }
 
-// Slice `index` with its offloaded state in a slot: to be fetched there, to be used, to be stored.
 typedef enum { FETCH, USE, STORE } Move;
-static Slice slice_in_slot(const Network *network, size_t index, Move move) {
+
+// Copies the slice's offloaded state to or from its slot; with USE and after it, the slice points to the slot.
+static void move_slice(const Network *network, size_t index, Slice *slice, Move move) {
     const Backend *ops = network->ops;
     const MemoryPlan *plan = network->plan;
     const int slot = (int)(index % BACKEND_SLOTS);
-    Slice slice = slice_of(network, index * plan->slice, plan->slice);
     unsigned char *at = network_at(network, plan->slots + (size_t)slot * plan->slot_bytes);
-    for (int i = ops->master_bytes ? 0 : 1; i <= MOMENTS; i++) {
-        const size_t element = state_bytes(network, i);
-        if (move == FETCH) ops->fetch(slot, at, slice.state[i], slice.count * element);
-        if (move == STORE) ops->store(slot, slice.state[i], at, slice.count * element);
-        slice.state[i] = at;
+    Slice in_slot = *slice;
+    for (int i = ops->master_bytes ? -1 : 0; i < plan->optimizer->state_count; i++) { // -1: the master parameters
+        void *host = i < 0 ? slice->master : slice->state[i];
+        const size_t element = i < 0 ? sizeof(float) : optimizer_element_bytes(&plan->optimizer->states[i], ops);
+        if (!host) continue;
+        if (move == FETCH) ops->fetch(slot, at, host, slice->count * element);
+        if (move == STORE) ops->store(slot, host, at, slice->count * element);
+        if (i < 0)
+            in_slot.master = (float *)(void *)at;
+        else
+            in_slot.state[i] = at;
         at += plan->slice * element;
     }
-    if (move == USE) ops->fetched(slot);
-    return slice;
+    if (move != USE) return;
+    ops->fetched(slot);
+    *slice = in_slot;
 }
 
-void offload_update(const Network *network, void (*update)(const Network *network, const Slice *slice)) {
+void offload_update(const Network *network) {
     const MemoryPlan *plan = network->plan;
-    if (!plan->slice) {
-        const Slice whole = slice_of(network, 0, network->model->elements);
-        update(network, &whole);
-        return;
+    const bool offloaded = plan->host_bytes;
+    const size_t most = offloaded ? plan->slice : SIZE_MAX;
+    SliceCursor ahead = {0}, cursor = {0};
+    Slice slice;
+    for (int i = 0; offloaded && i < AHEAD; i++)
+        if (next_slice(network, &ahead, most, &slice)) move_slice(network, ahead.index - 1, &slice, FETCH);
+    while (next_slice(network, &cursor, most, &slice)) {
+        Slice used = slice;
+        if (offloaded) move_slice(network, cursor.index - 1, &used, USE);
+        plan->optimizer->update(network, &used);
+        if (!offloaded) continue;
+        move_slice(network, cursor.index - 1, &slice, STORE);
+        if (next_slice(network, &ahead, most, &slice)) move_slice(network, ahead.index - 1, &slice, FETCH);
     }
-    const size_t count = (network->model->elements + plan->slice - 1) / plan->slice;
-    for (size_t i = 0; i < AHEAD && i < count; i++) slice_in_slot(network, i, FETCH);
-    for (size_t i = 0; i < count; i++) {
-        const Slice slice = slice_in_slot(network, i, USE);
-        update(network, &slice);
-        slice_in_slot(network, i, STORE);
-        if (i + AHEAD < count) slice_in_slot(network, i + AHEAD, FETCH);
-    }
-    network->ops->stored();
+    if (offloaded) network->ops->stored();
 }

@@ -1,42 +1,36 @@
-// Optimizers: AdamW with nanoGPT's groups (matrices decay, vectors do not).
+// The table of optimizers, and where the state of a tensor lies in a range.
 #include "trainer/optim/optimizer.h"
-#include "trainer/optim/offload.h"
+#include <assert.h>
 
-static void adamw_prepare(StepScalars *numbers, const Config *config, double learning_rate, uint64_t update) {
-    numbers->adamw = adamw_of(&(AdamWSettings){
-        .learning_rate = learning_rate,
-        .beta1 = config->beta1,
-        .beta2 = config->beta2,
-        .epsilon = 1e-8, // torch's, which nanoGPT leaves as it is
-        .weight_decay = config->weight_decay,
-        .max_norm = config->grad_clip,
-        .step = update + 1,
-        .seed = (uint64_t)config->seed,
-    });
-}
+#define OPTIMIZER(name) extern const Optimizer optimizer_##name;
+#include "trainer/optim/optimizers.def"
+#undef OPTIMIZER
 
-static void adamw_slice(const Network *network, const Slice *slice) {
-    const StepScalars *numbers = network_at(network, network->plan->numbers);
-    network->ops->adamw(slice->params, slice->state[0], slice->gradients, slice->state[1], slice->state[2],
-                        slice->first, slice->count, network->model->decay_elements, &numbers->adamw, &numbers->norm,
-                        &numbers->loss_scale);
-}
-
-static void adamw_update(Network *network) {
-    const MemoryPlan *plan = network->plan;
-    StepScalars *numbers = network_at(network, plan->numbers);
-    network->ops->gradient_norm(&numbers->norm, network_at(network, plan->grads), network->model->elements,
-                                &numbers->loss_scale);
-    offload_update(network, adamw_slice);
-    network_pack(network);
-}
-
-static const Optimizer optimizers[] = {
-    {"adamw", 2, adamw_prepare, adamw_update},
+static const Optimizer *const optimizers[] = {
+#define OPTIMIZER(name) &optimizer_##name,
+#include "trainer/optim/optimizers.def"
+#undef OPTIMIZER
 };
 
 const Optimizer *optimizer_find(const char *name) {
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        if (!strcmp(optimizers[i].name, name)) return &optimizers[i];
+        if (!strcmp(optimizers[i]->name, name)) return optimizers[i];
     return NULL;
+}
+
+// Elements of the parameters, gaps between tensors included, before `end` (NULL: all) that have the state.
+static size_t elements_before(const StateRange *state, const Model *model, const Tensor *end) {
+    size_t elements = 0;
+    for (int i = 0; i < model->count && &model->tensors[i] != end; i++) {
+        const size_t next = i + 1 < model->count ? model->tensors[i + 1].offset : model->elements;
+        if (optimizer_has(state, &model->tensors[i])) elements += next - model->tensors[i].offset;
+    }
+    return elements;
+}
+
+size_t optimizer_elements(const StateRange *state, const Model *model) { return elements_before(state, model, NULL); }
+
+size_t optimizer_offset(const StateRange *state, const Model *model, const Tensor *tensor) {
+    assert(optimizer_has(state, tensor));
+    return elements_before(state, model, tensor);
 }

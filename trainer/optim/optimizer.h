@@ -1,16 +1,59 @@
-// Optimizers: a table; a row updates the flat range of parameters from the flat range of gradients.
+// Optimizers: a table (optimizers.def). A row owns its state: which ranges of it there are, for which parameters, and
+// what they are called in a checkpoint. The memory plan, offload, checkpoints and resets ask the row.
 #pragma once
 
-#include "trainer/model/network.h"
+#include "kernels/backend.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+typedef struct Network Network;
+
+// A range of state: one element for each element of the parameters that have it, in arena order.
+typedef struct {
+    const char *name; // in checkpoints: tensor NAME.PARAMETER
+    unsigned kinds;   // bit set of ParamKind: the parameters that have it
+    bool moment;      // stored as `optimizer_state` says (Moment); else fp32
+} StateRange;
+
+enum { OPTIMIZER_STATES = 4, KINDS_ALL = (1 << PARAM_KINDS) - 1, SCALAR_BYTES = 128 };
+
+// The part of the parameters that one update call works on: elements first .. first + count - 1; pointers to the first.
+typedef struct {
+    const Tensor *tensor; // where its kind is in whole_kinds: the slice is this tensor; else NULL
+    size_t first, count;
+    Par *params;
+    float *master; // params where they are their own master
+    const Grad *gradients;
+    void *state[OPTIMIZER_STATES]; // NULL where these parameters do not have that state
+    const void *scalars;           // what `prepare` made, in backend memory
+    const float *norm;             // of all gradients
+    const float *loss_scale;
+} Slice;
 
 typedef struct {
     const char *name;
-    int moments; // ranges of fp32 state, as long as the parameters
-    // What the update will read of the plan's numbers, before they go to the device. `update` counts those before.
-    void (*prepare)(StepScalars *numbers, const Config *config, double learning_rate, uint64_t update);
-    // Computes the gradients' norm into the plan's numbers, clips, updates unless the norm is not finite, and packs:
-    // operations alone, the same at every step, but for the copies of a state that is offloaded.
-    void (*update)(Network *network);
+    StateRange states[OPTIMIZER_STATES];
+    int state_count;
+    unsigned whole_kinds; // a slice holds one whole tensor of these kinds; tensors of other kinds may be cut anywhere
+    size_t scalar_bytes;  // at most SCALAR_BYTES
+    // Computes the scalars of a step, which are then copied to the backend. `update`: updates applied before this one.
+    void (*prepare)(void *scalars, const Config *config, double learning_rate, uint64_t update);
+    // Updates the slice, unless the norm is not finite. Operations only, the same at every step: it may be recorded.
+    void (*update)(const Network *network, const Slice *slice);
 } Optimizer;
 
 const Optimizer *optimizer_find(const char *name); // NULL when there is none
+
+// Elements of a range, and the first element of a tensor that has that state.
+size_t optimizer_elements(const StateRange *state, const Model *model);
+size_t optimizer_offset(const StateRange *state, const Model *model, const Tensor *tensor);
+
+static inline bool optimizer_has(const StateRange *state, const Tensor *tensor) {
+    return state->kinds >> tensor->kind & 1;
+}
+static inline Dtype optimizer_dtype(const StateRange *state, const Backend *backend) {
+    return state->moment && backend->moment_bytes != sizeof(float) ? DTYPE_BF16 : DTYPE_FP32;
+}
+static inline size_t optimizer_element_bytes(const StateRange *state, const Backend *backend) {
+    return state->moment ? backend->moment_bytes : sizeof(float);
+}

@@ -1,36 +1,42 @@
 // One optimizer step, and what is made before the first.
 #include "trainer/optim/step.h"
+#include "trainer/optim/offload.h"
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
 enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // recordings
 
-void step_begin(Network *network, const Config *config, const Optimizer *optimizer, const StepPlace *place) {
-    *network->numbers = (StepScalars){.loss_scale = place->loss_scale};
-    optimizer->prepare(network->numbers, config, schedule_rate(config, place->step), place->update);
-    network->ops->upload(network_at(network, network->plan->numbers), network->numbers, sizeof *network->numbers);
+void step_begin(Network *network, const Config *config, const StepPlace *place) {
+    *network->scalars = (StepScalars){.loss_scale = place->loss_scale};
+    network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, place->step),
+                                      place->update);
+    network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
 }
 
 void step_micro_batch(Network *network, float scale, bool add) {
     const PassLayout *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
-    StepScalars *numbers = network_at(network, network->plan->numbers);
+    StepScalars *scalars = network_at(network, network->plan->scalars);
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     if (!network->ops->begin(key)) return;
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
-    network->ops->sum_losses(&numbers->loss, network_at(network, pass->losses), B * T);
+    network->ops->sum_losses(&scalars->loss, network_at(network, pass->losses), B * T);
     network_backward(network, pass, B, T, add);
     network->ops->end(key);
 }
 
-void step_end(Network *network, const Optimizer *optimizer) {
+void step_end(Network *network) {
     const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be
     if (!recorded || network->ops->begin(UPDATE)) {
-        optimizer->update(network);
+        StepScalars *scalars = network_at(network, network->plan->scalars);
+        network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
+                                    &scalars->loss_scale);
+        offload_update(network);
+        network_pack(network);
         if (recorded) network->ops->end(UPDATE);
     }
-    network->ops->download(network->numbers, network_at(network, network->plan->numbers), sizeof *network->numbers);
+    network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
 }
 
 static double step_tokens(const Network *network, const Config *config) {
@@ -38,27 +44,27 @@ static double step_tokens(const Network *network, const Config *config) {
            (double)config->gradient_accumulation_steps;
 }
 
-void step_warm_up(Network *network, const Config *config, const Optimizer *optimizer) {
+void step_warm_up(Network *network, const Config *config) {
     const PassLayout *pass = &network->plan->train;
     const int adds = config->gradient_accumulation_steps > 1;
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
     const StepPlace place = {.loss_scale = 1};
-    step_begin(network, config, optimizer, &place);
+    step_begin(network, config, &place);
     network->ops->zero(network_at(network, pass->tokens),
                        (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
     for (int run = 0; run < 2; run++) { // plain, then recorded
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
         network_write(network, network->plan->grads, DTYPE_FP32, 0, 1, &nan); // the update changes nothing
-        step_end(network, optimizer);
+        step_end(network);
     }
 }
 
-FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, BatchStream *stream,
-                    const StepPlace *place, const volatile int *stop, StepResult *result) {
+FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPlace *place,
+                    const volatile int *stop, StepResult *result) {
     const PassLayout *pass = &network->plan->train;
     int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
     double tokens = step_tokens(network, config);
-    step_begin(network, config, optimizer, place);
+    step_begin(network, config, place);
     for (int micro = 0; micro < micros; micro++) {
         if (stop && *stop && micro) return FEED_STOPPED;
         FeedBatch batch;
@@ -68,9 +74,9 @@ FeedResult step_run(Network *network, const Config *config, const Optimizer *opt
         stream->source->release(stream->source->self, &batch);
         step_micro_batch(network, (float)(1 / tokens), micro > 0);
     }
-    step_end(network, optimizer);
-    *result = (StepResult){.loss = network->numbers->loss / tokens,
-                           .norm = network->numbers->norm,
+    step_end(network);
+    *result = (StepResult){.loss = network->scalars->loss / tokens,
+                           .norm = network->scalars->norm,
                            .learning_rate = schedule_rate(config, place->step)};
     result->finite = isfinite(result->loss) && isfinite(result->norm);
     return FEED_BATCH;

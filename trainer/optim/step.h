@@ -1,7 +1,7 @@
 // One optimizer step: micro-batches, their gradients, one update.
 #pragma once
 
-#include "trainer/optim/optimizer.h"
+#include "trainer/model/network.h"
 #include "trainer/run/batch_stream.h"
 
 // Where a run stands before a step.
@@ -21,15 +21,15 @@ typedef struct {
 // Runs each kind of micro-batch and the update once at full shape, over no data, so that whatever a backend makes when
 // it is met first (backend.h: needs_warm_up) is there before step 1. Changes no parameter and no state of the
 // optimizer; the gradients are the first micro-batch's to overwrite.
-void step_warm_up(Network *network, const Config *config, const Optimizer *optimizer);
+void step_warm_up(Network *network, const Config *config);
 
 // Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Else nothing was
 // applied, and the stream stands somewhere inside the step. `stop` may be NULL and is looked at between micro-batches.
-FeedResult step_run(Network *network, const Config *config, const Optimizer *optimizer, BatchStream *stream,
-                    const StepPlace *place, const volatile int *stop, StepResult *result);
+FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPlace *place,
+                    const volatile int *stop, StepResult *result);
 
 // What it is made of, for those that bring their own batches (network_tokens before each). Only step_end waits: for
 // the plan's numbers, which are in network->numbers then. scale: 1 / tokens of the step.
-void step_begin(Network *network, const Config *config, const Optimizer *optimizer, const StepPlace *place);
+void step_begin(Network *network, const Config *config, const StepPlace *place);
 void step_micro_batch(Network *network, float scale, bool add);
-void step_end(Network *network, const Optimizer *optimizer);
+void step_end(Network *network);

@@ -112,11 +112,27 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
     return bytes;
 }
 
-// The optimizer's state in host memory, which begins where the arena ends; slots for its slices.
+static size_t state_bytes(const MemoryPlan *plan, int state, const Model *model, const Backend *backend) {
+    const StateRange *range = &plan->optimizer->states[state];
+    return optimizer_elements(range, model) * optimizer_element_bytes(range, backend);
+}
+
+static size_t slice_elements(const Optimizer *optimizer, const Model *model) {
+    size_t most = model->elements / 8 < SLICE_MAX ? model->elements / 8 : SLICE_MAX;
+    for (int i = 0; i < model->count; i++) {
+        const size_t elements = tensor_elements(&model->tensors[i]);
+        if (optimizer->whole_kinds >> model->tensors[i].kind & 1 && elements > most) most = elements;
+    }
+    return (most + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
+}
+
+// The optimizer's state in host memory, which begins where the arena ends, and the slots for its slices.
 static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
-    size_t eighth = (model->elements / 8 + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
-    plan->slice = eighth < SLICE_MAX ? eighth : SLICE_MAX;
-    plan->slot_bytes = plan->slice * ((own_master ? sizeof(float) : 0) + MOMENTS * backend->moment_bytes);
+    const Optimizer *optimizer = plan->optimizer;
+    size_t element = own_master ? sizeof(float) : 0;
+    for (int i = 0; i < optimizer->state_count; i++) element += optimizer_element_bytes(&optimizer->states[i], backend);
+    plan->slice = slice_elements(optimizer, model);
+    plan->slot_bytes = plan->slice * element;
     plan->slots = plan->passes;
     size_t end = plan->slots + BACKEND_SLOTS * plan->slot_bytes;
     if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
@@ -124,16 +140,18 @@ static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *bac
 
     size_t at = plan->bytes;
     if (own_master) plan->master = take(&at, model->elements * sizeof(float));
-    for (int i = 0; i < MOMENTS; i++) plan->moments[i] = take(&at, model->elements * backend->moment_bytes);
+    for (int i = 0; i < optimizer->state_count; i++) plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
     plan->host_bytes = at - plan->bytes;
 }
 
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
-                      bool training) {
+                      const Optimizer *optimizer) {
     assert(!config->batch_size.is_auto); // plan_auto has been there
     // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
     int64_t rows = config->batch_size.value * config->block_size;
-    *plan = (MemoryPlan){.chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
+    const bool training = optimizer;
+    *plan = (MemoryPlan){.optimizer = optimizer,
+                         .chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
     bool own_master = training && backend->master_bytes, offload = training && config->offload == OFFLOAD_OPTIMIZER;
@@ -146,9 +164,10 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
     plan->grads = take(&at, trained * backend->grad_bytes);
     if (training) add_row(plan, "gradients", at - start, false), start = at;
-    for (int i = 0; i < MOMENTS && !offload; i++) plan->moments[i] = take(&at, trained * backend->moment_bytes);
-    plan->numbers = take(&at, sizeof(StepScalars));
-    add_row(plan, training && !offload ? "optimizer" : "numbers", at - start, false);
+    for (int i = 0; training && !offload && i < optimizer->state_count; i++)
+        plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
+    plan->scalars = take(&at, sizeof(StepScalars));
+    add_row(plan, training && !offload ? "optimizer" : "scalars", at - start, false);
 
     int train_rows = training ? (int)config->batch_size.value : 0;
     int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size.value);

@@ -4,7 +4,7 @@
 
 #include "kernels/backend.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/optim/optimizer.h"
 
 // Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
 // turns, which in an evaluation is everywhere.
@@ -25,25 +25,27 @@ typedef struct {
     size_t end;
 } PassLayout;
 
-enum { PLAN_ROWS = 16, MOMENTS = 2 };
+enum { PLAN_ROWS = 16 };
 
-// The numbers of a step that live on the device: what it makes, and what it reads.
+// The scalars of a step that live on the device: its results (loss, norm) and its inputs.
 typedef struct {
     double loss; // sum over the step's tokens
     float norm;  // of the gradients
     float loss_scale;
-    AdamW adamw;
+    _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
 typedef struct {
-    size_t params, master, grads, moments[MOMENTS], packed, numbers; // master = params where parameters are fp32
-    size_t scratch, scratch_bytes;                                   // the backend's
-    size_t passes;                                                   // where both passes begin: they take turns
+    const Optimizer *optimizer;                    // NULL: a plan without training
+    size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
+    size_t states[OPTIMIZER_STATES];               // the optimizer's ranges
+    size_t scratch, scratch_bytes;                 // the backend's
+    size_t passes;                                 // where both passes begin: they take turns
     PassLayout train, eval;
     size_t bytes; // of the arena
-    // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, where the master (if there is
-    // one apart) and the moments lie. An update has `slice` elements of them at a time in slots of the arena, in the
-    // place of the passes. 0: they are in the arena
+    // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, with the master parameters (if
+    // they are separate) and the optimizer's state. The update streams slices of at most `slice` elements through
+    // BACKEND_SLOTS slots of the arena, which alias the activations. 0: all state is in the arena
     size_t host_bytes, slice, slots, slot_bytes;
     size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
@@ -56,9 +58,9 @@ typedef struct {
 } MemoryPlan;
 
 ModelShape shape_of(const Config *config);
-// Without `training` there are parameters and the evaluation's pass only.
+// Without an optimizer (NULL) the plan has parameters and the evaluation pass only.
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
-                      bool training);
+                      const Optimizer *optimizer);
 
 // What is left of this machine's memory, and no more than a container's limit. 0: not known.
 uint64_t plan_host_memory(void);

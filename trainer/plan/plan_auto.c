@@ -35,7 +35,7 @@ static uint64_t host_need(const MemoryPlan *plan, const Backend *backend) {
 // Bytes of the arena, and whether there is room.
 static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Room *room, bool *fits) {
     MemoryPlan plan;
-    memory_plan_init(&plan, config, model, backend, true);
+    memory_plan_init(&plan, config, model, backend, optimizer_find(config->optimizer));
     *fits = (!room->arena || plan.bytes <= room->arena) && (!room->host || host_need(&plan, backend) <= room->host);
     return plan.bytes;
 }

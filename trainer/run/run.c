@@ -165,13 +165,12 @@ static void warm_up(Run *run) {
     sample_warm_up(&run->network, run->network.staging);
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         evaluate_warm_up(&run->network, evaluate_samples(run->config, feed_dataset(run->feed)->tokens[split]));
-    step_warm_up(&run->network, run->config, run->optimizer);
+    step_warm_up(&run->network, run->config);
 }
 
 int run_open(Run *run, const Config *asked, bool fresh) {
     const Config *config = run->config = &run->chosen;
     run->chosen = *asked;
-    run->optimizer = optimizer_find(config->optimizer);
     if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
     run->backend = backend_for(config, false);
     if (!run->backend && strcmp(asked->dtype, config->dtype))
@@ -181,7 +180,7 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     plan_auto(&run->chosen, run->backend, true);
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);
-    memory_plan_init(&run->plan, config, &run->model, run->backend, true);
+    memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_find(config->optimizer));
     if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
     if (loader_process_open(&run->loader_process, config) < 0 || open_feed(run) < 0 ||
         check_dataset(run, feed_dataset(run->feed)) < 0)

@@ -12,7 +12,6 @@ typedef struct {
     const Config *config; // `chosen`
     Config chosen;        // as asked, and what was auto
     const Backend *backend;
-    const Optimizer *optimizer;
     Model model;
     MemoryPlan plan;
     Network network;

@@ -284,15 +284,14 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     NEED(backend);
     ModelShape shape = shape_of(&config);
     shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
-    const Optimizer *optimizer = optimizer_find("adamw");
     Model model;
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
-    if (how.warm) step_warm_up(&network, &config, optimizer);
+    if (how.warm) step_warm_up(&network, &config);
     const struct EmuCounts before = emu_counts;
     FeedRequest asked = {.rows = 0}, form = {.split = SPLIT_TRAIN, .rows = MODEL_ROWS};
     const BatchSource source = {&asked, ask, room, next, done, forget};
@@ -303,7 +302,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
         const StepPlace place = {step, step, 1};
-        NEED(step_run(&network, &config, optimizer, &stream, &place, NULL, &result) == FEED_BATCH);
+        NEED(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
@@ -320,8 +319,8 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
         CHECK_EQUAL(emu_counts.graphs, before.graphs);
         CHECK_EQUAL(emu_counts.live, before.live);
     }
-    const size_t ranges[] = {plan.params, plan.master, plan.moments[0], plan.moments[1]};
-    const Dtype par = par_type(backend), moment = moment_type(backend);
+    const size_t ranges[] = {plan.params, plan.master, plan.states[0], plan.states[1]};
+    const Dtype par = par_type(backend), moment = optimizer_dtype(&plan.optimizer->states[0], backend);
     const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
     const size_t n = model.elements;
     bits->size = 0;
@@ -374,14 +373,13 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     config.batch_size.value = ROWS;
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
     const Backend *backend = opened();
-    const Optimizer *adamw = optimizer_find("adamw");
     ModelShape shape = shape_of(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
     backend->pin(slot, sizeof slot);
     uint64_t work = 0;
@@ -389,21 +387,21 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     for (int step = 0; step < STEPS; step++) {
         network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
         const struct EmuCounts was = emu_counts;
-        step_begin(&network, &config, adamw, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
+        step_begin(&network, &config, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
         for (int micro = 0; micro < MICROS; micro++) {
             for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
             network_tokens(&network, &plan.train, slot, ROWS, BLOCK);
             step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro > 0);
         }
         CHECK_EQUAL(emu_counts.drains, was.drains);
-        step_end(&network, adamw);
+        step_end(&network);
         CHECK_EQUAL(emu_counts.drains - was.drains, 1);
         CHECK_EQUAL(emu_counts.host_waits - was.host_waits, 1 + MICROS + 1); // each upload has left its slot
         CHECK_EQUAL(emu_counts.graphs - was.graphs, step == 1 ? 3 : 0);
         CHECK(step < 2 ? emu_counts.launches > was.launches : emu_counts.launches == was.launches);
         CHECK(!step || emu_counts.work - was.work == work);
         work = emu_counts.work - was.work;
-        CHECK(isfinite(network.numbers->loss) && isfinite(network.numbers->norm));
+        CHECK(isfinite(network.scalars->loss) && isfinite(network.scalars->norm));
         network_read(&network, plan.master, DTYPE_FP32, 0, 64, after);
         double moved = 0; // by an element, as Adam does when gradients hardly change: the step's own learning rate
         for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;

@@ -74,7 +74,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, true);
+    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
     NEED(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
@@ -88,8 +88,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        NEED(step_run(&network, &config, optimizer_find("adamw"), &stream, &(StepPlace){step, step, 1}, NULL,
-                      &result) == FEED_BATCH);
+        NEED(step_run(&network, &config, &stream, &(StepPlace){step, step, 1}, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         NEED(calls[step] = strdup(emu_recorded()));
         CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);

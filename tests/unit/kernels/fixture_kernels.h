@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/arena.h"
+#include "kernels/adamw.h"
 #include "kernels/backend.h"
 #include "kernels/half.h"
 #include "tests/test.h"
@@ -65,7 +66,7 @@ static inline void kernels_close(Kernels *k) {
 }
 
 static inline AdamW *put_adamw(Kernels *k, const AdamWSettings *settings) {
-    AdamW step = adamw_of(settings), *device = take(k, sizeof step);
+    AdamW step = adamw_init(settings), *device = take(k, sizeof step);
     k->ops->upload(device, &step, sizeof step);
     return device;
 }

@@ -262,7 +262,7 @@ static double rounding_error(const float *rounded, const float *exact, int n) {
 }
 
 // Against the full state, which agrees with torch: neighbours in bf16, without bias, other ones with another seed.
-TEST(kernels_adamw_of_two_bytes_rounds_the_full_one_randomly) {
+TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
     enum { N = 1003, DECAYED = 700, SEEDS = 64 };
     static float exact[3][N];
     const char *const states[] = {"full", "m8", "sr"};

@@ -34,12 +34,13 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     ModelShape model = shape_of(config);
     model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
     model_open(&tiny->model, &model);
-    memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend, true);
+    memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend,
+                     shape->optimizer ? shape->optimizer : optimizer_find("adamw"));
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
     NEED(network_init(&tiny->network, 1337) == 0);
     if (shape->warm_up) {
         sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network, 5);
-        step_warm_up(&tiny->network, config, optimizer_find("adamw"));
+        step_warm_up(&tiny->network, config);
     }
 }
 

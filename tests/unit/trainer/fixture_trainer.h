@@ -4,8 +4,8 @@
 #include "tests/test.h"
 #include "trainer/optim/step.h"
 
-#define endpoint_parse(steps)                                                                                          \
-    (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // after so many, all applied
+#define applied_steps(steps)                                                                                           \
+    (&(const StepPlace){(uint64_t)(steps), (uint64_t)(steps), 1}) // before step `steps`, every earlier one applied
 
 typedef struct {
     int layers, heads, channels, block, vocab;
@@ -14,6 +14,7 @@ typedef struct {
     Dtype type;
     const char *optimizer_state; // NULL: full
     bool warm_up, offload;
+    const Optimizer *optimizer; // NULL: AdamW
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from
 

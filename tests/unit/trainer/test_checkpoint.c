@@ -21,8 +21,7 @@ static RunState state_at(uint64_t step) {
 
 // Gives the moments values too.
 static void scramble(Tiny *tiny) {
-    float *m = network_at(&tiny->network, tiny->plan.moments[0]),
-          *v = network_at(&tiny->network, tiny->plan.moments[1]);
+    float *m = network_at(&tiny->network, tiny->plan.states[0]), *v = network_at(&tiny->network, tiny->plan.states[1]);
     for (int i = 0; i < tiny->model.count; i++)
         for (size_t k = 0; k < (size_t)tiny->model.tensors[i].file_rows * (size_t)tiny->model.tensors[i].cols; k++)
             m[tiny->model.tensors[i].offset + k] = (float)k, v[tiny->model.tensors[i].offset + k] = -(float)k;
@@ -51,19 +50,19 @@ TEST(checkpoint_gives_back_every_bit) {
         CHECK(!memcmp(found.datasets, now.datasets, sizeof now.datasets[0]) && found.dataset_count == 1);
         CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
         CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
-        float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.moments[0]),
-              *v = tiny_read(&a, a.plan.moments[1]);
+        float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.states[0]),
+              *v = tiny_read(&a, a.plan.states[1]);
         tiny_close(&a);
 
         tiny_open(&b, &shape);
         NEED(network_init(&b.network, 5) == 0); // others
         NEED(checkpoint_load(&b.network, path, true) == 0);
-        float *params2 = tiny_read(&b, b.plan.params), *m2 = tiny_read(&b, b.plan.moments[0]),
-              *v2 = tiny_read(&b, b.plan.moments[1]);
+        float *params2 = tiny_read(&b, b.plan.params), *m2 = tiny_read(&b, b.plan.states[0]),
+              *v2 = tiny_read(&b, b.plan.states[1]);
         size_t bytes = b.model.elements * sizeof(float);
         CHECK(!memcmp(params, params2, bytes) && !memcmp(m, m2, bytes) && !memcmp(v, v2, bytes));
         NEED(checkpoint_load(&b.network, path, false) == 0); // as init_from: moments begin at zero
-        float *m3 = tiny_read(&b, b.plan.moments[0]);
+        float *m3 = tiny_read(&b, b.plan.states[0]);
         for (size_t i = 0; i < b.model.elements; i++) CHECK(m3[i] == 0);
         free(params), free(m), free(v), free(params2), free(m2), free(v2), free(m3);
         tiny_close(&b);

@@ -24,7 +24,7 @@ static const Backend *cpu(const char *dtype) {
 static void make(MemoryPlan *plan, Model *model, const Config *config, const Backend *backend) {
     ModelShape shape = shape_of(config);
     model_open(model, &shape);
-    memory_plan_init(plan, config, model, backend, true);
+    memory_plan_init(plan, config, model, backend, optimizer_find("adamw"));
 }
 
 // P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
@@ -123,23 +123,23 @@ static void check_apart(int recompute) {
     struct {
         size_t offset, bytes;
     } spans[64] = {
-        {plan.params,     4 * P              },
-        {plan.grads,      4 * P              },
-        {plan.moments[0], 4 * P              },
-        {plan.moments[1], 4 * P              },
-        {plan.numbers,    sizeof(StepScalars)},
-        {plan.scratch,    plan.scratch_bytes },
-        {p->res3,         4 * N * C          },
-        {p->ln3,          2 * N * C          },
-        {p->mean3,        4 * N              },
-        {p->rstd3,        4 * N              },
-        {p->tokens,       2 * 3 * 33         },
-        {p->losses,       4 * N              },
-        {p->narrow,       2 * N * C          },
-        {p->dres,         4 * N * C          },
-        {p->dres_act,     2 * N * C          },
-        {p->logits,       2 * N * 50304      },
-        {p->wide,         0                  }
+        {plan.params,    4 * P              },
+        {plan.grads,     4 * P              },
+        {plan.states[0], 4 * P              },
+        {plan.states[1], 4 * P              },
+        {plan.scalars,   sizeof(StepScalars)},
+        {plan.scratch,   plan.scratch_bytes },
+        {p->res3,        4 * N * C          },
+        {p->ln3,         2 * N * C          },
+        {p->mean3,       4 * N              },
+        {p->rstd3,       4 * N              },
+        {p->tokens,      2 * 3 * 33         },
+        {p->losses,      4 * N              },
+        {p->narrow,      2 * N * C          },
+        {p->dres,        4 * N * C          },
+        {p->dres_act,    2 * N * C          },
+        {p->logits,      2 * N * 50304      },
+        {p->wide,        0                  }
     };
     int count = 17;
     for (int l = 0; l < 3; l++) {
@@ -310,8 +310,8 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
     CHECK(large.offload == OFFLOAD_OPTIMIZER && large.recompute == RECOMPUTE_BLOCK);
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
-    CHECK_EQUAL(plan.numbers - plan.params, 6 * model.elements); // bf16 and fp32 gradients
-    CHECK(plan.master >= plan.bytes && plan.moments[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
+    CHECK_EQUAL(plan.scalars - plan.params, 6 * model.elements); // bf16 and fp32 gradients
+    CHECK(plan.master >= plan.bytes && plan.states[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
     CHECK(plan.slots >= plan.passes && plan.slots + 3 * plan.slot_bytes <= plan.bytes);
     CHECK_EQUAL(plan.slot_bytes, 12 * plan.slice);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), 0);
@@ -359,7 +359,7 @@ TEST(plan_of_optimizer_states_is_the_formulas) {
         MemoryPlan plan;
         make(&plan, &model, &config, backend);
         size_t packed = plan.grads - plan.packed;
-        CHECK_EQUAL(plan.numbers - plan.params - packed, rows[i].bytes * model.elements);
+        CHECK_EQUAL(plan.scalars - plan.params - packed, rows[i].bytes * model.elements);
         model_close(&model);
         backend->close();
     }

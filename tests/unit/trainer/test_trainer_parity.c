@@ -52,8 +52,7 @@ static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     batch_stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,
-                      &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps(step), NULL, &result) == FEED_BATCH);
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);

@@ -13,7 +13,7 @@ static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     Network *network = &tiny->network;
     const PassLayout *pass = &tiny->plan.train;
     int B = pass->rows, T = tiny->model.shape.block;
-    StepScalars numbers, *at = network_at(network, tiny->plan.numbers);
+    StepScalars numbers, *at = network_at(network, tiny->plan.scalars);
     numbers = (StepScalars){.loss_scale = 1};
     tiny->backend->upload(at, &numbers, sizeof numbers);
     network_pack(network);
@@ -87,8 +87,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
         batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
         const StepPlace place = {(uint64_t)step, (uint64_t)step, loss_scale};
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, &place, NULL, &result) ==
-             FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
     }
@@ -189,10 +188,10 @@ TEST(moments_are_forgotten_wherever_they_lie) {
         tiny_open(&tiny, &shape);
         const size_t n = tiny.model.elements;
         float *params = tiny_read(&tiny, tiny.plan.params);
-        for (int i = 0; i < MOMENTS; i++) network_write(&tiny.network, tiny.plan.moments[i], DTYPE_FP32, 0, n, params);
-        network_forget_moments(&tiny.network);
-        for (int i = 0; i < MOMENTS; i++) {
-            float *moments = tiny_read(&tiny, tiny.plan.moments[i]);
+        for (int i = 0; i < 2; i++) network_write(&tiny.network, tiny.plan.states[i], DTYPE_FP32, 0, n, params);
+        network_reset_optimizer(&tiny.network);
+        for (int i = 0; i < 2; i++) {
+            float *moments = tiny_read(&tiny, tiny.plan.states[i]);
             for (size_t k = 0; k < n; k++) CHECK(moments[k] == 0);
             free(moments);
         }
@@ -229,8 +228,7 @@ TEST(steps_and_evaluations_allocate_nothing) {
             StepResult result;
             double loss;
             batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
-            NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse((int)step),
-                          NULL, &result) == FEED_BATCH);
+            NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps((int)step), NULL, &result) == FEED_BATCH);
             NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
             uint64_t made = test_allocations() - memory.given; // our source makes one a batch
             if (step == 0) before = made;
@@ -254,13 +252,11 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     volatile int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     batch_stream_start(&stream, &source, &form, 0, 60);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), &stop, &result) ==
-          FEED_STOPPED);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), &stop, &result) == FEED_STOPPED);
     CHECK_EQUAL(memory.given, 1);
     batch_stream_start(&stream, &source, &form, 0, 60); // and again from its start
     memory.event = FEED_CHANGED, memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
-          FEED_CHANGED);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), NULL, &result) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     free(before), free(after), free(memory.ids);
@@ -280,12 +276,11 @@ static void check_not_applied(bool offload) {
     float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
     size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
     params[bad] = infinite;
-    float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.moments[0]);
+    float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.states[0]);
     batch_stream_start(&stream, &source, &form, 0, 2);
-    CHECK(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(0), NULL, &result) ==
-          FEED_BATCH);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), NULL, &result) == FEED_BATCH);
     CHECK(!result.finite);
-    float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.moments[0]);
+    float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.states[0]);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     CHECK(!memcmp(moments, moments_after, tiny.model.elements * sizeof *moments));
     free(before), free(after), free(moments), free(moments_after), free(memory.ids);
@@ -368,8 +363,7 @@ static double learn(const char *optimizer_state) {
         StepResult result;
         BatchStream stream = {0};
         batch_stream_start(&stream, &source, &form, 0, 8);
-        NEED(step_run(&tiny.network, &tiny.config, optimizer_find("adamw"), &stream, endpoint_parse(step), NULL,
-                      &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }

@@ -1,0 +1,18 @@
+// The scalars of an AdamW step.
+#include "kernels/adamw.h"
+#include <math.h>
+
+AdamW adamw_init(const AdamWSettings *settings) {
+    double step = (double)settings->step;
+    return (AdamW){
+        .rate = (float)(settings->learning_rate / (1 - pow(settings->beta1, step))),
+        .root = (float)(1 / sqrt(1 - pow(settings->beta2, step))),
+        .shrink = (float)(1 - settings->learning_rate * settings->weight_decay),
+        .beta1 = (float)settings->beta1,
+        .beta2 = (float)settings->beta2,
+        .epsilon = (float)settings->epsilon,
+        .max_norm = (float)settings->max_norm,
+        .step = (uint32_t)settings->step,
+        .seed = {(uint32_t)settings->seed, (uint32_t)(settings->seed >> 32)},
+    };
+}
