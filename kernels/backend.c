@@ -23,22 +23,21 @@ static const char *no_gpu(void) { return "built without CUDA"; }
 #endif
 
 const char *dtype_name(Dtype type) {
-    static const char *const names[] = {[DTYPE_FP32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_FP16] = "float16"};
+    static const char *const names[] = {
+        [DTYPE_FP32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_FP16] = "float16", [DTYPE_AUTO] = "auto"};
     return names[type];
 }
 
+bool dtype_parse(const char *name, Dtype *type) {
+    for (*type = DTYPE_FP32; *type <= DTYPE_AUTO; (*type)++)
+        if (!strcmp(dtype_name(*type), name)) return true;
+    return false;
+}
+
 const Backend *backend_open(const BackendChoice *choice, char why[256]) {
-    static const char *const devices[] = {"auto", "cpu", "cuda"};
-    size_t device = 0;
-    Dtype type = DTYPE_FP32;
-    while (device < 3 && strcmp(choice->device, devices[device])) device++;
-    while (type <= DTYPE_FP16 && strcmp(choice->dtype, dtype_name(type))) type++;
-    if (device == 3) return fail(EX_USAGE, "device '%s' is none of auto, cpu, cuda", choice->device), NULL;
-    if (type > DTYPE_FP16 && strcmp(choice->dtype, "auto"))
-        return fail(EX_USAGE, "dtype '%s' is none of auto, float32, bfloat16, float16", choice->dtype), NULL;
     char reason[128] = "as asked";
-    if (device == 2) return backend_cuda(choice, why);
-    if (device == 0) {
+    if (choice->device >= DEVICE_CUDA) return backend_cuda(choice, why);
+    if (choice->device == DEVICE_AUTO) {
         const char *missing = no_gpu();
         if (!missing) {
             const Backend *found = backend_cuda(choice, why);

@@ -13,8 +13,9 @@ typedef struct Grad Grad;     // gradients: fp32
 typedef struct Moment Moment; // the first and second moments of AdamW: fp32, or bf16, whatever the activations are
 typedef struct Res Res;       // residual stream and its gradient: fp32 on the CPU
 
-typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16 } Dtype;
-const char *dtype_name(Dtype type); // "float32", "bfloat16", "float16"
+typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_AUTO } Dtype; // DTYPE_AUTO: in a BackendChoice only
+const char *dtype_name(Dtype type);                                    // "float32", "bfloat16", "float16", "auto"
+bool dtype_parse(const char *name, Dtype *type);
 
 // A matrix that is multiplied with: (rows = outputs, cols = inputs).
 typedef struct {
@@ -81,13 +82,18 @@ typedef struct {
 #undef OP
 } Backend;
 
+typedef enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } Device; // DEVICE_CUDA + n is card number n
+
+// What AdamW keeps: fp32 moments, bf16 moments, or bf16 moments and no fp32 master parameters (stochastic rounding).
+typedef enum { STATE_FP32, STATE_BF16, STATE_BF16_SR } OptimizerState;
+
 typedef struct {
-    const char *device; // "auto", "cpu", "cuda"
-    const char *dtype;  // "auto", "float32", "bfloat16", "float16"
-    int threads;        // CPU: 0 = all this process may use
+    Device device;
+    Dtype dtype;
+    int threads; // CPU: 0 = all this process may use
     bool deterministic;
-    const char *optimizer_state; // "full"; "m8" moments in bf16, "sr" and no master. NULL: full
-    bool facts_only;             // a plan is made: no device is needed, none is opened
+    OptimizerState optimizer_state;
+    bool facts_only; // a plan is made: no device is needed, none is opened
 } BackendChoice;
 
 // One backend is open at a time. Says in `why` (one sentence) which device and type it took and why. NULL after fail().

@@ -109,13 +109,9 @@ static void cap_onednn(Isa isa) {
 
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
-    const bool native = multiplies_bf16(isa), automatic = !strcmp(choice->dtype, "auto");
+    const bool native = multiplies_bf16(isa), automatic = choice->dtype == DTYPE_AUTO;
     const bool slow = native && !gains_by_bf16();
-    Dtype type = automatic && native && !slow ? DTYPE_BF16 : DTYPE_FP32;
-    while (!automatic && strcmp(choice->dtype, dtype_name(type))) type++;
-    OptimizerState state = STATE_FULL;
-    if (choice->optimizer_state && !strcmp(choice->optimizer_state, "m8")) state = STATE_M8;
-    if (choice->optimizer_state && !strcmp(choice->optimizer_state, "sr")) state = STATE_SR;
+    const Dtype type = !automatic ? choice->dtype : native && !slow ? DTYPE_BF16 : DTYPE_FP32;
     static const CpuVariant *const units[3][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
         {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512},
@@ -140,7 +136,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,
-                        .moment_bytes = state == STATE_FULL ? 4 : 2,
+                        .moment_bytes = choice->optimizer_state == STATE_FP32 ? 4 : 2,
                         .scratch_bytes = scratch_bytes,
                         .alloc = cpu_alloc,
                         .release = hugepages_free,
@@ -157,7 +153,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .stored = cpu_stored,
                         .begin = cpu_begin,
                         .end = cpu_end};
-    unit->install(&backend, state);
+    unit->install(&backend, choice->optimizer_state);
     matmul_install(&backend);
     const int threads = omp_get_max_threads();
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),

@@ -7,8 +7,6 @@
 // Sums over rows are cut here, whatever the number of threads: their bits depend on the shape alone.
 enum { CHUNK_ROWS = 32 };
 
-typedef enum { STATE_FULL, STATE_M8, STATE_SR } OptimizerState;
-
 // Kernels of one activation type, compiled for one instruction set (unit.h).
 typedef struct {
     void (*install)(Backend *backend, OptimizerState state); // every operation but the matrix products

@@ -29,7 +29,7 @@ static void install(Backend *backend, OptimizerState state) {
     backend->cross_entropy = cross_entropy;
     backend->sum_losses = sum_losses;
     backend->gradient_norm = gradient_norm;
-    backend->adamw = state == STATE_FULL ? adamw : state == STATE_M8 ? adamw_m8 : adamw_sr;
+    backend->adamw = state == STATE_FP32 ? adamw : state == STATE_BF16 ? adamw_m8 : adamw_sr;
 }
 
 const CpuVariant CPU_VARIANT = {install, attention_bytes, pack_transposed, pack_plain, widen, narrow};

@@ -185,26 +185,29 @@ static int no_device(cudaError_t error) {
 }
 
 // A card without bf16 has fp16, unless bf16 was asked for.
-static int open_device(const char *dtype, char why[256], size_t *free_bytes) {
+static int open_device(const BackendChoice *choice, char why[256], size_t *free_bytes) {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is asked for
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) return no_device(error);
+    const int card = choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0;
+    if (card >= count)
+        return fail(EX_GPU, "there is no GPU %d: the NVIDIA driver shows %d, numbered from 0", card, count);
     struct cudaDeviceProp device;
-    error = cudaGetDeviceProperties(&device, 0);
+    error = cudaGetDeviceProperties(&device, card);
     if (error != cudaSuccess) return no_device(error);
     if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
         return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 7.5 is needed: say device=cpu", device.name,
                     device.major, device.minor);
-    if (device.major < 8 && !strcmp(dtype, "bfloat16"))
+    if (device.major < 8 && choice->dtype == DTYPE_BF16)
         return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, bfloat16 needs 8.0: say dtype=float16",
                     device.name, device.major, device.minor);
     if (cublaslt_load() < 0) return -1;
-    error = cudaSetDevice(0);
+    error = cudaSetDevice(card);
     if (error != cudaSuccess) return no_device(error);
     cuda.multiprocessors = device.multiProcessorCount;
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
-    cuda.fp16 = device.major < 8 || !strcmp(dtype, "float16");
+    cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16;
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "making a stream");
     cuda_check(cudaStreamCreateWithFlags(&copy_stream, cudaStreamNonBlocking), "making a stream");
     for (int i = 0; i < STAGES; i++) {
@@ -223,21 +226,15 @@ static int open_device(const char *dtype, char why[256], size_t *free_bytes) {
 }
 
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
-    const char *dtype = choice->dtype ? choice->dtype : "auto";
-    if (!strcmp(dtype, "float32")) {
+    if (choice->dtype == DTYPE_FP32) {
         fail(EX_USAGE, "dtype=float32 is not for device=cuda: say bfloat16 or float16, or device=cpu");
         return NULL;
     }
-    const char *state = choice->optimizer_state ? choice->optimizer_state : "full";
-    bool full = !strcmp(state, "full"), stochastic = !strcmp(state, "sr");
-    if (!full && !stochastic && strcmp(state, "m8")) {
-        fail(EX_USAGE, "optimizer_state '%s' is none of full, m8, sr", state);
-        return NULL;
-    }
-    cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = !strcmp(dtype, "float16");
+    const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
+    cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = choice->dtype == DTYPE_FP16;
     snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
     size_t free_bytes = 0;
-    if (!choice->facts_only && open_device(dtype, why, &free_bytes) < 0) return NULL;
+    if (!choice->facts_only && open_device(choice, why, &free_bytes) < 0) return NULL;
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
         .name = "cuda",

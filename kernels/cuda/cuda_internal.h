@@ -27,7 +27,7 @@ typedef struct {
     size_t shared_bytes; // that a block may have
     bool fp16;           // activations; else bf16
     bool deterministic;
-    bool wide_moments, no_master; // optimizer_state: full; sr
+    bool wide_moments, no_master; // of optimizer_state
 } Cuda;
 extern Cuda cuda;
 #define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)

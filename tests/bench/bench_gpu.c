@@ -36,9 +36,15 @@ static MemoryPlan plan;
 static Network network;
 static uint16_t *tokens; // a batch, always the same
 
+static void parse_key(int key, const char *text) {
+    if (!config_parse(&config, key, text)) die(EX_USAGE, "'%s' is no %s (trainer plan --help)", text, config_key(key));
+}
+
 static void open_backend(void) {
     char why[256];
-    ops = backend_open(&(BackendChoice){device, dtype, 0, deterministic, state, false}, why);
+    parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
+    ops = backend_open(&(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false},
+                       why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
 }
@@ -51,9 +57,7 @@ static void open_network(void) {
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     config.loss_chunk_rows = 4096;
-    if (!config_parse(&config, KEY_recompute, recompute) || !config_parse(&config, KEY_gelu, gelu) ||
-        !config_parse(&config, KEY_offload, offload))
-        die(EX_USAGE, "recompute, gelu or offload is not one of its words (trainer plan --help)");
+    parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();

@@ -280,7 +280,9 @@ int main(int count, char **arguments) {
     }
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
-    ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, NULL, false}, why);
+    Dtype type;
+    if (!dtype_parse(dtype, &type)) return fprintf(stderr, "bench_kernels: dtype '%s' is not known\n", dtype), EX_USAGE;
+    ops = backend_open(&(BackendChoice){DEVICE_CPU, type, threads, true, STATE_FP32, false}, why);
     if (!ops) die(err_code(), "%s", err_text());
     lay_out();
     arena = ops->alloc(arena_size = arena_used);

@@ -298,8 +298,8 @@ last() { checkpoint "$1" 24; }
 }
 
 @test "offload of the optimizer: the same run bit for bit, killed and gone on with, and back again" {
-    for state in full m8 sr; do
-        [ $state = m8 ] && back=none || back=optimizer
+    for state in fp32 bf16 bf16_sr; do
+        [ $state = bf16 ] && back=none || back=optimizer
         begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer "${endless[@]}"
         wait_for_steps away-$state 11
         kill -9 $TRAINER
@@ -334,7 +334,7 @@ last() { checkpoint "$1" 24; }
 }
 
 @test "optimizer states of two bytes: killed and gone on with bit for bit, another one refused, 2" {
-    for state in m8 sr; do
+    for state in bf16 bf16_sr; do
         begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${endless[@]}"
         wait_for_steps killed-$state 11
         kill -9 $TRAINER
@@ -344,11 +344,11 @@ last() { checkpoint "$1" 24; }
         train --out_dir=two-$state --quiet --optimizer_state=$state --threads=2 --max_iters=$end
         same_run killed-$state two-$state $end
     done
-    run train --out_dir=killed-sr --max_iters=$((end + 1))
+    run train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
     [ "$status" -eq 2 ]
-    [[ "$output" == *"optimizer_state is full, was sr"* ]]
-    for state in m8 sr; do train --out_dir=$state --quiet --optimizer_state=$state --max_iters=2; done
-    run cmp m8/ckpt-00000002/model.safetensors sr/ckpt-00000002/model.safetensors
+    [[ "$output" == *"optimizer_state is fp32, was bf16_sr"* ]]
+    for state in bf16 bf16_sr; do train --out_dir=$state --quiet --optimizer_state=$state --max_iters=2; done
+    run cmp bf16/ckpt-00000002/model.safetensors bf16_sr/ckpt-00000002/model.safetensors
     [ "$status" -eq 1 ]
 }
 

@@ -10,16 +10,16 @@ static const Backend *sides[2];
 static void *scratch[2];
 static Array *arrays;
 static uint64_t seed;
-const char *pair_optimizer_state;
+OptimizerState pair_optimizer_state;
 bool pair_times;
 double rounded_once;
 
 void pair_open(Shape shape) {
     char why[256];
-    BackendChoice cpu = {.dtype = "float32", .threads = 1, .deterministic = true};
-    const char *dtype = getenv("TEST_DTYPE");
-    BackendChoice cuda = {
-        .dtype = dtype ? dtype : "auto", .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
+    BackendChoice cpu = {.dtype = DTYPE_FP32, .threads = 1, .deterministic = true};
+    Dtype dtype = DTYPE_AUTO;
+    if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
+    BackendChoice cuda = {.dtype = dtype, .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
     NEED(sides[CPU] = backend_cpu(&cpu, why));
     NEED(sides[CUDA] = backend_cuda(&cuda, why));
     rounded_once = sides[CUDA]->act_type == DTYPE_FP16 ? 0.00025 : 0.002;

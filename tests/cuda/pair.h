@@ -25,8 +25,8 @@ extern int emu_order __attribute__((weak)); // of the emulator, where there is o
 // Both backends, with scratch for shape; CUDA in the type that $TEST_DTYPE names, or else chooses itself. Closed by
 // pair_close, which checks that nothing on the device still stands.
 void pair_open(Shape shape);
-extern const char *pair_optimizer_state; // of CUDA; NULL: full
-extern bool pair_times;                  // CUDA: deterministic=False
+extern OptimizerState pair_optimizer_state; // of CUDA
+extern bool pair_times;                     // CUDA: deterministic=False
 void pair_close(void);
 const Backend *pair_backend(int side);
 

@@ -77,13 +77,14 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     munmap(slot, 4096);
 }
 
-static const BackendChoice on_cpu = {"cpu", "float32", 1, true, NULL, false};
+static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false};
 
 // CUDA in the type that $TEST_DTYPE names, or else the card chooses.
 static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
-    const char *dtype = getenv("TEST_DTYPE");
+    Dtype dtype = DTYPE_AUTO;
+    if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
     return (Form){
-        {"cuda", dtype ? dtype : "auto", 1, deterministic, NULL, false},
+        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false},
         gelu, recompute, apart, loss_scale, offload
     };
 }

@@ -307,7 +307,7 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
     const size_t n = 8192 + 64, decays = 4096;
     const uint64_t rounding_seed = 0x1234567890abcdefu;
     for (int stochastic = 0; stochastic < 2; stochastic++) {
-        pair_optimizer_state = stochastic ? "sr" : "m8";
+        pair_optimizer_state = stochastic ? STATE_BF16_SR : STATE_BF16;
         pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
         CHECK_EQUAL(pair_backend(CUDA)->master_bytes, stochastic ? 0 : 4);
         Array *params = array_normal(PARS, n, 0.02, 0), *master = array_normal(FLOATS, n, 0, 0);
@@ -333,7 +333,7 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
             CHECK_NEAR(params, rounded_once);
         pair_close();
     }
-    pair_optimizer_state = NULL;
+    pair_optimizer_state = STATE_FP32;
 }
 
 // Blocks hand tiles of dQ to each other through flags. The emulator runs blocks one after another, so only a device can

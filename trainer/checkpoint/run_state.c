@@ -253,14 +253,16 @@ static int64_t saved_int(const SavedState *saved, int key) {
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
+static void saved_value(const SavedState *saved, int key, Config *config) {
+    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
+    if (text) config_parse(config, key, text);
+}
+
 void saved_choices(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = config->batch_size.value;
-    const char *dtype = json_string_value(json_object_get(saved->config, config_key(KEY_dtype)));
-    for (Dtype type = DTYPE_FP32; dtype && type <= DTYPE_FP16; type++)
-        if (!strcmp(config->dtype, "auto") && !strcmp(dtype, dtype_name(type))) config->dtype = dtype_name(type);
-    const char *recompute = json_string_value(json_object_get(saved->config, config_key(KEY_recompute)));
-    if (config->recompute == RECOMPUTE_AUTO && recompute) config_parse(config, KEY_recompute, recompute);
+    if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
+    if (config->recompute == RECOMPUTE_AUTO) saved_value(saved, KEY_recompute, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;

@@ -4,6 +4,7 @@
 #include "common/arena.h"
 #include "common/bytes.h"
 #include "common/cli.h"
+#include "kernels/backend.h"
 #include "loader/client/feed.h"
 
 typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;

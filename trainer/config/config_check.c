@@ -93,9 +93,6 @@ static void check_model(ConfigReader *reader) {
 
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
-    check_word(reader, KEY_dtype, (const char *const[]){"auto", "float32", "bfloat16", "float16", NULL});
-    check_word(reader, KEY_device, (const char *const[]){"auto", "cpu", "cuda", NULL});
-    check_word(reader, KEY_optimizer_state, (const char *const[]){"full", "m8", "sr", NULL});
     check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_model(reader);
     if (!reader->mistake_count) return 0;

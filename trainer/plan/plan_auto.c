@@ -166,7 +166,7 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Room
     if (!plan->host_bytes || !room->host || need <= room->host) return 0;
     return fail(EX_MEMORY,
                 "the plan needs %s of this machine's memory, %s of it for the optimizer's state, and %s are free: "
-                "--optimizer_state=m8 or sr needs less, --offload=none none",
+                "--optimizer_state=bf16 or bf16_sr needs less, --offload=none none",
                 human_bytes(all, (double)need), human_bytes(state, (double)plan->host_bytes),
                 human_bytes(left, (double)room->host));
 }
@@ -215,11 +215,11 @@ static Backend with_state(const Backend *backend, size_t master_bytes, size_t mo
 
 void plan_print_levers(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
-    const size_t columns = is_cpu(backend) ? 3 : 4; // the last: full, in host memory
+    const size_t columns = is_cpu(backend) ? 3 : 4; // the last: fp32, in host memory
     const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
     buffer_print(out, "\n  %-30s %14s  %s\n", "recompute", "arena", title);
     if (config->mem_limit)
-        buffer_print(out, "  %45s  %8s %8s %8s%s\n", "", "full", "m8", "sr", columns > 3 ? "  offload" : "");
+        buffer_print(out, "  %45s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
     for (int i = 0; i < LEVELS; i++) {
         Config other = *config;
         char bytes[16];

@@ -173,10 +173,10 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     run->chosen = *asked;
     if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
     run->backend = backend_for(config, false);
-    if (!run->backend && strcmp(asked->dtype, config->dtype))
-        return fail_in("the run in '%s' is in %s", config->out_dir, config->dtype);
+    if (!run->backend && asked->dtype != config->dtype)
+        return fail_in("the run in '%s' is in %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
-    run->chosen.dtype = dtype_name(run->backend->act_type);
+    run->chosen.dtype = run->backend->act_type;
     plan_auto(&run->chosen, run->backend, true);
     ModelShape shape = shape_of(config);
     model_open(&run->model, &shape);

@@ -49,7 +49,7 @@ def settings(row):
     parts = ["limit 11.3 GiB"] if row.get("limit") else []
     if row["what"] == "step":
         parts += [row["state"]] if row.get("state", "full") != "full" else []
-        parts += [f"recompute {row['recompute']}"] if row.get("recompute") else []
+        parts += [f"recompute {row['recompute']}"] if row.get("recompute", 0) not in (0, "0", "none") else []
         parts += ["optimizer offloaded"] if row.get("offload") == "optimizer" else []
         parts += [row["dtype"]] if "dtype" in row else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []

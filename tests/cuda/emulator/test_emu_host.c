@@ -10,7 +10,7 @@
 #include <math.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };
-static const BackendChoice choice = {"cuda", "bfloat16", 1, true, NULL, false};
+static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false};
 
 static const Backend *opened(void) {
     char why[256];
@@ -52,13 +52,14 @@ TEST(cuda_says_what_is_missing) {
 TEST(cuda_takes_the_type_that_the_card_has) {
     const struct {
         int capability;
-        const char *dtype, *says;
+        Dtype dtype;
+        const char *says;
         Dtype type;
     } rows[] = {
-        {75, "auto",    ", float16",  DTYPE_FP16},
-        {75, "float16", ", float16",  DTYPE_FP16},
-        {80, "auto",    ", bfloat16", DTYPE_BF16},
-        {90, "float16", ", float16",  DTYPE_FP16},
+        {75, DTYPE_AUTO, ", float16",  DTYPE_FP16},
+        {75, DTYPE_FP16, ", float16",  DTYPE_FP16},
+        {80, DTYPE_AUTO, ", bfloat16", DTYPE_BF16},
+        {90, DTYPE_FP16, ", float16",  DTYPE_FP16},
     };
     struct EmuDevice good = emu_device;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -263,7 +264,7 @@ static void forget(void *self) { ((FeedRequest *)self)->rows = 0; }
 
 typedef struct {
     bool warm, whole, offload; // whole: also an evaluation and a sample
-    const char *optimizer_state;
+    OptimizerState optimizer_state;
 } ModelRun;
 
 // Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
@@ -345,7 +346,7 @@ TEST(cuda_makes_nothing_after_the_warm_up) {
 // With the optimizer's state in host memory: the same bits, however late and in whatever order the copies are made, and
 // not one wait more.
 TEST(cuda_streams_the_optimizers_state_through_slots) {
-    static const char *const states[] = {"sr", "m8", "full", "full", "full"};
+    static const OptimizerState states[] = {STATE_BF16_SR, STATE_BF16, STATE_FP32, STATE_FP32, STATE_FP32};
     Buffer here = {0}, away = {0};
     for (int run = 0; run < 5; run++) {
         ModelRun how = {.warm = run == 1, .optimizer_state = states[run]};

@@ -27,7 +27,7 @@ static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
 
 static Bench bench_open(bool deterministic) {
     char why[256];
-    Bench b = {.on = backend_cuda(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why)};
+    Bench b = {.on = backend_cuda(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false}, why)};
     NEED(b.on);
     const Shape shape = {1, M, ROWS, 2, 64, M, 1};
     void **buffers[] = {&b.in, &b.dout, &b.bias, &b.out, &b.pre, &b.d, &b.dw, &b.dbias};

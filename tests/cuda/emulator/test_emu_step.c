@@ -66,7 +66,8 @@ static void run_steps(bool deterministic, Recompute recompute) {
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
     config.gelu = GELU_TANH;
     char why[256];
-    const Backend *backend = backend_open(&(BackendChoice){"cuda", "bfloat16", 1, deterministic, NULL, false}, why);
+    const Backend *backend =
+        backend_open(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false}, why);
     NEED(backend);
     ModelShape shape = shape_of(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);

@@ -39,13 +39,12 @@ static inline float *kernels_number(Kernels *k, float value) {
     return device;
 }
 
-static inline Kernels kernels_open_state(const char *dtype, int threads, const char *optimizer_state,
-                                         const Shape *shape) {
+static inline Kernels kernels_open_state(Dtype dtype, int threads, OptimizerState optimizer_state, const Shape *shape) {
     char why[256];
     arena_close(&kernels_host);
     arena_open(&kernels_host, KERNELS_ARENA);
-    Kernels k = {.tight = !strcmp(dtype, "float32")};
-    k.ops = backend_open(&(BackendChoice){"cpu", dtype, threads, true, optimizer_state, false}, why);
+    Kernels k = {.tight = dtype == DTYPE_FP32};
+    k.ops = backend_open(&(BackendChoice){DEVICE_CPU, dtype, threads, true, optimizer_state, false}, why);
     NEED(k.ops);
     k.arena = k.ops->alloc(KERNELS_ARENA);
     NEED(k.arena);
@@ -56,8 +55,8 @@ static inline Kernels kernels_open_state(const char *dtype, int threads, const c
     return k;
 }
 
-static inline Kernels kernels_open(const char *dtype, int threads, const Shape *shape) {
-    return kernels_open_state(dtype, threads, NULL, shape);
+static inline Kernels kernels_open(Dtype dtype, int threads, const Shape *shape) {
+    return kernels_open_state(dtype, threads, STATE_FP32, shape);
 }
 
 static inline void kernels_close(Kernels *k) {

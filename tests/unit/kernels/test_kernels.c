@@ -2,10 +2,9 @@
 #include "tests/unit/kernels/fixture_kernels.h"
 
 static const Shape shape = {.B = 4, .T = 130, .C = 256, .H = 1, .V = 128, .chunk_rows = 64};
-static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
 #define EACH_DTYPE(k)                                                                                                  \
-    for (int dtype_ = 0; dtype_ < 3; dtype_++)                                                                         \
-        for (Kernels k = kernels_open(dtypes[dtype_], 0, &shape); k.ops; kernels_close(&k), k.ops = NULL)
+    for (Dtype dtype_ = DTYPE_FP32; dtype_ <= DTYPE_FP16; dtype_++)                                                    \
+        for (Kernels k = kernels_open(dtype_, 0, &shape); k.ops; kernels_close(&k), k.ops = NULL)
 
 // A gradient that was overwritten, then added to: once and twice what it is.
 static void expect_gradient(Kernels *k, const char *name, const float *once, const float *twice, size_t n) {
@@ -265,10 +264,10 @@ static double rounding_error(const float *rounded, const float *exact, int n) {
 TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
     enum { N = 1003, DECAYED = 700, SEEDS = 64 };
     static float exact[3][N];
-    const char *const states[] = {"full", "m8", "sr"};
+    const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     for (int s = 0; s < 3; s++) {
         const Shape small = {.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8};
-        Kernels k = kernels_open_state("float32", 2, states[s], &small);
+        Kernels k = kernels_open_state(DTYPE_FP32, 2, states[s], &small);
         size_t width = k.ops->moment_bytes;
         CHECK_EQUAL(width, s ? 2 : 4);
         Par *params = take(&k, N * 4);
@@ -298,11 +297,11 @@ TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
 // scale.
 TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
     enum { N = 1003, DECAYED = 700 };
-    const char *const states[] = {"full", "m8", "sr"};
+    const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     const size_t slices[] = {N, 1, 333, 704, 96};
     for (int s = 0; s < 3; s++) {
         const Shape small = {.B = 1, .T = 8, .C = 64, .H = 1, .V = 64, .chunk_rows = 8};
-        Kernels k = kernels_open_state("float32", 2, states[s], &small);
+        Kernels k = kernels_open_state(DTYPE_FP32, 2, states[s], &small);
         const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, 7});
         size_t width = k.ops->moment_bytes;
         Par *params = take(&k, N * 4);

@@ -159,7 +159,7 @@ static Shape shape_of(Size s) {
 TEST(kernels_gradients_are_differences) {
     const Size size = {2, 19, 32, 2, 128, 101, 16};
     const Shape shape = shape_of(size);
-    Kernels k = kernels_open("float32", 0, &shape);
+    Kernels k = kernels_open(DTYPE_FP32, 0, &shape);
     Model m;
     model_open(&m, &k, size);
     const size_t count = m.at[TENSORS];
@@ -186,7 +186,7 @@ TEST(kernels_gradients_are_differences) {
     kernels_close(&k);
 }
 
-static uint64_t hash_after_three_steps(const char *dtype, int threads, Size size) {
+static uint64_t hash_after_three_steps(Dtype dtype, int threads, Size size) {
     const Shape shape = shape_of(size);
     Kernels k = kernels_open(dtype, threads, &shape);
     Model m;
@@ -216,7 +216,7 @@ TEST(kernels_bits_do_not_depend_on_threads) {
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int type = 0; type < 3; type++) {
-            const char *dtype = (const char *const[]){"float32", "bfloat16", "float16"}[type];
+            const Dtype dtype = (Dtype)type;
             const uint64_t one = hash_after_three_steps(dtype, 1, sizes[i]);
             CHECK(one == hash_after_three_steps(dtype, 2, sizes[i]));
             CHECK(one == hash_after_three_steps(dtype, 4, sizes[i]));

@@ -28,7 +28,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->offload = shape->offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
-    const BackendChoice choice = {"cpu", dtype_name(shape->type), 2, true, shape->optimizer_state, false};
+    const BackendChoice choice = {DEVICE_CPU, shape->type, 2, true, shape->optimizer_state, false};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = shape_of(config);

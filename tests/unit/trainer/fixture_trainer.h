@@ -12,7 +12,7 @@ typedef struct {
     int batch, accumulation, eval_batch, chunk_rows, recompute;
     bool bias;
     Dtype type;
-    const char *optimizer_state; // NULL: full
+    OptimizerState optimizer_state;
     bool warm_up, offload;
     const Optimizer *optimizer; // NULL: AdamW
 } TinyShape;

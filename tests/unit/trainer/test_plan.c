@@ -13,9 +13,9 @@ static Config gpt2_124m(void) {
     return reader.config;
 }
 
-static const Backend *cpu(const char *dtype) {
+static const Backend *cpu(Dtype dtype) {
     char why[256];
-    const BackendChoice choice = {"cpu", dtype, 2, true, NULL, false};
+    const BackendChoice choice = {DEVICE_CPU, dtype, 2, true, STATE_FP32, false};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     return backend;
@@ -49,7 +49,7 @@ TEST(model_has_the_known_number_of_elements) {
 // gelu is made again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
 TEST(plan_saves_what_the_formula_says) {
     Config config = gpt2_124m();
-    const Backend *backend = cpu("bfloat16");
+    const Backend *backend = cpu(DTYPE_BF16);
     size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
     const struct {
         Recompute recompute;
@@ -89,7 +89,7 @@ static void *counting_alloc(size_t bytes) {
 TEST(plan_is_what_is_allocated) {
     Config config = gpt2_124m();
     config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size.value = 2;
-    Backend backend = *cpu("float32");
+    Backend backend = *cpu(DTYPE_FP32);
     real_alloc = backend.alloc, backend.alloc = counting_alloc;
     Model model;
     MemoryPlan plan;
@@ -114,7 +114,7 @@ static void check_apart(int recompute) {
     Config config = gpt2_124m();
     config.recompute = recompute;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
-    const Backend *backend = cpu("bfloat16");
+    const Backend *backend = cpu(DTYPE_BF16);
     Model model;
     MemoryPlan plan;
     make(&plan, &model, &config, backend);
@@ -182,7 +182,7 @@ TEST(plan_keeps_buffers_apart) {
 TEST(plan_that_does_not_fit_names_settings_that_do) {
     Config config = gpt2_124m();
     config.batch_size.value = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;
-    const Backend *backend = cpu("bfloat16");
+    const Backend *backend = cpu(DTYPE_BF16);
     Model model;
     MemoryPlan plan;
     make(&plan, &model, &config, backend);
@@ -230,7 +230,7 @@ TEST(plan_for_a_card_is_the_designs) {
         {48, 25, 1600, RECOMPUTE_BLOCK, 10,  11,  0  }  // 21 less 11
     };
     char why[256];
-    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -261,7 +261,7 @@ static void other_processes(char *text, size_t size) { snprintf(text, size, "pid
 // Without a mem_limit it is what the device has left that auto settings keep to, and that refusals name.
 TEST(plan_keeps_to_the_devices_free_memory) {
     char why[256];
-    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true};
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
@@ -292,7 +292,7 @@ TEST(plan_keeps_to_the_devices_free_memory) {
 // 1558M in 11.3 GiB: master and moments of 12 bytes a parameter in host memory, chosen where nothing else fits.
 TEST(plan_offloads_what_does_not_fit_a_card) {
     char why[256];
-    const BackendChoice choice = {"cuda", "auto", 0, true, NULL, true};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true};
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
@@ -339,19 +339,20 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
 // master.
 TEST(plan_of_optimizer_states_is_the_formulas) {
     static const struct {
-        const char *device, *state;
+        Device device;
+        OptimizerState state;
         size_t bytes;
     } rows[] = {
-        {"cuda", "full", 18},
-        {"cuda", "m8",   14},
-        {"cuda", "sr",   10},
-        {"cpu",  "full", 16}, // parameters are their own master, and stay in fp32
-        {"cpu",  "m8",   12},
-        {"cpu",  "sr",   12}
+        {DEVICE_CUDA, STATE_FP32,    18},
+        {DEVICE_CUDA, STATE_BF16,    14},
+        {DEVICE_CUDA, STATE_BF16_SR, 10},
+        {DEVICE_CPU,  STATE_FP32,    16}, // parameters are their own master, and stay in fp32
+        {DEVICE_CPU,  STATE_BF16,    12},
+        {DEVICE_CPU,  STATE_BF16_SR, 12}
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
-        const BackendChoice choice = {rows[i].device, "bfloat16", 2, true, rows[i].state, true};
+        const BackendChoice choice = {rows[i].device, DTYPE_BF16, 2, true, rows[i].state, true};
         const Backend *backend = backend_open(&choice, why);
         NEED(backend);
         Config config = gpt2_124m();
@@ -368,7 +369,7 @@ TEST(plan_of_optimizer_states_is_the_formulas) {
 
 // What is auto becomes the fastest that fits; the step stays, and so does what an evaluation reads.
 TEST(plan_chooses_what_is_auto) {
-    const Backend *backend = cpu("bfloat16");
+    const Backend *backend = cpu(DTYPE_BF16);
     Model model;
     MemoryPlan plan;
     int64_t rows = 0;

@@ -171,7 +171,7 @@ TEST(steps_do_not_depend_on_the_loss_scale) {
 
 // With the optimizer's state in host memory, eight slices through three slots.
 TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
-    static const char *const states[] = {"full", "m8", "sr"};
+    static const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     for (int i = 0; i < 9; i++) {
         TinyShape here = tiny_shape, away;
         here.optimizer_state = states[i % 3], here.type = (Dtype)(i / 3), here.accumulation = 2;
@@ -203,7 +203,7 @@ TEST(moments_are_forgotten_wherever_they_lie) {
 }
 
 TEST(warm_up_changes_no_bits) {
-    static const char *const states[] = {"full", "m8", "sr"};
+    static const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     for (int i = 0; i < 3; i++) {
         TinyShape cold = tiny_shape, warm;
         cold.optimizer_state = states[i], cold.accumulation = 2;
@@ -348,7 +348,7 @@ TEST(schedule_is_nanogpts) {
 }
 
 // Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model learns by heart.
-static double learn(const char *optimizer_state) {
+static double learn(OptimizerState optimizer_state) {
     enum { STEPS = 300, LAST = 50 };
     TinyShape shape = tiny_shape;
     shape.batch = 8, shape.optimizer_state = optimizer_state;
@@ -373,7 +373,7 @@ static double learn(const char *optimizer_state) {
 }
 
 TEST(optimizer_states_of_two_bytes_learn_as_the_full_one) {
-    double full = learn("full"), m8 = learn("m8"), sr = learn("sr");
+    double full = learn(STATE_FP32), m8 = learn(STATE_BF16), sr = learn(STATE_BF16_SR);
     CHECK(m8 != full && sr != full && sr != m8);
     CHECK(full < 0.1 && fabs(m8 - full) < 0.02 * full && fabs(sr - full) < 0.05 * full);
 }
