@@ -148,7 +148,7 @@ soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
 $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or words, random bytes
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or bpe_cache, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else

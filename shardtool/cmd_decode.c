@@ -33,7 +33,7 @@ static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
     uint16_t small = (uint16_t)id;
     decoding->digits = 0, decoding->id = 0;
     if (id >= TOKEN_COUNT) return fail(EX_DATA, "offset %" PRIu64 ": id %u is not below %d", offset, id, TOKEN_COUNT);
-    return decode(decoding->vocab, &small, 1, &decoding->out);
+    return vocab_decode(decoding->vocab, &small, 1, &decoding->out);
 }
 
 static int take_decimal(Decoding *decoding, uint8_t c, uint64_t offset) {

@@ -36,9 +36,10 @@ static void add_decimal(Buffer *out, unsigned id, bool begun) {
 }
 
 static int put_ids(Encoding *encoding, Bytes part, bool last) {
-    buffer_reserve(&encoding->ids, encode_bound(part.size + encode_held(encoding->encoder)) * sizeof(uint16_t));
+    buffer_reserve(&encoding->ids,
+                   encoder_ids_max(part.size + encoder_held_bytes(encoding->encoder)) * sizeof(uint16_t));
     uint16_t *ids = (uint16_t *)(void *)encoding->ids.data;
-    ssize_t count = encode_part(encoding->encoder, part, last, ids);
+    ssize_t count = encoder_encode_part(encoding->encoder, part, last, ids);
     if (count < 0) return -1;
     if (raw) return fd_write(STDOUT_FILENO, ids, (size_t)count * sizeof *ids, "the output");
     encoding->out.size = 0;

@@ -11,8 +11,8 @@
 
 static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *invalid_utf8 = "replace", *merges, *words;
-static bool no_words, force;
+static const char *output, *invalid_utf8 = "replace", *merges, *bpe_cache;
+static bool no_bpe_cache, force;
 
 static const Option options[] = {
     {OPT_STRING, "o,output",     &output,           "DIR",  "the dataset directory; - is one shard on standard output"     },
@@ -26,8 +26,8 @@ static const Option options[] = {
     {OPT_SIZE,   "max-bad",      &input_max_bad,    "N",    "skip up to N lines that have no text there"                   },
     {OPT_STRING, "invalid-utf8", &invalid_utf8,     "HOW",  "replace (by U+FFFD), fail, or bytes (as they are)"            },
     {OPT_STRING, "merges",       &merges,           "FILE", "another copy of the merge table (checked)"                    },
-    {OPT_STRING, "words",        &words,            "FILE", "start with the words another dataset has in its .words"       },
-    {OPT_FLAG,   "no-words",     &no_words,         NULL,   "neither read nor write .words in the dataset directory"       },
+    {OPT_STRING, "bpe-cache",    &bpe_cache,        "FILE", "start from the .bpe-cache of another dataset"                 },
+    {OPT_FLAG,   "no-bpe-cache", &no_bpe_cache,     NULL,   "neither read nor write .bpe-cache in the dataset directory"   },
     {OPT_FLAG,   "force",        &force,            NULL,   "make a finished dataset anew"                                 },
     {OPT_END,    NULL,           NULL,              NULL,   NULL                                                           },
 };
@@ -164,16 +164,16 @@ static int tokenize_to(const char *directory, const PipelineOptions *pack, const
     return status;
 }
 
-// A file that is no use costs time, never the run.
-static void load_words(SharedCache *lexicon, const char *path) {
-    if (shared_cache_load(lexicon, path) == 0) return;
-    log_warn("words are learnt anew: %s", err_text());
+// A cache file that cannot be used costs time, but does not stop the run.
+static void load_cache(SharedCache *shared_cache, const char *path) {
+    if (shared_cache_load(shared_cache, path) == 0) return;
+    log_warn("starting with an empty BPE cache: %s", err_text());
     err_clear();
 }
 
-static void save_words(const SharedCache *lexicon, const char *path) {
-    if (shared_cache_save(lexicon, path) == 0) return;
-    log_warn("the next run has to learn its words anew: %s", err_text());
+static void save_cache(const SharedCache *shared_cache, const char *path) {
+    if (shared_cache_save(shared_cache, path) == 0) return;
+    log_warn("the BPE cache is not saved: %s", err_text());
     err_clear();
 }
 
@@ -193,11 +193,11 @@ static int tokenize_locked(const PipelineOptions *pack, Inputs *inputs, SourceOp
         memcpy(source.digest, argument->digest, sizeof source.digest);
         dataset_add_source(dataset, &source);
     }
-    char kept[PATH_MAX_BYTES];
-    dataset_words_path(kept, output);
-    if (!words && !no_words && access(kept, F_OK) == 0) load_words(pack->lexicon, kept);
+    char path[PATH_MAX_BYTES];
+    dataset_bpe_cache_path(path, output);
+    if (!bpe_cache && !no_bpe_cache && access(path, F_OK) == 0) load_cache(pack->shared_cache, path);
     int status = tokenize_to(output, pack, inputs, source_options, dataset);
-    if (status == 0 && !no_words) save_words(pack->lexicon, kept);
+    if (status == 0 && !no_bpe_cache) save_cache(pack->shared_cache, path);
     return status;
 }
 
@@ -247,13 +247,13 @@ static int run(int count, char **arguments) {
         pack.params.frame_tokens = frame_tokens;
         pack.params.vocab_size = TOKEN_COUNT, pack.params.eot_id = TOKEN_END_OF_TEXT;
         vocab_fingerprint(pack.vocab, pack.params.vocab_fp);
-        bool keeps_words = !to_stdout && !no_words;
+        bool saves_cache = !to_stdout && !no_bpe_cache;
         unsigned encoders = threads ? (unsigned)threads : pool_cores();
-        if (keeps_words || words || encoders >= SHARED_CACHE_THREADS)
-            pack.lexicon = shared_cache_open(pack.vocab, encoders);
-        if (words) load_words(pack.lexicon, words);
+        if (saves_cache || bpe_cache || encoders >= SHARED_CACHE_THREADS)
+            pack.shared_cache = shared_cache_open(pack.vocab, encoders);
+        if (bpe_cache) load_cache(pack.shared_cache, bpe_cache);
         status = tokenize(&pack, &inputs, &source_options, (const char *)params.data, share);
-        shared_cache_close(pack.lexicon);
+        shared_cache_close(pack.shared_cache);
         buffer_close(&params);
     }
     vocab_close(pack.vocab);

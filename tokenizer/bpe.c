@@ -70,7 +70,7 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
     }
 }
 
-size_t merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
+size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
     if (size <= SHORT) return merge_short(vocab, piece, size, ids);
     const Trie *trie = vocab_trie(vocab);
     memset(dead, 0, (size / 64 + 1) * sizeof *dead);
@@ -95,7 +95,7 @@ size_t merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *id
     return count;
 }
 
-bool merge_is(const Vocab *vocab, const uint8_t *piece, size_t size, const uint16_t *ids, size_t count) {
+bool bpe_holds(const Vocab *vocab, const uint8_t *piece, size_t size, const uint16_t *ids, size_t count) {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
         if (ids[i] >= MERGED_COUNT) return false;

@@ -1,8 +1,8 @@
 // Short pieces in one register: 32 symbols of 16 bits, and the id each would merge to with the next.
 //
 // Ids are ranks, so the smallest is the merge to do, and its leftmost place the place. A step is a chain of about 40
-// cycles, most of them the look-up of the two new pairs; merge() takes three times as long for the words that a text
-// brings up for the first time.
+// cycles, most of them the look-up of the two new pairs; bpe_merge() takes three times as long for the words that a
+// text brings up for the first time.
 #include "tokenizer/bpe.h"
 #include <immintrin.h>
 
@@ -20,8 +20,8 @@ static inline unsigned symbol_at(__m512i symbols, unsigned place) {
         _mm512_permutexvar_epi16(_mm512_castsi128_si512(_mm_cvtsi32_si128((int)place)), symbols)));
 }
 
-size_t merge_avx512(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
-    if (size > MERGE_SHORT) return merge(vocab, piece, size, ids, dead);
+size_t bpe_merge_avx512(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead) {
+    if (size > MERGE_SHORT) return bpe_merge(vocab, piece, size, ids, dead);
     uint16_t first[MERGE_SHORT], merged[MERGE_SHORT];
     for (size_t i = 0; i < MERGE_SHORT; i++) merged[i] = NO_TOKEN;
     for (size_t i = 0; i < size; i++) first[i] = vocab->byte_token[piece[i]];

@@ -6,7 +6,7 @@
 #include "common/bytes.h"
 #include "common/cpu.h"
 
-enum { PRETOKENIZE_BATCH = 512, PRETOKENIZE_ROOM = PRETOKENIZE_BATCH + 64, PRETOKENIZE_TAIL = 320 };
+enum { PRETOKENIZE_BATCH = 512, PRETOKENIZE_STARTS = PRETOKENIZE_BATCH + 64, PRETOKENIZE_TAIL = 320 };
 
 // 64 bytes of text: bit i speaks of byte i. All bytes of a character are of its class.
 typedef struct {
@@ -35,8 +35,8 @@ typedef struct Pretokenizer {
 void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Isa isa);
 
 // Writes where the next pieces start, at most PRETOKENIZE_BATCH, and behind them where the last one ends (so starts has
-// PRETOKENIZE_ROOM). Returns how many pieces that are, 0 at the end of the text.
-static inline size_t split_next(Pretokenizer *pretokenizer, uint32_t *starts) {
+// PRETOKENIZE_STARTS). Returns how many pieces that are, 0 at the end of the text.
+static inline size_t pretokenizer_next(Pretokenizer *pretokenizer, uint32_t *starts) {
     return pretokenizer->next(pretokenizer, starts);
 }
 

@@ -54,11 +54,11 @@ static ssize_t encode_pieces(PieceCache *words, Bytes text, Isa isa, bool bytes,
     size_t tail_at = text.size > PIECE_READ ? text.size - PIECE_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
 
-    uint32_t starts[PRETOKENIZE_ROOM];
+    uint32_t starts[PRETOKENIZE_STARTS];
     uint16_t *out = ids;
     Pretokenizer pretokenizer;
     pretokenizer_open(&pretokenizer, text, isa);
-    for (size_t count; (count = split_next(&pretokenizer, starts));) {
+    for (size_t count; (count = pretokenizer_next(&pretokenizer, starts));) {
         size_t whole = count;
         while (whole && (size_t)starts[whole - 1] + PIECE_READ > text.size) whole--;
         out += piece_cache_encode(words, text.data, starts, whole, out);
@@ -113,14 +113,14 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     return out - ids;
 }
 
-ssize_t encode(Encoder *encoder, Bytes text, uint16_t *ids) {
+ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids) {
     assert(!encoder->held.size); // a document that came in parts ends with its last part
     ssize_t count = encode_windows(encoder, text, ids);
     encoder->offset = 0;
     return count;
 }
 
-ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
+ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
     Buffer *held = &encoder->held;
     Bytes text = part;
     size_t searched = 0;
@@ -144,9 +144,9 @@ ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids) {
     return count;
 }
 
-size_t encode_held(const Encoder *encoder) { return encoder->held.size; }
+size_t encoder_held_bytes(const Encoder *encoder) { return encoder->held.size; }
 
-int decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
+int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
         if (ids[i] >= TOKEN_COUNT) return fail(EX_DATA, "id %u at %zu is not below %d", ids[i], i, TOKEN_COUNT);
         Bytes token = vocab_bytes(vocab, ids[i]);

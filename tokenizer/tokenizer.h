@@ -51,15 +51,15 @@ uint64_t encoder_merged(const Encoder *encoder);   // words that neither it nor 
 
 // Encodes a whole document. ids has room for at least text.size ids, plus 2 for each replacement at most: use
 // encode_bound. Returns the count, or -1 after fail(). Never adds an end-of-text id.
-static inline size_t encode_bound(size_t bytes) { return 3 * bytes + 64; }
-ssize_t encode(Encoder *encoder, Bytes text, uint16_t *ids);
+static inline size_t encoder_ids_max(size_t bytes) { return 3 * bytes + 64; }
+ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids);
 
 // A document in pieces of any size: encode_part as often as needed, each call writes the ids that are already certain
 // (a piece boundary is proven) and keeps the rest of the text (bounded, but for one word without end); the call with
-// last = true writes what is left. The ids together equal encode() of the whole. ids has room for
-// encode_bound(part.size + encode_held(encoder)).
-ssize_t encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids);
-size_t encode_held(const Encoder *encoder);
+// last = true writes what is left. The ids together equal encoder_encode() of the whole. ids has room for
+// encoder_ids_max(part.size + encoder_held_bytes(encoder)).
+ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids);
+size_t encoder_held_bytes(const Encoder *encoder);
 
 // Appends the bytes of ids to out; 65 when an id is not below TOKEN_COUNT. As tiktoken's decode_bytes.
-int decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
+int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);

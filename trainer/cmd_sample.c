@@ -23,9 +23,9 @@ static const Option options[] = {
 static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t more, size_t *count) {
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     Bytes bytes = {(const uint8_t *)text, strlen(text)};
-    uint16_t *ids = malloc((encode_bound(bytes.size) + more + 1) * sizeof *ids);
+    uint16_t *ids = malloc((encoder_ids_max(bytes.size) + more + 1) * sizeof *ids);
     if (!ids) die(EX_MEMORY, "no memory for the text");
-    ssize_t length = encode(encoder, bytes, ids);
+    ssize_t length = encoder_encode(encoder, bytes, ids);
     encoder_close(encoder);
     if (length < 0) return free(ids), NULL;
     if (!length) ids[length++] = TOKEN_END_OF_TEXT; // an empty start is the start of a document
@@ -45,7 +45,7 @@ int sample_text(Network *network, const char *text, uint64_t tokens, double warm
         size_t first = *text ? 0 : 1;
         length = sample(network, &sampler, ids, length, tokens, NULL, NULL);
         if (length > first && ids[length - 1] == TOKEN_END_OF_TEXT) length--;
-        result = decode(vocab, ids + first, length - first, out);
+        result = vocab_decode(vocab, ids + first, length - first, out);
     }
     free(ids);
     vocab_close(vocab);

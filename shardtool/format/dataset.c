@@ -27,8 +27,8 @@ void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int spl
         die(EX_CREATE, "path too long: '%.60s...'", directory);
 }
 
-void dataset_words_path(char out[PATH_MAX_BYTES], const char *directory) {
-    if (snprintf(out, PATH_MAX_BYTES, "%s/.words", directory) >= PATH_MAX_BYTES)
+void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory) {
+    if (snprintf(out, PATH_MAX_BYTES, "%s/.bpe-cache", directory) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", directory);
 }
 

@@ -2,8 +2,9 @@
 // fingerprints, options, sources, totals, hash of the lines below), then a line per shard (file, split, tokens,
 // documents, bytes, content hash, stored hash, source range). Sorted paths are stream order.
 //
-// Beside them may lie .lock, and .words: what `tokenize` learnt (shared_cache_save), so that another run over such text
-// starts fast. At most 32 MB; no part of the data, read by `tokenize` alone, and free to be removed or left behind.
+// Beside them may lie .lock, and .bpe-cache: the pieces that `tokenize` has merged (shared_cache_save), which let
+// another run over similar text start fast. At most 32 MB. It is no part of the data: only `tokenize` reads it, and it
+// may be removed at any time.
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order,
 // `val=P seed=S\n`, and the vocabulary fingerprint in hex: the same data has the same name wherever and however it is
@@ -61,8 +62,8 @@ int dataset_save(Dataset *dataset); // the manifest appears whole; fills in the 
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
-bool dataset_is(const char *path);                                        // a directory with a manifest
-void dataset_words_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/.words"
+bool dataset_is(const char *path);                                            // a directory with a manifest
+void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/.bpe-cache"
 // Makes the folder of a shard, and it is on disk before a file in it is.
 int dataset_make_folder(const char *directory, int split, uint64_t number);
 // Removes what a run that did not finish, or that is made anew, left behind: temps, shards and the manifest.

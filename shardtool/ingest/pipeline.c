@@ -82,8 +82,9 @@ static int tokenize_window(Pack *pack, Batch *batch) {
     Bytes text = {batch->text, batch->text_bytes};
     BatchDocument *document = &batch->documents[0];
     if (batch->first) document->val = goes_to_val(pack, text);
-    buffer_reserve(&batch->ids, (encode_bound(text.size + encode_held(pack->long_encoder)) + 1) * sizeof(uint16_t));
-    ssize_t got = encode_part(pack->long_encoder, text, batch->last, ids_of(batch));
+    buffer_reserve(&batch->ids,
+                   (encoder_ids_max(text.size + encoder_held_bytes(pack->long_encoder)) + 1) * sizeof(uint16_t));
+    ssize_t got = encoder_encode_part(pack->long_encoder, text, batch->last, ids_of(batch));
     document->ids = got < 0 ? 0 : (size_t)got;
     if (batch->last) ids_of(batch)[document->ids++] = TOKEN_END_OF_TEXT;
 
@@ -99,14 +100,14 @@ static int tokenize_batch(void *job, unsigned worker) {
     Pack *pack = batch->pack;
     if (batch->window) return tokenize_window(pack, batch);
 
-    buffer_reserve(&batch->ids, (encode_bound(batch->text_bytes) + batch->count) * sizeof(uint16_t));
+    buffer_reserve(&batch->ids, (encoder_ids_max(batch->text_bytes) + batch->count) * sizeof(uint16_t));
     uint16_t *ids = ids_of(batch);
     const uint8_t *at = batch->text;
     for (unsigned i = 0; i < batch->count; i++) {
         BatchDocument *document = &batch->documents[i];
         Bytes text = {at, document->bytes};
         document->val = goes_to_val(pack, text);
-        ssize_t got = encode(pack->encoders[worker], text, ids);
+        ssize_t got = encoder_encode(pack->encoders[worker], text, ids);
         if (got < 0) return fail_document(pack, document->place);
         ids[got] = TOKEN_END_OF_TEXT;
         document->ids = (size_t)got + 1;
@@ -174,7 +175,8 @@ static int make_room(Pack *pack, bool *is_long) {
         bool first = !*is_long;
         *is_long = true;
         if (!pack->long_encoder)
-            pack->long_encoder = encoder_open(pack->options->vocab, pack->options->invalid, pack->options->lexicon);
+            pack->long_encoder =
+                encoder_open(pack->options->vocab, pack->options->invalid, pack->options->shared_cache);
         return submit_window(pack, first, false);
     }
     const uint8_t *begun = pack->batch->text + pack->batch->text_bytes - pack->document.bytes;
@@ -228,7 +230,7 @@ static int pack_open(Pack *pack, Dataset *dataset) {
     pack->encoder_count = threads;
     pack->encoders = zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++)
-        pack->encoders[i] = encoder_open(options->vocab, options->invalid, options->lexicon);
+        pack->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
     pack->batch_count = 2 * threads + 2;
     pack->batches = zeroed(pack->batch_count, sizeof *pack->batches);
     for (unsigned i = 0; i < pack->batch_count; i++) {

@@ -14,7 +14,7 @@ typedef struct {
     unsigned threads;      // 0 = all cores
     const char *directory; // NULL: one shard on standard output, all of it train
     const Vocab *vocab;
-    SharedCache *lexicon; // what the workers learn goes there; may be NULL
+    SharedCache *shared_cache; // of all workers; may be NULL
     InvalidUtf8 invalid;
     double val; // share of documents that go to validation
     uint64_t val_seed;

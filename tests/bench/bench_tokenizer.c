@@ -1,8 +1,8 @@
 // Times the encoder over a file of documents (u32 size, bytes, ...): tokenizer DOCUMENTS THREADS PASSES [IDS].
 // One JSON line: the first pass from an empty word table, the best later one; of one thread its own time counts, which
 // a busy machine does not change. IDS gets the ids of the first thread's documents, and so of all with one thread. With
-// MILLRACE_WORDS set, and empty, the threads share their words; if it is a FILE, the first pass starts from what that
-// holds, and what was learnt goes there at the end.
+// MILLRACE_BPE_CACHE set, and empty, the threads share their words; if it is a FILE, the first pass starts from what
+// that holds, and what was learnt goes there at the end.
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -28,7 +28,7 @@ static void *encode_share(void *argument) {
         uint32_t size;
         const uint8_t *text = cursor_u32(&cursor, &size) ? cursor_take(&cursor, size) : NULL;
         if (!text) die(EX_DATA, "the documents end early");
-        ssize_t count = encode(share->encoder, (Bytes){text, size}, share->ids + share->count);
+        ssize_t count = encoder_encode(share->encoder, (Bytes){text, size}, share->ids + share->count);
         if (count < 0) die(err_code(), "%s", err_text());
         share->count += (size_t)count;
         share->bytes += size;
@@ -53,7 +53,7 @@ static void cut_shares(Share *shares, size_t threads, Bytes all) {
             if (!cursor_u32(&cursor, &size) || !cursor_take(&cursor, size)) die(EX_DATA, "the documents end early");
         }
         shares[i].documents = (Bytes){begin, (size_t)(cursor.at - begin)};
-        shares[i].ids = malloc(encode_bound(shares[i].documents.size) * sizeof(uint16_t));
+        shares[i].ids = malloc(encoder_ids_max(shares[i].documents.size) * sizeof(uint16_t));
         if (!shares[i].ids) die(EX_MEMORY, "no memory for the ids");
     }
 }
@@ -75,13 +75,14 @@ int main(int count, char **arguments) {
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];
     cut_shares(shares, threads, all);
-    const char *saved = getenv("MILLRACE_WORDS");
-    SharedCache *lexicon = saved ? shared_cache_open(vocab, *saved ? (unsigned)threads : SHARED_CACHE_THREADS) : NULL;
+    const char *saved = getenv("MILLRACE_BPE_CACHE");
+    SharedCache *shared_cache =
+        saved ? shared_cache_open(vocab, *saved ? (unsigned)threads : SHARED_CACHE_THREADS) : NULL;
     start = time_ns(1);
-    if (saved && *saved && access(saved, F_OK) == 0 && shared_cache_load(lexicon, saved) < 0)
+    if (saved && *saved && access(saved, F_OK) == 0 && shared_cache_load(shared_cache, saved) < 0)
         fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
     double load_ms = (double)(time_ns(1) - start) / 1e6;
-    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);
+    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, shared_cache);
 
     double cold = 0, warm = 0;
     uint64_t merged = 0;
@@ -108,14 +109,14 @@ int main(int count, char **arguments) {
         if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
-    if (saved && *saved && shared_cache_save(lexicon, saved) < 0) die(err_code(), "%s", err_text());
+    if (saved && *saved && shared_cache_save(shared_cache, saved) < 0) die(err_code(), "%s", err_text());
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     printf("{\"open_ms\": %.2f, \"load_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"merged\": %llu, "
            "\"rss_mb\": %.1f}\n",
            open_ms, load_ms, cold, warm, ids, (unsigned long long)merged, (double)usage.ru_maxrss * 1024 / 1e6);
     for (size_t i = 0; i < threads; i++) encoder_close(shares[i].encoder), free(shares[i].ids);
-    shared_cache_close(lexicon);
+    shared_cache_close(shared_cache);
     vocab_close(vocab);
     file_unmap(&all);
 }

@@ -108,7 +108,7 @@ def run_engine(name, threads, passes, path):
 
 def measure(command, cores, words=None):
     pin = lambda: os.sched_setaffinity(0, cores)
-    environment = os.environ if words is None else {**os.environ, "MILLRACE_WORDS": words}
+    environment = os.environ if words is None else {**os.environ, "MILLRACE_BPE_CACHE": words}
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=pin, text=True, env=environment).stdout
     return json.loads(output.strip().splitlines()[-1])
 

@@ -42,10 +42,10 @@ int main(int count, char **arguments) {
     if (!last) die(EX_USAGE, "usage: tokenizer_soak GB");
     const Vocab *vocab = vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
-    SharedCache *lexicon = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, lexicon);
+    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, shared_cache);
     uint8_t *text = malloc(DOCUMENT);
-    uint16_t *ids = malloc(encode_bound(DOCUMENT) * sizeof *ids);
+    uint16_t *ids = malloc(encoder_ids_max(DOCUMENT) * sizeof *ids);
     if (!text || !ids) die(EX_MEMORY, "no memory for a document");
     size_t first = 0, now = 0;
     uint64_t number = 0;
@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
         for (unsigned i = 0; i < PER_GB; i++) {
             Bytes document = {text, write_document(text, number++)};
             uint64_t start_ns = clock_ns();
-            ssize_t got = encode(encoder, document, ids);
+            ssize_t got = encoder_encode(encoder, document, ids);
             if (got < 0) die(err_code(), "%s", err_text());
             spent_ns += clock_ns() - start_ns;
             bytes += document.size, written += (uint64_t)got;
@@ -66,7 +66,7 @@ int main(int count, char **arguments) {
         fflush(stdout);
     }
     encoder_close(encoder);
-    shared_cache_close(lexicon);
+    shared_cache_close(shared_cache);
     vocab_close(vocab);
     free(text);
     free(ids);

@@ -48,53 +48,53 @@ run_code() {
     find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort | cmp - before
 }
 
-@test "what was learnt stays beside the dataset, and never changes its bytes" {
+@test "the BPE cache is saved beside the dataset and never changes its bytes" {
     texts
     many() { for i in $(seq 3000); do echo "word$((i * 7919 % 3001)) and $i"; done; }
     many >in/many.txt
-    shardtool tokenize -q --no-words -o plain in
-    [ ! -e plain/.words ]
+    shardtool tokenize -q --no-bpe-cache -o plain in
+    [ ! -e plain/.bpe-cache ]
     shardtool tokenize -q -o out in
     cmp plain/train/000/000000.zst out/train/000/000000.zst && cmp plain/dataset.jsonl out/dataset.jsonl
-    cp out/.words words
-    [ "$(stat -c %s words)" -gt 10000 ]
-    # a run that starts from it learns nothing new, from the same place or from another
+    cp out/.bpe-cache cache
+    [ "$(stat -c %s cache)" -gt 10000 ]
+    # a run that starts from it adds nothing to it, from this directory or from another
     run_code 0 shardtool tokenize -o out --force in
-    [[ "$output" != *"learnt anew"* ]]
-    cmp words out/.words
-    run_code 0 shardtool tokenize --words words -o other in
-    [[ "$output" != *"learnt anew"* ]]
-    cmp words other/.words
+    [[ "$output" != *"empty BPE cache"* ]]
+    cmp cache out/.bpe-cache
+    run_code 0 shardtool tokenize --bpe-cache cache -o other in
+    [[ "$output" != *"empty BPE cache"* ]]
+    cmp cache other/.bpe-cache
     cmp plain/train/000/000000.zst other/train/000/000000.zst && cmp plain/dataset.jsonl other/dataset.jsonl
     # standard output gets the same shard
-    shardtool tokenize -q --words words -o - in | cmp - <(shardtool tokenize -q -o - in)
-    # every other command looks past it
-    echo "not words" >out/.words
+    shardtool tokenize -q --bpe-cache cache -o - in | cmp - <(shardtool tokenize -q -o - in)
+    # every other command ignores it
+    echo "no cache" >out/.bpe-cache
     shardtool verify out && shardtool info out >/dev/null && shardtool diff plain out
-    shardtool merge -q -o merged out && [ ! -e merged/.words ] && shardtool diff --content merged out
+    shardtool merge -q -o merged out && [ ! -e merged/.bpe-cache ] && shardtool diff --content merged out
 }
 
-@test "words that are damaged, cut or of another vocabulary: one line, and learnt anew" {
+@test "a BPE cache that is damaged, cut or of another vocabulary is replaced, with one line" {
     texts
     shardtool tokenize -q -o out in
-    cp out/.words words
+    cp out/.bpe-cache cache
     cp out/train/000/000000.zst shard
     for damage in cut byte vocabulary text; do
-        cp words out/.words
+        cp cache out/.bpe-cache
         case $damage in
-        cut) truncate -s -5 out/.words ;;
-        byte) printf x | dd of=out/.words bs=1 seek=60 conv=notrunc status=none ;;
-        vocabulary) printf x | dd of=out/.words bs=1 seek=20 conv=notrunc status=none ;;
-        text) echo hello >out/.words ;;
+        cut) truncate -s -5 out/.bpe-cache ;;
+        byte) printf x | dd of=out/.bpe-cache bs=1 seek=60 conv=notrunc status=none ;;
+        vocabulary) printf x | dd of=out/.bpe-cache bs=1 seek=20 conv=notrunc status=none ;;
+        text) echo hello >out/.bpe-cache ;;
         esac
         run_code 0 shardtool tokenize -q -o out --force in
         [ "${#lines[@]}" = 1 ]
-        [[ "$output" == "shardtool: words are learnt anew: 'out/.words' "* ]]
+        [[ "$output" == "shardtool: starting with an empty BPE cache: 'out/.bpe-cache' "* ]]
         cmp shard out/train/000/000000.zst
-        cmp words out/.words
+        cmp cache out/.bpe-cache
     done
-    run_code 0 shardtool tokenize -q -o third --words absent in
-    [[ "$output" == "shardtool: words are learnt anew: "*"absent"* ]]
+    run_code 0 shardtool tokenize -q -o third --bpe-cache absent in
+    [[ "$output" == "shardtool: starting with an empty BPE cache: "*"absent"* ]]
     cmp shard third/train/000/000000.zst
 }
 

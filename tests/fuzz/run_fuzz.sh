@@ -10,11 +10,11 @@ shard)
         grep "^{\"text\"" "$vectors" | head -40 | "$shardtool" tokenize -q -o - --frame-tokens $tokens --shard-tokens 4096 - >seeds/$tokens.zst
     done
     ;;
-words)
+bpe_cache)
     for lines in 1 20; do
         head -$lines "$vectors" >lines.jsonl
         "$shardtool" tokenize -q --force -o dataset lines.jsonl
-        cp dataset/.words seeds/words$lines
+        cp dataset/.bpe-cache seeds/cache$lines
     done
     ;;
 jsonl) # the first byte chooses the options

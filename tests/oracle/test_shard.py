@@ -161,7 +161,7 @@ def tree(directory):
             path = os.path.join(folder, name)
             with open(path, "rb") as file:
                 found[os.path.relpath(path, directory)] = file.read()
-    for beside in (".lock", ".words"):
+    for beside in (".lock", ".bpe-cache"):
         found.pop(beside, None)
     return found
 

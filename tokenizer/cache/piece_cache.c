@@ -44,7 +44,7 @@ void piece_cache_open(PieceCache *words, const Vocab *vocab, SharedCache *shared
     words->vocab = vocab;
     words->shared_cache = shared_cache;
     words->encode = isa == ISA_AVX512 ? piece_cache_encode_avx512 : piece_cache_encode_portable;
-    words->merge = isa == ISA_AVX512 ? merge_avx512 : merge;
+    words->merge = isa == ISA_AVX512 ? bpe_merge_avx512 : bpe_merge;
     for (unsigned i = 0; i < PIECE_SIZES; i++) {
         words->tables[i] = (PieceTable){.words = sizes[i].words, .limit = sizes[i].last};
         table_map(&words->tables[i], sizes[i].first);

@@ -1,4 +1,4 @@
-// A shared_cache as a file: "MRWORDS2", the vocabulary's fingerprint, the entries one behind the other, XXH3 of all
+// A shared_cache as a file: "MRBPECA1", the vocabulary's fingerprint, the entries one behind the other, XXH3 of all
 // that.
 //
 // The sum tells damage. Beyond it each word is taken only if its ids are the ones that merging it gives, which is
@@ -14,7 +14,7 @@ typedef struct {
     uint8_t fingerprint[32];
 } Head;
 
-static const char magic[] = "MRWORDS2";
+static const char magic[] = "MRBPECA1";
 enum { SUM = 8 };
 
 int shared_cache_save(const SharedCache *shared_cache, const char *path) {
@@ -47,7 +47,7 @@ static bool take_entry(SharedCache *shared_cache, SharedCacheChunk *room, Cursor
     memcpy(ids, entry + 2, 2 * count);
     const uint8_t *word = entry + 2 + 2 * count;
     SharedCacheBucket place = shared_cache_bucket(shared_cache, word, size);
-    if (!merge_is(shared_cache_vocab(shared_cache), word, size, ids, count)) return false;
+    if (!bpe_holds(shared_cache_vocab(shared_cache), word, size, ids, count)) return false;
     shared_cache_add(shared_cache, place, room, word, size, ids, count);
     return true;
 }
@@ -55,21 +55,21 @@ static bool take_entry(SharedCache *shared_cache, SharedCacheChunk *room, Cursor
 int shared_cache_load_bytes(SharedCache *shared_cache, Bytes file, const char *name) {
     Head head;
     uint8_t fingerprint[32];
-    if (file.size < sizeof head + SUM) return fail(EX_DATA, "'%s' is no file of words: too short", name);
+    if (file.size < sizeof head + SUM) return fail(EX_DATA, "'%s' is not a BPE cache: too short", name);
     memcpy(&head, file.data, sizeof head);
-    if (memcmp(head.magic, magic, sizeof head.magic)) return fail(EX_DATA, "'%s' is no file of words", name);
+    if (memcmp(head.magic, magic, sizeof head.magic)) return fail(EX_DATA, "'%s' is not a BPE cache", name);
     vocab_fingerprint(shared_cache_vocab(shared_cache), fingerprint);
     if (memcmp(head.fingerprint, fingerprint, sizeof fingerprint))
-        return fail(EX_DATA, "'%s' has the words of another vocabulary", name);
+        return fail(EX_DATA, "'%s' is the BPE cache of another vocabulary", name);
     file.size -= SUM;
     if (XXH3_64bits(file.data, file.size) != get_u64(file.data + file.size))
-        return fail(EX_DATA, "'%s' is damaged: its checksum is wrong", name);
+        return fail(EX_DATA, "'%s' is damaged: wrong checksum", name);
     SharedCacheChunk room = {0};
     bool right = true;
     Cursor cursor = cursor_init((Bytes){file.data + sizeof head, file.size - sizeof head});
     while (right && cursor.at < cursor.end) right = take_entry(shared_cache, &room, &cursor);
     shared_cache_set_loaded(shared_cache);
-    return right ? 0 : fail(EX_DATA, "'%s' holds a word with ids that are not its own", name);
+    return right ? 0 : fail(EX_DATA, "'%s' is damaged: a piece has ids that its merges do not give", name);
 }
 
 int shared_cache_load(SharedCache *shared_cache, const char *path) {

@@ -34,7 +34,7 @@ static void vector_read(Vector *vector, json_t *line) {
     } else if (hex) {
         size_t size = strlen(hex) / 2;
         buffer_reserve(&vector->text, size + 1);
-        NEED(hex_decode(vector->text.data, hex, size) == 0);
+        CHECK(hex_decode(vector->text.data, hex, size) == 0);
         vector->text.size = size;
     } else {
         json_t *text = json_object_get(line, "text");
@@ -53,15 +53,15 @@ static void vector_read(Vector *vector, json_t *line) {
 static void prepare(void) {
     if (vectors) return;
     vocab = vocab_open();
-    NEED(vocab);
+    CHECK(vocab);
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer_vectors.jsonl", test_data);
     FILE *file = fopen(path, "r");
-    NEED(file);
+    CHECK(file);
     vectors = calloc(2000, sizeof *vectors);
     json_t *line;
     while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL))) {
-        NEED(vector_count < 2000);
+        CHECK(vector_count < 2000);
         vector_read(&vectors[vector_count++], line);
         json_decref(line);
     }
@@ -87,7 +87,7 @@ static void check_ids(const Vector *vector, const uint16_t *ids, ssize_t count) 
 }
 
 static uint16_t *ids_for(size_t bytes) {
-    uint16_t *ids = malloc(encode_bound(bytes) * 2);
+    uint16_t *ids = malloc(encoder_ids_max(bytes) * 2);
     if (!ids) abort();
     return ids;
 }
@@ -109,7 +109,7 @@ static void check_vectors_on(const char *isa) {
             uint8_t *exact = malloc(v->text.size + !v->text.size);
             uint16_t *ids = ids_for(v->text.size);
             memcpy(exact, v->text.data ? v->text.data : exact, v->text.size);
-            check_ids(v, ids, encode(encoder, (Bytes){exact, v->text.size}, ids));
+            check_ids(v, ids, encoder_encode(encoder, (Bytes){exact, v->text.size}, ids));
             free(exact);
             free(ids);
         }
@@ -127,11 +127,11 @@ TEST(tokenizer_decodes_what_it_encoded) {
     Buffer back = {0};
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
-        ssize_t count = encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
-        NEED(count >= 0);
+        ssize_t count = encoder_encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
+        CHECK(count >= 0);
         if (!v->invalid) check_ids(v, ids, count);
         back.size = 0;
-        NEED(decode(vocab, ids, (size_t)count, &back) == 0);
+        CHECK(vocab_decode(vocab, ids, (size_t)count, &back) == 0);
         CHECK_EQUAL(back.size, v->text.size);
         CHECK(!back.size || !memcmp(back.data, v->text.data, back.size));
         free(ids);
@@ -147,24 +147,24 @@ TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
         size_t size = v->text.size, step = size > 5000 ? size / 3 : 1;
         uint16_t *ids = ids_for(size);
         for (size_t cut = 0; cut <= size; cut += step) { // every split in two
-            ssize_t first = encode_part(encoder, (Bytes){v->text.data, cut}, false, ids);
-            NEED(first >= 0);
-            ssize_t rest = encode_part(encoder, (Bytes){v->text.data + cut, size - cut}, true, ids + first);
-            NEED(rest >= 0);
+            ssize_t first = encoder_encode_part(encoder, (Bytes){v->text.data, cut}, false, ids);
+            CHECK(first >= 0);
+            ssize_t rest = encoder_encode_part(encoder, (Bytes){v->text.data + cut, size - cut}, true, ids + first);
+            CHECK(rest >= 0);
             check_ids(v, ids, first + rest);
         }
         for (size_t part = 1; part <= 7 && size < 5000; part++) { // and into many
             uint16_t *out = ids;
             for (size_t at = 0; at < size; at += part) {
                 size_t bytes = part < size - at ? part : size - at;
-                ssize_t count = encode_part(encoder, (Bytes){v->text.data + at, bytes}, false, out);
-                NEED(count >= 0);
+                ssize_t count = encoder_encode_part(encoder, (Bytes){v->text.data + at, bytes}, false, out);
+                CHECK(count >= 0);
                 out += count;
             }
-            ssize_t count = encode_part(encoder, (Bytes){0}, true, out);
-            NEED(count >= 0);
+            ssize_t count = encoder_encode_part(encoder, (Bytes){0}, true, out);
+            CHECK(count >= 0);
             check_ids(v, ids, out + count - ids);
-            CHECK_EQUAL(encode_held(encoder), 0);
+            CHECK_EQUAL(encoder_held_bytes(encoder), 0);
         }
         free(ids);
     }
@@ -176,13 +176,14 @@ TEST(tokenizer_holds_little_of_a_document_in_pieces) {
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     uint16_t *ids = ids_for(1000);
     for (int i = 0; i < 1000; i++) {
-        NEED(encode_part(encoder, (Bytes){(const uint8_t *)"many words, none of them long ", 30}, false, ids) >= 0);
-        CHECK(encode_held(encoder) <= 30);
+        CHECK(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"many words, none of them long ", 30}, false,
+                                  ids) >= 0);
+        CHECK(encoder_held_bytes(encoder) <= 30);
     }
     for (int i = 0; i < 1000; i++) { // no white space, no ASCII
         const char *text = "\xE4\xB8\xAD\xE6\x96\x87\xE3\x80\x82\xE4\xBD\xA0\xE5\xA5\xBD";
-        NEED(encode_part(encoder, (Bytes){(const uint8_t *)text, 15}, false, ids) >= 0);
-        CHECK(encode_held(encoder) <= 40);
+        CHECK(encoder_encode_part(encoder, (Bytes){(const uint8_t *)text, 15}, false, ids) >= 0);
+        CHECK(encoder_held_bytes(encoder) <= 40);
     }
     free(ids);
     encoder_close(encoder);
@@ -192,17 +193,17 @@ TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[256];
-    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"ab \xE4\xB8 c", 7}, ids), -1);
+    CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"ab \xE4\xB8 c", 7}, ids), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "invalid UTF-8 at byte 3");
     err_clear();
     // the place counts from the start of the document, whatever was encoded before
-    CHECK(encode_part(encoder, (Bytes){(const uint8_t *)"one two three ", 14}, false, ids) > 0);
-    CHECK_EQUAL(encode_part(encoder, (Bytes){(const uint8_t *)"x\xFF", 2}, true, ids), -1);
+    CHECK(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"one two three ", 14}, false, ids) > 0);
+    CHECK_EQUAL(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"x\xFF", 2}, true, ids), -1);
     CHECK_TEXT(err_text(), "invalid UTF-8 at byte 15");
     err_clear();
     // and the encoder is ready for the next document
-    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"hello", 5}, ids), 1);
+    CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"hello", 5}, ids), 1);
     CHECK_EQUAL(ids[0], 31373);
     encoder_close(encoder);
 }
@@ -215,7 +216,7 @@ TEST(tokenizer_counts_what_it_replaces) {
     const uint16_t want[] = {64, 12100, 4210, 65, 4210};
     const char text[] = "a\xFF\xED\xA0\x80\xE4\xB8"
                         "b\xF0\x9F";
-    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, ids), 5);
+    CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, ids), 5);
     CHECK(!memcmp(ids, want, sizeof want));
     CHECK_EQUAL(encoder_replaced(encoder), 6);
     encoder_close(encoder);
@@ -225,13 +226,13 @@ TEST(tokenizer_takes_the_end_of_text_marker_as_text) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[128], want[] = {27, 91, 437, 1659, 5239, 91, 29};
-    CHECK_EQUAL(encode(encoder, (Bytes){(const uint8_t *)"<|endoftext|>", 13}, ids), 7);
+    CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"<|endoftext|>", 13}, ids), 7);
     CHECK(!memcmp(ids, want, sizeof want));
     encoder_close(encoder);
     Buffer back = {0};
-    CHECK_EQUAL(decode(vocab, &(uint16_t){TOKEN_END_OF_TEXT}, 1, &back), 0);
+    CHECK_EQUAL(vocab_decode(vocab, &(uint16_t){TOKEN_END_OF_TEXT}, 1, &back), 0);
     CHECK(back.size == 13 && !memcmp(back.data, "<|endoftext|>", 13));
-    CHECK_EQUAL(decode(vocab, &(uint16_t){TOKEN_COUNT}, 1, &back), -1);
+    CHECK_EQUAL(vocab_decode(vocab, &(uint16_t){TOKEN_COUNT}, 1, &back), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "50257");
     err_clear();
@@ -244,7 +245,7 @@ TEST(tokenizer_refuses_any_other_merge_table) {
     size_t size;
     snprintf(path, sizeof path, "%s/../../tokenizer/gpt2_merges.bpe", test_data);
     char *table = read_file(path, &size);
-    NEED(table);
+    CHECK(table);
     const Vocab *same = vocab_open_file(path);
     CHECK(same);
     vocab_close(same);
@@ -311,10 +312,10 @@ TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
     Buffer back = {0};
     for (const char *unit = "a0^- \n"; *unit; unit++) {
         memset(text, *unit, SIZE);
-        ssize_t count = encode(encoder, (Bytes){text, SIZE}, ids); // quadratic would take hours
-        NEED(count > 0);
+        ssize_t count = encoder_encode(encoder, (Bytes){text, SIZE}, ids); // quadratic would take hours
+        CHECK(count > 0);
         back.size = 0;
-        NEED(decode(vocab, ids, (size_t)count, &back) == 0);
+        CHECK(vocab_decode(vocab, ids, (size_t)count, &back) == 0);
         CHECK(back.size == SIZE && !memcmp(back.data, text, SIZE));
     }
     buffer_close(&back);
@@ -339,20 +340,20 @@ TEST(tokenizer_gives_the_same_ids_on_every_path_whole_and_in_parts) {
     uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
     for (InvalidUtf8 invalid = INVALID_REPLACE; invalid <= INVALID_BYTES; invalid += INVALID_BYTES - INVALID_REPLACE) {
         Encoder *encoder = encoder_on("portable", invalid);
-        ssize_t count = encode(encoder, (Bytes){text.data, text.size}, want);
-        NEED(count > 0);
+        ssize_t count = encoder_encode(encoder, (Bytes){text.data, text.size}, want);
+        CHECK(count > 0);
         encoder_close(encoder);
         for (const char **isa = (const char *[]){"portable", "avx2", "avx512", NULL}; *isa; isa++) {
             encoder = encoder_on(*isa, invalid);
-            CHECK_EQUAL(encode(encoder, (Bytes){text.data, text.size}, ids), count);
+            CHECK_EQUAL(encoder_encode(encoder, (Bytes){text.data, text.size}, ids), count);
             CHECK(!memcmp(ids, want, (size_t)count * 2));
             uint16_t *out = ids;
             uint64_t turn = 0;
             for (size_t at = 0, size; at < text.size; at += size) {
                 size = rng_u64(2, 0, turn++) % 100000 + 1;
                 if (size > text.size - at) size = text.size - at;
-                ssize_t more = encode_part(encoder, (Bytes){text.data + at, size}, at + size == text.size, out);
-                NEED(more >= 0);
+                ssize_t more = encoder_encode_part(encoder, (Bytes){text.data + at, size}, at + size == text.size, out);
+                CHECK(more >= 0);
                 out += more;
             }
             CHECK_EQUAL(out - ids, count);
@@ -370,7 +371,7 @@ static void *encode_in_thread(void *wanted) {
     bool same = true;
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
-        ssize_t count = encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
+        ssize_t count = encoder_encode(encoder, (Bytes){v->text.data, v->text.size}, ids);
         same &= count == (ssize_t)v->count && (!v->known || !memcmp(ids, v->ids, v->count * 2));
         free(ids);
     }
@@ -382,7 +383,7 @@ TEST(tokenizer_threads_share_the_vocabulary) {
     prepare();
     pthread_t threads[3];
     char right[1]; // what a thread hands back when all was right
-    for (int i = 0; i < 3; i++) NEED(!pthread_create(&threads[i], NULL, encode_in_thread, right));
+    for (int i = 0; i < 3; i++) CHECK(!pthread_create(&threads[i], NULL, encode_in_thread, right));
     for (int i = 0; i < 3; i++) {
         void *result;
         pthread_join(threads[i], &result);
@@ -396,7 +397,7 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     uint8_t *text = malloc(SIZE);
     uint16_t *ids = ids_for(SIZE);
     memset(text, 0, SIZE);
-    memset(ids, 0, encode_bound(SIZE) * 2);
+    memset(ids, 0, encoder_ids_max(SIZE) * 2);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
@@ -405,7 +406,7 @@ TEST(tokenizer_memory_stays_below_its_cap) {
             uint64_t random = rng_u64(turn, 0, i);
             text[i] = random % 11 == 0 || (random >> 32) % 64 == 0 ? ' ' : (uint8_t)('a' + (random >> 8) % 26);
         }
-        NEED(encode(encoder, (Bytes){text, SIZE}, ids) > 0);
+        CHECK(encoder_encode(encoder, (Bytes){text, SIZE}, ids) > 0);
     }
     getrusage(RUSAGE_SELF, &after);
 #ifndef __SANITIZE_THREAD__ // which keeps several bytes for each
@@ -417,13 +418,13 @@ TEST(tokenizer_memory_stays_below_its_cap) {
 }
 
 // Encodes a text with a shared_cache on a path, and compares.
-static void check_with_lexicon(SharedCache *shared_cache, const char *isa, Bytes text, const uint16_t *want,
-                               ssize_t count) {
+static void check_with_shared_cache(SharedCache *shared_cache, const char *isa, Bytes text, const uint16_t *want,
+                                    ssize_t count) {
     uint16_t *ids = ids_for(text.size);
     setenv("MILLRACE_ISA", isa, 1);
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES, shared_cache);
     unsetenv("MILLRACE_ISA");
-    CHECK_EQUAL(encode(encoder, text, ids), count);
+    CHECK_EQUAL(encoder_encode(encoder, text, ids), count);
     CHECK(!memcmp(ids, want, (size_t)count * 2));
     encoder_close(encoder);
     free(ids);
@@ -440,7 +441,7 @@ typedef struct {
 static void *read_text(void *argument) {
     Reader *reader = argument;
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES, reader->shared_cache);
-    reader->count = encode(encoder, reader->text, reader->ids);
+    reader->count = encoder_encode(encoder, reader->text, reader->ids);
     reader->merged = encoder_merged(encoder);
     encoder_close(encoder);
     return NULL;
@@ -457,13 +458,13 @@ TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
     },
            readers[READERS];
     read_text(&alone);
-    NEED(alone.count > 0);
+    CHECK(alone.count > 0);
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     pthread_t threads[READERS];
     for (int i = 0; i < READERS; i++) {
         readers[i] = alone;
         readers[i].shared_cache = shared_cache, readers[i].ids = ids_for(text.size);
-        NEED(!pthread_create(&threads[i], NULL, read_text, &readers[i]));
+        CHECK(!pthread_create(&threads[i], NULL, read_text, &readers[i]));
     }
     uint64_t merged = 0;
     for (int i = 0; i < READERS; i++) {
@@ -507,8 +508,8 @@ TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
     Reader alone = {.text = all, .ids = ids_for(text.size)};
     read_text(&alone);
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    check_with_lexicon(shared_cache, "avx512", all, alone.ids, alone.count);
-    NEED(shared_cache_save(shared_cache, "full") == 0);
+    check_with_shared_cache(shared_cache, "avx512", all, alone.ids, alone.count);
+    CHECK(shared_cache_save(shared_cache, "full") == 0);
     size_t size;
     free(read_file("full", &size));
     CHECK(size > 31 << 20 && size <= 32 << 20);
@@ -527,7 +528,7 @@ TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
 static void change_byte(const char *path, size_t at, size_t size_of_copy, const char *copy) {
     size_t size;
     char *content = read_file(path, &size);
-    NEED(content && at < size);
+    CHECK(content && at < size);
     content[at] ^= 1;
     write_file(copy, content, size_of_copy ? size_of_copy : size);
     free(content);
@@ -548,41 +549,41 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     Reader first = {.text = all, .ids = ids_for(text.size)};
     first.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     read_text(&first);
-    NEED(shared_cache_save(first.shared_cache, "words") == 0);
+    CHECK(shared_cache_save(first.shared_cache, "cache") == 0);
     shared_cache_close(first.shared_cache);
 
     Reader second = first;
     second.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS), second.ids = ids_for(text.size);
-    NEED(shared_cache_load(second.shared_cache, "words") == 0);
+    CHECK(shared_cache_load(second.shared_cache, "cache") == 0);
     read_text(&second);
     CHECK_EQUAL(second.count, first.count);
     CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
     CHECK(second.merged < first.merged / 10); // only what is too long to keep
-    check_with_lexicon(second.shared_cache, "portable", all, first.ids, first.count);
-    NEED(shared_cache_save(second.shared_cache, "again") == 0); // and nothing was new
+    check_with_shared_cache(second.shared_cache, "portable", all, first.ids, first.count);
+    CHECK(shared_cache_save(second.shared_cache, "again") == 0); // and nothing was new
     size_t size, again_size;
-    char *content = read_file("words", &size), *again = read_file("again", &again_size);
+    char *content = read_file("cache", &size), *again = read_file("again", &again_size);
     CHECK(size == again_size && !memcmp(content, again, size));
     free(content);
     free(again);
     shared_cache_close(second.shared_cache);
 
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    change_byte("words", 8, 0, "bad");
+    change_byte("cache", 8, 0, "bad");
     check_refused(shared_cache, "bad", "another vocabulary");
     const size_t places[] = {0, 40, 41, 64, size / 2, size - 1}; // head, entries, sum
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        change_byte("words", places[i], 0, "bad");
-        check_refused(shared_cache, "bad", places[i] ? "checksum" : "no file of words");
+        change_byte("cache", places[i], 0, "bad");
+        check_refused(shared_cache, "bad", places[i] ? "checksum" : "not a BPE cache");
     }
     for (size_t cut = 0; cut < size; cut += size / 7 + 1) {
-        change_byte("words", 0, cut, "bad");
+        change_byte("cache", 0, cut, "bad");
         check_refused(shared_cache, "bad", "");
     }
     CHECK_EQUAL(shared_cache_load(shared_cache, "absent"), -1);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
     err_clear();
-    check_with_lexicon(shared_cache, "avx512", all, first.ids, first.count); // unharmed
+    check_with_shared_cache(shared_cache, "avx512", all, first.ids, first.count); // unharmed
     shared_cache_close(shared_cache);
     buffer_close(&text);
     free(first.ids);
@@ -590,7 +591,7 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
 }
 
 // A file of one word with these ids, and a right sum.
-static void write_words(const char *path, const char *head, const char *word, unsigned count, const uint16_t *ids) {
+static void write_cache(const char *path, const char *head, const char *word, unsigned count, const uint16_t *ids) {
     uint8_t file[128] = {0};
     memcpy(file, head, 40);
     file[40] = (uint8_t)strlen(word), file[41] = (uint8_t)count;
@@ -604,25 +605,25 @@ static void write_words(const char *path, const char *head, const char *word, un
 TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
     prepare();
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    NEED(shared_cache_save(shared_cache, "empty") == 0);
+    CHECK(shared_cache_save(shared_cache, "empty") == 0);
     size_t size;
     char *head = read_file("empty", &size);
     CHECK_EQUAL(size, 48);
-    write_words("right", head, " hello", 1, (uint16_t[]){23748});
+    write_cache("right", head, " hello", 1, (uint16_t[]){23748});
     CHECK_EQUAL(shared_cache_load(shared_cache, "right"), 0);
-    write_words("other", head, "jello", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "other", "not its own");
-    write_words("short", head, "hello ", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "short", "not its own");
-    write_words("long", head, "hell", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "long", "not its own");
-    write_words("split", head, "hello", 2,
+    write_cache("other", head, "jello", 1, (uint16_t[]){31373});
+    check_refused(shared_cache, "other", "its merges do not give");
+    write_cache("short", head, "hello ", 1, (uint16_t[]){31373});
+    check_refused(shared_cache, "short", "its merges do not give");
+    write_cache("long", head, "hell", 1, (uint16_t[]){31373});
+    check_refused(shared_cache, "long", "its merges do not give");
+    write_cache("split", head, "hello", 2,
                 (uint16_t[]){258, 18798}); // "he", "llo": right bytes, but not what merging gives
-    check_refused(shared_cache, "split", "not its own");
-    write_words("above", head, "hello", 1, (uint16_t[]){65535});
-    check_refused(shared_cache, "above", "not its own");
-    write_words("none", head, "", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "none", "not its own");
+    check_refused(shared_cache, "split", "its merges do not give");
+    write_cache("above", head, "hello", 1, (uint16_t[]){65535});
+    check_refused(shared_cache, "above", "its merges do not give");
+    write_cache("none", head, "", 1, (uint16_t[]){31373});
+    check_refused(shared_cache, "none", "its merges do not give");
     free(head);
     shared_cache_close(shared_cache);
 }

@@ -1,4 +1,4 @@
-// Any bytes as a file of words: refused, or nothing in it changes what a text is encoded to.
+// Any bytes as a BPE cache: the file is refused, or nothing in it changes the ids of a text.
 #include "common/cpu.h"
 #include "common/err.h"
 #include "tokenizer/bpe.h"
@@ -10,28 +10,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { HEAD = 40, SUM = 8 };
 
-// Checksum and vocabulary keep a fuzzer out of all that is behind them: make them right in three files of four.
-static void mend(const uint8_t fingerprint[32], uint8_t *file, size_t size) {
+// A wrong checksum or fingerprint would keep the fuzzer out of the code behind the check: correct them in three files
+// of four.
+static void correct(const uint8_t fingerprint[32], uint8_t *file, size_t size) {
     if (size < HEAD + SUM || file[7] % 4 == 0) return;
-    memcpy(file, "MRWORDS2", 8);
+    memcpy(file, "MRBPECA1", 8);
     memcpy(file + 8, fingerprint, 32);
     put_u64(file + size - SUM, XXH3_64bits(file, size - SUM));
 }
 
-// Merged pair by pair, which is not how a file is checked.
+// The oracle: merges pair by pair, while loading checks each pair of neighbours.
 static void check_entry(const Vocab *vocab, const uint8_t *entry) {
     uint16_t ids[SHARED_CACHE_PIECE_MAX];
     uint64_t dead[SHARED_CACHE_PIECE_MAX / 64 + 1];
     size_t size = entry[0], count = entry[1];
     size_t (*merged)(const Vocab *, const uint8_t *, size_t, uint16_t *, uint64_t *) =
-        cpu_isa() == ISA_AVX512 ? merge_avx512 : merge;
+        cpu_isa() == ISA_AVX512 ? bpe_merge_avx512 : bpe_merge;
     if (merged(vocab, entry + 2 + 2 * count, size, ids, dead) != count || memcmp(ids, entry + 2, 2 * count)) abort();
 }
 
 static uint16_t *encoded(const Vocab *vocab, SharedCache *shared_cache, Bytes text, ssize_t *count) {
-    uint16_t *ids = malloc(encode_bound(text.size) * sizeof *ids);
+    uint16_t *ids = malloc(encoder_ids_max(text.size) * sizeof *ids);
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES, shared_cache);
-    *count = encode(encoder, text, ids);
+    *count = encoder_encode(encoder, text, ids);
     encoder_close(encoder);
     return ids;
 }
@@ -42,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!vocab) vocab_fingerprint(vocab = vocab_open(), fingerprint);
     uint8_t *file = malloc(size + !size);
     memcpy(file, data, size);
-    mend(fingerprint, file, size);
+    correct(fingerprint, file, size);
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     if (shared_cache_load_bytes(shared_cache, (Bytes){file, size}, "fuzzed") < 0 && err_code() != EX_DATA) abort();
     err_clear();
