@@ -163,7 +163,9 @@ static Turn turn(Run *run) {
         loader_process_revive(&run->loader_process, state->step) < 0)
         return LEAVE;
     bool last = state->step >= (uint64_t)run->config->max_iters;
-    if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
+    // The next loader may have ended since: that is for the next turn.
+    if (run->stop && run->stop != LOADER_PROCESS_ENDED)
+        return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
         return evaluate_now(run);
     return last ? AGAIN : step_now(run);
