@@ -24,8 +24,8 @@ up kernels 'tokenizer|shardtool|loader|trainer'
 up shardtool 'loader|kernels|trainer'
 up loader 'tokenizer|kernels|trainer'
 up trainer 'shardtool'
-hits=$(grep -rlE '^#include "tokenizer/' trainer | grep -vE 'trainer/(cmd_sample|cmd_eval|checkpoint)\.c$')
-[ -z "$hits" ] || say "only cmd_sample, cmd_eval and checkpoint may see the tokenizer: $hits"
+hits=$(grep -rlE '^#include "tokenizer/' trainer | grep -vE 'trainer/run/sample_text\.c$')
+[ -z "$hits" ] || say "only sample_text may see the tokenizer: $hits"
 hits=$(grep -rlE '^#include "loader/' trainer | xargs -r grep -hE '^#include "loader/' | grep -vE 'loader/(client/feed|protocol/wire)\.h')
 [ -z "$hits" ] || say "trainer sees more of the loader than feed.h and wire.h: $hits"
 

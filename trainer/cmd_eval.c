@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/run/loader_process.h"
+#include "trainer/run/trained.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
@@ -62,9 +63,9 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_eval = {"eval",
-                          "[CONFIG...] [--key=value...]",
-                          "the loss of out_dir's newest checkpoint on a dataset",
-                          options,
-                          run,
-                          &config_options};
+const Command trainer_eval = {"eval",
+                              "[CONFIG...] [--key=value...]",
+                              "the loss of out_dir's newest checkpoint on a dataset",
+                              options,
+                              run,
+                              &config_options};

@@ -1,6 +1,7 @@
 // trainer plan: what a run would allocate, before it does.
 #include "common/err.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/run/backend_for.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
@@ -11,7 +12,7 @@ static const Option options[] = {
 };
 
 static int print_plan(Config *config) {
-    const Backend *backend = backend_for(config, true);
+    const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     plan_auto(config, backend, false);
     ModelShape shape = shape_of(config);
@@ -41,5 +42,5 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_plan = {
+const Command trainer_plan = {
     "plan", "[CONFIG...] [--key=value...]", "print the memory plan of a run", options, run, &config_options};

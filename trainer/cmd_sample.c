@@ -1,10 +1,9 @@
 // trainer sample: text from a trained model, with nanoGPT's options.
 #include "common/err.h"
-#include "tokenizer/tokenizer.h"
-#include "trainer/model/sample.h"
+#include "trainer/run/sample_text.h"
+#include "trainer/run/trained.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
-#include <stdlib.h>
 
 static const char *start = "\n";
 static int64_t num_samples = 10, max_new_tokens = 500, top_k = 200;
@@ -19,44 +18,11 @@ static const Option options[] = {
     {OPT_END,    NULL,             NULL,            NULL,   NULL                                                     },
 };
 
-// Ids of `text`, with room for `more`. NULL after fail().
-static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t more, size_t *count) {
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
-    Bytes bytes = {(const uint8_t *)text, strlen(text)};
-    uint16_t *ids = malloc((encoder_ids_max(bytes.size) + more + 1) * sizeof *ids);
-    if (!ids) die(EX_MEMORY, "no memory for the text");
-    ssize_t length = encoder_encode(encoder, bytes, ids);
-    encoder_close(encoder);
-    if (length < 0) return free(ids), NULL;
-    if (!length) ids[length++] = TOKEN_END_OF_TEXT; // an empty start is the start of a document
-    *count = (size_t)length;
-    return ids;
-}
-
-int sample_text(Network *network, const char *text, uint64_t tokens, double warmth, uint64_t best, uint64_t seed,
-                uint64_t stream, Buffer *out) {
-    const Vocab *vocab = vocab_open();
-    if (!vocab) return -1;
-    const Sampler sampler = {warmth, best, seed, stream};
-    size_t length;
-    uint16_t *ids = encode_start(vocab, text, tokens, &length);
-    int result = -1;
-    if (ids) {
-        size_t first = *text ? 0 : 1;
-        length = sample(network, &sampler, ids, length, tokens, NULL, NULL);
-        if (length > first && ids[length - 1] == TOKEN_END_OF_TEXT) length--;
-        result = vocab_decode(vocab, ids + first, length - first, out);
-    }
-    free(ids);
-    vocab_close(vocab);
-    return result;
-}
-
 static int print_samples(Trained *trained, const char *text, uint64_t seed) {
     for (int64_t i = 0; i < num_samples; i++) {
         Buffer out = {0};
-        int result = sample_text(&trained->network, text, (uint64_t)max_new_tokens, temperature, (uint64_t)top_k, seed,
-                                 (uint64_t)i, &out);
+        const Sampler sampler = {temperature, (uint64_t)top_k, seed, (uint64_t)i};
+        int result = sample_text(&trained->network, &sampler, text, (uint64_t)max_new_tokens, &out);
         if (result == 0) fwrite(out.data, 1, out.size, stdout), puts("\n---------------");
         buffer_close(&out);
         if (result < 0) return -1;
@@ -86,6 +52,6 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_sample = {
+const Command trainer_sample = {
     "sample",       "[CONFIG...] [--key=value...]", "text from the newest checkpoint of out_dir", options, run,
     &config_options};

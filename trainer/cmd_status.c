@@ -41,4 +41,4 @@ static int run(int count, char **arguments) {
     return 0;
 }
 
-const Command cmd_status = {"status", "RUN", "how far a run is, from its newest checkpoint", options, run, NULL};
+const Command trainer_status = {"status", "RUN", "how far a run is, from its newest checkpoint", options, run, NULL};

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/run/report.h"
+#include "trainer/run/sample_text.h"
 #include "trainer/run/train.h"
 #include "trainer/trainer_commands.h"
 #include <signal.h>
@@ -47,9 +48,9 @@ static int evaluate_only(Run *run) {
 static int conclude(Run *run) {
     const Config *config = run->config;
     if (config->sample_tokens) {
-        const double temperature = 0.8; // and top_k 200: nanoGPT's sample.py
-        if (sample_text(&run->network, config->sample_start, (uint64_t)config->sample_tokens, temperature, 200,
-                        (uint64_t)config->seed, 0, &run->sample) < 0)
+        const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
+        if (sample_text(&run->network, &sampler, config->sample_start, (uint64_t)config->sample_tokens, &run->sample) <
+            0)
             return -1;
         if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
@@ -87,5 +88,5 @@ static int run(int count, char **files) {
     return result;
 }
 
-const Command cmd_train = {
+const Command trainer_train = {
     "train", "[CONFIG...] [--key=value...]", "train, or go on with the run in out_dir", options, run, &config_options};

@@ -1,9 +1,13 @@
 // trainer: owns the model.
-#include "trainer/trainer_commands.h"
+#include "common/cli.h"
+#include "common/file.h"
 #include <stdlib.h>
 #include <unistd.h>
 
-static const Command *const commands[] = {&cmd_train, &cmd_plan, &cmd_eval, &cmd_sample, &cmd_status, NULL};
+#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(status)
+
+#define DECLARE(name) extern const Command trainer_##name;
+COMMANDS(DECLARE)
 
 // Threads that wait spin for some 50 us and then sleep. OpenMP's own default spins for milliseconds: with a busy
 // neighbour on the processor a step then takes two to three times as long. libgomp looks at the environment when it is
@@ -20,6 +24,8 @@ static void bound_spinning(char **argv) {
 
 int main(int argc, char **argv) {
     bound_spinning(argv);
-    const Program program = {"trainer", "train a GPT, within a memory plan made before it starts", commands};
+#define ROW(name) &trainer_##name,
+    static const Command *const commands[] = {COMMANDS(ROW) NULL};
+    static const Program program = {"trainer", "train a GPT, within a memory plan made before it starts", commands};
     return cli_main(&program, argc, argv);
 }

@@ -32,6 +32,9 @@ last() { checkpoint "$1" 24; }
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
     [ "$(ls -d run/ckpt-* | wc -l)" -eq 2 ]
     grep -q '<polyline class="val"' run/report.html
+    grep -q '<th>backend</th><td>cpu: ' run/report.html
+    speed=$(awk -F'"ms": |, "tok_s": |, "wait"' '/tok_s/ { s += $2; t += $2 * $3 } END { printf "%.0f", t / s }' run/metrics.jsonl)
+    grep -q "<th>speed</th><td>$speed tokens/s in steps, mean of the run" run/report.html
     run grep -E 'src=|href=|<script|https?://' run/report.html
     [ "$status" -eq 1 ]
     run "$BIN/trainer" status run

@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     Curve step, val, train; // of steps, and of the two evaluated splits
-    double tokens_per_s;    // of the last step
+    double tokens, seconds; // of all steps
 } Curves;
 
 // ---- metrics.jsonl
@@ -47,8 +47,9 @@ static int read_curves(const char *path, Curves *curves) {
         curve_add(&curves->step, object, "loss");
         curve_add(&curves->val, object, "val_loss");
         curve_add(&curves->train, object, "train_loss");
-        if (json_object_get(object, "tok_s"))
-            curves->tokens_per_s = json_number_value(json_object_get(object, "tok_s"));
+        double seconds = 1e-3 * json_number_value(json_object_get(object, "ms"));
+        curves->seconds += seconds;
+        curves->tokens += seconds * json_number_value(json_object_get(object, "tok_s"));
         json_decref(object);
         at += length + 1;
     }
@@ -160,8 +161,11 @@ static void print_summary(Buffer *out, const Run *run, const Curves *curves) {
                      (unsigned long long)state->best_step);
     if (isfinite(state->last_loss))
         buffer_print(out, "<tr><th>validation loss now</th><td>%.4f</td></tr>\n", state->last_loss);
-    buffer_print(out, "<tr><th>speed</th><td>%.0f tokens/s</td></tr>\n<tr><th>backend</th><td>", curves->tokens_per_s);
-    print_escaped(out, run->why, strlen(run->why));
+    if (curves->seconds > 0)
+        buffer_print(out, "<tr><th>speed</th><td>%.0f tokens/s in steps, mean of the run</td></tr>\n",
+                     curves->tokens / curves->seconds);
+    buffer_print(out, "<tr><th>backend</th><td>");
+    print_escaped(out, run->backend_text, strlen(run->backend_text));
     buffer_print(out, "</td></tr>\n</table>\n");
 }
 

@@ -5,7 +5,7 @@
 #include "common/log.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
-#include "trainer/trainer_commands.h"
+#include "trainer/run/backend_for.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -172,7 +172,7 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     const Config *config = run->config = &run->chosen;
     run->chosen = *asked;
     if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
-    run->backend = backend_for(config, false);
+    run->backend = backend_for(config, false, run->backend_text);
     if (!run->backend && asked->dtype != config->dtype)
         return fail_in("the run in '%s' is in %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;

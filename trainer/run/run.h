@@ -5,8 +5,10 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/step.h"
+#include "trainer/run/backend_for.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/metrics.h"
+#include <signal.h>
 
 typedef struct {
     const Config *config; // `chosen`
@@ -22,12 +24,12 @@ typedef struct {
     BatchSource source;
     BatchStream stream;
     RunState state;
-    char checkpoint[PATH_MAX_BYTES]; // resumed from; "" = a fresh run
-    char why[256];                   // the backend's sentence
-    volatile int stop;               // 1 by a signal, LOADER_PROCESS_ENDED by the loader's end
-    uint64_t saved_step;             // of the last checkpoint written or resumed from
-    int failed_saves;                // without a success between
-    Buffer sample;                   // text made after training, for the report
+    char checkpoint[PATH_MAX_BYTES];       // resumed from; "" = a fresh run
+    char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
+    volatile sig_atomic_t stop; // set by signal handlers: 1, or LOADER_PROCESS_ENDED when the loader process ended
+    uint64_t saved_step;        // of the last checkpoint written or resumed from
+    int failed_saves;           // without a success between
+    Buffer sample;              // text made after training, for the report
 } Run;
 
 // `fresh` moves an earlier run in out_dir aside. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83; FEED_STOPPED's 75 when

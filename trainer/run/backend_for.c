@@ -1,0 +1,15 @@
+// The backend of a configuration.
+#include "trainer/run/backend_for.h"
+#include "common/log.h"
+#include <stdio.h>
+
+const Backend *backend_for(const Config *config, bool facts_only, char text[BACKEND_TEXT_BYTES]) {
+    const BackendChoice choice = {config->device,        config->dtype,           (int)config->threads,
+                                  config->deterministic, config->optimizer_state, facts_only};
+    char why[BACKEND_TEXT_BYTES];
+    const Backend *backend = backend_open(&choice, why);
+    if (!backend || (backend->check && backend->check((int)config->n_embd, (int)config->n_head) < 0)) return NULL;
+    log_line("%s", why);
+    if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
+    return backend;
+}

@@ -1,0 +1,11 @@
+// The backend of a configuration.
+#pragma once
+
+#include "kernels/backend.h"
+#include "trainer/config/config.h"
+
+enum { BACKEND_TEXT_BYTES = 256 };
+
+// Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
+// is also copied to `text` unless it is NULL. NULL after fail().
+const Backend *backend_for(const Config *config, bool facts_only, char text[BACKEND_TEXT_BYTES]);

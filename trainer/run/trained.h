@@ -1,0 +1,18 @@
+// A trained model on a backend, for commands that evaluate it or sample from it.
+#pragma once
+
+#include "common/file.h"
+#include "trainer/config/config.h"
+#include "trainer/model/network.h"
+
+typedef struct {
+    Model model;
+    MemoryPlan plan;
+    Network network;
+    char path[PATH_MAX_BYTES]; // of the checkpoint
+} Trained;
+
+// Loads the newest checkpoint of out_dir, or, if there is none, the directory init_from. The keys of the model in
+// `config` are set from its config.json. -1 after fail().
+int trained_open(Trained *trained, Config *config);
+void trained_close(Trained *trained); // accepts a zeroed struct
