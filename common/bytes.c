@@ -1,4 +1,4 @@
-// The growable buffer.
+// The growable buffer, and zeroed arrays.
 #include "common/bytes.h"
 #include "common/err.h"
 #include <stdarg.h>
@@ -39,4 +39,10 @@ void buffer_print(Buffer *buffer, const char *format, ...) {
 void buffer_close(Buffer *buffer) {
     free(buffer->data);
     *buffer = (Buffer){0};
+}
+
+void *allocate_zeroed(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (!memory && count && size) die(EX_MEMORY, "out of memory: %zu times %zu bytes wanted", count, size);
+    return memory;
 }

@@ -22,6 +22,9 @@ void buffer_add(Buffer *buffer, const void *data, size_t size);
 void buffer_print(Buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_close(Buffer *buffer);
 
+// calloc that dies (82) when the machine has no memory.
+void *allocate_zeroed(size_t count, size_t size);
+
 static inline uint16_t get_u16(const void *p) {
     uint16_t v;
     memcpy(&v, p, sizeof v);

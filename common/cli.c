@@ -85,6 +85,27 @@ static int set_size(const Option *option, const char *value) {
     return 0;
 }
 
+static const char *word_start(const char *words, unsigned number) {
+    while (number-- && *words) words += strcspn(words, "|") + 1;
+    return words;
+}
+
+void word_print(const char *words, unsigned number, char *out, size_t size) {
+    const char *word = word_start(words, number);
+    snprintf(out, size, "%.*s", (int)strcspn(word, "|"), word);
+}
+
+static int set_word(const Option *option, const char *value) {
+    size_t length = strlen(value);
+    const char *word = option->argument;
+    for (unsigned number = 0;; number++) {
+        size_t word_length = strcspn(word, "|");
+        if (word_length == length && !memcmp(word, value, length)) return *(unsigned *)option->value = number, 0;
+        if (!word[word_length]) return fail(EX_USAGE, "'%s' is not one of %s", value, option->argument);
+        word += word_length + 1;
+    }
+}
+
 int option_set(const Option *option, const char *value) {
     char *end;
     errno = 0;
@@ -101,6 +122,8 @@ int option_set(const Option *option, const char *value) {
         *(int64_t *)option->value = number;
         return 0;
     }
+    case OPT_WORD:
+        return set_word(option, value);
     case OPT_AUTO: {
         AutoInt *number = option->value;
         if (!strcmp(value, "auto")) return number->is_auto = true, 0;
@@ -132,6 +155,9 @@ void option_print(const Option *option, char *out, size_t size) {
         break;
     case OPT_INT:
         snprintf(out, size, "%lld", (long long)*(int64_t *)option->value);
+        break;
+    case OPT_WORD:
+        word_print(option->argument, *(unsigned *)option->value, out, size);
         break;
     case OPT_AUTO:
         if (((AutoInt *)option->value)->is_auto)

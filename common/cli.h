@@ -11,12 +11,13 @@ typedef struct {
     int64_t value;
 } AutoInt;
 
-typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_AUTO } OptionType;
+typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_WORD, OPT_AUTO } OptionType;
 
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
 // the default. "o,output" gives -o and --output; "-" and "_" are alike in long names.
 //   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB: k M G T are binary),
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
+//   OPT_WORD an enum from 0: `argument` lists its words, "replace|fail|bytes"
 //   OPT_AUTO AutoInt: a number from 0, or "auto"
 typedef struct {
     OptionType type;
@@ -53,5 +54,8 @@ const Option *option_find(const Option *options, const char *name, size_t length
 int option_set(const Option *option, const char *value); // 2 with the reason when it does not parse; ranges: caller's
 const char *option_nearest(const Option *options, const char *name); // NULL when nothing is near
 void option_print(const Option *option, char *out, size_t size);     // the variable's value now
+
+// The word of an OPT_WORD list with this number.
+void word_print(const char *words, unsigned number, char *out, size_t size);
 
 int cli_refuse_terminal(void); // 2 when stdout is a terminal and would get binary data

@@ -1,6 +1,6 @@
-// cat: the raw ids of shards, or one shard made of several without compressing anything again.
-#include "common/cli.h"
+// cat: writes the raw ids of shards, or merges shards into one without recompression.
 #include "common/err.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/shard.h"
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,13 +9,13 @@ static bool raw, force;
 static const char *output;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output", &output, "FILE", "write one merged shard there; - is standard output"       },
-    {OPT_FLAG,   "raw",      &raw,    NULL,   "raw u16 ids, also with -o (without it that is what comes)"},
-    {OPT_FLAG,   "force",    &force,  NULL,   "write over an existing file"                              },
-    {OPT_END,    NULL,       NULL,    NULL,   NULL                                                       },
+    {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"  },
+    {OPT_FLAG,   "raw",      &raw,    NULL,   "write raw u16 ids with -o too (the default without -o)"},
+    ROW_OVERWRITE(&force),
+    ROW_END,
 };
 
-// Where frames go: a merged shard, or their ids alone to a file or a pipe.
+// The destination of the frames: a merged shard, or raw ids in a file or a pipe.
 typedef struct {
     ShardWriter shard;
     NewFile file;
@@ -51,7 +51,7 @@ static int put_shard(Target *target, const char *path) {
     return status;
 }
 
-// What the merged shard says of itself: all must share a vocabulary, and end-of-text ids must tell documents apart.
+// The header of the merged shard. All inputs must have the same vocabulary.
 static int find_params(ShardParams *params, bool *continues, int count, char **paths) {
     *params = (ShardParams){0};
     for (int i = 0; i < count; i++) {
@@ -59,17 +59,15 @@ static int find_params(ShardParams *params, bool *continues, int count, char **p
         if (shard_file_open(&shard, paths[i]) < 0) return -1;
         const Shard *member = shard.members;
         int status = 0;
-        if (member->eot_policy != EOT_AFTER)
-            status = fail(EX_DATA, "shard '%s' has no end-of-text id after each document", paths[i]);
         if (i == 0) {
             *params = (ShardParams){.vocab_size = shard.vocab_size, .eot_id = shard.eot_id};
             memcpy(params->vocab_fp, shard.vocab_fp, 32);
             memcpy(params->params_fp, shard.params_fp, 32);
-            *continues = member->index.size && member->index.data[0] & SHARD_CONTINUES_BEFORE;
+            *continues = member->index.data[0] & SHARD_CONTINUES_BEFORE;
         } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32)) {
             status = fail(EX_DATA, "shards '%s' and '%s' have different vocabularies", paths[0], paths[i]);
         } else if (memcmp(params->params_fp, shard.params_fp, 32)) {
-            memset(params->params_fp, 0, 32); // of no one run any more
+            memset(params->params_fp, 0, 32); // the merged shard is not the output of one run
         }
         if (shard.frame_tokens > params->frame_tokens) params->frame_tokens = shard.frame_tokens;
         shard_file_close(&shard);
@@ -83,7 +81,7 @@ static int open_target(Target *target, int count, char **paths) {
     bool to_stdout = !output || !strcmp(output, "-");
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
     if (!to_stdout && !force && stat(output, &st) == 0)
-        return fail(EX_CREATE, "'%s' exists: --force writes over it", output);
+        return fail(EX_CREATE, "'%s' exists; --force overwrites it", output);
     target->cursor = shard_cursor_open();
     target->to_file = !to_stdout;
     if (!output || raw) return to_stdout ? 0 : newfile_open(&target->file, output);
@@ -97,7 +95,7 @@ static int open_target(Target *target, int count, char **paths) {
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "which shards?");
+    if (count == 0) return fail(EX_USAGE, "missing SHARD argument");
     static Target target;
     int status = open_target(&target, count, arguments);
     for (int i = 0; status == 0 && i < count; i++) status = put_shard(&target, arguments[i]);

@@ -1,7 +1,7 @@
-// decode: ids, as decimals or raw u16, to the bytes they stand for. `trainer sample | shardtool decode`.
-#include "common/cli.h"
+// decode: ids, decimal or raw u16, to text. `trainer sample | shardtool decode`.
 #include "common/err.h"
 #include "common/file.h"
+#include "shardtool/cmd_options.h"
 #include "tokenizer/tokenizer.h"
 #include <ctype.h>
 #include <errno.h>
@@ -15,9 +15,9 @@ static bool raw;
 static const char *merges;
 
 static const Option options[] = {
-    {OPT_FLAG,   "raw",    &raw,    NULL,   "ids come as little-endian u16"            },
-    {OPT_STRING, "merges", &merges, "FILE", "another copy of the merge table (checked)"},
-    {OPT_END,    NULL,     NULL,    NULL,   NULL                                       },
+    {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
+    ROW_MERGES(&merges),
+    ROW_END,
 };
 
 typedef struct {
@@ -25,8 +25,8 @@ typedef struct {
     uint8_t block[BLOCK_BYTES];
     Buffer out;
     uint64_t offset; // of the block in the stream
-    uint32_t id;     // the number whose digits are being read
-    unsigned digits; // so far; raw: bytes of an id so far
+    uint32_t id;     // the decimal number being read
+    unsigned digits; // digits read so far; with --raw: bytes of the id read so far
 } Decoding;
 
 static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
@@ -39,7 +39,7 @@ static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
 static int take_decimal(Decoding *decoding, uint8_t c, uint64_t offset) {
     if (isspace(c)) return decoding->digits ? put_id(decoding, decoding->id, offset) : 0;
     if (!isdigit(c) || decoding->digits == 9)
-        return fail(EX_DATA, "offset %" PRIu64 ": no id where one belongs (decimals, or --raw)", offset);
+        return fail(EX_DATA, "offset %" PRIu64 ": expected an id (decimal, or use --raw)", offset);
     decoding->id = decoding->id * 10 + (c - '0');
     decoding->digits++;
     return 0;
@@ -53,7 +53,8 @@ static int take_raw(Decoding *decoding, uint8_t c, uint64_t offset) {
 static int decode_stream(Decoding *decoding, int fd) {
     decoding->offset = 0, decoding->digits = 0, decoding->id = 0;
     for (;;) {
-        ssize_t got = read(fd, decoding->block, sizeof decoding->block); // as it comes: a pipe may be a conversation
+        ssize_t got =
+            read(fd, decoding->block, sizeof decoding->block); // not fd_read: print what a pipe has delivered so far
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno("cannot read");
         decoding->out.size = 0;
@@ -66,11 +67,11 @@ static int decode_stream(Decoding *decoding, int fd) {
         decoding->offset += (uint64_t)got;
         if (status == 0 && got == 0 && decoding->digits) {
             if (raw)
-                status = fail(EX_DATA, "an odd number of bytes: half an id at the end");
+                status = fail(EX_DATA, "odd number of bytes: the last id is incomplete");
             else
                 status = put_id(decoding, decoding->id, decoding->offset);
         }
-        // what came before a bad id is right, and shows where it is
+        // print the text before a bad id too: it shows where the id is
         if (fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output") < 0 || status < 0) return -1;
         if (got == 0) return 0;
     }
@@ -96,4 +97,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_decode = {"decode", "[FILE...]", "ids to the bytes they stand for", options, run, NULL};
+const Command shardtool_decode = {"decode", "[FILE...]", "convert ids to text", options, run, NULL};

@@ -1,6 +1,6 @@
-// diff: do two shards, or two datasets, hold the same? 0 yes, 1 no, with the first difference on stdout.
-#include "common/cli.h"
+// diff: compares two shards or datasets. Exit code 0 when equal, 1 with the first difference on stdout.
 #include "common/err.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/token_reader.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,16 +10,16 @@ enum { STEP_TOKENS = 1 << 16 };
 static bool content;
 
 static const Option options[] = {
-    {OPT_FLAG, "content", &content, NULL, "only the ids count, not how they are cut into frames and shards"},
-    {OPT_END,  NULL,      NULL,     NULL, NULL                                                             },
+    {OPT_FLAG, "content", &content, NULL, "compare the ids only, not how they are cut into frames and shards"},
+    ROW_END,
 };
 
-// Ids in step, however they are stored. 1 when they differ.
-static int diff_ids(const char *a_path, const char *b_path, const char *split_name, const char *label) {
+// Compares ids only, independent of frames and shards. 1 when they differ.
+static int diff_ids(const char *a_path, const char *b_path, int split, const char *label) {
     static uint16_t a_ids[STEP_TOKENS], b_ids[STEP_TOKENS];
     TokenReader a, b = {0};
-    if (token_reader_open(&a, a_path, split_name) < 0) return -1;
-    int status = token_reader_open(&b, b_path, split_name);
+    if (token_reader_open(&a, a_path, split) < 0) return -1;
+    int status = token_reader_open(&b, b_path, split);
     uint64_t common = a.tokens < b.tokens ? a.tokens : b.tokens;
     for (uint64_t at = 0; status == 0 && at < common; at += STEP_TOKENS) {
         size_t take = common - at < STEP_TOKENS ? (size_t)(common - at) : STEP_TOKENS;
@@ -73,8 +73,8 @@ static int diff_manifests(const Dataset *a, const Dataset *b) {
 
 static int diff_datasets(const char *a_path, const char *b_path) {
     if (content) {
-        int status = diff_ids(a_path, b_path, split_names[SPLIT_TRAIN], "train: ");
-        return status ? status : diff_ids(a_path, b_path, split_names[SPLIT_VAL], "val: ");
+        int status = diff_ids(a_path, b_path, SPLIT_TRAIN, "train: ");
+        return status ? status : diff_ids(a_path, b_path, SPLIT_VAL, "val: ");
     }
     Dataset a, b = {0};
     if (dataset_open(&a, a_path) < 0) return -1;
@@ -86,10 +86,10 @@ static int diff_datasets(const char *a_path, const char *b_path) {
 }
 
 static int run(int count, char **arguments) {
-    if (count != 2) return fail(EX_USAGE, "which two shards or datasets?");
+    if (count != 2) return fail(EX_USAGE, "expected exactly two arguments, shards or datasets");
     const char *a = arguments[0], *b = arguments[1];
     if (dataset_is(a) && dataset_is(b)) return diff_datasets(a, b);
-    return content ? diff_ids(a, b, split_names[SPLIT_TRAIN], "") : diff_bytes(a, b);
+    return content ? diff_ids(a, b, SPLIT_TRAIN, "") : diff_bytes(a, b);
 }
 
 const Command shardtool_diff = {"diff", "A B", "compare two shards or datasets", options, run, NULL};

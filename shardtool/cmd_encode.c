@@ -1,7 +1,7 @@
-// encode: text to ids, a line of decimals a file, or raw u16.
-#include "common/cli.h"
+// encode: text to ids, as one line of decimals per file or as raw u16.
 #include "common/err.h"
 #include "common/file.h"
+#include "shardtool/cmd_options.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -10,20 +10,21 @@
 enum { BLOCK_BYTES = 1 << 18 };
 
 static bool raw;
-static const char *merges, *invalid_utf8 = "replace";
+static const char *merges;
+static InvalidUtf8 invalid_utf8;
 
 static const Option options[] = {
-    {OPT_FLAG,   "raw",          &raw,          NULL,   "ids as little-endian u16, without line ends"      },
-    {OPT_STRING, "invalid-utf8", &invalid_utf8, "HOW",  "replace (by U+FFFD), fail, or bytes (as they are)"},
-    {OPT_STRING, "merges",       &merges,       "FILE", "another copy of the merge table (checked)"        },
-    {OPT_END,    NULL,           NULL,          NULL,   NULL                                               },
+    {OPT_FLAG, "raw", &raw, NULL, "write little-endian u16 instead of lines of decimals"},
+    ROW_INVALID_UTF8(&invalid_utf8),
+    ROW_MERGES(&merges),
+    ROW_END,
 };
 
 typedef struct {
     Encoder *encoder;
     uint8_t block[BLOCK_BYTES];
     Buffer ids, out;
-    bool begun; // the line has an id
+    bool begun; // the line already has an id
 } Encoding;
 
 static void add_decimal(Buffer *out, unsigned id, bool begun) {
@@ -48,7 +49,7 @@ static int put_ids(Encoding *encoding, Bytes part, bool last) {
     return fd_write(STDOUT_FILENO, encoding->out.data, encoding->out.size, "the output");
 }
 
-// The whole file is one document, whatever is in it.
+// The whole file is one document; its content does not matter.
 static int encode_file(Encoding *encoding, int fd, const char *name) {
     encoding->begun = false;
     for (;;) {
@@ -70,15 +71,11 @@ static int encode_path(Encoding *encoding, const char *path) {
 }
 
 static int run(int count, char **arguments) {
-    static const char *const names[] = {"replace", "fail", "bytes"};
     static Encoding encoding;
-    int kind = 0;
-    while (kind < 3 && strcmp(invalid_utf8, names[kind])) kind++;
-    if (kind == 3) return fail(EX_USAGE, "--invalid-utf8 '%s' is none of replace, fail, bytes", invalid_utf8);
     if (raw && cli_refuse_terminal() != 0) return -1;
     const Vocab *vocab = merges ? vocab_open_file(merges) : vocab_open();
     if (!vocab) return -1;
-    encoding.encoder = encoder_open(vocab, (InvalidUtf8)kind, NULL);
+    encoding.encoder = encoder_open(vocab, invalid_utf8, NULL);
     int status = count ? 0 : encode_path(&encoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);
     encoder_close(encoding.encoder);
@@ -88,4 +85,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_encode = {"encode", "[FILE...]", "text to ids, each file one document", options, run, NULL};
+const Command shardtool_encode = {"encode", "[FILE...]", "convert text to ids, each file as one document",
+                                  options,  run,         NULL};

@@ -1,7 +1,7 @@
-// hist: how often each id occurs.
-#include "common/cli.h"
+// hist: counts how often each id occurs.
 #include "common/err.h"
 #include "common/json_write.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/token_reader.h"
 #include "tokenizer/tokenizer.h"
 #include <inttypes.h>
@@ -11,14 +11,14 @@
 enum { STEP_TOKENS = 1 << 16, IDS = 1 << 16 };
 
 static bool json;
-static const char *split_name = "train";
+static int split;
 static uint64_t top;
 
 static const Option options[] = {
-    {OPT_SIZE,   "n,top", &top,        "N",    "only the N most frequent, 0 = all that occur"},
-    {OPT_STRING, "split", &split_name, "NAME", "of datasets: train or val"                   },
-    {OPT_FLAG,   "json",  &json,       NULL,   "one JSON object a line"                      },
-    {OPT_END,    NULL,    NULL,        NULL,   NULL                                          },
+    {OPT_SIZE, "n,top", &top,  "N",  "print the N most frequent ids, 0 = all"},
+    ROW_SPLIT(&split),
+    {OPT_FLAG, "json",  &json, NULL, "print one JSON object per line"        },
+    ROW_END,
 };
 
 typedef struct {
@@ -35,7 +35,7 @@ static int most_first(const void *a, const void *b) {
 static int count_ids(const char *path, Row *rows) {
     static uint16_t ids[STEP_TOKENS];
     TokenReader tokens;
-    if (token_reader_open(&tokens, path, split_name) < 0) return -1;
+    if (token_reader_open(&tokens, path, split) < 0) return -1;
     int status = 0;
     for (uint64_t at = 0; status == 0 && at < tokens.tokens; at += STEP_TOKENS) {
         size_t take = tokens.tokens - at < STEP_TOKENS ? (size_t)(tokens.tokens - at) : STEP_TOKENS;
@@ -59,7 +59,7 @@ static void print_row(const Row *row, const Vocab *vocab) {
 
 static int run(int count, char **arguments) {
     static Row rows[IDS];
-    if (count == 0) return fail(EX_USAGE, "of which shards or datasets?");
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
     const Vocab *vocab = vocab_open();
     if (!vocab) return -1;
     for (uint32_t i = 0; i < IDS; i++) rows[i].id = i;

@@ -1,7 +1,7 @@
-// index: where the frames of a shard are; or all its tables made again from the frames that are whole.
-#include "common/cli.h"
+// index: lists the frames of a shard, or rebuilds its tables from the undamaged frames.
 #include "common/err.h"
 #include "common/log.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@ static bool json, force;
 static const char *rebuild;
 
 static const Option options[] = {
-    {OPT_STRING, "rebuild", &rebuild, "FILE", "write the frames that are whole to FILE, with tables of their own"},
-    {OPT_FLAG,   "force",   &force,   NULL,   "write over an existing file"                                      },
-    {OPT_FLAG,   "json",    &json,    NULL,   "one JSON object a frame"                                          },
-    {OPT_END,    NULL,      NULL,     NULL,   NULL                                                               },
+    {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames to FILE, with new tables"},
+    ROW_OVERWRITE(&force),
+    {OPT_FLAG,   "json",    &json,    NULL,   "print one JSON object per frame"                   },
+    ROW_END,
 };
 
 static int print_frames(const char *path) {
@@ -33,26 +33,26 @@ static int print_frames(const char *path) {
     return 0;
 }
 
-// A block that is whole: its size, or 0 when it is cut or no block.
+// The size of the block at the start of `left`, or 0 when it is truncated or not a block.
 static size_t block_bytes(Bytes left) {
     if (left.size < SKIPPABLE_BYTES) return 0;
     size_t bytes = ZSTD_findFrameCompressedSize(left.data, left.size);
     return ZSTD_isError(bytes) ? 0 : bytes;
 }
 
-// Reads A and B. Sets *offset behind them.
+// Reads blocks A and B. Sets *offset to the byte after them.
 static int read_head(Bytes map, Shard *member, size_t *offset) {
     size_t opening = sizeof SHARD_OPENING - 1;
     if (map.size < opening + SKIPPABLE_BYTES || memcmp(map.data, SHARD_OPENING, opening) ||
         get_u32(map.data + opening) != SHARD_HEADER_MAGIC)
-        return fail(EX_DATA, "no shard begins here");
+        return fail(EX_DATA, "does not start with a shard");
     Bytes block = {map.data + opening, block_bytes((Bytes){map.data + opening, map.size - opening})};
-    if (!block.size) return fail(EX_DATA, "its header is cut");
+    if (!block.size) return fail(EX_DATA, "the header is truncated");
     *offset = opening + block.size;
     return shard_read_header(member, block, opening);
 }
 
-// Appends frame after frame until one is cut or damaged; *stop is then where, else the end.
+// Copies frames until one is truncated or damaged. *stop is the offset of that frame, or the end of the file.
 static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t *stop) {
     ShardFrame frame = {0};
     ShardFile loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
@@ -64,7 +64,8 @@ static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard
     while (status == 0 && *stop < map.size) {
         Bytes block = {map.data + *stop, block_bytes((Bytes){map.data + *stop, map.size - *stop})};
         if (!block.size) break;
-        unsigned long long raw = ZSTD_getFrameContentSize(block.data, block.size); // 0 for skippable frames and for A
+        unsigned long long raw =
+            ZSTD_getFrameContentSize(block.data, block.size); // 0 for skippable frames and for block A
         if (raw) {
             if (raw % sizeof *data || raw / sizeof *data > member->frame_tokens) break;
             frame = (ShardFrame){.offset = *stop,
@@ -72,7 +73,7 @@ static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard
                                  .tokens = (uint32_t)(raw / sizeof *data),
                                  .checksum = get_u32(block.data + block.size - 4)};
             if (shard_decode(&loose, cursor, 0, data) < 0) {
-                err_clear(); // a damaged frame ends what can be placed
+                err_clear(); // frames after a damaged one have no known position
                 break;
             }
             status = shard_writer_append(writer, data, frame.tokens, block, 0);
@@ -86,7 +87,7 @@ static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard
 
 static int rebuild_tables(const char *path) {
     struct stat st;
-    if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists: --force writes over it", rebuild);
+    if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", rebuild);
     Bytes map;
     if (file_map(&map, path) < 0) return -1;
     Shard member = {0};
@@ -106,15 +107,15 @@ static int rebuild_tables(const char *path) {
                 shard_writer_abandon(&writer);
         }
         if (status == 0)
-            log_line("%" PRIu64 " frames, %" PRIu64 " tokens; read up to byte %zu of %zu", writer.frame_count,
-                     writer.tokens, stop, map.size);
+            log_line("%" PRIu64 " frames, %" PRIu64 " tokens; read %zu of %zu bytes", writer.frame_count, writer.tokens,
+                     stop, map.size);
     }
     file_unmap(&map);
     return status;
 }
 
 static int run(int count, char **arguments) {
-    if (count != 1) return fail(EX_USAGE, "of which one shard?");
+    if (count != 1) return fail(EX_USAGE, "expected exactly one SHARD argument");
     return rebuild ? rebuild_tables(arguments[0]) : print_frames(arguments[0]);
 }
 

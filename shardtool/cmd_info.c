@@ -1,8 +1,8 @@
-// info: what shards and datasets say of themselves.
-#include "common/cli.h"
+// info: prints the headers and totals of shards and datasets.
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 static bool json;
 
 static const Option options[] = {
-    {OPT_FLAG, "json", &json, NULL, "one JSON object a line"},
-    {OPT_END,  NULL,   NULL,  NULL, NULL                    },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per line"},
+    ROW_END,
 };
 
-// One row of the table, or one key of the object, whose first key is the path.
+// One row of the table, or one key of the JSON object. The first key is "path".
 static void add_text(Buffer *out, const char *key, const char *value) {
     if (!json) {
         buffer_print(out, "%-13s %s\n", key, value);
@@ -88,7 +88,7 @@ static int info_dataset(Buffer *out, const char *path) {
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "of which shards or datasets?");
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
     Buffer out = {0};
     int status = 0;
     for (int i = 0; status == 0 && i < count; i++) {
@@ -105,4 +105,5 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_info = {"info", "PATH...", "show what shards and datasets hold", options, run, NULL};
+const Command shardtool_info = {"info",  "PATH...", "print the headers and totals of shards and datasets",
+                                options, run,       NULL};

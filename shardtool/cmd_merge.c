@@ -1,7 +1,7 @@
-// merge: several datasets into one, whose shards are links to theirs. Nothing is copied.
-#include "common/cli.h"
+// merge: joins datasets into one. Its shards are hard links to the existing files; nothing is copied.
 #include "common/err.h"
 #include "common/log.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -12,20 +12,20 @@ static const char *output;
 static bool force;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output", &output, "DIR", "the new dataset directory, on the same file system"},
-    {OPT_FLAG,   "force",    &force,  NULL,  "make a finished dataset anew"                      },
-    {OPT_END,    NULL,       NULL,    NULL,  NULL                                                },
+    {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create, on the same file system"},
+    ROW_REPLACE(&force),
+    ROW_END,
 };
 
-// Making the whole anew would remove the shards of a part that is the same directory.
+// Replacing the output removes its shards, so it must not be one of the inputs.
 static int refuse_itself(const char *part) {
     struct stat whole_st, part_st;
     if (stat(output, &whole_st) || stat(part, &part_st)) return 0;
     if (whole_st.st_dev != part_st.st_dev || whole_st.st_ino != part_st.st_ino) return 0;
-    return fail(EX_USAGE, "'%s' cannot be made of itself", output);
+    return fail(EX_USAGE, "'%s' is both input and output", output);
 }
 
-// What the parts must share; the first gives it to the whole.
+// Checks that a part fits the first one, and adds its sources.
 static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
     if (memcmp(part->vocab_fp, first->vocab_fp, 32))
         return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
@@ -69,7 +69,7 @@ static void begin_whole(Dataset *whole, const Dataset *first) {
 static int merge_locked(int count, char **paths) {
     Dataset whole = {0}, first = {0};
     if (dataset_is(output) && !force)
-        return fail(EX_CREATE, "'%s' holds a dataset already: --force makes it anew", output);
+        return fail(EX_CREATE, "'%s' already holds a dataset; --force replaces it", output);
     if (dataset_clear(output) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
     begin_whole(&whole, &first);
     int status = 0;
@@ -93,10 +93,10 @@ static int merge_locked(int count, char **paths) {
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "which datasets?");
-    if (!output) return fail(EX_USAGE, "where to? -o DIR");
+    if (count == 0) return fail(EX_USAGE, "missing DIR of a dataset to merge");
+    if (!output) return fail(EX_USAGE, "missing -o DIR");
     for (int i = 0; i < count; i++) {
-        if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is no dataset", arguments[i]);
+        if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is not a dataset", arguments[i]);
         if (refuse_itself(arguments[i]) < 0) return -1;
     }
     Lock lock = {0};

@@ -1,7 +1,8 @@
-// text: any input to its documents, one {"text": ...} a line, or raw and NUL-separated. Nothing is tokenized.
+// text: prints the documents of any input, one {"text": ...} per line, or raw and NUL-terminated.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/cmd_inputs.h"
+#include "shardtool/cmd_options.h"
+#include "shardtool/ingest/source.h"
 #include <unistd.h>
 
 enum { FLUSH_BYTES = 1 << 18 };
@@ -9,11 +10,11 @@ enum { FLUSH_BYTES = 1 << 18 };
 static bool raw;
 
 static const Option options[] = {
-    {OPT_FLAG,   "0,raw",      &raw,              NULL,   "the bytes as they are, a NUL after each document"             },
-    {OPT_STRING, "docs",       &input_docs,       "KIND", "how plain text is cut into documents: file, lines, paragraphs"},
-    {OPT_STRING, "text-field", &input_text_field, "KEY",  "where a JSON line has its text; a.b looks into a"             },
-    {OPT_SIZE,   "max-bad",    &input_max_bad,    "N",    "skip up to N lines that have no text there"                   },
-    {OPT_END,    NULL,         NULL,              NULL,   NULL                                                           },
+    {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
+    ROW_DOCS,
+    ROW_TEXT_FIELD,
+    ROW_MAX_BAD,
+    ROW_END,
 };
 
 static int flush(Buffer *out) {
@@ -42,13 +43,12 @@ static int print_documents(Source *source) {
     }
     if (status == 0) status = flush(&out);
     buffer_close(&out);
-    return status == 0 && !documents ? fail(EX_NOINPUT, "no documents in what was given") : status;
+    return status == 0 && !documents ? fail(EX_NOINPUT, "the inputs contain no documents") : status;
 }
 
 static int run(int count, char **arguments) {
-    SourceOptions source_options;
     Inputs inputs;
-    if (input_options(&source_options) < 0 || inputs_open(&inputs, count, arguments) < 0) return -1;
+    if (inputs_open(&inputs, count, arguments) < 0) return -1;
     Source *source = source_open(&inputs, &source_options);
     int status = print_documents(source);
     source_close(source);

@@ -1,9 +1,9 @@
-// verify: every check of every shard, in workers; a line for each bad one, and on to the next.
-#include "common/cli.h"
+// verify: checks every shard in worker threads, prints one line per bad shard and continues.
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include "common/pool.h"
+#include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,28 +13,28 @@ static bool json, quick;
 static uint64_t threads;
 
 static const Option options[] = {
-    {OPT_FLAG, "quick",  &quick,   NULL, "decode nothing: tables and the hash of the stored bytes"},
-    {OPT_SIZE, "j,jobs", &threads, "N",  "worker threads, 0 = one a core"                         },
-    {OPT_FLAG, "json",   &json,    NULL, "one JSON object a shard"                                },
-    {OPT_END,  NULL,     NULL,     NULL, NULL                                                     },
+    {OPT_FLAG, "quick", &quick, NULL, "do not decode: check the tables and the hash of the stored bytes"},
+    ROW_JOBS(&threads),
+    {OPT_FLAG, "json",  &json,  NULL, "print one JSON object per shard"                                 },
+    ROW_END,
 };
 
 typedef struct {
     char path[PATH_MAX_BYTES];
-    bool listed; // in a manifest, which says what to expect
+    bool listed; // listed in a manifest, which gives the expected values
     DatasetShard expected;
     uint8_t vocab_fp[32];
     ShardCursor *cursor;
 
     uint64_t tokens;
-    bool before, after; // the first document goes on from, the last one into the neighbour
+    bool before, after; // the first document started in the previous shard; the last one continues in the next
 } Check;
 
 typedef struct {
     Pool *pool;
     uint64_t shards, bad, tokens;
-    int code;               // of the first failure
-    bool chained, open_end; // the shard before is the neighbour, and its last document goes on
+    int code;               // exit code
+    bool chained, open_end; // the previous check was the previous shard of the dataset; its last document continues
 } Verifier;
 
 static int compare_manifest(const Check *check, const ShardFile *shard) {
@@ -53,7 +53,7 @@ static int compare_manifest(const Check *check, const ShardFile *shard) {
         what = "stored hash";
     else if (memcmp(shard->vocab_fp, check->vocab_fp, 32))
         what = "vocabulary";
-    return what ? fail(EX_DATA, "shard '%s': its %s is not that of the manifest", shard->path, what) : 0;
+    return what ? fail(EX_DATA, "shard '%s': its %s differs from the manifest", shard->path, what) : 0;
 }
 
 static int check_shard(void *data, unsigned worker) {
@@ -65,8 +65,8 @@ static int check_shard(void *data, unsigned worker) {
     if (!check->cursor) check->cursor = shard_cursor_open();
     const Shard *first = shard.members, *last = &shard.members[shard.member_count - 1];
     check->tokens = shard.tokens;
-    check->before = first->index.size && first->index.data[0] & SHARD_CONTINUES_BEFORE;
-    check->after = last->index.size && last->index.data[0] & SHARD_CONTINUES_AFTER;
+    check->before = first->index.data[0] & SHARD_CONTINUES_BEFORE;
+    check->after = last->index.data[0] & SHARD_CONTINUES_AFTER;
     int status = shard_verify(&shard, check->cursor, quick);
     if (status == 0 && check->listed) status = compare_manifest(check, &shard);
     shard_file_close(&shard);
@@ -95,7 +95,7 @@ static void report(Verifier *verifier, const char *path, uint64_t tokens) {
     err_clear();
 }
 
-// Waits for the oldest check. False when there is none.
+// Waits for the oldest check. False when none is in flight.
 static bool report_oldest(Verifier *verifier) {
     void *done;
     int status = pool_collect(verifier->pool, &done);
@@ -103,7 +103,7 @@ static bool report_oldest(Verifier *verifier) {
     const Check *check = done;
     bool chained = check->listed && check->expected.first > 0 && verifier->chained;
     if (status == 0 && chained && check->before != verifier->open_end)
-        fail(EX_DATA, "shard '%s': its first document does not go on where the shard before stops", check->path);
+        fail(EX_DATA, "shard '%s': its first document does not continue the previous shard", check->path);
     verifier->chained = status == 0 && check->listed, verifier->open_end = check->after;
     report(verifier, check->path, check->tokens);
     return true;
@@ -140,8 +140,8 @@ static void verify_path(Verifier *verifier, const char *path) {
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "which shards or datasets?");
-    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is more than 1024", threads);
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
+    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
     Verifier verifier = {0};
     unsigned workers = threads ? (unsigned)threads : pool_cores(), checks = 2 * workers;
     Check *jobs = calloc(checks, sizeof *jobs);
@@ -153,7 +153,7 @@ static int run(int count, char **arguments) {
         while (report_oldest(&verifier)) {
         }
         if (verifier.bad)
-            log_line("%" PRIu64 " of %" PRIu64 " are bad", verifier.bad, verifier.shards);
+            log_line("%" PRIu64 " of %" PRIu64 " shards are bad", verifier.bad, verifier.shards);
         else
             log_line("%" PRIu64 " shards, %" PRIu64 " tokens: all good", verifier.shards, verifier.tokens);
         status = verifier.code;

@@ -1,4 +1,4 @@
-// shardtool: documents to shards of token ids, and everything one does with them.
+// shardtool: tokenizes documents into shards, and reads, checks and edits shards.
 #include "common/cli.h"
 #include <stddef.h>
 
@@ -11,6 +11,7 @@ COMMANDS(DECLARE)
 int main(int argc, char **argv) {
 #define ROW(name) &shardtool_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
-    static const Program program = {"shardtool", "documents to shards of token ids, and back", commands};
+    static const Program program = {"shardtool", "tokenize documents into shards of token ids, and work with shards",
+                                    commands};
     return cli_main(&program, argc, argv);
 }

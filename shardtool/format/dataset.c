@@ -1,4 +1,4 @@
-// The manifest of a dataset directory, read and written.
+// Reads and writes the manifest of a dataset directory.
 #include "shardtool/format/dataset.h"
 #include "common/err.h"
 #include "common/json_write.h"
@@ -12,7 +12,7 @@
 
 #define MANIFEST "dataset.jsonl"
 #define FORMAT   "SHRDSET1"
-enum { ARENA_BYTES = 1 << 30 }; // address space only: 1e5 shards take some 20 MB of it
+enum { ARENA_BYTES = 1 << 30 }; // reserved address space; 1e5 shards use about 20 MB of it
 
 const char *const split_names[SPLIT_COUNT] = {"train", "val"};
 
@@ -62,7 +62,7 @@ void dataset_close(Dataset *dataset) {
     *dataset = (Dataset){0};
 }
 
-// Room for one more in an array that doubles.
+// Makes space for one more entry; the capacity doubles.
 static void *grow(void *array, uint64_t count, size_t size) {
     if (count & (count - 1)) return array;
     array = realloc(array, (count ? 2 * count : 1) * size);
@@ -184,7 +184,7 @@ int dataset_save(Dataset *dataset) {
     return status;
 }
 
-// The readers below take a field out of a JSON object, or fail with its name.
+// Each get_* function reads one field of a JSON object, or fails with its name.
 static int get_number(const json_t *object, const char *key, uint64_t *number) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < 0) return fail(EX_DATA, "no number '%s'", key);
@@ -254,7 +254,7 @@ static int read_shard(Dataset *dataset, const json_t *object) {
     if (split == SPLIT_COUNT) return fail(EX_DATA, "split '%s' is neither train nor val", split_name);
     char expected[64];
     shard_file(expected, sizeof expected, split, dataset->shard_count[split]);
-    if (strcmp(file, expected)) return fail(EX_DATA, "file '%s' where '%s' belongs", file, expected);
+    if (strcmp(file, expected)) return fail(EX_DATA, "file '%s', expected '%s'", file, expected);
     dataset_add(dataset, split, &shard);
 
     struct stat st;
@@ -265,7 +265,7 @@ static int read_shard(Dataset *dataset, const json_t *object) {
     return 0;
 }
 
-// Takes one line off `text`; false when none is left or the last one does not end.
+// Removes one line from `text`. False when no complete line is left.
 static bool next_line(Bytes *text, Bytes *line) {
     const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
     if (!end) return false;
@@ -278,7 +278,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
     uint8_t fingerprint[32] = {0}, made[32], lines_hash[32] = {0};
     Bytes line;
     for (uint64_t number = 1; text.size; number++) {
-        if (!next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is cut", number);
+        if (!next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is truncated", number);
         json_error_t error;
         json_t *object = json_loadb((const char *)line.data, line.size, 0, &error);
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
@@ -288,11 +288,11 @@ static int read_lines(Dataset *dataset, Bytes text) {
         if (status < 0) return fail_in("line %" PRIu64, number);
         if (number > 1) continue;
         sha256(text.data, text.size, made);
-        if (memcmp(made, lines_hash, 32)) return fail(EX_DATA, "the lines are not those its header was written with");
+        if (memcmp(made, lines_hash, 32)) return fail(EX_DATA, "the lines do not match the hash in the header");
     }
     make_fingerprint(dataset, dataset->fingerprint);
     if (memcmp(dataset->fingerprint, fingerprint, 32))
-        return fail(EX_DATA, "line 1: the fingerprint is not that of the shards");
+        return fail(EX_DATA, "line 1: the fingerprint does not match the shards");
     return 0;
 }
 
@@ -302,7 +302,7 @@ int dataset_open(Dataset *dataset, const char *path) {
     if (snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path) >= (int)sizeof manifest)
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
     Bytes text;
-    if (file_map(&text, manifest) < 0) return fail_in("'%s' is no dataset", path);
+    if (file_map(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
     dataset_begin(dataset, path);
     int status = text.size ? read_lines(dataset, text) : fail(EX_DATA, "empty");
     file_unmap(&text);

@@ -1,5 +1,4 @@
-// Reads shards: finds the members of a file backwards, checks their tables before anything in them is trusted, and
-// decodes frames.
+// Reads shards: finds the members of a file from its end backwards, checks their tables before use, and decodes frames.
 #include "common/err.h"
 #include "common/search.h"
 #include "shardtool/format/shard.h"
@@ -16,7 +15,7 @@ static bool starts_like_shard(Bytes map) {
     return map.size >= opening && !memcmp(map.data, SHARD_OPENING, opening);
 }
 
-// The member that ends at `end`: fills offset, table and end, and counts its frames.
+// Finds the member that ends at `end`: sets offset, table and end, and counts its frames.
 static int find_member(Bytes map, uint64_t end, Shard *member) {
     enum { LEAST = SKIPPABLE_BYTES + SHARD_FOOTER_BYTES };
     const uint8_t *footer = map.data + end - SHARD_FOOTER_BYTES;
@@ -31,7 +30,7 @@ static int find_member(Bytes map, uint64_t end, Shard *member) {
                     end);
     uint64_t table = end - payload - SKIPPABLE_BYTES;
     if (get_u32(map.data + table) != SHARD_TABLE_MAGIC || get_u32(map.data + table + 4) != payload)
-        return fail(EX_DATA, "seek table at offset %" PRIu64 ": its head and its end disagree", table);
+        return fail(EX_DATA, "seek table at offset %" PRIu64 ": its header and its footer disagree", table);
 
     uint64_t bytes = 0;
     const uint8_t *entry = map.data + table + SKIPPABLE_BYTES;
@@ -40,13 +39,14 @@ static int find_member(Bytes map, uint64_t end, Shard *member) {
         member->frame_count += get_u32(entry + 4) > 0;
     }
     if (bytes > table)
-        return fail(EX_DATA, "seek table at offset %" PRIu64 ": it points %" PRIu64 " bytes before the file's start",
-                    table, bytes - table);
+        return fail(EX_DATA,
+                    "seek table at offset %" PRIu64 ": it points %" PRIu64 " bytes before the start of the file", table,
+                    bytes - table);
     member->offset = table - bytes, member->table = table, member->end = end;
     return 0;
 }
 
-// The payload of a block without its crc, checked. Size and magic were compared by the caller.
+// Checks the crc of a block and returns its payload. The caller has checked size and magic.
 static int checked_payload(Bytes block, const char *name, uint64_t offset, Bytes *payload) {
     if (block.size < SKIPPABLE_BYTES + 4) return fail(EX_DATA, "%s at offset %" PRIu64 ": too short", name, offset);
     *payload = (Bytes){block.data + SKIPPABLE_BYTES, block.size - SKIPPABLE_BYTES - 4};
@@ -58,17 +58,17 @@ int shard_read_header(Shard *member, Bytes block, uint64_t offset) {
     Bytes p = {0};
     if (checked_payload(block, "header", offset, &p) < 0) return -1;
     if (p.size < 12 || memcmp(p.data, "SHRDHDR1", 8))
-        return fail(EX_DATA, "header at offset %" PRIu64 ": not ours", offset);
+        return fail(EX_DATA, "header at offset %" PRIu64 ": wrong magic", offset);
     if (get_u16(p.data + 10) != SHARD_VERSION)
         return fail(EX_DATA, "written as version %u, this program reads version %d", get_u16(p.data + 10),
                     SHARD_VERSION);
     if (p.size != SHARD_HEADER_BYTES - 4 || get_u16(p.data + 8) != SHARD_HEADER_BYTES)
         return fail(EX_DATA, "header at offset %" PRIu64 ": %zu bytes instead of %d", offset, p.size + 4,
                     SHARD_HEADER_BYTES);
-    if (p.data[12] != 1) return fail(EX_DATA, "ids of type %u, this program reads type 1 (u16)", p.data[12]);
-    if (p.data[13] > EOT_BEFORE) return fail(EX_DATA, "header: end-of-text policy %u is unknown", p.data[13]);
+    if (p.data[12] != SHARD_U16) return fail(EX_DATA, "ids of type %u, this program reads type 1 (u16)", p.data[12]);
+    if (p.data[13] != SHARD_EOT_AFTER)
+        return fail(EX_DATA, "end-of-text policy %u, this program reads policy 1 (after each document)", p.data[13]);
 
-    member->eot_policy = (EotPolicy)p.data[13];
     member->eot_id = get_u32(p.data + 14);
     member->vocab_size = get_u32(p.data + 18);
     member->frame_tokens = get_u64(p.data + 22);
@@ -90,7 +90,7 @@ static int parse_trailer(Shard *member, Bytes block, uint64_t offset, uint64_t i
         return fail(EX_DATA, "trailer at offset %" PRIu64 ": %" PRIu64 " tokens, the frames hold %" PRIu64, offset,
                     get_u64(p.data), member->tokens);
     if (get_u64(p.data + 56) != index_offset)
-        return fail(EX_DATA, "trailer at offset %" PRIu64 ": points elsewhere for the document index", offset);
+        return fail(EX_DATA, "trailer at offset %" PRIu64 ": wrong offset of the document index", offset);
     member->trailer = offset;
     member->documents = get_u64(p.data + 8);
     member->source_bytes = get_u64(p.data + 16);
@@ -112,7 +112,7 @@ static int parse_data_frame(ShardFile *shard, Shard *member, const uint8_t *entr
     return 0;
 }
 
-// Walks the member's seek table from its first byte: A, B, then data frames and skippable ones, E last.
+// Walks the seek table of a member: A, B, then data frames and skippable frames, E last.
 static int parse_member(ShardFile *shard, Shard *member) {
     const uint8_t *table = shard->map.data + member->table + SKIPPABLE_BYTES;
     uint64_t count = (member->end - SHARD_FOOTER_BYTES - SKIPPABLE_BYTES - member->table) / SHARD_ENTRY_BYTES;
@@ -122,11 +122,11 @@ static int parse_member(ShardFile *shard, Shard *member) {
 
     for (uint64_t i = 0; i < count; i++) {
         const uint8_t *entry = table + i * SHARD_ENTRY_BYTES;
-        Bytes block = {shard->map.data + offset, get_u32(entry)}; // find_member: all sizes together fit
+        Bytes block = {shard->map.data + offset, get_u32(entry)}; // in bounds: find_member checked the sum of all sizes
         uint32_t magic = block.size >= SKIPPABLE_BYTES ? get_u32(block.data) : 0;
         bool skippable = magic >> 4 == SHARD_HEADER_MAGIC >> 4;
         if (skippable && get_u32(block.data + 4) != block.size - SKIPPABLE_BYTES)
-            return fail(EX_DATA, "block at offset %" PRIu64 ": its size and the seek table disagree", offset);
+            return fail(EX_DATA, "block at offset %" PRIu64 ": its size differs from the seek table", offset);
 
         int status = 0;
         if (i == 0) {
@@ -153,7 +153,8 @@ static int parse_member(ShardFile *shard, Shard *member) {
         if (status < 0) return -1;
         offset += block.size;
     }
-    return member->trailer ? 0 : fail(EX_DATA, "no trailer at offset %" PRIu64, offset);
+    if (!member->trailer) return fail(EX_DATA, "no trailer at offset %" PRIu64, offset);
+    return member->index.size ? 0 : fail(EX_DATA, "no document index before offset %" PRIu64, offset);
 }
 
 static int parse_members(ShardFile *shard) {
@@ -248,14 +249,13 @@ void shard_cursor_close(ShardCursor *cursor) {
     free(cursor);
 }
 
-// One frame, single segment, content size and checksum on, no dictionary: anything else is not what we wrote, and
-// libzstd would decode it unchecked.
-static const char *frame_trouble(const ShardFrame *frame, const uint8_t *data) {
-    if (frame->bytes < 10 || get_u32(data) != ZSTD_FRAME_MAGIC) return "no zstd frame";
+// A frame must be a single segment with content size and checksum and without dictionary. libzstd would decode other
+// frames without the checks that this format relies on.
+static const char *frame_error(const ShardFrame *frame, const uint8_t *data) {
+    if (frame->bytes < 10 || get_u32(data) != ZSTD_FRAME_MAGIC) return "not a zstd frame";
     if ((data[4] & 0x3F) != 0x24) return "not a frame of this format";
-    if (get_u32(data + frame->bytes - 4) != frame->checksum) return "its checksum is not that of the seek table";
-    if (ZSTD_findFrameCompressedSize(data, frame->bytes) != frame->bytes)
-        return "its size is not that of the seek table";
+    if (get_u32(data + frame->bytes - 4) != frame->checksum) return "its checksum differs from the seek table";
+    if (ZSTD_findFrameCompressedSize(data, frame->bytes) != frame->bytes) return "its size differs from the seek table";
     return NULL;
 }
 
@@ -263,50 +263,50 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, ui
     const ShardFrame *frame = &shard->frames[index];
     const uint8_t *data = shard->map.data + frame->offset;
     size_t want = frame->tokens * sizeof *ids;
-    const char *trouble = frame_trouble(frame, data);
-    if (!trouble) {
+    const char *error = frame_error(frame, data);
+    if (!error) {
         size_t got = ZSTD_decompressDCtx(cursor->decompress, ids, want, data, frame->bytes);
         if (ZSTD_isError(got))
-            trouble = ZSTD_getErrorName(got);
+            error = ZSTD_getErrorName(got);
         else if (got != want)
-            trouble = "it holds fewer ids than the seek table says";
+            error = "it has fewer ids than the seek table";
     }
-    if (trouble)
+    if (error)
         return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": damaged (%s)", shard->path, index,
-                    frame->offset, trouble);
+                    frame->offset, error);
 
     uint32_t vocab_size = shard->vocab_size;
-    unsigned strangers = 0;
-    for (size_t i = 0; i < frame->tokens; i++) strangers |= ids[i] >= vocab_size;
-    if (strangers)
+    unsigned too_large = 0;
+    for (size_t i = 0; i < frame->tokens; i++) too_large |= ids[i] >= vocab_size;
+    if (too_large)
         return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
                     index, frame->offset, vocab_size);
     return 0;
 }
 
 int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) {
-    const char *trouble = member->index.size ? NULL : "absent";
+    const char *error = NULL;
     size_t got = 0, start = lengths->size;
-    if (!trouble) {
+    if (!error) {
         Bytes frame = {member->index.data + 1, member->index.size - 1};
         unsigned long long size = ZSTD_getFrameContentSize(frame.data, frame.size);
-        // a document of n ids takes at most n bytes here, which caps what a stranger can make us allocate
+        // the length of a document of n ids takes at most n bytes, which bounds the allocation
         if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR || size > member->tokens)
-            trouble = "its size makes no sense";
+            error = "its size is implausible";
         else if (ZSTD_findFrameCompressedSize(frame.data, frame.size) != frame.size)
-            trouble = "bytes follow it";
+            error = "bytes follow it";
         else {
             buffer_reserve(lengths, (size_t)size);
             got = ZSTD_decompress(lengths->data + start, (size_t)size, frame.data, frame.size);
             if (ZSTD_isError(got))
-                trouble = ZSTD_getErrorName(got);
+                error = ZSTD_getErrorName(got);
             else if (got != size)
-                trouble = "its size makes no sense";
+                error = "its size is implausible";
         }
     }
-    if (trouble)
+    if (error)
         return fail(EX_DATA, "shard '%s': document index of the shard at offset %" PRIu64 ": %s", shard->path,
-                    member->offset, trouble);
+                    member->offset, error);
     lengths->size = start + got;
     return 0;
 }

@@ -1,4 +1,4 @@
-// Verifies a shard: makes index, seek table and hashes again from the bytes that are there, and compares.
+// Verifies a shard: rebuilds index, seek table and hashes from the stored bytes and compares.
 #include "common/err.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
@@ -12,14 +12,14 @@ static int check_stored_hash(const ShardFile *shard, const Shard *member) {
                 shard->path, member->offset, member->trailer);
 }
 
-// Rebuilt from the blocks themselves: their sizes as they say, and the checksum that each frame ends in.
+// Rebuilds the seek table from the sizes in the blocks and the checksum at the end of each frame.
 static int check_table(const ShardFile *shard, const Shard *member) {
     Buffer table = {0};
     const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table;
     shard_table_add(&table, sizeof SHARD_OPENING - 1, 0, 0);
     at += sizeof SHARD_OPENING - 1;
     const ShardFrame *frame = shard->frames + member->first_frame, *last = frame + member->frame_count;
-    while (at < end) { // shard_file_open has bound every size
+    while (at < end) { // in bounds: shard_file_open checked every size
         size_t bytes;
         if (frame < last && at == shard->map.data + frame->offset) {
             bytes = frame->bytes;
@@ -42,7 +42,6 @@ static int check_table(const ShardFile *shard, const Shard *member) {
 typedef struct {
     Buffer lengths;
     uint64_t ended, carry;
-    bool any; // an id was seen
 } Rebuilt;
 
 static int decode_all(const ShardFile *shard, ShardCursor *cursor, const Shard *member, Rebuilt *rebuilt) {
@@ -65,15 +64,12 @@ static int decode_all(const ShardFile *shard, ShardCursor *cursor, const Shard *
     sha256_close(&content, hash);
     buffer_close(&ids);
     if (status == 0 && memcmp(hash, member->content_hash, sizeof hash))
-        status =
-            fail(EX_DATA, "shard '%s': the ids of the shard at offset %" PRIu64 " are not those it was written with",
-                 shard->path, member->offset);
+        status = fail(EX_DATA, "shard '%s': the ids of the shard at offset %" PRIu64 " do not match their hash",
+                      shard->path, member->offset);
     return status;
 }
 
-// Only end-of-text ids after each document say where documents end.
 static int check_index(const ShardFile *shard, const Shard *member, const Rebuilt *rebuilt) {
-    if (member->eot_policy != EOT_AFTER) return 0;
     Buffer lengths = {0};
     int status = shard_lengths(shard, member, &lengths);
     if (status == 0) {
@@ -97,7 +93,7 @@ static int check_index(const ShardFile *shard, const Shard *member, const Rebuil
 static int verify_member(const ShardFile *shard, ShardCursor *cursor, const Shard *member, bool quick) {
     Rebuilt rebuilt = {0};
     int status = 0;
-    if (!quick) status = decode_all(shard, cursor, member, &rebuilt); // first: it names the frame
+    if (!quick) status = decode_all(shard, cursor, member, &rebuilt); // first, because its error names the frame
     if (status == 0 && !quick) status = check_index(shard, member, &rebuilt);
     if (status == 0) status = check_stored_hash(shard, member);
     if (status == 0) status = check_table(shard, member);

@@ -1,4 +1,4 @@
-// Writes shards: frames that were proven to decode, then the index, trailer and seek table that follow from them.
+// Writes shards: frames that were decoded again and compared, then index, trailer and seek table.
 #include "common/err.h"
 #include "shardtool/format/shard.h"
 #include <stdlib.h>
@@ -10,11 +10,11 @@ struct ShardEncoder {
     Buffer check;
 };
 
-// Set one by one and never by level: levels pick parameters by size class and differ between versions of zstd.
-// minMatch 4 is two ids, which is what repeats in them.
+// Every parameter is explicit: the parameters of a level depend on the input size and on the version of zstd. minMatch
+// 4 is two ids.
 static void set_parameters(ZSTD_CCtx *compress, size_t bytes) {
     int window = 17;
-    while (window < 31 && (size_t)1 << window < bytes) window++; // the window covers the frame: single segment
+    while (window < 31 && (size_t)1 << window < bytes) window++; // a window that covers the frame: single segment
     const struct {
         ZSTD_cParameter name;
         int value;
@@ -57,7 +57,7 @@ static int compress_bytes(ShardEncoder *encoder, const void *data, size_t size, 
     size_t bytes = ZSTD_compress2(encoder->compress, out->data + out->size, bound, data, size);
     if (ZSTD_isError(bytes)) return fail(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(bytes));
 
-    // zstd before 1.5.5 may, rarely, write a frame that decodes to something else (facebook/zstd#3517)
+    // zstd before 1.5.5 can, rarely, write a frame that decodes to other bytes (facebook/zstd#3517)
     encoder->check.size = 0;
     buffer_reserve(&encoder->check, size);
     size_t back = ZSTD_decompressDCtx(encoder->decompress, encoder->check.data, size, out->data + out->size, bytes);
@@ -111,7 +111,7 @@ void shard_table_add(Buffer *table, uint64_t bytes, uint64_t raw_bytes, uint32_t
 void shard_table_finish(Buffer *table) {
     size_t entries = table->size;
     add_u32(table, (uint32_t)(entries / SHARD_ENTRY_BYTES));
-    uint8_t descriptor = 0x80; // checksums are there
+    uint8_t descriptor = 0x80; // with checksums
     buffer_add(table, &descriptor, 1);
     add_u32(table, SHARD_FOOTER_MAGIC);
 
@@ -129,7 +129,7 @@ static int put(ShardWriter *writer, const void *data, size_t size) {
                              : newfile_write(&writer->file, data, size);
 }
 
-// A skippable frame; its checksum is added here, over what `payload` holds.
+// Writes a skippable frame. Appends the CRC32C of `payload` to it.
 static int put_skippable(ShardWriter *writer, uint32_t magic, Buffer *payload) {
     add_u32(payload, crc32c(0, payload->data, payload->size));
     uint32_t head[2] = {magic, (uint32_t)payload->size};
@@ -138,11 +138,11 @@ static int put_skippable(ShardWriter *writer, uint32_t magic, Buffer *payload) {
 }
 
 static int put_header(ShardWriter *writer) {
-    uint8_t head[30] = "SHRDHDR1"; // 30 bytes before the fingerprints
+    uint8_t head[30] = "SHRDHDR1"; // the 30 bytes before the fingerprints
     put_u16(head + 8, SHARD_HEADER_BYTES);
     put_u16(head + 10, SHARD_VERSION);
-    head[12] = 1; // u16
-    head[13] = EOT_AFTER;
+    head[12] = SHARD_U16;
+    head[13] = SHARD_EOT_AFTER;
     put_u32(head + 14, writer->params.eot_id);
     put_u32(head + 18, writer->params.vocab_size);
     put_u64(head + 22, writer->params.frame_tokens);
@@ -179,7 +179,7 @@ int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, 
     writer->tokens += count;
     writer->source_bytes += source_bytes;
     writer->frame_count++;
-    // a zstd frame with a checksum ends in it, and it is the one the seek table wants
+    // the seek table has the checksum that ends the zstd frame
     shard_table_add(&writer->table, frame.size, count * sizeof *ids, get_u32(frame.data + frame.size - 4));
     return put(writer, frame.data, frame.size);
 }
@@ -187,7 +187,7 @@ int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, 
 static int put_index(ShardWriter *writer) {
     bool open_end = writer->document_tokens > 0;
     shard_index_finish(&writer->lengths, writer->document_tokens);
-    writer->documents += open_end; // counted by their ends so far; what is wanted is beginnings
+    writer->documents += open_end; // so far the documents that end here; the trailer counts those that start here
     if (writer->continues_before && writer->documents) writer->documents--;
 
     ShardEncoder *encoder = shard_encoder_open();

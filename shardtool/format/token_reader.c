@@ -1,13 +1,7 @@
-// Ids by their place, across frames and shards.
+// Reads ids at any position, across frames and shards.
 #include "shardtool/format/token_reader.h"
 #include "common/err.h"
 #include "common/search.h"
-
-int split_by_name(const char *name) {
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        if (!strcmp(name, split_names[split])) return split;
-    return fail(EX_USAGE, "--split '%s' is neither train nor val", name);
-}
 
 static const DatasetShard *shard_of(const TokenReader *tokens, uint64_t number) {
     return &tokens->dataset.shards[tokens->split][number];
@@ -22,15 +16,13 @@ static int open_number(TokenReader *tokens, uint64_t number) {
     tokens->is_open = true;
     tokens->number = number, tokens->index = UINT64_MAX;
     if (!tokens->path && tokens->shard.tokens != shard_of(tokens, number)->tokens)
-        return fail(EX_DATA, "shard '%s': its number of tokens is not that of the manifest", path);
+        return fail(EX_DATA, "shard '%s': its number of tokens differs from the manifest", path);
     buffer_reserve(&tokens->frame, (size_t)tokens->shard.frame_tokens * sizeof(uint16_t));
     return 0;
 }
 
-int token_reader_open(TokenReader *tokens, const char *path, const char *split_name) {
-    *tokens = (TokenReader){.index = UINT64_MAX};
-    tokens->split = split_by_name(split_name);
-    if (tokens->split < 0) return -1;
+int token_reader_open(TokenReader *tokens, const char *path, int split) {
+    *tokens = (TokenReader){.index = UINT64_MAX, .split = split};
     tokens->cursor = shard_cursor_open();
     int status;
     if (dataset_is(path)) {
@@ -53,7 +45,7 @@ void token_reader_close(TokenReader *tokens) {
     *tokens = (TokenReader){0};
 }
 
-// The last shard that begins at or before a token.
+// The shard that holds a token.
 static uint64_t find_number(const TokenReader *tokens, uint64_t token) {
     if (tokens->path) return 0;
     const DatasetShard *shards = tokens->dataset.shards[tokens->split];

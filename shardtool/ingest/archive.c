@@ -41,7 +41,7 @@ int archive_bid(Bytes head) {
     return head.size >= 512 && head.data[0] && tar_checksum_fits(head.data) ? 80 : 0;
 }
 
-// Our own trouble while reading comes first; libarchive's words are next best, and it may have none.
+// A pending error of ours is the cause. libarchive may have no message of its own.
 static int fail_archive(ArchiveReader *self, const char *name) {
     if (err_code()) return -1;
     const char *words = archive_error_string(self->archive);
@@ -100,7 +100,7 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options, int depth) {
     return NULL;
 }
 
-// A raw member through no filter is the stream itself again: libarchive did not take what its first bytes promised.
+// libarchive returns the stream itself as a raw member without filter when the magic number was misleading.
 static int open_member(ArchiveReader *self, struct archive_entry *entry) {
     bool raw = archive_format(self->archive) == ARCHIVE_FORMAT_RAW;
     if (raw && archive_filter_code(self->archive, 0) == ARCHIVE_FILTER_NONE)

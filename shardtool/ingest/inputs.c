@@ -1,4 +1,4 @@
-// The files behind the arguments of a command: listed, sorted, told apart, and known again later.
+// Lists and sorts the files behind the arguments of a command, refuses duplicates, and computes digests.
 #include "shardtool/ingest/inputs.h"
 #include "common/bytes.h"
 #include "common/err.h"
@@ -39,7 +39,7 @@ static void add_file(Walk *walk, const char *path, const struct stat *st) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// Lists a directory's names, a slash after those of directories: sorted, they give the byte order of whole paths.
+// Lists the names in a directory. Directories get a trailing slash, so that sorted names are in byte order of paths.
 static int list_names(Walk *walk, const char *path, char ***names, size_t *count) {
     DIR *directory = opendir(path);
     if (!directory) return fail_errno("cannot open directory '%s'", path);
@@ -87,7 +87,7 @@ static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
     if (!strcmp(path, "-")) {
         if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
-        st.st_mode = S_IFIFO; // even when it is a file: where its reading began is not ours to know
+        st.st_mode = S_IFIFO; // even a file: its read position is not known
         add_file(walk, path, &st);
         return 0;
     }

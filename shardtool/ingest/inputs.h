@@ -7,7 +7,7 @@
 
 typedef struct {
     const char *path; // "-" is standard input
-    uint64_t bytes;   // 0 for what is no regular file
+    uint64_t bytes;   // 0 unless it is a regular file
     bool regular;
     uint32_t argument;
 } InputFile;

@@ -1,7 +1,7 @@
-// JSON lines: finds one string in each object, at a path of keys, without holding more than a window of the line.
+// JSON lines: extracts one string of each object, at a path of keys, while holding only a window of the line.
 //
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
-// counts, a lone surrogate becomes U+FFFD. What is not UTF-8 passes through, the tokenizer deals with it.
+// wins, a lone surrogate becomes U+FFFD. Bytes that are not UTF-8 pass through; the tokenizer handles them.
 #include "common/err.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
@@ -12,8 +12,8 @@
 enum {
     DEPTH_MAX = 1024,
     PATH_KEYS_MAX = 16,
-    KEY_BYTES_MAX = 4096,  // a longer key is none of ours
-    PART_BYTES = 1 << 20,  // a text longer than this goes out before its line is read to the end
+    KEY_BYTES_MAX = 4096,  // longer keys cannot match and are not stored
+    PART_BYTES = 1 << 20,  // a longer text is returned in parts, before its line is complete
     ESCAPE_BYTES_MAX = 12, // two \uXXXX
 };
 
@@ -24,48 +24,48 @@ typedef enum {
     COLON,
     VALUE_OR_CLOSE, // after [
     VALUE,
-    STRING, // inside one
+    STRING, // inside a string
     AFTER_VALUE,
     LINE_END,
-    SKIPPED_LINE // a bad one
+    SKIPPED_LINE // the rest of a bad line
 } State;
 
-// What a step came to.
+// The result of a step: continue, read more input, end of line, a part of the text is ready, bad line.
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
 
 typedef struct {
     FormatReader reader;
     Stream *stream;
     SourceOptions *options;
-    const char *keys[PATH_KEYS_MAX]; // the path, cut at its dots
+    const char *keys[PATH_KEYS_MAX]; // the keys of the path
     size_t key_bytes[PATH_KEYS_MAX];
     unsigned key_count;
 
-    bool ended;         // nothing comes after the window
-    size_t at, end;     // of the window
+    bool ended;         // the window holds the end of the stream
+    size_t at, end;     // unread bytes of the window
     uint64_t line;      // from 1
-    uint64_t line_byte; // of the line, at window[0]; what is behind it counts
-    const char *bad;    // why the line is
+    uint64_t line_byte; // offset in the line of window[0]; wraps below 0 at its start
+    const char *bad;    // reason why the line is bad
 
     State state;
-    unsigned depth, matched;              // matched: how many keys of the path lead to where we are
-    bool is_key;                          // the string is one
-    Buffer *capture;                      // where it goes, NULL = it is passed over
-    bool found, streamed;                 // this line's text was read; a part of it went out
-    uint64_t objects[DEPTH_MAX / 64 + 1]; // a bit for each level: an object, or an array
+    unsigned depth, matched;              // matched: number of path keys on the current nesting
+    bool is_key;                          // the current string is a key
+    Buffer *capture;                      // destination of the current string, NULL = skip it
+    bool found, streamed;                 // the text of this line was read; a part of it was returned
+    uint64_t objects[DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array
     Buffer text, key;
     uint8_t window[SOURCE_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
 
-static const uint8_t *skip_mark(const uint8_t *at, const uint8_t *end) {
+static const uint8_t *skip_byte_order_mark(const uint8_t *at, const uint8_t *end) {
     return end - at >= 3 && !memcmp(at, "\xEF\xBB\xBF", 3) ? at + 3 : at;
 }
 
 static bool is_space(uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Lines of objects begin with a brace and a key, or are just {}.
+// A JSON line starts with a brace and a key, or is {}.
 int jsonl_bid(Bytes head) {
-    const uint8_t *end = head.data + head.size, *at = skip_mark(head.data, end);
+    const uint8_t *end = head.data + head.size, *at = skip_byte_order_mark(head.data, end);
     while (at < end && (is_space(*at) || *at == '\n')) at++;
     if (at == end || *at++ != '{') return 0;
     while (at < end && is_space(*at)) at++;
@@ -76,7 +76,7 @@ static int split_path(JsonlReader *jsonl, const char *path) {
     for (const char *at = path;; at++) {
         size_t length = strcspn(at, ".");
         if (jsonl->key_count == PATH_KEYS_MAX || length == 0)
-            return fail(EX_USAGE, "--text-field '%s' is no path of 1 to %d keys", path, PATH_KEYS_MAX);
+            return fail(EX_USAGE, "--text-field '%s' is not a path of 1 to %d keys", path, PATH_KEYS_MAX);
         jsonl->keys[jsonl->key_count] = at;
         jsonl->key_bytes[jsonl->key_count++] = length;
         at += length;
@@ -101,13 +101,13 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
     return NULL;
 }
 
-static Step bad(JsonlReader *jsonl, const char *why) {
+static Step bad_line(JsonlReader *jsonl, const char *why) {
     jsonl->bad = why;
     return STEP_BAD;
 }
 
-// The first quote, backslash or control character, eight bytes at a time: each of the three tests leaves the high bit
-// of a byte that passes it (and perhaps of bytes behind the first, which do not matter).
+// Finds the first quote, backslash or control character, eight bytes at a time. Each of the three tests sets the high
+// bit of a byte that matches, and possibly of later bytes, which do not matter.
 static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
     const uint64_t ones = 0x0101010101010101u, highs = ones << 7;
     for (; end - at >= 8; at += 8) {
@@ -119,17 +119,17 @@ static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
     return at;
 }
 
-static void take(JsonlReader *jsonl, const void *data, size_t size) {
+static void capture(JsonlReader *jsonl, const void *data, size_t size) {
     if (!jsonl->capture || (jsonl->is_key && jsonl->key.size > KEY_BYTES_MAX)) return;
     buffer_add(jsonl->capture, data, size);
 }
 
-static void take_character(JsonlReader *jsonl, uint32_t point) {
+static void capture_character(JsonlReader *jsonl, uint32_t point) {
     uint8_t bytes[UTF8_BYTES_MAX];
-    take(jsonl, bytes, utf8_encode(point, bytes));
+    capture(jsonl, bytes, utf8_encode(point, bytes));
 }
 
-// The four digits after \u, or -1.
+// The value of the four digits after \u, or -1.
 static int hex4(const uint8_t *at, const uint8_t *end) {
     int value = 0;
     if (end - at < 4) return -1;
@@ -147,33 +147,33 @@ static Step step_escape(JsonlReader *jsonl) {
     static const char names[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
     const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
     if (end - at < ESCAPE_BYTES_MAX && !jsonl->ended) return STEP_MORE;
-    if (end - at < 2) return bad(jsonl, "it ends in a string");
+    if (end - at < 2) return bad_line(jsonl, "the line ends in a string");
     const char *name = at[1] ? strchr(names, at[1]) : NULL;
     if (name) {
-        take(jsonl, &characters[name - names], 1);
+        capture(jsonl, &characters[name - names], 1);
         jsonl->at += 2;
         return STEP_ON;
     }
     int c = at[1] == 'u' ? hex4(at + 2, end) : -1;
-    if (c < 0) return bad(jsonl, "a bad escape in a string");
+    if (c < 0) return bad_line(jsonl, "bad escape in a string");
     jsonl->at += 6;
     bool high = c >= 0xD800 && c < 0xDC00, low = c >= 0xDC00 && c < 0xE000;
     if (high && end - at >= 12 && at[6] == '\\' && at[7] == 'u') {
         int next = hex4(at + 8, end);
         if (next >= 0xDC00 && next < 0xE000) {
-            take_character(jsonl, 0x10000 + (((uint32_t)c & 0x3FF) << 10 | ((uint32_t)next & 0x3FF)));
+            capture_character(jsonl, 0x10000 + (((uint32_t)c & 0x3FF) << 10 | ((uint32_t)next & 0x3FF)));
             jsonl->at += 6;
             return STEP_ON;
         }
     }
-    take_character(jsonl, high || low ? 0xFFFD : (uint32_t)c);
+    capture_character(jsonl, high || low ? 0xFFFD : (uint32_t)c);
     return STEP_ON;
 }
 
 static bool in_object(const JsonlReader *jsonl) { return jsonl->objects[jsonl->depth / 64] >> jsonl->depth % 64 & 1; }
 
-// Does the key that was just read lead on along the path? Of two equal keys the last counts: what the first led to is
-// forgotten.
+// Compares the key just read with the next key of the path. Of two equal keys the last wins, so the value of an earlier
+// one is dropped.
 static Step match_key(JsonlReader *jsonl) {
     if (jsonl->matched >= jsonl->depth) jsonl->matched = jsonl->depth - 1;
     unsigned level = jsonl->depth - 1;
@@ -182,7 +182,7 @@ static Step match_key(JsonlReader *jsonl) {
         return STEP_ON;
     jsonl->matched++;
     jsonl->found = false;
-    return jsonl->streamed ? bad(jsonl, "the key of its text comes twice, in a text too long to hold") : STEP_ON;
+    return jsonl->streamed ? bad_line(jsonl, "duplicate key of the text, after a text too long to hold") : STEP_ON;
 }
 
 static Step end_string(JsonlReader *jsonl) {
@@ -199,12 +199,12 @@ static Step end_string(JsonlReader *jsonl) {
 static Step step_string(JsonlReader *jsonl) {
     const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
     const uint8_t *special = find_special(at, end);
-    take(jsonl, at, (size_t)(special - at));
+    capture(jsonl, at, (size_t)(special - at));
     jsonl->at += (size_t)(special - at);
     if (special == end) return jsonl->capture == &jsonl->text && jsonl->text.size >= PART_BYTES ? STEP_PART : STEP_MORE;
     if (*special == '"') return end_string(jsonl);
     if (*special == '\\') return step_escape(jsonl);
-    return bad(jsonl, *special == '\n' ? "it ends in a string" : "a control character in a string");
+    return bad_line(jsonl, *special == '\n' ? "the line ends in a string" : "control character in a string");
 }
 
 static Step begin_string(JsonlReader *jsonl, bool is_key) {
@@ -245,22 +245,21 @@ static bool is_word(const uint8_t *at, size_t size) {
     return false;
 }
 
-// A number or a word: all of it must be in the window.
+// A number, true, false or null. It must fit in the window.
 static Step step_scalar(JsonlReader *jsonl) {
     const uint8_t *begin = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end, *at = begin;
     while (at < end && ((*at >= '0' && *at <= '9') || ((*at | 32) >= 'a' && (*at | 32) <= 'z') || *at == '-' ||
                         *at == '+' || *at == '.'))
         at++;
     if (at == end && !jsonl->ended) return STEP_MORE;
-    if (!is_word(begin, (size_t)(at - begin)) && !is_number(begin, at))
-        return bad(jsonl, "no JSON value where one belongs");
+    if (!is_word(begin, (size_t)(at - begin)) && !is_number(begin, at)) return bad_line(jsonl, "expected a JSON value");
     jsonl->at += (size_t)(at - begin);
     jsonl->state = AFTER_VALUE;
     return STEP_ON;
 }
 
 static Step open_level(JsonlReader *jsonl, bool object) {
-    if (jsonl->depth == DEPTH_MAX) return bad(jsonl, "nested more than 1024 deep");
+    if (jsonl->depth == DEPTH_MAX) return bad_line(jsonl, "nested more than 1024 deep");
     jsonl->depth++;
     uint64_t bit = 1ull << jsonl->depth % 64, *word = &jsonl->objects[jsonl->depth / 64];
     *word = object ? *word | bit : *word & ~bit;
@@ -287,7 +286,8 @@ static Step step_value(JsonlReader *jsonl, uint8_t c) {
 static Step step_after_value(JsonlReader *jsonl, uint8_t c) {
     bool object = in_object(jsonl);
     if (c == (object ? '}' : ']')) return close_level(jsonl);
-    if (c != ',') return bad(jsonl, object ? "no comma or } after a value" : "no comma or ] after a value");
+    if (c != ',')
+        return bad_line(jsonl, object ? "expected a comma or } after a value" : "expected a comma or ] after a value");
     jsonl->state = object ? KEY : VALUE;
     jsonl->at++;
     return STEP_ON;
@@ -304,17 +304,17 @@ static Step step(JsonlReader *jsonl) {
     if (jsonl->at == jsonl->end) return STEP_MORE;
     uint8_t c = jsonl->window[jsonl->at];
     if (c == '\n' && (jsonl->state == LINE_START || jsonl->state == LINE_END)) return STEP_LINE;
-    if (c == '\n') return bad(jsonl, "it ends in the middle of an object");
+    if (c == '\n') return bad_line(jsonl, "the line ends within an object");
     switch (jsonl->state) {
     case LINE_START:
-        return c == '{' ? open_level(jsonl, true) : bad(jsonl, "not a JSON object");
+        return c == '{' ? open_level(jsonl, true) : bad_line(jsonl, "not a JSON object");
     case KEY_OR_CLOSE:
         if (c == '}') return close_level(jsonl);
-        return c == '"' ? begin_string(jsonl, true) : bad(jsonl, "no key where one belongs");
+        return c == '"' ? begin_string(jsonl, true) : bad_line(jsonl, "expected a key");
     case KEY:
-        return c == '"' ? begin_string(jsonl, true) : bad(jsonl, "no key where one belongs");
+        return c == '"' ? begin_string(jsonl, true) : bad_line(jsonl, "expected a key");
     case COLON:
-        if (c != ':') return bad(jsonl, "no colon after a key");
+        if (c != ':') return bad_line(jsonl, "expected a colon after a key");
         jsonl->at++, jsonl->state = VALUE;
         return STEP_ON;
     case VALUE_OR_CLOSE:
@@ -324,25 +324,25 @@ static Step step(JsonlReader *jsonl) {
     case AFTER_VALUE:
         return step_after_value(jsonl, c);
     default:
-        return bad(jsonl, "something follows the object");
+        return bad_line(jsonl, "text after the object");
     }
 }
 
-// Moves what is left to the front and fills up; the last line gets its end if it has none. 0 when there is no more, -1
-// after fail().
+// Moves the unread bytes to the front of the window and reads more. Adds a missing line end to the last line. 0 when
+// the stream has ended, -1 after fail().
 static int refill(JsonlReader *jsonl) {
     if (jsonl->ended) return 0;
     bool first = jsonl->line == 1 && jsonl->line_byte == 0 && jsonl->end == 0;
     jsonl->line_byte += jsonl->at;
     memmove(jsonl->window, jsonl->window + jsonl->at, jsonl->end - jsonl->at);
     jsonl->end -= jsonl->at, jsonl->at = 0;
-    size_t room = SOURCE_WINDOW_BYTES - jsonl->end;
-    ssize_t got = stream_read(jsonl->stream, jsonl->window + jsonl->end, room);
+    size_t space = SOURCE_WINDOW_BYTES - jsonl->end;
+    ssize_t got = stream_read(jsonl->stream, jsonl->window + jsonl->end, space);
     if (got < 0) return -1;
     jsonl->end += (size_t)got;
-    jsonl->ended = (size_t)got < room;
+    jsonl->ended = (size_t)got < space;
     if (jsonl->ended) jsonl->window[jsonl->end++] = '\n';
-    if (first) jsonl->at = (size_t)(skip_mark(jsonl->window, jsonl->window + jsonl->end) - jsonl->window);
+    if (first) jsonl->at = (size_t)(skip_byte_order_mark(jsonl->window, jsonl->window + jsonl->end) - jsonl->window);
     return 1;
 }
 
@@ -357,7 +357,7 @@ static int count_bad(JsonlReader *jsonl) {
     return 0;
 }
 
-// Passes the line end; the next line starts anew. Bytes of a line are counted from the front of the window.
+// Skips the line end and resets the state for the next line.
 static void begin_line(JsonlReader *jsonl) {
     jsonl->at++, jsonl->line++;
     jsonl->line_byte = 0 - (uint64_t)jsonl->at;
@@ -365,12 +365,12 @@ static void begin_line(JsonlReader *jsonl) {
     jsonl->found = jsonl->streamed = false;
 }
 
-static int lend(JsonlReader *jsonl, Part *part, bool last) {
+static int return_part(JsonlReader *jsonl, Part *part, bool last) {
     *part = (Part){
         .text = {jsonl->text.data, jsonl->text.size},
           .first = !jsonl->streamed, .last = last
     };
-    jsonl->text.size = 0; // the bytes stay until the next call writes over them
+    jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->streamed = !last;
     return 1;
 }
@@ -378,23 +378,24 @@ static int lend(JsonlReader *jsonl, Part *part, bool last) {
 int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     for (;;) {
-        Step came = step(jsonl);
-        if (came == STEP_LINE && jsonl->state == LINE_END && !jsonl->found) came = bad(jsonl, "no text at its key");
-        if (came == STEP_PART) return lend(jsonl, part, false);
-        if (came == STEP_LINE) {
+        Step result = step(jsonl);
+        if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found)
+            result = bad_line(jsonl, "no text at the key");
+        if (result == STEP_PART) return return_part(jsonl, part, false);
+        if (result == STEP_LINE) {
             bool complete = jsonl->state == LINE_END;
-            if (complete) lend(jsonl, part, true);
+            if (complete) return_part(jsonl, part, true);
             begin_line(jsonl);
             if (complete) return 1;
-        } else if (came == STEP_MORE) {
+        } else if (result == STEP_MORE) {
             if (jsonl->at == 0 && jsonl->end == SOURCE_WINDOW_BYTES)
-                came = bad(jsonl, "a number longer than the window");
+                result = bad_line(jsonl, "number longer than the window");
             else {
                 int more = refill(jsonl);
                 if (more <= 0) return more;
             }
         }
-        if (came == STEP_BAD) {
+        if (result == STEP_BAD) {
             if (count_bad(jsonl) < 0) return -1;
             jsonl->state = SKIPPED_LINE;
         }

@@ -1,7 +1,8 @@
-// Documents to ids: gathers batches, has them tokenized in workers, and hands the ids on in the order of the documents.
+// Documents to ids: collects documents into batches, tokenizes the batches in workers, and delivers the ids in the
+// order of the documents.
 //
-// A document that does not fit a batch goes through in windows, one a batch. They are tokenized one after the other by
-// an encoder of their own, in whichever worker holds the next one.
+// A document larger than a batch is split into windows of one batch each. The windows share one encoder, so workers
+// tokenize them one after the other.
 #include "shardtool/ingest/pipeline.h"
 #include "common/err.h"
 #include "shardtool/ingest/shard_sink.h"
@@ -13,102 +14,104 @@
 enum {
     BATCH_BYTES = 1 << 20,
     BATCH_DOCUMENTS = 1 << 14,
-    SPLIT_HASH_BYTES = 65536 // of a document decide where it goes; a first window holds as many
+    SPLIT_HASH_BYTES = 65536 // leading bytes of a document whose hash selects its split
 };
-_Static_assert(BATCH_BYTES >= SPLIT_HASH_BYTES, "the first window decides");
+_Static_assert(BATCH_BYTES >= SPLIT_HASH_BYTES, "the first window must hold the hashed bytes");
 
-typedef struct Pack Pack;
+typedef struct Pipeline Pipeline;
 
 typedef struct {
-    InputPosition place;
+    InputPosition position;
     size_t bytes; // of text in this batch
     size_t ids;
     bool val;
 } BatchDocument;
 
 typedef struct {
-    Pack *pack;
+    Pipeline *pipeline;
     uint8_t *text;
     size_t text_bytes;
     BatchDocument *documents;
     unsigned count;
     Buffer ids; // u16, an end-of-text after each document
 
-    bool window, first, last; // one window of a long document; its first, its last
-    uint64_t turn;            // of all windows
+    bool window, first, last; // a window of a long document; its first window, its last
+    uint64_t number;          // sequence number of the window
 } Batch;
 
-struct Pack {
+struct Pipeline {
     const PipelineOptions *options;
     const Inputs *inputs;
     Pool *pool;
     Batch *batches;
     unsigned batch_count;
-    Encoder **encoders; // one a worker
+    Encoder **encoders; // one per worker
     unsigned encoder_count;
-    ShardSink *writer;
-    uint64_t val_below; // hashes below it mean validation
+    ShardSink *sink;
+    uint64_t val_below; // documents with a smaller hash are validation
     bool val_all;
 
-    Batch *batch;           // the one being gathered
-    BatchDocument document; // the one being added to it
+    Batch *batch;           // being filled
+    BatchDocument document; // being added to `batch`
 
-    // Long documents: windows take turns with one encoder.
+    // The encoder of the windows, and the number of windows submitted and done.
     Encoder *long_encoder;
     pthread_mutex_t lock;
-    pthread_cond_t turned;
-    uint64_t turns_given, turns_taken;
-    // Of the one whose windows come back: which split its first window chose, its bytes so far.
+    pthread_cond_t window_done;
+    uint64_t windows_submitted, windows_done;
+    // The long document whose windows are being collected: its split, and its bytes so far.
     bool long_val;
     uint64_t long_bytes;
 };
 
-static bool goes_to_val(const Pack *pack, Bytes text) {
+static bool is_validation(const Pipeline *pipeline, Bytes text) {
     size_t size = text.size < SPLIT_HASH_BYTES ? text.size : SPLIT_HASH_BYTES;
-    return pack->val_all || XXH3_64bits_withSeed(text.data, size, pack->options->val_seed) < pack->val_below;
+    return pipeline->val_all ||
+           XXH3_64bits_withSeed(text.data, size, pipeline->options->val_seed) < pipeline->val_below;
 }
 
-static uint16_t *ids_of(const Batch *batch) { return (uint16_t *)(void *)batch->ids.data; }
+static uint16_t *batch_ids(const Batch *batch) { return (uint16_t *)(void *)batch->ids.data; }
 
-static int fail_document(const Pack *pack, InputPosition place) {
-    return fail_in("'%s' document %llu", pack->inputs->files[place.file].path, (unsigned long long)place.document);
+static int fail_document(const Pipeline *pipeline, InputPosition position) {
+    return fail_in("'%s' document %llu", pipeline->inputs->files[position.file].path,
+                   (unsigned long long)position.document);
 }
 
-static int tokenize_window(Pack *pack, Batch *batch) {
-    pthread_mutex_lock(&pack->lock);
-    while (pack->turns_taken != batch->turn) pthread_cond_wait(&pack->turned, &pack->lock);
-    pthread_mutex_unlock(&pack->lock);
+static int tokenize_window(Pipeline *pipeline, Batch *batch) {
+    pthread_mutex_lock(&pipeline->lock);
+    while (pipeline->windows_done != batch->number) pthread_cond_wait(&pipeline->window_done, &pipeline->lock);
+    pthread_mutex_unlock(&pipeline->lock);
 
     Bytes text = {batch->text, batch->text_bytes};
     BatchDocument *document = &batch->documents[0];
-    if (batch->first) document->val = goes_to_val(pack, text);
+    if (batch->first) document->val = is_validation(pipeline, text);
     buffer_reserve(&batch->ids,
-                   (encoder_ids_max(text.size + encoder_held_bytes(pack->long_encoder)) + 1) * sizeof(uint16_t));
-    ssize_t got = encoder_encode_part(pack->long_encoder, text, batch->last, ids_of(batch));
+                   (encoder_ids_max(text.size + encoder_held_bytes(pipeline->long_encoder)) + 1) * sizeof(uint16_t));
+    ssize_t got = encoder_encode_part(pipeline->long_encoder, text, batch->last, batch_ids(batch));
     document->ids = got < 0 ? 0 : (size_t)got;
-    if (batch->last) ids_of(batch)[document->ids++] = TOKEN_END_OF_TEXT;
+    if (batch->last) batch_ids(batch)[document->ids++] = TOKEN_END_OF_TEXT;
 
-    pthread_mutex_lock(&pack->lock);
-    pack->turns_taken++;
-    pthread_cond_broadcast(&pack->turned);
-    pthread_mutex_unlock(&pack->lock);
-    return got < 0 ? fail_document(pack, document->place) : 0;
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->windows_done++;
+    pthread_cond_broadcast(&pipeline->window_done);
+    pthread_mutex_unlock(&pipeline->lock);
+    return got < 0 ? fail_document(pipeline, document->position) : 0;
 }
 
 static int tokenize_batch(void *job, unsigned worker) {
     Batch *batch = job;
-    Pack *pack = batch->pack;
-    if (batch->window) return tokenize_window(pack, batch);
+    Pipeline *pipeline = batch->pipeline;
+    if (batch->window) return tokenize_window(pipeline, batch);
 
     buffer_reserve(&batch->ids, (encoder_ids_max(batch->text_bytes) + batch->count) * sizeof(uint16_t));
-    uint16_t *ids = ids_of(batch);
+    uint16_t *ids = batch_ids(batch);
     const uint8_t *at = batch->text;
     for (unsigned i = 0; i < batch->count; i++) {
         BatchDocument *document = &batch->documents[i];
         Bytes text = {at, document->bytes};
-        document->val = goes_to_val(pack, text);
-        ssize_t got = encoder_encode(pack->encoders[worker], text, ids);
-        if (got < 0) return fail_document(pack, document->place);
+        document->val = is_validation(pipeline, text);
+        ssize_t got = encoder_encode(pipeline->encoders[worker], text, ids);
+        if (got < 0) return fail_document(pipeline, document->position);
         ids[got] = TOKEN_END_OF_TEXT;
         document->ids = (size_t)got + 1;
         ids += document->ids, at += document->bytes;
@@ -116,168 +119,164 @@ static int tokenize_batch(void *job, unsigned worker) {
     return 0;
 }
 
-// Takes the oldest batch from the workers and passes its ids on. 1 when there is none.
-static int place_batch(Pack *pack) {
+// Collects the oldest batch from the workers and adds its ids to the shards. 1 when no batch is in flight.
+static int deliver_batch(Pipeline *pipeline) {
     void *done;
-    if (pool_collect(pack->pool, &done) < 0) return -1;
+    if (pool_collect(pipeline->pool, &done) < 0) return -1;
     if (!done) return 1;
     const Batch *batch = done;
-    const uint16_t *ids = ids_of(batch);
+    const uint16_t *ids = batch_ids(batch);
     for (unsigned i = 0; i < batch->count; i++) {
         const BatchDocument *document = &batch->documents[i];
         uint64_t bytes = document->bytes;
         bool val = document->val;
         if (batch->window) {
-            if (batch->first) pack->long_val = val, pack->long_bytes = 0;
-            val = pack->long_val;
-            pack->long_bytes += bytes;
-            bytes = batch->last ? pack->long_bytes : 0;
+            if (batch->first) pipeline->long_val = val, pipeline->long_bytes = 0;
+            val = pipeline->long_val;
+            pipeline->long_bytes += bytes;
+            bytes = batch->last ? pipeline->long_bytes : 0;
         }
-        if (shard_sink_add(pack->writer, val ? SPLIT_VAL : SPLIT_TRAIN, ids, document->ids, document->place, bytes) < 0)
+        if (shard_sink_add(pipeline->sink, val ? SPLIT_VAL : SPLIT_TRAIN, ids, document->ids, document->position,
+                           bytes) < 0)
             return -1;
         ids += document->ids;
     }
     return 0;
 }
 
-static int next_batch(Pack *pack) {
-    while (!(pack->batch = pool_acquire(pack->pool)))
-        if (place_batch(pack) < 0) return -1;
-    Batch *batch = pack->batch;
-    batch->pack = pack;
+static int next_batch(Pipeline *pipeline) {
+    while (!(pipeline->batch = pool_acquire(pipeline->pool)))
+        if (deliver_batch(pipeline) < 0) return -1;
+    Batch *batch = pipeline->batch;
+    batch->pipeline = pipeline;
     batch->text_bytes = batch->count = 0;
     batch->window = batch->first = batch->last = false;
     return 0;
 }
 
-static int submit_batch(Pack *pack) {
-    if (pack->batch->count) {
-        pool_submit(pack->pool);
-        return next_batch(pack);
+static int submit_batch(Pipeline *pipeline) {
+    if (pipeline->batch->count) {
+        pool_submit(pipeline->pool);
+        return next_batch(pipeline);
     }
     return 0;
 }
 
-// Sends what the batch holds of the open document as a window.
-static int submit_window(Pack *pack, bool first, bool last) {
-    Batch *batch = pack->batch;
-    batch->documents[batch->count++] = pack->document;
+// Submits the part of the open document that is in the batch as a window.
+static int submit_window(Pipeline *pipeline, bool first, bool last) {
+    Batch *batch = pipeline->batch;
+    batch->documents[batch->count++] = pipeline->document;
     batch->window = true, batch->first = first, batch->last = last;
-    batch->turn = pack->turns_given++;
-    pack->document.bytes = 0;
-    return submit_batch(pack);
+    batch->number = pipeline->windows_submitted++;
+    pipeline->document.bytes = 0;
+    return submit_batch(pipeline);
 }
 
-// The batch is full and a document open: what is complete goes off and the open one moves to a batch of its own, or
-// becomes one in windows.
-static int make_room(Pack *pack, bool *is_long) {
-    if (*is_long || pack->batch->count == 0) {
+// The batch is full in the middle of a document. Complete documents are submitted and the open one moves to the next
+// batch; if the batch holds nothing else, the document continues in windows.
+static int handle_full_batch(Pipeline *pipeline, bool *is_long) {
+    if (*is_long || pipeline->batch->count == 0) {
         bool first = !*is_long;
         *is_long = true;
-        if (!pack->long_encoder)
-            pack->long_encoder =
-                encoder_open(pack->options->vocab, pack->options->invalid, pack->options->shared_cache);
-        return submit_window(pack, first, false);
+        if (!pipeline->long_encoder)
+            pipeline->long_encoder =
+                encoder_open(pipeline->options->vocab, pipeline->options->invalid, pipeline->options->shared_cache);
+        return submit_window(pipeline, first, false);
     }
-    const uint8_t *begun = pack->batch->text + pack->batch->text_bytes - pack->document.bytes;
-    if (submit_batch(pack) < 0) return -1; // the text stays where it is: its batch is not filled again before this one
-    memcpy(pack->batch->text, begun, pack->document.bytes);
-    pack->batch->text_bytes = pack->document.bytes;
+    const uint8_t *begun = pipeline->batch->text + pipeline->batch->text_bytes - pipeline->document.bytes;
+    if (submit_batch(pipeline) < 0) return -1; // the old batch keeps its text: it is reused only after this one
+    memcpy(pipeline->batch->text, begun, pipeline->document.bytes);
+    pipeline->batch->text_bytes = pipeline->document.bytes;
     return 0;
 }
 
-static int add_document(Pack *pack, Source *source, Part *part) {
+static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     bool is_long = false;
-    pack->document = (BatchDocument){
-        .place = {part->file, part->document}
+    pipeline->document = (BatchDocument){
+        .position = {part->file, part->document}
     };
     for (;;) {
         Bytes left = part->text;
         while (left.size) {
-            size_t room = BATCH_BYTES - pack->batch->text_bytes, take = left.size < room ? left.size : room;
-            if (!room) {
-                if (make_room(pack, &is_long) < 0) return -1;
+            size_t space = BATCH_BYTES - pipeline->batch->text_bytes, take = left.size < space ? left.size : space;
+            if (!space) {
+                if (handle_full_batch(pipeline, &is_long) < 0) return -1;
                 continue;
             }
-            memcpy(pack->batch->text + pack->batch->text_bytes, left.data, take);
-            pack->batch->text_bytes += take, pack->document.bytes += take;
+            memcpy(pipeline->batch->text + pipeline->batch->text_bytes, left.data, take);
+            pipeline->batch->text_bytes += take, pipeline->document.bytes += take;
             left.data += take, left.size -= take;
         }
-        progress_update(pack->options->progress, source_bytes_read(source));
+        progress_update(pipeline->options->progress, source_bytes_read(source));
         if (part->last) break;
         int status = source_next(source, part);
-        if (status <= 0) return status < 0 ? -1 : fail(EX_BUG, "a document without an end");
+        if (status <= 0) return status < 0 ? -1 : fail(EX_BUG, "the source ended within a document");
     }
-    if (is_long) return submit_window(pack, false, true);
-    pack->batch->documents[pack->batch->count++] = pack->document;
-    return pack->batch->count == BATCH_DOCUMENTS ? submit_batch(pack) : 0;
+    if (is_long) return submit_window(pipeline, false, true);
+    pipeline->batch->documents[pipeline->batch->count++] = pipeline->document;
+    return pipeline->batch->count == BATCH_DOCUMENTS ? submit_batch(pipeline) : 0;
 }
 
-static void *zeroed(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    if (!memory) die(EX_MEMORY, "no memory for %zu times %zu bytes", count, size);
-    return memory;
-}
-
-static int pack_open(Pack *pack, Dataset *dataset) {
-    const PipelineOptions *options = pack->options;
+static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
+    const PipelineOptions *options = pipeline->options;
     unsigned threads = options->threads ? options->threads : pool_cores();
-    pthread_mutex_init(&pack->lock, NULL);
-    pthread_cond_init(&pack->turned, NULL);
-    pack->val_all = options->val >= 1;
-    pack->val_below = pack->val_all ? 0 : (uint64_t)ldexp(options->val, 64);
+    pthread_mutex_init(&pipeline->lock, NULL);
+    pthread_cond_init(&pipeline->window_done, NULL);
+    pipeline->val_all = options->val >= 1;
+    pipeline->val_below = pipeline->val_all ? 0 : (uint64_t)ldexp(options->val, 64);
 
-    pack->encoder_count = threads;
-    pack->encoders = zeroed(threads, sizeof(Encoder *));
+    pipeline->encoder_count = threads;
+    pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++)
-        pack->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
-    pack->batch_count = 2 * threads + 2;
-    pack->batches = zeroed(pack->batch_count, sizeof *pack->batches);
-    for (unsigned i = 0; i < pack->batch_count; i++) {
-        pack->batches[i].text = zeroed(BATCH_BYTES, 1);
-        pack->batches[i].documents = zeroed(BATCH_DOCUMENTS, sizeof(BatchDocument));
+        pipeline->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
+    pipeline->batch_count = 2 * threads + 2;
+    pipeline->batches = allocate_zeroed(pipeline->batch_count, sizeof *pipeline->batches);
+    for (unsigned i = 0; i < pipeline->batch_count; i++) {
+        pipeline->batches[i].text = allocate_zeroed(BATCH_BYTES, 1);
+        pipeline->batches[i].documents = allocate_zeroed(BATCH_DOCUMENTS, sizeof(BatchDocument));
     }
-    pack->writer = shard_sink_open(options, pack->inputs, dataset);
-    if (!pack->writer) return -1;
-    pack->pool = pool_open(threads, tokenize_batch, pack->batches, sizeof *pack->batches, pack->batch_count);
-    return pack->pool ? next_batch(pack) : -1;
+    pipeline->sink = shard_sink_open(options, pipeline->inputs, dataset);
+    if (!pipeline->sink) return -1;
+    pipeline->pool =
+        pool_open(threads, tokenize_batch, pipeline->batches, sizeof *pipeline->batches, pipeline->batch_count);
+    return pipeline->pool ? next_batch(pipeline) : -1;
 }
 
-static void pack_close(Pack *pack) {
-    pool_close(pack->pool);
-    shard_sink_close(pack->writer);
-    for (unsigned i = 0; i < pack->batch_count; i++) {
-        free(pack->batches[i].text);
-        free(pack->batches[i].documents);
-        buffer_close(&pack->batches[i].ids);
+static void pipeline_close(Pipeline *pipeline) {
+    pool_close(pipeline->pool);
+    shard_sink_close(pipeline->sink);
+    for (unsigned i = 0; i < pipeline->batch_count; i++) {
+        free(pipeline->batches[i].text);
+        free(pipeline->batches[i].documents);
+        buffer_close(&pipeline->batches[i].ids);
     }
-    for (unsigned i = 0; i < pack->encoder_count; i++) encoder_close(pack->encoders[i]);
-    encoder_close(pack->long_encoder);
-    free(pack->batches);
-    free(pack->encoders);
-    pthread_cond_destroy(&pack->turned);
-    pthread_mutex_destroy(&pack->lock);
+    for (unsigned i = 0; i < pipeline->encoder_count; i++) encoder_close(pipeline->encoders[i]);
+    encoder_close(pipeline->long_encoder);
+    free(pipeline->batches);
+    free(pipeline->encoders);
+    pthread_cond_destroy(&pipeline->window_done);
+    pthread_mutex_destroy(&pipeline->lock);
 }
 
 int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
                  uint64_t *replaced) {
-    Pack pack = {.options = options, .inputs = inputs};
+    Pipeline pipeline = {.options = options, .inputs = inputs};
     Part part;
-    int status = pack_open(&pack, dataset);
+    int status = pipeline_open(&pipeline, dataset);
     while (status == 0) {
         status = source_next(source, &part);
         if (status <= 0) break;
-        status = add_document(&pack, source, &part);
+        status = add_document(&pipeline, source, &part);
     }
-    if (status == 0) status = submit_batch(&pack);
-    while (status == 0) status = place_batch(&pack);
-    if (status > 0) status = shard_sink_finish(pack.writer);
+    if (status == 0) status = submit_batch(&pipeline);
+    while (status == 0) status = deliver_batch(&pipeline);
+    if (status > 0) status = shard_sink_finish(pipeline.sink);
 
     *replaced = 0;
     if (status == 0) {
-        for (unsigned i = 0; i < pack.encoder_count; i++) *replaced += encoder_replaced(pack.encoders[i]);
-        if (pack.long_encoder) *replaced += encoder_replaced(pack.long_encoder);
+        for (unsigned i = 0; i < pipeline.encoder_count; i++) *replaced += encoder_replaced(pipeline.encoders[i]);
+        if (pipeline.long_encoder) *replaced += encoder_replaced(pipeline.long_encoder);
     }
-    pack_close(&pack);
+    pipeline_close(&pipeline);
     return status;
 }

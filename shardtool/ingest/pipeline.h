@@ -2,7 +2,8 @@
 //
 //   source | tokenize in workers | ids in order, frames of fixed length | compress in workers | append in order
 //
-// One thread reads, orders and writes; the bytes do not depend on how many others there are.
+// One thread reads the documents, orders the batches and writes the shards, so the bytes do not depend on the number of
+// workers.
 #pragma once
 
 #include "common/log.h"
@@ -12,17 +13,18 @@
 
 typedef struct {
     unsigned threads;      // 0 = all cores
-    const char *directory; // NULL: one shard on standard output, all of it train
+    const char *directory; // NULL: one shard on standard output, without validation split
     const Vocab *vocab;
-    SharedCache *shared_cache; // of all workers; may be NULL
+    SharedCache *shared_cache; // merged pieces shared by the workers; may be NULL
     InvalidUtf8 invalid;
-    double val; // share of documents that go to validation
+    double val; // share of documents in the validation split
     uint64_t val_seed;
     uint64_t shard_tokens; // whole frames; 0 = all in one shard
     ShardParams params;
     Progress *progress;
 } PipelineOptions;
 
-// Packs all documents of source and adds each finished shard to dataset. *replaced counts the U+FFFD for invalid UTF-8.
+// Tokenizes all documents of source and adds each finished shard to dataset. *replaced is the number of U+FFFD written
+// for invalid UTF-8.
 int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
                  uint64_t *replaced);

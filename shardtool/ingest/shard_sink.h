@@ -1,18 +1,18 @@
-// The second half of packing: ids that come in order are cut into frames, compressed in workers and appended to shards.
+// The second half of the pipeline: cuts ordered ids into frames, compresses them in workers, appends them to shards.
 #pragma once
 
 #include "common/pool.h"
 #include "shardtool/ingest/pipeline.h"
 
-// Of the inputs: a file, and a document of it.
+// Index of an input file, and index of a document in that file.
 typedef struct {
     uint64_t file, document;
 } InputPosition;
 
 typedef struct ShardSink ShardSink;
 ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset); // NULL after fail()
-// Places ids of one document; source_bytes is its length when they are its last, else 0.
-int shard_sink_add(ShardSink *writer, int split, const uint16_t *ids, size_t count, InputPosition place,
+// Adds ids of one document. source_bytes is the size of the document with its last ids, else 0.
+int shard_sink_add(ShardSink *sink, int split, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes);
-int shard_sink_finish(ShardSink *writer); // the frames and shards that are not full
-void shard_sink_close(ShardSink *writer); // removes what is unfinished; accepts NULL
+int shard_sink_finish(ShardSink *sink); // writes the last, shorter frames and shards
+void shard_sink_close(ShardSink *sink); // removes an unfinished shard; accepts NULL

@@ -1,4 +1,4 @@
-// Plain text: a file is a document, or each line of it, or each paragraph.
+// Plain text: the whole stream is one document, or each line, or each paragraph.
 #include "common/err.h"
 #include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
@@ -7,13 +7,13 @@ typedef struct {
     FormatReader reader;
     Stream *stream;
     SourceDocs docs;
-    bool ended; // of the stream: nothing comes after the window
-    bool open;  // a document was begun and not yet ended
+    bool ended; // the window holds the end of the stream
+    bool open;  // a part of the current document was returned, but not its last
     size_t at, end;
     uint8_t window[SOURCE_WINDOW_BYTES];
 } TextReader;
 
-// Not text: more than a few control characters. A stray NUL in a page of words passes.
+// More than a few control characters mean binary data. A stray NUL on a page of text is accepted.
 int text_bid(Bytes head) {
     size_t controls = 0;
     for (size_t i = 0; i < head.size; i++) {
@@ -35,21 +35,21 @@ FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
 
 void text_close(FormatReader *reader) { free(reader); }
 
-// Moves what is left to the front and fills up. False when the window was full already.
+// Moves the unread bytes to the front of the window and reads more. False when the window is full or the stream ended.
 static bool refill(TextReader *text, int *status) {
     if (text->ended || (text->at == 0 && text->end == sizeof text->window)) return false;
     memmove(text->window, text->window + text->at, text->end - text->at);
     text->end -= text->at, text->at = 0;
-    size_t room = sizeof text->window - text->end;
-    ssize_t got = stream_read(text->stream, text->window + text->end, room);
+    size_t space = sizeof text->window - text->end;
+    ssize_t got = stream_read(text->stream, text->window + text->end, space);
     *status = got < 0 ? -1 : 0;
-    text->ended = got < (ssize_t)room;
+    text->ended = got < (ssize_t)space;
     if (got > 0) text->end += (size_t)got;
     return true;
 }
 
-// Lends [at, stop) and goes on at `next`.
-static int lend(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
+// Returns bytes [at, stop) as a part and continues at `next`.
+static int return_part(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
     *part = (Part){
         .text = {text->window + text->at, stop - text->at},
           .first = !text->open, .last = last
@@ -64,7 +64,7 @@ static int next_file_part(TextReader *text, Part *part) {
     text->at = text->end;
     if (!refill(text, &status)) return 0;
     if (status < 0) return -1;
-    return text->end == 0 && !text->open ? 0 : lend(text, part, text->end, text->end, text->ended);
+    return text->end == 0 && !text->open ? 0 : return_part(text, part, text->end, text->end, text->ended);
 }
 
 static size_t without_return(const TextReader *text, size_t stop) {
@@ -77,25 +77,25 @@ static int next_line_part(TextReader *text, Part *part) {
         if (newline) {
             size_t stop = (size_t)(newline - text->window);
             size_t content = without_return(text, stop);
-            if (content > text->at || text->open) return lend(text, part, content, stop + 1, true);
-            text->at = stop + 1; // empty
+            if (content > text->at || text->open) return return_part(text, part, content, stop + 1, true);
+            text->at = stop + 1; // skip an empty line
             continue;
         }
         int status = 0;
         if (refill(text, &status)) {
             if (status < 0) return -1;
         } else if (text->ended) {
-            return text->end > text->at || text->open ? lend(text, part, text->end, text->end, true) : 0;
-        } else { // a line longer than the window; a return at its end may belong to the line end
+            return text->end > text->at || text->open ? return_part(text, part, text->end, text->end, true) : 0;
+        } else { // a line longer than the window; a final \r may belong to the line end
             size_t stop = without_return(text, text->end);
-            return lend(text, part, stop, stop, false);
+            return return_part(text, part, stop, stop, false);
         }
     }
 }
 
 static bool is_blank(uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Passes the blank lines at the start of the window. False when more bytes are needed to tell.
+// Skips blank lines at the start of the window. False when more bytes are needed to decide.
 static bool skip_blank_lines(TextReader *text) {
     for (size_t i = text->at;; i++) {
         while (i < text->end && is_blank(text->window[i])) i++;
@@ -108,8 +108,8 @@ static bool skip_blank_lines(TextReader *text) {
     }
 }
 
-// Finds where the paragraph stops: the line end before a blank line, or the end. *sure is false when the window ends
-// before that is known; then *stop is how far it certainly reaches.
+// Finds the end of the paragraph: the line end before a blank line, or the end of the stream. *sure is false when the
+// window does not decide it; then the paragraph extends at least to *stop.
 static void find_paragraph_end(const TextReader *text, size_t *stop, bool *sure) {
     size_t from = text->at;
     for (;;) {
@@ -137,14 +137,14 @@ static int next_paragraph_part(TextReader *text, Part *part) {
         bool sure = text->open || skip_blank_lines(text);
         if (sure) {
             find_paragraph_end(text, &stop, &sure);
-            if (sure) return stop > text->at || text->open ? lend(text, part, stop, stop, true) : 0;
+            if (sure) return stop > text->at || text->open ? return_part(text, part, stop, stop, true) : 0;
         }
         int status = 0;
         if (refill(text, &status)) {
             if (status < 0) return -1;
-        } else { // a paragraph longer than the window; a blank line as long as that counts as text
+        } else { // a paragraph longer than the window; a blank line of that length counts as text
             if (stop <= text->at) stop = text->end;
-            return lend(text, part, stop, stop, false);
+            return return_part(text, part, stop, stop, false);
         }
     }
 }

@@ -1,4 +1,4 @@
-# What shardtool promises on the command line. Programs come from $BIN, data from $DATA.
+# shardtool on the command line. Programs come from $BIN, data from $DATA.
 
 load helpers
 
@@ -39,7 +39,7 @@ run_code() {
     [ -z "$(find out -name '*.tmp.*')" ]
 }
 
-@test "the same command again says already complete and changes nothing" {
+@test "repeating a finished command changes nothing" {
     texts
     shardtool tokenize -q -o out in
     find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort >before
@@ -114,7 +114,7 @@ run_code() {
     texts
     shardtool tokenize -q -o out in/a.txt in/c.txt
     run_code 2 shardtool tokenize -o out in/a.txt
-    [[ "$output" == *"'in/c.txt' is not named now"* ]]
+    [[ "$output" == *"'in/c.txt' is missing from this command"* ]]
     run_code 2 shardtool tokenize -o out in/a.txt in/c.txt in/sub
     [[ "$output" == *"'in/sub' is new"* ]]
     printf 'The THIRD.\n' >in/c.txt
@@ -136,7 +136,7 @@ run_code() {
     shardtool verify a.zst
 }
 
-@test "no input is 66: a missing file, an empty one, an empty folder" {
+@test "a missing file, an empty file and an empty folder are 66" {
     run_code 66 shardtool tokenize -o out absent.txt
     [[ "$output" == *"absent.txt"* ]]
     : >empty.txt
@@ -165,7 +165,7 @@ run_code() {
     run_code 2 shardtool text hard in/a.txt
 }
 
-@test "what is no document is refused by name with 65" {
+@test "inputs that are not documents are refused by name with 65" {
     texts
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs
     run_code 65 shardtool text lfs
@@ -189,18 +189,18 @@ run_code() {
     [ ! -e out/dataset.jsonl ] && [ -z "$(find out -name '*.zst*')" ]
 }
 
-@test "a bad JSON line is 65 with file and line, unless --max-bad lets it pass" {
+@test "a bad JSON line is 65 with file and line, unless --max-bad allows it" {
     printf '{"text": "one"}\n{"text": 2}\n{"text": "three"}\n' >a.jsonl
     run_code 65 shardtool tokenize -o out a.jsonl
     [[ "$output" == *"'a.jsonl' line 2"*"no text"* ]]
     run_code 0 shardtool tokenize -o out --max-bad 1 a.jsonl
-    [[ "$output" == *"1 bad lines skipped"*"line 2"* ]]
+    [[ "$output" == *"skipped 1 bad lines"*"line 2"* ]]
 }
 
 @test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
     printf 'a\xffb' >bad.txt
     run_code 0 shardtool tokenize -o out bad.txt
-    [[ "$output" == *"U+FFFD stands for invalid UTF-8 in 1 places"* ]]
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 places"* ]]
     run_code 65 shardtool tokenize -o out2 --invalid-utf8 fail bad.txt
     [[ "$output" == *"'bad.txt' document 0"* ]]
     shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
@@ -229,7 +229,7 @@ run_code() {
     shardtool verify out
 }
 
-@test "a disk that is full at the last bytes of a shard is 74, too" {
+@test "a disk that is full at the last bytes of a shard is 74 too" {
     for lines in $(seq 300 20 9000); do # until a shard ends a few bytes into a new KiB
         seq "$lines" >in.txt
         shardtool tokenize -q --force -o whole in.txt
@@ -241,14 +241,14 @@ run_code() {
     [ -z "$(find out -name '*.zst*')" ] && [ ! -e out/dataset.jsonl ]
 }
 
-@test "a disk that cannot hold the result is refused before the work, with what is missing" {
+@test "a disk too small for the result is refused before any work, with the missing space" {
     truncate -s 15T sparse.txt || skip "no file of that size here"
     run_code 74 shardtool tokenize -o out sparse.txt
-    [[ "$output" == *"are needed: make room for"*"TiB more"* ]]
+    [[ "$output" == *"are needed: free"*"TiB more"* ]]
     [ ! -e out/train ]
 }
 
-@test "an output directory that cannot be is refused before the work" {
+@test "an output directory that cannot be created is refused before any work" {
     texts
     : >file
     run_code 73 shardtool tokenize -o file/out in
@@ -257,7 +257,7 @@ run_code() {
     run_code 77 as_user shardtool tokenize -o locked/out in
 }
 
-@test "what a killed run left is cleared by the next" {
+@test "the next run removes the files of a killed run" {
     texts
     mkdir -p out/train/000 out/val/000
     shardtool tokenize -o - in/a.txt | tee out/train/000/000000.zst >out/train/000/000001.zst
@@ -267,7 +267,7 @@ run_code() {
     run_code 0 shardtool verify out
 }
 
-@test "verify: 0 when all is well, 1 and a line for each bad shard, and it goes on" {
+@test "verify: 0 when all shards are good, else 1 and one line per bad shard" {
     texts
     shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
     [ "$(ls out/train/000 | wc -l)" -ge 4 ]
@@ -277,7 +277,7 @@ run_code() {
     run_code 1 shardtool verify out
     [ "$(grep -c '^shard ' <<<"$output")" = 2 ]
     [[ "$output" == *"000000.zst': frame 0 at offset"* ]]
-    [[ "$output" == *"2 of 5 are bad"* ]]
+    [[ "$output" == *"2 of 5 shards are bad"* ]]
     run_code 1 shardtool verify --json out
     [ "$(grep -c '"ok":false' <<<"$output")" = 2 ]
     run_code 1 shardtool verify --quick out/train/000/000000.zst
@@ -303,10 +303,10 @@ run_code() {
     cp b/train/000/000000.zst a/train/000/000000.zst
     run shardtool verify a
     [ "$status" = 1 ]
-    [[ "$output" == *"content hash is not that of the manifest"* ]]
+    [[ "$output" == *"content hash differs from the manifest"* ]]
 }
 
-@test "info shows shards and datasets, one JSON object a line" {
+@test "info prints shards and datasets, with --json one object per line" {
     texts
     shardtool tokenize -q -o out in
     run_code 0 shardtool info out out/train/000/000000.zst
@@ -321,7 +321,7 @@ a, b = map(json.loads, open("rows"))
 assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b["documents"] == 3'
 }
 
-@test "cat merges shards, and refuses to write over a file without --force" {
+@test "cat merges shards, and overwrites a file only with --force" {
     texts
     shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
     shardtool cat -o all.zst out/train/000/*.zst
@@ -335,7 +335,7 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     shardtool cat --force -o all.zst out/train/000/000000.zst
 }
 
-@test "encode and decode are each other's way back" {
+@test "decode inverts encode" {
     run_code 0 shardtool decode <<<"15496 995 50256"
     [ "$output" = "Hello world<|endoftext|>" ]
     run_code 0 bash -c 'printf "Hello world" | shardtool encode'
@@ -362,21 +362,21 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     seq 1000 | shardtool text | head -c 1 >/dev/null
 }
 
-@test "a member's name is only printed, and not as a terminal command" {
+@test "control characters in the name of an archive member are not printed" {
     mkdir d && printf '\x00\x01\x02\x03' >"d/$(printf 'a\033[31m')"
     tar -cf t.tar -C d .
     run_code 65 shardtool text t.tar
     [[ "$output" == *"t.tar:./a?[31m"* ]]
 }
 
-@test "bad options are 2 and name what is allowed" {
+@test "bad options are 2 and name the allowed values" {
     run_code 2 shardtool tokenize
     [[ "$output" == *"-o DIR"* ]]
     run_code 2 shardtool tokenize -o out --val 2 x
     run_code 2 shardtool tokenize -o out -j 1025 x
     [[ "$output" == *"1024"* ]]
     run_code 2 shardtool tokenize -o out --docs words x
-    [[ "$output" == *"file, lines, paragraphs"* ]]
+    [[ "$output" == *"file|lines|paragraphs"* ]]
     run_code 2 shardtool text --text-field a..b <<<'{"a": 1}'
     run_code 2 shardtool tokenize -o out --shard-token 5 x
     [[ "$output" == *"--shard-tokens"* ]]
@@ -410,7 +410,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 2 shardtool get --ids --split test out 0:1
 }
 
-@test "sample gives the same extents for the same seed, all of them there" {
+@test "sample prints the same ranges for the same seed" {
     pieces
     shardtool sample --ids -n 50 --length 5 --seed 7 out >a
     shardtool sample --ids -n 50 --length 5 --seed 7 out | cmp - a
@@ -423,7 +423,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 2 shardtool sample --ids --length 1000000 out
 }
 
-@test "hist counts as sort and uniq do" {
+@test "hist equals sort and uniq" {
     pieces
     od -An -v -tu2 -w2 raw | tr -d ' ' | sort | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
     shardtool hist out | awk '{print $1, $2}' | cmp - want
@@ -431,7 +431,7 @@ slice() { # FILE FIRST END: bytes of those ids
     [ "$output" = "{\"id\":50256,\"count\":$(awk '$1==50256{print $2}' want),\"token\":\"<|endoftext|>\"}" ]
 }
 
-@test "diff says whether two hold the same, and where not" {
+@test "diff reports equality or the first difference" {
     pieces
     shardtool tokenize -q -o same --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 1000 lines.txt
     shardtool tokenize -q -o resharded --docs lines --val 0.2 lines.txt
@@ -447,7 +447,7 @@ slice() { # FILE FIRST END: bytes of those ids
     run_code 66 shardtool diff out/train/000/000000.zst absent
 }
 
-@test "merge joins datasets by links: the streams follow each other, and nothing is copied" {
+@test "merge joins datasets in order by hard links, without copying" {
     seq 1000 >a.txt && seq 2000 3000 >b.txt
     for part in a b; do shardtool tokenize -q -o $part --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 $part.txt; done
     run_code 0 shardtool merge -o both a b
@@ -471,7 +471,7 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool verify -q both a
 }
 
-@test "kill -9 at any moment: no torn shard has a name, and the same command ends as if nothing had been" {
+@test "after kill -9 at any moment no torn shard has a final name, and the same command completes the dataset" {
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
     shardtool tokenize -o whole $options
@@ -488,7 +488,7 @@ slice() { # FILE FIRST END: bytes of those ids
     done
 }
 
-@test "index shows frames, and rebuilds the tables of a cut or damaged shard from the frames that are whole" {
+@test "index lists frames and rebuilds the tables of a truncated or damaged shard" {
     pieces
     shard=out/train/000/000000.zst
     [ "$(shardtool index --json $shard | wc -l)" = "$(shardtool info --json $shard | grep -o '"frames":[0-9]*' | cut -d: -f2)" ]
@@ -497,7 +497,7 @@ slice() { # FILE FIRST END: bytes of those ids
     offset=$(shardtool index --json $shard | sed -n '6s/.*"offset":\([0-9]*\).*/\1/p')
     head -c $((offset + 20)) $shard >cut.zst
     run_code 0 shardtool index --rebuild whole.zst cut.zst
-    [[ "$output" == *"5 frames, 320 tokens; read up to byte $offset of $((offset + 20))"* ]]
+    [[ "$output" == *"5 frames, 320 tokens; read $offset of $((offset + 20)) bytes"* ]]
     shardtool verify whole.zst
     zstd -dcq whole.zst | cmp - <(head -c 640 raw)
     shardtool index --rebuild same.zst $shard

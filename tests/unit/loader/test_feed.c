@@ -388,7 +388,7 @@ TEST(feed_moves_to_another_dataset_without_a_restart) {
     }
     char *log = read_file("p.log", NULL);
     CHECK_TEXT(log, "another vocabulary");
-    CHECK_TEXT(log, "the dataset stays as it was: 'd' is no dataset");
+    CHECK_TEXT(log, "the dataset stays as it was: 'd' is not a dataset");
     free(log);
     feed_close(stream.feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

@@ -1,4 +1,4 @@
-// The manifest: written and read back, and refused when it does not fit what lies beside it.
+// The manifest: written, read back, and refused when it does not match the shards.
 #include "common/file.h"
 #include "shardtool/format/dataset.h"
 #include "tests/test.h"
@@ -37,7 +37,7 @@ static void make_dataset(const char *path) {
     dataset_close(&dataset);
 }
 
-TEST(dataset_gives_back_what_was_saved) {
+TEST(dataset_reads_back_as_saved) {
     make_dataset("set");
     Dataset dataset;
     NEED(dataset_open(&dataset, "./set/") == 0);
@@ -58,7 +58,7 @@ TEST(dataset_gives_back_what_was_saved) {
     dataset_close(&dataset);
 }
 
-TEST(dataset_fingerprint_is_the_sha256_of_what_the_header_says) {
+TEST(dataset_fingerprint_is_the_sha256_that_dataset_h_specifies) {
     make_dataset("set");
     Dataset dataset;
     NEED(dataset_open(&dataset, "set") == 0);
@@ -94,9 +94,9 @@ static void check_refused(int code, const char *words) {
     err_clear();
 }
 
-TEST(dataset_without_a_manifest_is_no_input) { check_refused(EX_NOINPUT, "'set' is no dataset"); }
+TEST(a_directory_without_manifest_is_refused_as_no_input) { check_refused(EX_NOINPUT, "'set' is not a dataset"); }
 
-TEST(dataset_names_a_shard_that_is_missing_or_of_another_size) {
+TEST(dataset_names_a_shard_that_is_missing_or_has_another_size) {
     make_dataset("set");
     write_file("set/train/000/000001.zst", "longer than it should be", 24);
     check_refused(EX_DATA, "000001.zst' has 24 bytes instead of 11");

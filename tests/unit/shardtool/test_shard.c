@@ -44,7 +44,7 @@ static void write_shard(const char *path, const uint16_t *ids, size_t count, con
     shard_encoder_close(encoder);
 }
 
-TEST(shard_gives_back_what_was_written) {
+TEST(shard_reads_back_as_written) {
     enum { COUNT = 100000 };
     uint16_t *ids = make_ids(COUNT);
     ShardParams params = params_of(4096);
@@ -81,7 +81,7 @@ TEST(shard_gives_back_what_was_written) {
     free(got), free(ids);
 }
 
-TEST(shard_is_a_zst_file_for_libzstd) {
+TEST(libzstd_decompresses_a_shard_to_its_ids) {
     enum { COUNT = 9000 };
     uint16_t *ids = make_ids(COUNT);
     ShardParams params = params_of(1000);
@@ -95,7 +95,7 @@ TEST(shard_is_a_zst_file_for_libzstd) {
     free(raw), free(file), free(ids);
 }
 
-TEST(shard_keeps_flags_and_lengths_of_cut_documents) {
+TEST(shard_keeps_flags_and_lengths_of_documents_that_span_shards) {
     const uint16_t ids[] = {1, 2, EOT, EOT, 3, EOT, 4, 5};
     ShardParams params = params_of(4);
     ShardWriter writer;
@@ -112,7 +112,7 @@ TEST(shard_keeps_flags_and_lengths_of_cut_documents) {
     shard_file_close(&shard);
 }
 
-TEST(shards_joined_by_cat_stay_seekable) {
+TEST(concatenated_shards_stay_seekable) {
     enum { COUNT = 5000 };
     uint16_t *ids = make_ids(COUNT);
     ShardParams params = params_of(512);
@@ -155,7 +155,7 @@ static bool is_sound(const char *name, Bytes bytes, ShardCursor *cursor) {
     return sound;
 }
 
-TEST(every_flipped_bit_and_every_cut_of_a_shard_is_found) {
+TEST(every_flipped_bit_and_every_truncation_of_a_shard_is_found) {
     uint16_t *ids = make_ids(300);
     ShardParams params = params_of(64);
     ShardWriter writer;
@@ -213,7 +213,7 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     free(bytes), free(ids);
 }
 
-TEST(shard_says_truncated_or_not_a_shard) {
+TEST(a_truncated_shard_and_a_file_that_is_not_a_shard_have_different_errors) {
     uint16_t *ids = make_ids(300);
     ShardParams params = params_of(64);
     ShardWriter writer;

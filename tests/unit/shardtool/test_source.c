@@ -1,4 +1,4 @@
-// Inputs: documents must not depend on where windows and reads happen to end.
+// Inputs: documents do not depend on where windows and reads end.
 #include "common/file.h"
 #include "shardtool/ingest/source.h"
 #include "tests/test.h"
@@ -55,7 +55,7 @@ static void check_documents(const char *text, SourceDocs docs, const char *want)
     buffer_close(&out);
 }
 
-TEST(source_cuts_text_as_asked) {
+TEST(text_is_cut_into_files_lines_or_paragraphs) {
     check_documents("a\nb\n", DOCS_FILE, "a\nb\n\xFF");
     check_documents("a\r\n\nb", DOCS_LINES,
                     "a\xFF"
@@ -70,7 +70,7 @@ TEST(source_cuts_text_as_asked) {
     check_documents("", DOCS_FILE, "");
 }
 
-// Puts a text at every place around the end of the window, and compares with the same text far from it.
+// Places a text at every offset around the end of the window and compares with the same text at offset 0.
 static void slide_over_edge(const char *filler, const char *text, SourceOptions options) {
     Buffer input = {0}, got = {0}, want = {0};
     size_t length = strlen(text), filler_size = strlen(filler);
@@ -91,12 +91,12 @@ static void slide_over_edge(const char *filler, const char *text, SourceOptions 
     buffer_close(&input), buffer_close(&got), buffer_close(&want);
 }
 
-TEST(lines_and_paragraphs_do_not_see_the_window) {
+TEST(lines_and_paragraphs_do_not_depend_on_the_window) {
     slide_over_edge("line\r\n", "\none\r\n two\r\n\r\n\r\nthree\n", (SourceOptions){.docs = DOCS_LINES});
     slide_over_edge("line\r\n\n", "\n\none\r\n two\r\n\t\r\n\r\nthree\n", (SourceOptions){.docs = DOCS_PARAGRAPHS});
 }
 
-TEST(json_lines_do_not_see_the_window) {
+TEST(json_lines_do_not_depend_on_the_window) {
     slide_over_edge("{\"text\": \"filler\"}\n",
                     "{\"n\": [-1.25e+3, true, {\"a\": null}], \"te\\u0078t\": \"a\\ud83d\\ude00\\n\\ud83d!\\\\\"}\r\n",
                     (SourceOptions){.text_field = "text"});
@@ -114,24 +114,24 @@ TEST(a_paragraph_longer_than_the_window_is_one_document) {
     buffer_close(&text), buffer_close(&got);
 }
 
-TEST(json_lines_refuse_and_say_why) {
+TEST(a_bad_json_line_is_refused_with_its_reason) {
     static const struct {
         const char *line, *why;
     } rows[] = {
-        {"{\"text\": \"a\"",                  "in the middle of an object"},
-        {"{\"text\": \"a",                    "ends in a string"          },
-        {"{\"text\": \"a\tb\"}",              "a control character"       },
-        {"{\"text\": \"\\x\"}",               "a bad escape"              },
-        {"{\"text\": \"\\u12g4\"}",           "a bad escape"              },
-        {"{\"text\": 01}",                    "no JSON value"             },
-        {"{\"text\": \"a\"} x",               "something follows"         },
-        {"{\"a\": 1}",                        "no text at its key"        },
-        {"{\"text\": \"a\", \"text\": null}", "no text at its key"        },
-        {"{\"text\" \"a\"}",                  "no colon"                  },
-        {"{\"text\": \"a\",}",                "no key"                    },
-        {"{\"a\": [1 2]}",                    "no comma or ]"             },
-        {"{\"a\": [1}",                       "no comma or ]"             },
-        {"[1]",                               "not a JSON object"         },
+        {"{\"text\": \"a\"",                  "ends within an object"},
+        {"{\"text\": \"a",                    "ends in a string"     },
+        {"{\"text\": \"a\tb\"}",              "control character"    },
+        {"{\"text\": \"\\x\"}",               "bad escape"           },
+        {"{\"text\": \"\\u12g4\"}",           "bad escape"           },
+        {"{\"text\": 01}",                    "expected a JSON value"},
+        {"{\"text\": \"a\"} x",               "text after the object"},
+        {"{\"a\": 1}",                        "no text at the key"   },
+        {"{\"text\": \"a\", \"text\": null}", "no text at the key"   },
+        {"{\"text\" \"a\"}",                  "expected a colon"     },
+        {"{\"text\": \"a\",}",                "expected a key"       },
+        {"{\"a\": [1 2]}",                    "expected a comma or ]"},
+        {"{\"a\": [1}",                       "expected a comma or ]"},
+        {"[1]",                               "not a JSON object"    },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Buffer text = {0}, out = {0};
@@ -146,7 +146,7 @@ TEST(json_lines_refuse_and_say_why) {
     }
 }
 
-TEST(json_lines_nested_too_deep_are_bad_and_the_next_line_is_read) {
+TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     Buffer text = {0}, out = {0};
     buffer_print(&text, "{\"a\": ");
     for (int i = 0; i < 100000; i++) buffer_add(&text, "[", 1);
@@ -159,7 +159,7 @@ TEST(json_lines_nested_too_deep_are_bad_and_the_next_line_is_read) {
     buffer_close(&text), buffer_close(&out);
 }
 
-TEST(a_text_too_long_to_hold_refuses_a_second_key_and_a_bad_end) {
+TEST(a_bad_line_with_a_text_too_long_to_hold_cannot_be_skipped) {
     Buffer text = {0}, out = {0};
     const char *ends[] = {"\", \"text\": \"b\"}", "\"", "\", \"a\": 1, }"};
     for (int i = 0; i < 3; i++) {
@@ -167,7 +167,7 @@ TEST(a_text_too_long_to_hold_refuses_a_second_key_and_a_bad_end) {
         buffer_print(&text, "{\"text\": \"");
         while (text.size < 3 << 20) buffer_add(&text, "long ", 5);
         buffer_print(&text, "%s", ends[i]);
-        SourceOptions options = {.text_field = "text", .max_bad = 9}; // it is too late to skip it
+        SourceOptions options = {.text_field = "text", .max_bad = 9}; // a part was already returned
         CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
         CHECK_EQUAL(err_code(), EX_DATA);
         err_clear();
@@ -199,14 +199,14 @@ TEST(folders_are_walked_in_byte_order_of_paths) {
     inputs_close(&inputs);
 }
 
-TEST(digest_of_an_input_sees_name_size_head_and_tail) {
+TEST(digest_of_an_input_covers_name_size_head_and_tail) {
     enum { SIZE = 200000 };
     char *data = calloc(1, SIZE), *arguments[] = {"f"};
     uint8_t seen[5][16];
     for (int i = 0; i < 5; i++) {
         if (i == 1) data[0] = 1;
         if (i == 2) data[SIZE - 1] = 1;
-        if (i == 3) data[SIZE / 2] = 1; // in between is not looked at
+        if (i == 3) data[SIZE / 2] = 1; // the middle is not part of the digest
         write_file("f", data, i == 4 ? SIZE - 1 : SIZE);
         Inputs inputs;
         NEED(inputs_open(&inputs, 1, arguments) == 0 && inputs_digest(&inputs) == 0);

@@ -1,0 +1,26 @@
+// Prints ranges of token ids.
+#include "shardtool/cmd_ids.h"
+#include <unistd.h>
+
+enum { STEP_TOKENS = 1 << 16 };
+
+int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
+    static uint16_t ids[STEP_TOKENS];
+    Buffer line = {0};
+    int status = 0;
+    for (uint64_t at = first; status == 0 && at < end;) {
+        size_t take = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
+        status = token_reader_get(tokens, at, take, ids);
+        if (status < 0) break;
+        line.size = 0;
+        if (decimal)
+            for (size_t i = 0; i < take; i++) buffer_print(&line, "%s%u", at + i > first ? " " : "", ids[i]);
+        else
+            buffer_add(&line, ids, take * sizeof *ids);
+        status = fd_write(STDOUT_FILENO, line.data, line.size, "the output");
+        at += take;
+    }
+    if (status == 0 && decimal) status = fd_write(STDOUT_FILENO, "\n", 1, "the output");
+    buffer_close(&line);
+    return status;
+}

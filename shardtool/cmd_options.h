@@ -1,0 +1,40 @@
+// Option rows that several commands share, and the variables of the input options.
+#pragma once
+
+#include "common/cli.h"
+#include "shardtool/format/split.h"
+#include "shardtool/ingest/input_format.h"
+#include "tokenizer/tokenizer.h"
+
+#define DOCS_WORDS         "file|lines|paragraphs" // SourceDocs
+#define INVALID_UTF8_WORDS "replace|fail|bytes"    // InvalidUtf8
+#define SPLIT_WORDS        "train|val"             // SPLIT_TRAIN, SPLIT_VAL
+
+// For every command that reads documents.
+extern SourceOptions source_options;
+#define ROW_DOCS                                                                                                       \
+    { OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text" }
+#define ROW_TEXT_FIELD                                                                                                 \
+    {                                                                                                                  \
+        OPT_STRING, "text-field", &source_options.text_field, "KEY",                                                   \
+            "key of the text in a JSON line; a.b is key b of object a"                                                 \
+    }
+#define ROW_MAX_BAD                                                                                                    \
+    { OPT_SIZE, "max-bad", &source_options.max_bad, "N", "skip up to N bad lines" }
+
+#define ROW_INVALID_UTF8(variable)                                                                                     \
+    { OPT_WORD, "invalid-utf8", variable, INVALID_UTF8_WORDS, "bytes that are not UTF-8: U+FFFD, an error, or kept" }
+#define ROW_MERGES(variable)                                                                                           \
+    { OPT_STRING, "merges", variable, "FILE", "read the GPT-2 merge table from FILE (its hash is checked)" }
+#define ROW_JOBS(variable)                                                                                             \
+    { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }
+#define ROW_SPLIT(variable)                                                                                            \
+    { OPT_WORD, "split", variable, SPLIT_WORDS, "split of a dataset" }
+#define ROW_IDS(variable)                                                                                              \
+    { OPT_FLAG, "ids", variable, NULL, "decimal ids, one range per line, instead of raw u16" }
+#define ROW_OVERWRITE(variable)                                                                                        \
+    { OPT_FLAG, "force", variable, NULL, "overwrite an existing file" }
+#define ROW_REPLACE(variable)                                                                                          \
+    { OPT_FLAG, "force", variable, NULL, "replace a finished dataset" }
+#define ROW_END                                                                                                        \
+    { OPT_END, NULL, NULL, NULL, NULL }
