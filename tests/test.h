@@ -1,5 +1,7 @@
 // Tests are sentences: TEST(shard_says_which_file_is_too_short) { ... } registers itself with cmocka.
 // Each runs in an empty folder of its own, with no error pending. Assert in the main thread only.
+// What this machine cannot run is skipped with its reason and counted as skipped, never as passed: SKIP and
+// TEST_ON_EACH_ISA.
 #pragma once
 
 // cmocka needs the first four, in this order
@@ -12,6 +14,7 @@
 #undef fail // ours has arguments
 // clang-format on
 
+#include "common/cpu.h"
 #include "common/err.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,6 +28,15 @@ void test_register(const char *name, CMUnitTestFunction function);
     __attribute__((constructor)) static void register_##name(void) { test_register(#name, name); }                     \
     static void name(__attribute__((unused)) void **state)
 
+// The same test on each instruction set: TEST_ON_EACH_ISA(fp16_is_ieee) { ... } becomes fp16_is_ieee_portable, _avx2
+// and _avx512, with cpu_isa() capped; those that the processor lacks are skipped.
+#define TEST_ON_EACH_ISA(name)                                                                                         \
+    static void name(void);                                                                                            \
+    TEST(name##_portable) { test_cap_isa(ISA_PORTABLE), name(); }                                                      \
+    TEST(name##_avx2) { test_cap_isa(ISA_AVX2), name(); }                                                              \
+    TEST(name##_avx512) { test_cap_isa(ISA_AVX512), name(); }                                                          \
+    static void name(void)
+
 // Fails with the expression, the place and the pending error.
 #define CHECK(expression)                                                                                              \
     do {                                                                                                               \
@@ -36,6 +48,12 @@ void test_register(const char *name, CMUnitTestFunction function);
 // |got - want| <= atol + rtol*|want| for each of n floats; names the first that is off, and the worst. NaN fails.
 #define CHECK_CLOSE(got, want, n, rtol, atol) test_close(got, want, n, rtol, atol, #got, __FILE__, __LINE__)
 
+// Leaves the test, which this machine cannot run.
+#define SKIP(reason) test_skip(reason, __FILE__, __LINE__)
+
+void test_skip(const char *reason, const char *file, int line) __attribute__((noreturn));
+// cpu_isa() is this one until the test ends; skips the test where the processor lacks it.
+void test_cap_isa(Isa isa);
 void test_failed(const char *what, const char *file, int line);
 void test_text(const char *text, const char *part, const char *file, int line);
 void test_equal(long long got, long long want, const char *what, const char *file, int line);

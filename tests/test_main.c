@@ -1,4 +1,6 @@
 // Runs the tests that registered themselves: test [--data DIR] [--bin DIR] [WORD], each in its own scratch folder.
+// Prints beside cmocka's lines, for run.sh: "skipped NAME: REASON" and "took NAME MILLISECONDS".
+#include "common/log.h"
 #include "tests/test.h"
 #include <ftw.h>
 #include <math.h>
@@ -9,6 +11,7 @@ enum { TESTS_MAX = 4096 };
 static struct CMUnitTest tests[TESTS_MAX];
 static unsigned test_count;
 const char *test_data, *test_bin;
+static const char *run_isa; // MILLRACE_ISA of the whole run
 static char home[4096], scratch[64] = "/tmp/millrace-test-XXXXXX";
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -16,8 +19,11 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+static const char *test_name;
+static uint64_t started_ns;
+
 static int set_up(void **state) {
-    (void)state;
+    test_name = *state, started_ns = clock_ns();
     err_clear();
     char folder[128];
     static int serial;
@@ -27,12 +33,29 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     (void)state;
+    run_isa ? setenv("MILLRACE_ISA", run_isa, 1) : unsetenv("MILLRACE_ISA");
+    printf("took %s %.0f ms\n", test_name, (double)(clock_ns() - started_ns) / 1e6);
     return chdir(home);
+}
+
+void test_skip(const char *reason, const char *file, int line) {
+    printf("skipped %s: %s\n", test_name, reason);
+    fflush(stdout);
+    _skip(file, line);
+    abort(); // does not come back
+}
+
+void test_cap_isa(Isa isa) {
+    char reason[64];
+    setenv("MILLRACE_ISA", cpu_isa_name(isa), 1);
+    if (cpu_isa() == isa) return;
+    snprintf(reason, sizeof reason, "this processor has no %s", cpu_isa_name(isa));
+    test_skip(reason, __FILE__, __LINE__);
 }
 
 void test_register(const char *name, CMUnitTestFunction function) {
     if (test_count == TESTS_MAX) abort();
-    tests[test_count++] = (struct CMUnitTest){name, function, set_up, tear_down, NULL};
+    tests[test_count++] = (struct CMUnitTest){name, function, set_up, tear_down, (void *)(uintptr_t)name};
 }
 
 void test_failed(const char *what, const char *file, int line) {
@@ -99,6 +122,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "test: usage: test --data tests/data --bin FOLDER [WORD]\n");
         return 2;
     }
+    run_isa = getenv("MILLRACE_ISA") ? strdup(getenv("MILLRACE_ISA")) : NULL;
     cmocka_set_test_filter(filter);
     int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
     nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);

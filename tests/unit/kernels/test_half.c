@@ -30,23 +30,21 @@ static unsigned fp16_nearest(double value) {
     return down < up || (down == up && low % 2 == 0) ? low : high;
 }
 
-// What every unit that runs here makes of floats, and of the halves it made.
-static void check_units(const float *values, size_t n) {
-    const CpuVariant *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512};
+// What the unit of this instruction set makes of floats, and of the halves it made.
+static void check_unit(const float *values, size_t n) {
+    const CpuVariant *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}, *unit = units[cpu_isa()];
     uint16_t *halves = malloc(n * sizeof *halves);
     float *again = malloc(n * sizeof *again);
     NEED(halves && again);
-    for (Isa isa = ISA_PORTABLE; isa <= cpu_isa(); isa++) {
-        units[isa]->narrow(halves, values, n), units[isa]->widen(again, halves, n);
-        for (size_t i = 0; i < n; i++) {
-            CHECK(isnan(values[i]) ? (halves[i] & 0x7fff) > 0x7c00 : halves[i] == fp16_of(values[i]));
-            CHECK(isnan(values[i]) ? isnan(again[i]) : again[i] == fp16_value(halves[i]));
-        }
+    unit->narrow(halves, values, n), unit->widen(again, halves, n);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(isnan(values[i]) ? (halves[i] & 0x7fff) > 0x7c00 : halves[i] == fp16_of(values[i]));
+        CHECK(isnan(values[i]) ? isnan(again[i]) : again[i] == fp16_value(halves[i]));
     }
     free(halves), free(again);
 }
 
-TEST(half_is_ieees) {
+TEST_ON_EACH_ISA(half_has_the_values_of_ieee_754) {
     enum { ALL = 1 << 16 };
     float *values = malloc(ALL * sizeof *values);
     NEED(values);
@@ -55,7 +53,7 @@ TEST(half_is_ieees) {
         CHECK(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want));
         CHECK(isnan(want) ? isnan(fp16_value(fp16_of(values[half]))) : fp16_of(values[half]) == half);
     }
-    check_units(values, ALL);
+    check_unit(values, ALL);
     for (int i = 0; i < ALL; i++) { // of all magnitudes, and halfway between neighbours, or one bit beside
         unsigned half = (unsigned)i % 0x7c00;
         float middle = (float)((fp16_defined(half) + (half == 0x7bff ? 65536 : fp16_defined(half + 1))) / 2);
@@ -65,6 +63,6 @@ TEST(half_is_ieees) {
         if (i & 8) values[i] = -values[i];
         if (isfinite(values[i]) && i & 8) CHECK_EQUAL(fp16_of(values[i]), 0x8000 | fp16_nearest(-(double)values[i]));
     }
-    check_units(values, ALL);
+    check_unit(values, ALL);
     free(values);
 }

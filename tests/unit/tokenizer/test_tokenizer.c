@@ -92,17 +92,18 @@ static uint16_t *ids_for(size_t bytes) {
     return ids;
 }
 
-// On a path that the processor lacks, the next best is taken again.
-static Encoder *encoder_on(const char *isa, InvalidUtf8 invalid) {
-    setenv("MILLRACE_ISA", isa, 1);
-    Encoder *encoder = encoder_open(vocab, invalid, NULL);
-    unsetenv("MILLRACE_ISA");
+// An encoder on the portable path, whatever the test's own is.
+static Encoder *portable_encoder(InvalidUtf8 invalid, SharedCache *shared_cache) {
+    const Isa isa = cpu_isa();
+    test_cap_isa(ISA_PORTABLE);
+    Encoder *encoder = encoder_open(vocab, invalid, shared_cache);
+    test_cap_isa(isa);
     return encoder;
 }
 
-static void check_vectors_on(const char *isa) {
+TEST_ON_EACH_ISA(tokenizer_gives_the_ids_of_tiktoken) {
     prepare();
-    Encoder *encoder = encoder_on(isa, INVALID_REPLACE);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     for (size_t pass = 0; pass < 2; pass++) // the second time every word is known
         for (Vector *v = vectors; v < vectors + vector_count; v++) {
             // a copy of exact size, so that reading past the end is seen by the sanitizer
@@ -116,10 +117,6 @@ static void check_vectors_on(const char *isa) {
     CHECK(encoder_replaced(encoder) > 0);
     encoder_close(encoder);
 }
-
-TEST(tokenizer_gives_the_ids_of_tiktoken) { check_vectors_on("portable"); }
-TEST(tokenizer_gives_the_ids_of_tiktoken_in_avx2) { check_vectors_on("avx2"); }
-TEST(tokenizer_gives_the_ids_of_tiktoken_in_avx512) { check_vectors_on("avx512"); }
 
 TEST(tokenizer_decodes_what_it_encoded) {
     prepare();
@@ -334,32 +331,30 @@ static Buffer long_document(size_t size) {
     return text;
 }
 
-TEST(tokenizer_gives_the_same_ids_on_every_path_whole_and_in_parts) {
+TEST_ON_EACH_ISA(tokenizer_gives_the_same_ids_whole_and_in_parts) {
     prepare();
     Buffer text = long_document(2 << 20);
     uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
     for (InvalidUtf8 invalid = INVALID_REPLACE; invalid <= INVALID_BYTES; invalid += INVALID_BYTES - INVALID_REPLACE) {
-        Encoder *encoder = encoder_on("portable", invalid);
+        Encoder *encoder = portable_encoder(invalid, NULL);
         ssize_t count = encoder_encode(encoder, (Bytes){text.data, text.size}, want);
         CHECK(count > 0);
         encoder_close(encoder);
-        for (const char **isa = (const char *[]){"portable", "avx2", "avx512", NULL}; *isa; isa++) {
-            encoder = encoder_on(*isa, invalid);
-            CHECK_EQUAL(encoder_encode(encoder, (Bytes){text.data, text.size}, ids), count);
-            CHECK(!memcmp(ids, want, (size_t)count * 2));
-            uint16_t *out = ids;
-            uint64_t turn = 0;
-            for (size_t at = 0, size; at < text.size; at += size) {
-                size = rng_u64(2, 0, turn++) % 100000 + 1;
-                if (size > text.size - at) size = text.size - at;
-                ssize_t more = encoder_encode_part(encoder, (Bytes){text.data + at, size}, at + size == text.size, out);
-                CHECK(more >= 0);
-                out += more;
-            }
-            CHECK_EQUAL(out - ids, count);
-            CHECK(!memcmp(ids, want, (size_t)count * 2));
-            encoder_close(encoder);
+        encoder = encoder_open(vocab, invalid, NULL);
+        CHECK_EQUAL(encoder_encode(encoder, (Bytes){text.data, text.size}, ids), count);
+        CHECK(!memcmp(ids, want, (size_t)count * 2));
+        uint16_t *out = ids;
+        uint64_t turn = 0;
+        for (size_t at = 0, size; at < text.size; at += size) {
+            size = rng_u64(2, 0, turn++) % 100000 + 1;
+            if (size > text.size - at) size = text.size - at;
+            ssize_t more = encoder_encode_part(encoder, (Bytes){text.data + at, size}, at + size == text.size, out);
+            CHECK(more >= 0);
+            out += more;
         }
+        CHECK_EQUAL(out - ids, count);
+        CHECK(!memcmp(ids, want, (size_t)count * 2));
+        encoder_close(encoder);
     }
     buffer_close(&text);
     free(want);
@@ -417,13 +412,9 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     free(ids);
 }
 
-// Encodes a text with a shared_cache on a path, and compares.
-static void check_with_shared_cache(SharedCache *shared_cache, const char *isa, Bytes text, const uint16_t *want,
-                                    ssize_t count) {
+// Encodes a text, compares and closes the encoder.
+static void check_with_encoder(Encoder *encoder, Bytes text, const uint16_t *want, ssize_t count) {
     uint16_t *ids = ids_for(text.size);
-    setenv("MILLRACE_ISA", isa, 1);
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, shared_cache);
-    unsetenv("MILLRACE_ISA");
     CHECK_EQUAL(encoder_encode(encoder, text, ids), count);
     CHECK(!memcmp(ids, want, (size_t)count * 2));
     encoder_close(encoder);
@@ -508,7 +499,7 @@ TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
     Reader alone = {.text = all, .ids = ids_for(text.size)};
     read_text(&alone);
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    check_with_shared_cache(shared_cache, "avx512", all, alone.ids, alone.count);
+    check_with_encoder(encoder_open(vocab, INVALID_BYTES, shared_cache), all, alone.ids, alone.count);
     CHECK(shared_cache_save(shared_cache, "full") == 0);
     size_t size;
     free(read_file("full", &size));
@@ -559,7 +550,7 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     CHECK_EQUAL(second.count, first.count);
     CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
     CHECK(second.merged < first.merged / 10); // only what is too long to keep
-    check_with_shared_cache(second.shared_cache, "portable", all, first.ids, first.count);
+    check_with_encoder(portable_encoder(INVALID_BYTES, second.shared_cache), all, first.ids, first.count);
     CHECK(shared_cache_save(second.shared_cache, "again") == 0); // and nothing was new
     size_t size, again_size;
     char *content = read_file("cache", &size), *again = read_file("again", &again_size);
@@ -583,7 +574,7 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     CHECK_EQUAL(shared_cache_load(shared_cache, "absent"), -1);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
     err_clear();
-    check_with_shared_cache(shared_cache, "avx512", all, first.ids, first.count); // unharmed
+    check_with_encoder(encoder_open(vocab, INVALID_BYTES, shared_cache), all, first.ids, first.count); // unharmed
     shared_cache_close(shared_cache);
     buffer_close(&text);
     free(first.ids);
