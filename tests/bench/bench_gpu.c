@@ -123,8 +123,8 @@ static void run_attention_forward(void) {
     ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), B, T, H, C / H);
 }
 static void run_attention_backward(void) {
-    ops->attention_backward(at(pass->wide), NULL, at(pass->narrow), at(pass->att), at(pass->lse), at(pass->qkv), B, T,
-                            H, C / H, false);
+    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), B, T, H,
+                            C / H, false);
 }
 // The form is chosen by how often the grid fills the card: no card is full at once, one that is endless never.
 static void run_attention_in(int as_if_multiprocessors) {
@@ -139,10 +139,10 @@ static void run_matmul_forward(void) {
     ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
 }
 static void run_matmul_input(void) {
-    ops->matmul_backward_input(at(pass->narrow), at(pass->wide), weight(PARAM_FC_W), B * T);
+    ops->matmul_backward_input(at(pass->dnorm), at(pass->dfc), weight(PARAM_FC_W), B * T);
 }
 static void run_matmul_weight(void) {
-    ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->wide), at(pass->ln2), B * T, 4 * C, C, true);
+    ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->dfc), at(pass->ln2), B * T, 4 * C, C, true);
 }
 static void run_head(void) {
     ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_WTE), NULL, plan.chunk_rows);
@@ -153,10 +153,10 @@ static void run_loss(void) {
 }
 static void run_layernorm_forward(void) {
     ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),
-                           at(pass->narrow), param(PARAM_LN2_W), NULL, B * T, C);
+                           at(pass->branch), param(PARAM_LN2_W), NULL, B * T, C);
 }
 static void run_layernorm_backward(void) {
-    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), grad(PARAM_LN2_W), NULL, NULL, at(pass->narrow),
+    ops->layernorm_backward(at(pass->dres), at(pass->dres_act), grad(PARAM_LN2_W), NULL, NULL, at(pass->dnorm),
                             at(pass->res2), at(pass->mean2), at(pass->rstd2), param(PARAM_LN2_W), B * T, C, false,
                             true);
 }
@@ -164,7 +164,7 @@ static void run_gelu_forward(void) {
     ops->gelu_forward(at(pass->gelu), at(pass->fc), (size_t)B * (size_t)T * 4 * (size_t)C, false);
 }
 static void run_gelu_backward(void) {
-    ops->gelu_backward(at(pass->wide), NULL, at(pass->fc), B * T, 4 * C, false, true);
+    ops->gelu_backward(at(pass->dfc), NULL, at(pass->fc), B * T, 4 * C, false, true);
 }
 static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);

@@ -1,50 +1,53 @@
-// The backward pass: from the gradient of the last norm's output down to the embedding.
+// The backward pass: from the gradient of the last norm's output down to the embedding. The comment behind a line is
+// the shape of its output; buffers.def has the lifetime of each buffer.
 //
-// dres is the gradient of the residual stream, dres_act the same as activations for the matmuls. Each norm's backward
-// adds its own gradient to it, and sums the bias gradient of the branch that was added there. What the forward pass did
-// not keep is made again first, by the same operations in the same order: the same bits.
+// dres is the gradient of the residual stream, dres_act the same as activations, for the matmuls. The backward pass of
+// a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm. What
+// the forward pass did not keep is first computed again, by the same operations in the same order: the same bits.
 #include "trainer/model/network.h"
+
+#define P(id, layer) network_param(network, PARAM_##id, layer)
+#define W(id, layer) network_weight(network, PARAM_##id, layer)
+#define G(id, layer) network_grad(network, PARAM_##id, layer)
+
+// The last layer's block is still there after the forward pass, its GELU is not (buffers.def: SHARED).
+static void recompute(const Network *network, const PassLayout *pass, const Buffers *x, int l, int B, int T) {
+    const ModelShape *shape = &network->model->shape;
+    const size_t N = (size_t)B * (size_t)T, C = (size_t)shape->channels;
+    if (pass->recompute == RECOMPUTE_NONE) return;
+    if (pass->recompute == RECOMPUTE_BLOCK && l < shape->layers - 1)
+        network_block_forward(network, pass, l, x->res1, NULL, B, T);
+    else
+        network->ops->gelu_forward(x->gelu, x->fc, N * 4 * C, shape->exact_gelu); // (N,4C)
+}
 
 void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
-    int N = B * T, C = shape->channels, H = shape->heads, L = shape->layers;
-    Act *narrow = network_at(network, pass->narrow), *wide = network_at(network, pass->wide);
-    Act *dres_act = network_at(network, pass->dres_act);
-    Res *dres = network_at(network, pass->dres);
+    const int N = B * T, C = shape->channels, H = shape->heads, D = C / H, L = shape->layers;
+    const bool exact = shape->exact_gelu;
+    Buffers x = network_buffers(network, pass, 0);
 
-    ops->layernorm_backward(dres, dres_act, network_grad(network, PARAM_LNF_W, 0),
-                            network_grad(network, PARAM_LNF_B, 0), network_grad(network, PARAM_PROJ_B, L - 1), narrow,
-                            network_at(network, pass->res3), network_at(network, pass->mean3),
-                            network_at(network, pass->rstd3), network_param(network, PARAM_LNF_W, 0), N, C, true, add);
+    ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0), G(PROJ_B, L - 1), x.dnorm, x.res3, x.mean3,
+                            x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
     for (int l = L - 1; l >= 0; l--) {
-        Block block = network_block(network, pass, l);
-        if (pass->recompute == RECOMPUTE_BLOCK && l < L - 1) // the last one's are still there, but for gelu
-            network_block_forward(network, &block, l, block.res1, NULL, narrow, B, T);
-        else if (pass->recompute != RECOMPUTE_NONE)
-            ops->gelu_forward(block.gelu, block.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu);
+        x = network_buffers(network, pass, l);
+        recompute(network, pass, &x, l, B, T);
 
-        ops->matmul_backward_weight(network_grad(network, PARAM_PROJ_W, l), dres_act, block.gelu, N, C, 4 * C, add);
-        ops->matmul_gelu_backward(wide, network_grad(network, PARAM_FC_B, l), dres_act, block.fc,
-                                  network_weight(network, PARAM_PROJ_W, l), N, shape->exact_gelu, add);
-        ops->matmul_backward_weight(network_grad(network, PARAM_FC_W, l), wide, block.ln2, N, 4 * C, C, add);
-        ops->matmul_backward_input(narrow, wide, network_weight(network, PARAM_FC_W, l), N);
-        ops->layernorm_backward(dres, dres_act, network_grad(network, PARAM_LN2_W, l),
-                                network_grad(network, PARAM_LN2_B, l), network_grad(network, PARAM_ATT_B, l), narrow,
-                                block.res2, block.mean2, block.rstd2, network_param(network, PARAM_LN2_W, l), N, C,
-                                false, add);
+        ops->matmul_backward_weight(G(PROJ_W, l), x.dres_act, x.gelu, N, C, 4 * C, add);             // (C,4C)
+        ops->matmul_gelu_backward(x.dfc, G(FC_B, l), x.dres_act, x.fc, W(PROJ_W, l), N, exact, add); // (N,4C)
+        ops->matmul_backward_weight(G(FC_W, l), x.dfc, x.ln2, N, 4 * C, C, add);                     // (4C,C)
+        ops->matmul_backward_input(x.dnorm, x.dfc, W(FC_W, l), N);                                   // (N,C)
+        ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), G(ATT_B, l), x.dnorm, x.res2, x.mean2,
+                                x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
 
-        ops->matmul_backward_weight(network_grad(network, PARAM_ATT_W, l), dres_act, block.att, N, C, C, add);
-        ops->matmul_backward_input(narrow, dres_act, network_weight(network, PARAM_ATT_W, l), N);
-        ops->attention_backward(wide, network_grad(network, PARAM_QKV_B, l), narrow, block.att, block.lse, block.qkv, B,
-                                T, H, C / H, add);
-        ops->matmul_backward_weight(network_grad(network, PARAM_QKV_W, l), wide, block.ln1, N, 3 * C, C, add);
-        ops->matmul_backward_input(narrow, wide, network_weight(network, PARAM_QKV_W, l), N);
-        ops->layernorm_backward(dres, dres_act, network_grad(network, PARAM_LN1_W, l),
-                                network_grad(network, PARAM_LN1_B, l),
-                                l ? network_grad(network, PARAM_PROJ_B, l - 1) : NULL, narrow, block.res1, block.mean1,
-                                block.rstd1, network_param(network, PARAM_LN1_W, l), N, C, false, add);
+        ops->matmul_backward_weight(G(ATT_W, l), x.dres_act, x.att, N, C, C, add);                   // (C,C)
+        ops->matmul_backward_input(x.dnorm, x.dres_act, W(ATT_W, l), N);                             // (N,C)
+        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, B, T, H, D, add); // (N,3C)
+        ops->matmul_backward_weight(G(QKV_W, l), x.dqkv, x.ln1, N, 3 * C, C, add);                   // (3C,C)
+        ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);                                 // (N,C)
+        ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l ? G(PROJ_B, l - 1) : NULL, x.dnorm,
+                                x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
     }
-    ops->embed_backward(network_grad(network, PARAM_WTE, 0), network_grad(network, PARAM_WPE, 0), dres,
-                        network_at(network, pass->tokens), B, T, C, add);
+    ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)
 }

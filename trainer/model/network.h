@@ -41,24 +41,23 @@ static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? 
 // (B,T+1) ids as they came over the wire, to the pass's batch.
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
 
-// Runs B sequences of T tokens (at most the pass's and the block) up to the last norm.
+// Pointers to the buffers of a pass (buffers.def), those that each layer has to this layer's.
+typedef struct {
+#define BUFFER(group, type, name, elements) type *name;
+#include "trainer/plan/buffers.def"
+#undef BUFFER
+} Buffers;
+Buffers network_buffers(const Network *network, const PassLayout *pass, int layer);
+
+// Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
-// A block's buffers.
-typedef struct {
-    Res *res1, *res2;
-    Act *ln1, *qkv, *att, *ln2, *fc, *gelu;
-    float *mean1, *rstd1, *lse, *mean2, *rstd2;
-} Block;
-Block network_block(const Network *network, const PassLayout *pass, int layer);
-
-// A block up to its gelu, kept in `wide` where there is no other place: res1 = in + branch (NULL: in). `narrow` may be
-// branch: its own first branch goes there.
-void network_block_forward(const Network *network, const Block *block, int layer, const Res *in, const Act *branch,
-                           Act *narrow, int B, int T);
+// A block up to its GELU; its input is in + branch (NULL: in).
+void network_block_forward(const Network *network, const PassLayout *pass, int layer, const Res *in, const Act *branch,
+                           int B, int T);
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
-// of the head, both scaled by `scale` and by the loss_scale of the plan's scalars; `add` false starts new gradients.
+// of the head, both scaled by `scale` and by the loss_scale of the step's scalars; `add` false starts new gradients.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
 // From the gradient that network_losses left down to the embedding.

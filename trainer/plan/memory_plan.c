@@ -39,65 +39,90 @@ static void add_row(MemoryPlan *plan, const char *name, size_t bytes, bool overl
     plan->table[plan->table_rows++].overlaid = overlaid;
 }
 
-// What a block leaves for its backward pass, besides its input and gelu.
-static size_t lay_block(PassLayout *pass, size_t at, const ModelShape *shape, const Backend *backend) {
-    size_t N = (size_t)pass->rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
-    pass->ln1 = take(&at, N * C * act);
-    pass->mean1 = take(&at, N * sizeof(float));
-    pass->rstd1 = take(&at, N * sizeof(float));
-    pass->qkv = take(&at, N * 3 * C * act);
-    pass->lse = take(&at, N * (size_t)shape->heads * sizeof(float));
-    pass->att = take(&at, N * C * act);
-    pass->res2 = take(&at, N * C * backend->res_bytes);
-    pass->ln2 = take(&at, N * C * act);
-    pass->mean2 = take(&at, N * sizeof(float));
-    pass->rstd2 = take(&at, N * sizeof(float));
-    pass->fc = take(&at, N * 4 * C * act);
+enum { TYPE_Act, TYPE_Res, TYPE_float, TYPE_uint16_t };
+
+// One row of buffers.def for a shape: its size, and the field that gets its offset.
+typedef struct {
+    BufferGroup group;
+    size_t bytes, *offset;
+} BufferSize;
+
+enum {
+    BUFFERS = 0
+#define BUFFER(group, type, name, elements) +1
+#include "trainer/plan/buffers.def"
+#undef BUFFER
+};
+
+static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, int chunk_rows, const ModelShape *shape,
+                         const Backend *backend) {
+    const size_t bytes[] = {backend->act_bytes, backend->res_bytes, sizeof(float), sizeof(uint16_t)};
+    const size_t B = (size_t)pass->rows, T = (size_t)shape->block, N = B * T, C = (size_t)shape->channels;
+    const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
+    const size_t M = N < (size_t)chunk_rows ? N : (size_t)chunk_rows;
+    int count = 0;
+#define BUFFER(group, type, name, elements)                                                                            \
+    sizes[count++] = (BufferSize){GROUP_##group, align((elements)*bytes[TYPE_##type]), &pass->name};
+#include "trainer/plan/buffers.def"
+#undef BUFFER
+}
+
+// One after another. Returns where they end.
+static size_t lay_group(const BufferSize sizes[BUFFERS], BufferGroup group, size_t at) {
+    for (int i = 0; i < BUFFERS; i++)
+        if (sizes[i].group == group) *sizes[i].offset = take(&at, sizes[i].bytes);
     return at;
+}
+
+static size_t lay_layers(PassLayout *pass, const BufferSize sizes[BUFFERS], BufferGroup group, size_t at, int layers) {
+    const size_t bytes = lay_group(sizes, group, at) - at;
+    pass->stride[group] = layers > 1 ? bytes : 0;
+    return at + (size_t)layers * bytes;
+}
+
+// All at the same place.
+static size_t lay_shared(const BufferSize sizes[BUFFERS], BufferGroup group, size_t at) {
+    size_t most = 0;
+    for (int i = 0; i < BUFFERS; i++)
+        if (sizes[i].group == group) {
+            *sizes[i].offset = at;
+            if (sizes[i].bytes > most) most = sizes[i].bytes;
+        }
+    return at + most;
 }
 
 // Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
 static void lay_pass(PassLayout *pass, size_t at, int rows, bool backward, Recompute recompute, int chunk_rows,
                      const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
-    size_t N = (size_t)rows * (size_t)shape->block, C = (size_t)shape->channels, act = backend->act_bytes;
-    size_t chunk = N < (size_t)chunk_rows ? N : (size_t)chunk_rows, start = at;
-    size_t layers = backward ? (size_t)shape->layers : 1;
+    const int layers = backward ? shape->layers : 1;
+    BufferSize sizes[BUFFERS];
+    size_t start = at;
     *pass = (PassLayout){.rows = rows, .backward = backward, .recompute = backward ? recompute : RECOMPUTE_BLOCK};
+    buffer_sizes(sizes, pass, chunk_rows, shape, backend);
 
-    pass->res1_stride = backward ? align(N * C * backend->res_bytes) : 0;
-    pass->res1 = take(&at, layers * align(N * C * backend->res_bytes));
-    size_t block = at;
-    if (pass->recompute != RECOMPUTE_BLOCK) {
-        at = lay_block(pass, block, shape, backend);
-        pass->block_stride = at - block, at = block + layers * pass->block_stride;
-    }
-    if (pass->recompute == RECOMPUTE_NONE) {
-        pass->gelu_stride = align(N * 4 * C * act);
-        pass->gelu = take(&at, layers * pass->gelu_stride);
-    }
-    pass->res3 = take(&at, N * C * backend->res_bytes);
-    pass->ln3 = take(&at, N * C * act);
-    pass->mean3 = take(&at, N * sizeof(float));
-    pass->rstd3 = take(&at, N * sizeof(float));
+    at = lay_layers(pass, sizes, GROUP_INPUT, at, layers);
+    if (pass->recompute != RECOMPUTE_BLOCK) at = lay_layers(pass, sizes, GROUP_BLOCK, at, layers);
+    if (pass->recompute == RECOMPUTE_NONE) at = lay_layers(pass, sizes, GROUP_GELU, at, layers);
+    at = lay_group(sizes, GROUP_LAST, at);
     if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
 
-    if (pass->recompute == RECOMPUTE_BLOCK) at = lay_block(pass, at, shape, backend);
+    if (pass->recompute == RECOMPUTE_BLOCK) at = lay_group(sizes, GROUP_BLOCK, at);
     if (plan && at > start) add_row(plan, "activations of a block", at - start, false), start = at;
 
-    pass->narrow = take(&at, N * C * act);
+    at = lay_shared(sizes, GROUP_BRANCH, at);
     if (backward) {
-        pass->dres = take(&at, N * C * backend->res_bytes);
-        pass->dres_act = act == backend->res_bytes ? pass->dres : take(&at, N * C * act);
+        const size_t end = lay_group(sizes, GROUP_GRADIENT, at);
+        const bool one_type = backend->act_bytes == backend->res_bytes;
+        at = one_type ? pass->dres_act : end;
+        if (one_type) pass->dres_act = pass->dres;
     }
     if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
 
-    size_t logits = chunk * (size_t)shape->padded_vocab * act, wide = N * 4 * C * act;
-    pass->logits = pass->wide = take(&at, logits > wide ? logits : wide);
-    if (pass->recompute != RECOMPUTE_NONE) pass->gelu = pass->wide;
+    if (pass->recompute != RECOMPUTE_NONE) pass->gelu = at;
+    at = lay_shared(sizes, GROUP_SHARED, at);
     if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
 
-    pass->tokens = take(&at, (size_t)rows * (size_t)(shape->block + 1) * sizeof(uint16_t));
-    pass->losses = take(&at, N * sizeof(float));
+    at = lay_group(sizes, GROUP_BATCH, at);
     if (plan) add_row(plan, "batch and losses", at - start, false);
     pass->end = at;
 }

@@ -6,22 +6,29 @@
 #include "trainer/config/config.h"
 #include "trainer/optim/optimizer.h"
 
-// Offsets of what one forward (and backward) pass works in. A stride is from a layer to the next: 0 where they take
-// turns, which in an evaluation is everywhere.
+// Buffers of a group have one lifetime (buffers.def).
+typedef enum {
+    GROUP_INPUT,
+    GROUP_BLOCK,
+    GROUP_GELU,
+    GROUP_LAST,
+    GROUP_BRANCH,
+    GROUP_GRADIENT,
+    GROUP_SHARED,
+    GROUP_BATCH,
+    BUFFER_GROUPS
+} BufferGroup;
+
+// The working memory of a forward (and backward) pass: the offset of each buffer, of layer 0 where there is one per
+// layer, and the bytes from a layer to the next (0: the layers share one).
 typedef struct {
     int rows; // B: sequences at a time
     bool backward;
     Recompute recompute;
-    size_t res1, res1_stride; // what a block takes in (Res)
-    // the block: norm outputs, qkv, attention, fc (Act), the residual before its second norm (Res), statistics
-    size_t ln1, mean1, rstd1, qkv, lse, att, res2, ln2, mean2, rstd2, fc, block_stride;
-    size_t gelu, gelu_stride; // of fc (Act); `wide` where it is not kept
-    // once: the last norm, the batch, losses; `narrow` (N,C) is a branch's output going forward, a gradient going back
-    size_t res3, ln3, mean3, rstd3, tokens, losses, narrow;
-    // backward only: gradient of the residual stream, also as activations (the same where both have one type)
-    size_t dres, dres_act;
-    // logits of a chunk; before and after the head, gelu and gradients of width 4C
-    size_t logits, wide;
+#define BUFFER(group, type, name, elements) size_t name;
+#include "trainer/plan/buffers.def"
+#undef BUFFER
+    size_t stride[BUFFER_GROUPS];
     size_t end;
 } PassLayout;
 
@@ -40,7 +47,7 @@ typedef struct {
     size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
     size_t states[OPTIMIZER_STATES];               // the optimizer's ranges
     size_t scratch, scratch_bytes;                 // the backend's
-    size_t passes;                                 // where both passes begin: they take turns
+    size_t passes;                                 // start of both passes: they are never live together
     PassLayout train, eval;
     size_t bytes; // of the arena
     // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, with the master parameters (if

@@ -65,8 +65,8 @@ TEST(plan_saves_what_the_formula_says) {
         config.recompute = levels[i].recompute;
         make(&plan, &model, &config, backend);
         CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
-        CHECK_EQUAL(plan.train.narrow - plan.train.rstd3, N * (4 + levels[i].once));
-        CHECK_EQUAL(plan.train.wide - plan.train.narrow, N * C * (2 + 4 + 2));
+        CHECK_EQUAL(plan.train.branch - plan.train.rstd3, N * (4 + levels[i].once));
+        CHECK_EQUAL(plan.train.logits - plan.train.branch, N * C * (2 + 4 + 2));
         CHECK(plan.eval.end < plan.train.end);
         if (i) CHECK_EQUAL(all - plan.bytes, N * (L * (levels[0].saved - levels[i].saved) - levels[i].once));
         if (!i) all = plan.bytes;
@@ -135,15 +135,17 @@ static void check_apart(int recompute) {
         {p->rstd3,       4 * N              },
         {p->tokens,      2 * 3 * 33         },
         {p->losses,      4 * N              },
-        {p->narrow,      2 * N * C          },
+        {p->branch,      2 * N * C          },
         {p->dres,        4 * N * C          },
         {p->dres_act,    2 * N * C          },
-        {p->logits,      2 * N * 50304      },
-        {p->wide,        0                  }
+        {p->logits,      2 * N * 50304      }
     };
-    int count = 17;
+    int count = 16;
+    CHECK(p->dnorm == p->branch && p->dfc == p->logits && p->dqkv == p->logits);
+    CHECK(recompute == RECOMPUTE_NONE || p->gelu == p->logits);
     for (int l = 0; l < 3; l++) {
-        size_t at = (size_t)l * p->block_stride, res1 = (size_t)l * p->res1_stride, gelu = (size_t)l * p->gelu_stride;
+        size_t at = (size_t)l * p->stride[GROUP_BLOCK], res1 = (size_t)l * p->stride[GROUP_INPUT],
+               gelu = (size_t)l * p->stride[GROUP_GELU];
         bool kept = recompute != RECOMPUTE_BLOCK || !l; // else where those of layer 0 are
         const struct {
             size_t offset, bytes;
