@@ -51,3 +51,10 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
     [[ "$output" == *"sudo apt-get install libzmq3-dev libdnnl-dev" ]]
     [ ! -e "$BATS_TEST_TMPDIR/installed" ]
 }
+
+@test "the README lists every exit code with its meaning" {
+    sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def >"$BATS_TEST_TMPDIR/codes"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/codes")" -gt 10 ]
+    run diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
+    [ "$status" = 0 ]
+}
