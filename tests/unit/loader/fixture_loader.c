@@ -1,5 +1,6 @@
 // Datasets with known ids, and loader processes, for the loader's tests.
 #include "tests/unit/loader/fixture_loader.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -92,18 +93,33 @@ int stop_loader(pid_t pid, int signal) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void wait_for_loader(const char *place, int times) {
+void wait_for_line(const char *place, const char *part, int times) {
     char log[4096];
     snprintf(log, sizeof log, "%s.log", place);
-    for (int tries = 0; tries < 2000; tries++) {
+    for (int tries = 0; tries < 24000; tries++) { // two minutes: only a loader that is broken takes that long
         char *text = read_file(log, NULL), *at = text;
         int seen = 0;
-        while (at && (at = strstr(at, "ready:"))) seen++, at++;
+        while (at && (at = strstr(at, part))) seen++, at++;
         free(text);
         if (seen >= times) return;
         nanosleep(&(struct timespec){0, 5000000}, NULL);
     }
-    test_failed("the loader is ready", __FILE__, __LINE__);
+    test_failed(part, __FILE__, __LINE__);
+}
+
+void wait_for_loader(const char *place, int times) { wait_for_line(place, "ready:", times); }
+
+const char *tcp_endpoint(void) {
+    static char endpoint[40];
+    if (*endpoint) return endpoint;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    NEED(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
+    NEED(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    close(fd);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    return endpoint;
 }
 
 // libzmq is not built with the sanitizers: what happens inside it is not seen, and a connection that dies in its

@@ -24,5 +24,7 @@ void make_test_dataset(const char *path, const TestDataset *spec);
 // PLACE.log or tcp.log (appended); does not wait for it.
 pid_t start_loader(const char *dataset, const char *place);
 pid_t start_loader_with(const char *dataset, const char *place, const char *more, const char *and_more); // options
-int stop_loader(pid_t pid, int signal);             // the exit status, or 128 + the signal that ended it
-void wait_for_loader(const char *place, int times); // until its log holds "ready" that many times
+int stop_loader(pid_t pid, int signal); // the exit status, or 128 + the signal that ended it
+void wait_for_line(const char *place, const char *part, int times); // until PLACE.log holds the part that many times
+void wait_for_loader(const char *place, int times);                 // until it was ready that many times
+const char *tcp_endpoint(void);                                     // of this process, on a port that was free

@@ -1,5 +1,5 @@
 // What a feed and a loader do about peers that hang, lie or come back from the dead.
-#include "loader/protocol/ring.h"
+#include "loader/client/feed_internal.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <zmq.h>
 
 static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
-enum { T = 64, ROWS = 8 };
+enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, which only a broken loader takes
 
 static FeedConfig feed_config(uint64_t timeout_ms) {
     return (FeedConfig){
@@ -64,124 +64,6 @@ static uint64_t take(Feed *feed, uint64_t asked, int batches) {
     return asked;
 }
 
-static void nap_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
-
-TEST(feed_gives_up_on_a_stopped_loader_after_the_timeout) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(10000);
-    uint64_t asked = take(feed, 0, 10);
-    kill(pid, SIGSTOP);
-    feed_cancel(feed);
-    FeedRequest ask = sequential(asked);
-    FeedBatch batch;
-    NEED(feed_request(feed, &ask) == 0);
-    // A pause shorter than the timeout is only a pause.
-    char command[64];
-    snprintf(command, sizeof command, "(sleep 0.5; kill -CONT %d) &", (int)pid);
-    NEED(system(command) == 0);
-    NEED(feed_next(feed, &batch) == FEED_BATCH);
-    check_rows(&batch);
-    feed_release(feed, &batch);
-    CHECK(feed_stats(feed).resends >= 1 && feed_stats(feed).reconnects >= 1);
-    feed_close(feed);
-
-    feed = open_feed(400);
-    kill(pid, SIGSTOP);
-    NEED(feed_request(feed, &ask) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_PEER);
-    CHECK_TEXT(err_text(), "no data from the loader");
-    err_clear();
-    feed_close(feed);
-    CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
-}
-
-TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
-    make_test_dataset("d", &small);
-    for (int round = 0; round < 3; round++) {
-        char old[16];
-        snprintf(old, sizeof old, "p.%d", round);
-        pid_t zombie = start_loader("d", "p");
-        pins = 0;
-        Feed *feed = open_feed(10000);
-        uint64_t asked = take(feed, 0, 5 + round);
-        FeedBatch held;
-        NEED(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the zombie has
-        kill(zombie, SIGSTOP);
-        for (; feed_capacity(feed); asked += ROWS) { // requests that it will find when it wakes
-            FeedRequest ask = sequential(asked % 1000);
-            NEED(feed_request(feed, &ask) == 0);
-        }
-        NEED(rename("p", old) == 0);
-        pid_t pid = start_loader("d", "p");
-        asked = take(feed, asked, 20);
-        check_rows(&held);
-        kill(zombie, SIGCONT);
-        for (int i = 0; i < 20; i++) {
-            asked = take(feed, asked, 20);
-            nap_ms(1);
-        }
-        check_rows(&held);
-        CHECK(pins > 1 && pinned[0] && pinned[1]); // the new loader's ring, and the one with `held`
-        feed_release(feed, &held);
-        CHECK(!pinned[0] != !pinned[1]);
-        asked = take(feed, asked, 20);
-        CHECK(feed_stats(feed).ring);
-        feed_close(feed);
-        CHECK(!pinned[0] && !pinned[1]);
-        CHECK_EQUAL(stop_loader(zombie, SIGTERM), 0);
-        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-    }
-}
-
-TEST(feed_names_the_damaged_frame_and_no_path) {
-    make_test_dataset("d", &small);
-    char *path = (char[]){"d/train/000/000001.zst"};
-    ShardFile shard;
-    NEED(shard_file_open(&shard, path) == 0);
-    uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
-    shard_file_close(&shard);
-    int fd = open(path, O_RDWR);
-    uint8_t byte;
-    NEED(pread(fd, &byte, 1, (off_t)offset) == 1);
-    byte ^= 0x10;
-    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
-    close(fd);
-    pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(10000);
-    FeedBatch batch;
-    FeedRequest ask = sequential((60000 + 3 * 4096 + 100) / T);
-    NEED(feed_request(feed, &ask) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "train shard 1, frame 3");
-    CHECK(!strchr(err_text(), '/'));
-    err_clear();
-    feed_close(feed);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0); // the loader lives on
-    char *log = read_file("p.log", NULL);
-    CHECK_TEXT(log, "000001.zst"); // and has told its own side where
-    free(log);
-}
-
-TEST(feed_says_that_a_split_is_too_short) {
-    TestDataset spec = small;
-    spec.val_tokens = 0;
-    make_test_dataset("d", &spec);
-    pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(10000);
-    FeedBatch batch;
-    FeedRequest ask = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
-    NEED(feed_request(feed, &ask) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "the val split has 0 tokens");
-    err_clear();
-    feed_close(feed);
-    stop_loader(pid, SIGTERM);
-}
-
 // --- a peer of the test's own making
 
 typedef struct {
@@ -189,13 +71,15 @@ typedef struct {
     WireMessage message;
 } Peer;
 
-static Peer open_peer(void) {
+static Peer open_peer(const char *place) {
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/data.sock", place);
     Peer peer = {.context = zmq_ctx_new()};
     peer.socket = zmq_socket(peer.context, ZMQ_DEALER);
-    int ms = 2000, none = 0;
+    int ms = FOREVER, none = 0;
     zmq_setsockopt(peer.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
     zmq_setsockopt(peer.socket, ZMQ_LINGER, &none, sizeof none);
-    NEED(zmq_connect(peer.socket, "ipc://p/data.sock") == 0);
+    NEED(zmq_connect(peer.socket, endpoint) == 0);
     return peer;
 }
 
@@ -248,11 +132,130 @@ static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t sl
     peer->message.get = get;
 }
 
+TEST(feed_gives_up_on_a_stopped_loader_after_the_timeout) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(FOREVER);
+    uint64_t asked = take(feed, 0, 10);
+    feed_cancel(feed);
+    FeedRequest ask = sequential(asked);
+    FeedBatch batch;
+    // A pause shorter than the timeout is only a pause. It grows until the feed has had the time to ask again.
+    for (int tenths = 2; feed_stats(feed).resends < 1 || feed_stats(feed).reconnects < 1; tenths *= 2) {
+        char command[64];
+        NEED(tenths < 500);
+        kill(pid, SIGSTOP);
+        snprintf(command, sizeof command, "(sleep %d.%d; kill -CONT %d) &", tenths / 10, tenths % 10, (int)pid);
+        NEED(system(command) == 0);
+        NEED(feed_request(feed, &ask) == 0);
+        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        check_rows(&batch);
+        feed_release(feed, &batch);
+    }
+    feed_close(feed);
+
+    feed = open_feed(FOREVER);
+    feed->config.timeout_ms = 200;
+    kill(pid, SIGSTOP);
+    NEED(feed_request(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_PEER);
+    CHECK_TEXT(err_text(), "no data from the loader");
+    err_clear();
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
+}
+
+TEST(feed_keeps_its_slots_from_a_loader_that_wakes_after_its_replacement) {
+    make_test_dataset("d", &small);
+    for (int round = 0; round < 3; round++) {
+        char old[16];
+        snprintf(old, sizeof old, "p.%d", round);
+        pid_t zombie = start_loader("d", "p");
+        pins = 0;
+        Feed *feed = open_feed(FOREVER);
+        uint64_t asked = take(feed, 0, 5 + round);
+        FeedBatch held;
+        NEED(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the zombie has
+        kill(zombie, SIGSTOP);
+        for (; feed_capacity(feed); asked += ROWS) { // requests that it will find when it wakes
+            FeedRequest ask = sequential(asked % 1000);
+            NEED(feed_request(feed, &ask) == 0);
+        }
+        NEED(rename("p", old) == 0);
+        pid_t pid = start_loader("d", "p");
+        asked = take(feed, asked, 20);
+        check_rows(&held);
+        kill(zombie, SIGCONT);
+        Peer peer = open_peer(old);
+        stats_of(&peer); // it has read what it found
+        close_peer(&peer);
+        asked = take(feed, asked, 40);
+        check_rows(&held);
+        CHECK(pins > 1 && pinned[0] && pinned[1]); // the new loader's ring, and the one with `held`
+        feed_release(feed, &held);
+        CHECK(!pinned[0] != !pinned[1]);
+        asked = take(feed, asked, 20);
+        CHECK(feed_stats(feed).ring);
+        feed_close(feed);
+        CHECK(!pinned[0] && !pinned[1]);
+        CHECK_EQUAL(stop_loader(zombie, SIGTERM), 0);
+        CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    }
+}
+
+TEST(feed_names_the_damaged_frame_and_no_path) {
+    make_test_dataset("d", &small);
+    char *path = (char[]){"d/train/000/000001.zst"};
+    ShardFile shard;
+    NEED(shard_file_open(&shard, path) == 0);
+    uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
+    shard_file_close(&shard);
+    int fd = open(path, O_RDWR);
+    uint8_t byte;
+    NEED(pread(fd, &byte, 1, (off_t)offset) == 1);
+    byte ^= 0x10;
+    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+    close(fd);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(FOREVER);
+    FeedBatch batch;
+    FeedRequest ask = sequential((60000 + 3 * 4096 + 100) / T);
+    NEED(feed_request(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "train shard 1, frame 3");
+    CHECK(!strchr(err_text(), '/'));
+    err_clear();
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0); // the loader lives on
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "000001.zst"); // and has told its own side where
+    free(log);
+}
+
+TEST(feed_says_that_a_split_is_too_short) {
+    TestDataset spec = small;
+    spec.val_tokens = 0;
+    make_test_dataset("d", &spec);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed(FOREVER);
+    FeedBatch batch;
+    FeedRequest ask = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
+    NEED(feed_request(feed, &ask) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "the val split has 0 tokens");
+    err_clear();
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
 TEST(loader_drops_and_counts_hostile_frames) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
     wait_for_loader("p", 1);
-    Peer peer = open_peer();
+    Peer peer = open_peer("p");
     uint64_t dropped = stats_of(&peer).dropped;
     uint8_t noise[300];
     srand(5);
@@ -274,11 +277,16 @@ TEST(loader_drops_and_counts_hostile_frames) {
     say(&peer, WIRE_GET, 0);
     CHECK_EQUAL(stats_of(&peer).dropped - dropped, sizeof noise + 3);
     // Larger than any message of the protocol: the connection goes, the loader stays.
-    Peer big = open_peer();
+    Peer big = open_peer("p");
     uint8_t *much = calloc(1, 1 << 20);
+    NEED(zmq_socket_monitor(big.socket, "inproc://big", ZMQ_EVENT_DISCONNECTED) == 0);
+    void *monitor = zmq_socket(big.context, ZMQ_PAIR);
+    NEED(zmq_connect(monitor, "inproc://big") == 0);
     NEED(zmq_send(big.socket, much, 1 << 20, 0) >= 0);
+    uint8_t event[8];
+    NEED(zmq_recv(monitor, event, sizeof event, 0) > 0); // the loader has closed the connection
+    zmq_close(monitor);
     free(much);
-    nap_ms(20);
     close_peer(&big);
     stats_of(&peer);
     close_peer(&peer);
@@ -300,7 +308,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
     wait_for_loader("p", 1);
-    Peer peer = open_peer();
+    Peer peer = open_peer("p");
     WireMessage answer;
     Ring ring = {0}, bad = {0};
     CtlReply reply;
@@ -360,10 +368,13 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
 
     // The ring is given up when the connection ends.
     close(ctl);
-    nap_ms(20);
-    set_get(&peer, fp8, ROWS, 1, 7);
-    say(&peer, WIRE_GET, reply.attach_id);
-    CHECK(hear(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
+    unsigned type = WIRE_BATCH;
+    for (uint32_t generation = 7; type == WIRE_BATCH; generation++) { // the loader may hear of the end a little later
+        set_get(&peer, fp8, ROWS, 1, generation);
+        say(&peer, WIRE_GET, reply.attach_id);
+        type = hear(&peer, &answer);
+    }
+    CHECK(type == WIRE_ERROR && answer.error.code == WIRE_SLOT);
     ring_close(&ring);
     close_peer(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -373,7 +384,7 @@ TEST(loader_caps_its_errors) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
     wait_for_loader("p", 1);
-    Peer peer = open_peer();
+    Peer peer = open_peer("p");
     set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
     for (int i = 0; i < 1000; i++) say(&peer, WIRE_GET, 0);
     WireMessage answer;
@@ -387,18 +398,17 @@ TEST(loader_caps_its_errors) {
     stop_loader(pid, SIGTERM);
 }
 
-TEST(loader_tells_trainers_that_it_goes) {
-    make_test_dataset("d", &small);
+// Of five requests that a stopped loader finds when it wakes with a SIGTERM: those that it answers before its notice.
+static int answers_before_leaving(int times, long pause_ms) {
     pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
-    Peer peer = open_peer();
+    wait_for_loader("p", times);
+    Peer peer = open_peer("p");
     WireMessage answer;
     peer.message.hello = fine_hello;
     say(&peer, WIRE_HELLO, 0);
     CHECK_EQUAL(hear(&peer, &answer), WIRE_WELCOME);
     CHECK_EQUAL(answer.welcome.tokens[0], 100000);
     CHECK_EQUAL(answer.welcome.eot_id, TEST_EOT);
-    // What is queued when the signal comes is answered.
     uint8_t fp8[8];
     memcpy(fp8, answer.welcome.dataset_fp, 8);
     kill(pid, SIGSTOP);
@@ -406,20 +416,34 @@ TEST(loader_tells_trainers_that_it_goes) {
         set_get(&peer, fp8, 1, 0, 0);
         say(&peer, WIRE_GET, 0);
     }
-    nap_ms(20);
+    nanosleep(&(struct timespec){pause_ms / 1000, pause_ms % 1000 * 1000000}, NULL);
     kill(pid, SIGTERM);
     kill(pid, SIGCONT);
-    int batches = 0, notices = 0;
-    for (int i = 0; i < 6; i++) {
-        unsigned type = hear(&peer, &answer);
-        batches += type == WIRE_BATCH, notices += type == WIRE_NOTICE;
-    }
-    CHECK_EQUAL(batches, 5);
-    CHECK_EQUAL(notices, 1);
+    int batches = 0;
+    unsigned type;
+    while ((type = hear(&peer, &answer)) == WIRE_BATCH) batches++;
+    CHECK_EQUAL(type, WIRE_NOTICE);
     CHECK_EQUAL(stop_loader(pid, 0), 0);
-    // Another protocol is named, not ignored.
-    pid = start_loader("d", "p");
-    wait_for_loader("p", 2);
+    close_peer(&peer);
+    return batches;
+}
+
+TEST(loader_answers_what_is_queued_and_tells_trainers_that_it_goes) {
+    make_test_dataset("d", &small);
+    // Nothing shows when libzmq's thread has sent the requests: the pause grows until it has.
+    int batches = 0;
+    long pause_ms = 10;
+    for (int times = 1; batches < 5 && pause_ms < 10000; pause_ms *= 4)
+        batches = answers_before_leaving(times++, pause_ms);
+    CHECK_EQUAL(batches, 5);
+}
+
+TEST(loader_names_a_protocol_that_it_does_not_have) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer("p");
+    WireMessage answer;
     peer.message.hello = fine_hello;
     peer.message.hello.proto_min = peer.message.hello.proto_max = 9;
     say(&peer, WIRE_HELLO, 0);

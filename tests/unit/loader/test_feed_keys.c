@@ -7,18 +7,12 @@
 static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
 enum { T = 64, ROWS = 8 };
 
-static const char *endpoint(void) {
-    static char text[40];
-    snprintf(text, sizeof text, "tcp://127.0.0.1:%d", 20000 + (int)getpid() % 12000);
-    return text;
-}
-
-static Feed *open_feed(const char *key_file, const char *loader_key) {
-    FeedConfig config = {.endpoint = endpoint(),
+static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t timeout_ms) {
+    FeedConfig config = {.endpoint = tcp_endpoint(),
                          .vocab_size = 50304,
                          .sequence_tokens = T,
                          .max_rows = ROWS,
-                         .timeout_ms = 700,
+                         .timeout_ms = timeout_ms,
                          .key_file = key_file,
                          .loader_key = loader_key};
     return feed_open(&config);
@@ -32,9 +26,9 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     snprintf(allow, sizeof allow, "\n%s the friend\n", friend.public_key);
     write_file("allow", allow, strlen(allow));
     make_test_dataset("d", &small);
-    pid_t pid = start_loader_with("d", endpoint(), "--key=loader.key", "--allow=allow");
+    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
 
-    Feed *feed = open_feed("friend.key", loader.public_key);
+    Feed *feed = open_feed("friend.key", loader.public_key, 120000);
     NEED(feed && feed_attach(feed) == 0);
     FeedRequest ask = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
     FeedBatch batch;
@@ -45,19 +39,20 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     feed_close(feed);
 
     // A key that is not on the list, no key, and a loader that is not the one we mean.
-    CHECK(!open_feed("stranger.key", loader.public_key));
+    enum { MS = 500 }; // the feed waits this long for an answer that never comes
+    CHECK(!open_feed("stranger.key", loader.public_key, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
-    CHECK(!open_feed(NULL, NULL));
+    CHECK(!open_feed(NULL, NULL, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
-    CHECK(!open_feed("friend.key", stranger.public_key));
+    CHECK(!open_feed("friend.key", stranger.public_key, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
-    CHECK(!open_feed("friend.key", NULL));
+    CHECK(!open_feed("friend.key", NULL, MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
-    CHECK(!open_feed("friend.key", "too short"));
+    CHECK(!open_feed("friend.key", "too short", MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
