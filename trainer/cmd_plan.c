@@ -15,14 +15,14 @@ static int print_plan(Config *config) {
     const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
     plan_auto(config, backend, false);
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     Model model;
     MemoryPlan plan;
     Buffer text = {0};
     model_open(&model, &shape);
     memory_plan_init(&plan, config, &model, backend, optimizer_find(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
-    plan_print_levers(config, &model, backend, &text);
+    plan_print_choices(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
     int result = memory_plan_check(&plan, config, backend, false);
     buffer_close(&text);

@@ -61,7 +61,7 @@ static void open_network(void) {
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, ops, optimizer_find("adamw"));
     if (memory_plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
@@ -75,7 +75,7 @@ static void open_network(void) {
 }
 
 static void step(uint64_t update) { // waits for its end
-    step_begin(&network, &config, &(StepPlace){update, update, 1});
+    step_begin(&network, &config, &(StepPosition){update, update, 1});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
         step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro > 0);

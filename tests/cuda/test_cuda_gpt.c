@@ -38,7 +38,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     NEED(backend);
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     shape.vocab = VOCAB, shape.padded_vocab = padded_vocab(VOCAB);
     Model model;
     MemoryPlan plan;
@@ -56,7 +56,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.learning_rate = 3e-3, config.decay_lr = false;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
-        step_begin(&network, &config, &(StepPlace){(uint64_t)step, (uint64_t)step, form.loss_scale});
+        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, form.loss_scale});
         for (int micro = 0; micro < MICROS; micro++) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);

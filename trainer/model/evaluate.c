@@ -1,7 +1,7 @@
-// Evaluation in micro-batches: forward and loss only, nothing kept.
+// Evaluation in micro-batches: forward pass and losses only; no activation is kept.
 #include "trainer/model/evaluate.h"
 
-// The losses of the batch that is in place, added up sequence by sequence.
+// Adds the losses of the uploaded batch to the scalars, sequence by sequence.
 static void add_losses(Network *network, int B) {
     const PassLayout *pass = &network->plan->eval;
     int T = network->model->shape.block;

@@ -1,15 +1,15 @@
-// Evaluation: the mean loss over the first samples of a split, in order, inside the training footprint.
+// Evaluation: the mean loss over the first samples of a split, in order, inside the memory of the training pass.
 #pragma once
 
 #include "trainer/model/network.h"
 #include "trainer/run/batch_stream.h"
 
-// Sums sequence by sequence in fixed order, so that the loss does not depend on how many are taken at a time.
+// Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size.
 FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss);
 
-// The shapes of an evaluation of so many samples once, over no data (step.h: step_warm_up).
+// Runs the shapes of an evaluation of `samples` samples once, over zeros (see step_warm_up in step.h).
 void evaluate_warm_up(Network *network, uint64_t samples);
 
-// How many samples an evaluation reads of a split of so many tokens; 0 when it has not one.
+// The number of samples that an evaluation reads from a split of `split_tokens` tokens; 0: the split has none.
 uint64_t evaluate_samples(const Config *config, uint64_t split_tokens);

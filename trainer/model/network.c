@@ -1,4 +1,4 @@
-// The network's memory: the arena, its parameters and what is multiplied with.
+// The memory of the network: the arena, its parameters and the packed weights.
 #include "trainer/model/network.h"
 #include "common/err.h"
 #include "common/hugepages.h"
@@ -23,12 +23,12 @@ static void add_weight(Network *network, ParamId id, int layer, size_t *packed) 
     *packed += aligned(bytes);
 }
 
-// Zero, as the arena. NULL after fail() (82).
+// Zeroed host memory. NULL after fail() (82).
 static unsigned char *host_memory(const Backend *backend, size_t bytes) {
     void *memory = hugepages_alloc(bytes);
     char size[16];
     if (!memory) {
-        fail(EX_MEMORY, "no host memory for the optimizer's state of %s", human_bytes(size, (double)bytes));
+        fail(EX_MEMORY, "no host memory for %s of optimizer state", human_bytes(size, (double)bytes));
         return NULL;
     }
     backend->pin(memory, bytes);
@@ -42,12 +42,12 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     network->staging = malloc(plan->staging);
     network->scalars = aligned_alloc(PAGE, PAGE);
     if (!network->weights || !network->staging || !network->scalars)
-        return fail(EX_MEMORY, "no memory for the checkpoint buffer");
+        return fail(EX_MEMORY, "no memory for the list of weights and the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
     backend->pin(network->scalars, PAGE);
     if (plan->host_bytes && !(network->host = host_memory(backend, plan->host_bytes))) return -1;
-    backend->zero(network->arena, plan->passes); // gaps between tensors must be zero, and gradients once
+    backend->zero(network->arena, plan->passes); // gaps between tensors stay zero; gradients start as zero
     backend->bind_scratch(network_at(network, plan->scratch), plan->scratch_bytes);
     size_t packed = plan->packed;
     for (int layer = 0; layer < layers; layer++)
@@ -109,7 +109,7 @@ static void put(const Network *network, size_t offset, const void *from, size_t 
         memcpy(to, from, bytes);
 }
 
-// Values of two bytes are staged in the upper half of the floats' own memory, then widened from the front.
+// Values of two bytes are downloaded to the upper half of `values`, then converted in place from the front.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values) {
     if (type == DTYPE_FP32) {
         get(network, values, range + first * sizeof *values, count * sizeof *values);
@@ -150,7 +150,7 @@ void network_reset_optimizer(Network *network) {
     }
 }
 
-// A extent of a tensor that one worker draws.
+// The part of a tensor that one worker initializes.
 typedef struct {
     const Model *model;
     const Tensor *tensor;
@@ -166,7 +166,7 @@ static int draw_values(void *job, unsigned worker) {
     return 0;
 }
 
-// Elements [first, first + count) to the staging buffer, by all workers.
+// Fills the staging buffer with elements [first, first + count), on all threads.
 static void draw_piece(const Network *network, Pool *pool, const Tensor *tensor, uint64_t seed, size_t first,
                        size_t count) {
     size_t share = (count + pool_threads(pool) - 1) / pool_threads(pool);

@@ -1,4 +1,4 @@
-// The model's tensors, laid out from params.def.
+// The tensors of the model, laid out from params.def.
 #include "trainer/model/params.h"
 #include "common/err.h"
 #include "common/rng.h"
@@ -56,7 +56,7 @@ static void add_tensor(Model *model, ParamId id, int layer) {
     model->elements += (tensor_elements(tensor) + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
-// Of one part, what comes before the layers, each layer, then what comes after: the order of params.def.
+// Adds the tensors of one part in the order of params.def: those before the layers, each layer, those after.
 static void add_part(Model *model, bool decay) {
     int id = 0;
     for (; id < PARAM_COUNT && params[id].per == PER_MODEL; id++)
@@ -99,7 +99,8 @@ void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t 
     }
     double deviation = tensor->kind == KIND_RESIDUAL ? 0.02 / sqrt(2.0 * model->shape.layers) : 0.02;
     size_t real = (size_t)tensor->file_rows * (size_t)tensor->cols;
-    uint64_t stream = (uint64_t)tensor->id << 32 | (uint64_t)tensor->layer; // of its own, whatever else the model has
+    uint64_t stream = (uint64_t)tensor->id << 32 |
+                      (uint64_t)tensor->layer; // one random stream per tensor, independent of the rest of the model
     for (size_t i = 0; i < count; i++)
         values[i] = first + i < real ? (float)(deviation * rng_normal(seed, stream, first + i)) : 0.0f;
 }

@@ -1,4 +1,4 @@
-// The model's shape and its tensors: where each lies in the flat ranges of parameters, gradients and moments.
+// The shape of the model and its tensors: the offset of each in the flat ranges of parameters and gradients.
 #pragma once
 
 #include <stdbool.h>
@@ -25,24 +25,24 @@ typedef enum { KIND_EMBED, KIND_MATRIX, KIND_RESIDUAL, KIND_GAIN, KIND_BIAS, PAR
 typedef struct {
     ParamId id;
     ParamKind kind;
-    int layer; // 0 for those of the whole model
+    int layer; // 0 for tensors of the whole model
     int rows, cols;
-    int file_rows; // rows without padding: what files hold
+    int file_rows; // rows without padding, as in files
     size_t offset; // elements from the start of the flat range
-    char name[64]; // as Hugging Face's GPT-2 has it, without "transformer."
+    char name[64]; // name in Hugging Face GPT-2 files, without "transformer."
 } Tensor;
 
 typedef struct {
     ModelShape shape;
     Tensor *tensors; // in arena order; owned
     int count;
-    int *places;           // of tensor (layer, id) in `tensors`, -1: none; owned
+    int *places;           // index of tensor (layer, id) in `tensors`, -1: none; owned
     size_t elements;       // of the flat range, gaps (always zero) included
-    size_t decay_elements; // the first of them, which decay
-    size_t parameters;     // without padding and gaps: what people count
+    size_t decay_elements; // the first of them: weight decay applies to these
+    size_t parameters;     // without padding and gaps: the number that is reported
 } Model;
 
-int padded_vocab(int vocab); // the next multiple of 64: matmuls like it
+int padded_vocab(int vocab); // the next multiple of 64: aligned rows for the matmuls
 
 void model_open(Model *model, const ModelShape *shape);
 void model_close(Model *model);
@@ -51,10 +51,10 @@ void model_close(Model *model);
 const Tensor *model_tensor(const Model *model, ParamId id, int layer);
 static inline size_t tensor_elements(const Tensor *tensor) { return (size_t)tensor->rows * (size_t)tensor->cols; }
 
-// First values, elements [first, first + count) of the tensor: a pure function of the seed.
+// Initial values of elements [first, first + count) of the tensor: a pure function of the seed and the element.
 void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values);
 
-// Whether Hugging Face's files hold it transposed.
+// true: Hugging Face files hold it transposed.
 static inline bool tensor_transposed(const Tensor *tensor) {
     return tensor->kind == KIND_MATRIX || tensor->kind == KIND_RESIDUAL;
 }

@@ -1,10 +1,10 @@
-// Sampling: one forward pass over the window a token.
+// Sampling: one forward pass over the whole window for each new token.
 #include "trainer/model/sample.h"
 #include "common/err.h"
 #include "common/rng.h"
 #include <stdlib.h>
 
-enum { END_OF_TEXT = 50256, LENGTH_MULTIPLE = 64 }; // few shapes, so that the backend's plans are reused
+enum { END_OF_TEXT = 50256, LENGTH_MULTIPLE = 64 }; // few shapes, so that cached kernels are reused
 
 typedef struct {
     float logit;
@@ -31,14 +31,14 @@ static uint16_t draw(const Sampler *sampler, Candidate *candidates, size_t count
     return candidates[count - 1].id;
 }
 
-// Logits of what follows the last `length` ids.
-static void look_ahead(Network *network, const uint16_t *ids, size_t length, uint16_t *window, float *logits) {
+// Logits of the token after ids[length - 1].
+static void next_logits(Network *network, const uint16_t *ids, size_t length, uint16_t *window, float *logits) {
     const ModelShape *shape = &network->model->shape;
     const PassLayout *pass = &network->plan->eval;
     size_t block = (size_t)shape->block, used = length < block ? length : block;
     size_t T = (used + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
     if (T > block) T = block;
-    memset(window, 0, (T + 1) * sizeof *window); // attention is causal: what follows does not matter
+    memset(window, 0, (T + 1) * sizeof *window); // attention is causal: the padding has no influence
     memcpy(window, ids + length - used, used * sizeof *window);
     network_tokens(network, pass, window, 1, (int)T);
     network_forward(network, pass, 1, (int)T);
@@ -53,7 +53,7 @@ void sample_warm_up(Network *network, float *logits) {
         T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
         network_forward(network, pass, 1, T);
     }
-    for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) // as aligned as rows can be
+    for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) // all alignments a row can have
         network_logits(network, pass, row, logits);
 }
 
@@ -65,7 +65,7 @@ size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t le
     uint16_t *window = malloc(((size_t)network->model->shape.block + 1) * sizeof *window);
     if (!logits || !candidates || !window) die(EX_MEMORY, "no memory for sampling");
     for (size_t i = 0; i < count; i++) {
-        look_ahead(network, ids, length, window, logits);
+        next_logits(network, ids, length, window, logits);
         for (size_t v = 0; v < vocab; v++) candidates[v] = (Candidate){logits[v], (uint16_t)v};
         uint16_t id = draw(sampler, candidates, vocab, i);
         ids[length++] = id;

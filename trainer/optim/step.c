@@ -1,15 +1,15 @@
-// One optimizer step, and what is made before the first.
+// One optimizer step, and the warm-up before the first.
 #include "trainer/optim/step.h"
 #include "trainer/optim/offload.h"
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // recordings
+enum { FIRST_MICRO_BATCH, NEXT_MICRO_BATCH, UPDATE }; // keys of recordings
 
-void step_begin(Network *network, const Config *config, const StepPlace *place) {
-    *network->scalars = (StepScalars){.loss_scale = place->loss_scale};
-    network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, place->step),
-                                      place->update);
+void step_begin(Network *network, const Config *config, const StepPosition *position) {
+    *network->scalars = (StepScalars){.loss_scale = position->loss_scale};
+    network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, position->step),
+                                      position->update);
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
 }
 
@@ -27,7 +27,7 @@ void step_micro_batch(Network *network, float scale, bool add) {
 }
 
 void step_end(Network *network) {
-    const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be
+    const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be recorded
     if (!recorded || network->ops->begin(UPDATE)) {
         StepScalars *scalars = network_at(network, network->plan->scalars);
         network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
@@ -48,23 +48,24 @@ void step_warm_up(Network *network, const Config *config) {
     const PassLayout *pass = &network->plan->train;
     const int adds = config->gradient_accumulation_steps > 1;
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
-    const StepPlace place = {.loss_scale = 1};
-    step_begin(network, config, &place);
+    const StepPosition position = {.loss_scale = 1};
+    step_begin(network, config, &position);
     network->ops->zero(network_at(network, pass->tokens),
                        (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
-    for (int run = 0; run < 2; run++) { // plain, then recorded
+    for (int run = 0; run < 2; run++) { // the first run is executed, the second recorded
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
-        network_write(network, network->plan->grads, DTYPE_FP32, 0, 1, &nan); // the update changes nothing
+        network_write(network, network->plan->grads, DTYPE_FP32, 0, 1,
+                      &nan); // the norm is not finite: the update changes nothing
         step_end(network);
     }
 }
 
-FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPlace *place,
+FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                     const volatile int *stop, StepResult *result) {
     const PassLayout *pass = &network->plan->train;
     int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
     double tokens = step_tokens(network, config);
-    step_begin(network, config, place);
+    step_begin(network, config, position);
     for (int micro = 0; micro < micros; micro++) {
         if (stop && *stop && micro) return FEED_STOPPED;
         FeedBatch batch;
@@ -77,7 +78,7 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
     step_end(network);
     *result = (StepResult){.loss = network->scalars->loss / tokens,
                            .norm = network->scalars->norm,
-                           .learning_rate = schedule_rate(config, place->step)};
+                           .learning_rate = schedule_rate(config, position->step)};
     result->finite = isfinite(result->loss) && isfinite(result->norm);
     return FEED_BATCH;
 }

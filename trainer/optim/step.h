@@ -1,15 +1,15 @@
-// One optimizer step: micro-batches, their gradients, one update.
+// One optimizer step: the gradients of its micro-batches are accumulated, then one update is applied.
 #pragma once
 
 #include "trainer/model/network.h"
 #include "trainer/run/batch_stream.h"
 
-// Where a run stands before a step.
+// The position of a run before a step.
 typedef struct {
-    uint64_t step;    // of the schedule
-    uint64_t update;  // steps applied before
-    float loss_scale; // gradients are computed times this power of two, 1 unless activations are fp16
-} StepPlace;
+    uint64_t step;    // position in the learning-rate schedule
+    uint64_t update;  // updates applied so far
+    float loss_scale; // power of two that gradients are multiplied with; 1 unless activations are fp16
+} StepPosition;
 
 typedef struct {
     double loss; // mean over the step's tokens, natural log
@@ -18,18 +18,19 @@ typedef struct {
     bool finite; // false: the update was not applied
 } StepResult;
 
-// Runs each kind of micro-batch and the update once at full shape, over no data, so that whatever a backend makes when
-// it is met first (backend.h: needs_warm_up) is there before step 1. Changes no parameter and no state of the
-// optimizer; the gradients are the first micro-batch's to overwrite.
+// Runs each kind of micro-batch and the update once at full shape, over zeros, so that a backend with needs_warm_up
+// (backend.h) allocates and compiles everything before step 1. Changes neither parameters nor optimizer state; the
+// first micro-batch overwrites the gradients.
 void step_warm_up(Network *network, const Config *config);
 
-// Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Else nothing was
-// applied, and the stream stands somewhere inside the step. `stop` may be NULL and is looked at between micro-batches.
-FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPlace *place,
+// Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Otherwise nothing
+// was applied, and the stream is at some micro-batch of the step. `stop` may be NULL; it is checked between
+// micro-batches.
+FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                     const volatile int *stop, StepResult *result);
 
-// What it is made of, for those that bring their own batches (network_tokens before each). Only step_end waits: for
-// the plan's numbers, which are in network->numbers then. scale: 1 / tokens of the step.
-void step_begin(Network *network, const Config *config, const StepPlace *place);
+// The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
+// waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.
+void step_begin(Network *network, const Config *config, const StepPosition *position);
 void step_micro_batch(Network *network, float scale, bool add);
 void step_end(Network *network);

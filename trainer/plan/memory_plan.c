@@ -8,8 +8,8 @@
 
 enum {
     ALIGN = 256,
-    SLICE_UNIT = 1024,   // elements: slots are aligned, whatever the type
-    SLICE_MAX = 4 << 20, // elements: copies of 16 MiB, which a bus carries at its full rate
+    SLICE_UNIT = 1024,   // elements: slots are aligned for every type
+    SLICE_MAX = 4 << 20, // elements: copies of 16 MiB reach the full rate of the bus
 };
 
 static size_t align(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
@@ -20,7 +20,7 @@ static size_t take(size_t *end, size_t bytes) {
     return offset;
 }
 
-ModelShape shape_of(const Config *config) {
+ModelShape model_shape(const Config *config) {
     return (ModelShape){
         .layers = (int)config->n_layer,
         .heads = (int)config->n_head,
@@ -67,7 +67,7 @@ static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, int chunk_
 #undef BUFFER
 }
 
-// One after another. Returns where they end.
+// Lays out the buffers of a group one after another. Returns their end.
 static size_t lay_group(const BufferSize sizes[BUFFERS], BufferGroup group, size_t at) {
     for (int i = 0; i < BUFFERS; i++)
         if (sizes[i].group == group) *sizes[i].offset = take(&at, sizes[i].bytes);
@@ -80,7 +80,7 @@ static size_t lay_layers(PassLayout *pass, const BufferSize sizes[BUFFERS], Buff
     return at + (size_t)layers * bytes;
 }
 
-// All at the same place.
+// Lays out the buffers of a group at the same offset.
 static size_t lay_shared(const BufferSize sizes[BUFFERS], BufferGroup group, size_t at) {
     size_t most = 0;
     for (int i = 0; i < BUFFERS; i++)
@@ -171,8 +171,8 @@ static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *bac
 
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer) {
-    assert(!config->batch_size.is_auto); // plan_auto has been there
-    // The evaluation's chunks are no larger than training's, so that it stays inside its footprint.
+    assert(!config->batch_size.is_auto); // plan_auto has set it
+    // The chunks of an evaluation are no larger than those of training, so that it needs no more memory.
     int64_t rows = config->batch_size.value * config->block_size;
     const bool training = optimizer;
     *plan = (MemoryPlan){.optimizer = optimizer,
@@ -229,7 +229,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     }
 }
 
-// What processes can still get is the kernel's estimate.
+// MemAvailable is an estimate of the kernel.
 uint64_t plan_host_memory(void) {
     static const struct {
         const char *path, *before;

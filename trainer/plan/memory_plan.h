@@ -1,5 +1,5 @@
-// The memory plan: from the configuration and the backend's facts alone, where every buffer of a run lies in its one
-// arena. What is printed is what is allocated; nothing is allocated later.
+// The memory plan: the offset of every buffer of a run in its one arena, computed from the configuration and the facts
+// of the backend alone. The plan that is printed is the one that is allocated; nothing is allocated later.
 #pragma once
 
 #include "kernels/backend.h"
@@ -59,21 +59,21 @@ typedef struct {
     struct {
         const char *name;
         size_t bytes;
-        bool overlaid;  // lies inside the others
-    } table[PLAN_ROWS]; // in arena order; sums to bytes but for the overlaid
+        bool overlaid;  // inside the memory of other rows
+    } table[PLAN_ROWS]; // in arena order; those not overlaid sum to `bytes`
     int table_rows;
 } MemoryPlan;
 
-ModelShape shape_of(const Config *config);
+ModelShape model_shape(const Config *config);
 // Without an optimizer (NULL) the plan has parameters and the evaluation pass only.
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer);
 
-// What is left of this machine's memory, and no more than a container's limit. 0: not known.
+// Free memory of this machine, at most the limit of the container. 0: not known.
 uint64_t plan_host_memory(void);
 
-// The largest arena: mem_limit, or what is left of this machine's memory, or the device's where it has its own, for
-// those that allocate `here`. 0: not known.
+// The largest arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device,
+// whichever is smaller. 0: not known.
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here);
 
 void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,

@@ -1,10 +1,10 @@
-// Which plan fits: the choice of what is auto, and the nearest settings to what does not fit.
+// Chooses settings that fit: values for the keys that are auto, and suggestions when a plan does not fit.
 #include "trainer/plan/plan_auto.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <math.h>
 
-// What a level costs: shares of the step's time. gelu is one pass over memory; a block's forward is a fifth of a step.
+// Relative time of a step. GELU is one pass over memory; the forward pass of the blocks is a fifth of a step.
 static const struct {
     Recompute level;
     double time;
@@ -19,41 +19,43 @@ enum { LEVELS = sizeof levels / sizeof *levels };
 static bool is_cpu(const Backend *backend) { return !strcmp(backend->name, "cpu"); }
 static bool is_offloaded(const Config *config) { return config->offload == OFFLOAD_OPTIMIZER; }
 
-// What there is for a plan: for its arena, and of host memory. 0: not known.
+// Memory available to a plan, in bytes. 0: not known.
 typedef struct {
     uint64_t arena, host;
-} Room;
+} Available;
 
-static Room room_for(const Config *config, const Backend *backend, bool here) {
-    return (Room){plan_limit(config, backend, here), here ? plan_host_memory() : 0};
+static Available available_memory(const Config *config, const Backend *backend, bool here) {
+    return (Available){plan_limit(config, backend, here), here ? plan_host_memory() : 0};
 }
 
 static uint64_t host_need(const MemoryPlan *plan, const Backend *backend) {
     return plan->host_bytes + (is_cpu(backend) ? plan->bytes : 0);
 }
 
-// Bytes of the arena, and whether there is room.
-static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Room *room, bool *fits) {
+// Returns the size of the arena.
+static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Available *available,
+                       bool *fits) {
     MemoryPlan plan;
     memory_plan_init(&plan, config, model, backend, optimizer_find(config->optimizer));
-    *fits = (!room->arena || plan.bytes <= room->arena) && (!room->host || host_need(&plan, backend) <= room->host);
+    *fits = (!available->arena || plan.bytes <= available->arena) &&
+            (!available->host || host_need(&plan, backend) <= available->host);
     return plan.bytes;
 }
 
-// ---- what is auto
+// ---- keys that are auto
 
-// Time of a token, relative. What a micro-batch costs however small it is, in tokens: launches on a GPU, where 4
-// sequences of 1024 run at half the speed of 64; on a CPU the packing of weights and the ends of parallel loops.
+// Relative time per token. Each micro-batch has a fixed cost, expressed in tokens: launches on a GPU, where 4 sequences
+// of 1024 tokens run at half the speed of 64; packing of weights and ends of parallel loops on a CPU.
 static double token_time(const Config *config, const Backend *backend, double level_time) {
     double fixed = is_cpu(backend) ? 256 : 4096;
     return level_time * (1 + fixed / (double)(config->batch_size.value * config->block_size));
 }
 
-// Chooses the fastest plan that fits and is faster than `best`, else the smallest below `least`, with the optimizer's
-// state where it is asked for.
-static void choose(Config *config, const Config *asked, const Model *model, const Backend *backend, const Room *room,
-                   double *best, size_t *least) {
-    const double worth = 0.995; // of the time: larger plans must gain something
+// Sets `config` to the fastest plan that fits and is faster than `best`, else to the smallest below `least`. Offload is
+// as in `asked`.
+static void choose(Config *config, const Config *asked, const Model *model, const Backend *backend,
+                   const Available *available, double *best, size_t *least) {
+    const double worth = 0.995; // a larger plan must be at least 0.5 % faster
     int64_t rows_asked = asked->batch_size.value, sequences = rows_asked * asked->gradient_accumulation_steps;
     bool cut = asked->batch_size.is_auto && asked->mem_limit;
     Config tried = *asked;
@@ -64,33 +66,32 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
             tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
             tried.recompute = levels[i].level;
             bool fits;
-            size_t bytes = try_plan(&tried, model, backend, room, &fits);
+            size_t bytes = try_plan(&tried, model, backend, available, &fits);
             double time = fits ? token_time(&tried, backend, levels[i].time) : INFINITY;
             if (fits ? time < *best * worth : *best == INFINITY && bytes < *least) *config = tried, *best = time;
             if (bytes < *least) *least = bytes;
-            if (!fits) break; // nor do larger ones
+            if (!fits) break; // larger batches do not fit either
         }
     }
 }
 
 void plan_auto(Config *config, const Backend *backend, bool here) {
     Config asked = *config;
-    const Room room = room_for(&asked, backend, here);
+    const Available available = available_memory(&asked, backend, here);
     const int64_t rows_asked = asked.batch_size.value;
     const bool automatic = asked.offload == OFFLOAD_AUTO;
     double best = INFINITY;
     size_t least = SIZE_MAX;
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     Model model;
     model_open(&model, &shape);
-    if (asked.batch_size.is_auto && !asked.eval_tokens) // an evaluation reads what it would have
+    if (asked.batch_size.is_auto && !asked.eval_tokens) // keeps the number of evaluated tokens
         asked.eval_tokens = asked.eval_iters * rows_asked * asked.block_size;
     if (automatic) asked.offload = OFFLOAD_NONE;
-    choose(config, &asked, &model, backend, &room, &best, &least);
-    asked.offload = OFFLOAD_OPTIMIZER,
-    least = 0; // costs a step its copies, and the machine memory: where nothing else fits
+    choose(config, &asked, &model, backend, &available, &best, &least);
+    asked.offload = OFFLOAD_OPTIMIZER, least = 0; // slower, and needs host memory: only if nothing else fits
     if (automatic && best == INFINITY && !is_cpu(backend))
-        choose(config, &asked, &model, backend, &room, &best, &least);
+        choose(config, &asked, &model, backend, &available, &best, &least);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
     if (config->batch_size.value == rows_asked &&
@@ -99,11 +100,11 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     char size[16], level[16];
     config_value(config, KEY_recompute, level, sizeof level);
     log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %s%s",
-             human_bytes(size, (double)room.arena), (long long)config->batch_size.value,
+             human_bytes(size, (double)available.arena), (long long)config->batch_size.value,
              (long long)config->gradient_accumulation_steps, level, moved ? ", offload optimizer" : "");
 }
 
-// ---- what to ask for instead
+// ---- suggestions
 
 static void add_settings(Buffer *out, const Config *asked, const Config *config, size_t bytes) {
     const int keys[] = {KEY_batch_size,      KEY_gradient_accumulation_steps,
@@ -120,29 +121,29 @@ static void add_settings(Buffer *out, const Config *asked, const Config *config,
     buffer_print(out, " (%s)", human_bytes(size, (double)bytes));
 }
 
-// The largest micro-batch that fits, effective batch kept. 0: none.
-static size_t shrink(Config *config, const Backend *backend, const Room *room) {
+// Sets the largest batch_size that fits and keeps the effective batch. Returns the size of the arena, 0: none fits.
+static size_t shrink(Config *config, const Backend *backend, const Available *available) {
     int64_t most = config->batch_size.value, sequences = most * config->gradient_accumulation_steps;
     size_t bytes = 0;
     bool fits = false;
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     Model model;
     model_open(&model, &shape);
     for (int64_t rows = most; rows >= 1 && !fits; rows--) {
         if (sequences % rows) continue;
         config->batch_size.value = rows, config->gradient_accumulation_steps = sequences / rows;
         if (config->eval_batch_size > rows) config->eval_batch_size = rows;
-        bytes = try_plan(config, &model, backend, room, &fits);
+        bytes = try_plan(config, &model, backend, available, &fits);
     }
     model_close(&model);
     return fits ? bytes : 0;
 }
 
-// Settings near the asked ones that fit: smaller micro-batches as it is, with more made again, with smaller chunks of
-// logits too, and shorter sequences; then with the optimizer's state in host memory.
-static void suggest(const Config *asked, const Backend *backend, const Room *room, Buffer *out) {
+// Up to three settings near `asked` that fit: smaller batches, then more recomputation, smaller logits chunks, shorter
+// sequences, and at last the optimizer state in host memory.
+static void suggest(const Config *asked, const Backend *backend, const Available *available, Buffer *out) {
     enum { SMALL_CHUNK = 256, STEPS = LEVELS + 2 };
-    int64_t rows = 0; // of the last suggestion: the next must be better in that
+    int64_t rows = 0; // of the last suggestion: the next must allow a larger batch
     int found = 0, places = is_cpu(backend) || is_offloaded(asked) ? 1 : 2;
     for (int i = 0; i < places * STEPS && found < 3; i++) {
         Config config = *asked;
@@ -153,32 +154,32 @@ static void suggest(const Config *asked, const Backend *backend, const Room *roo
         if (i >= STEPS) config.offload = OFFLOAD_OPTIMIZER;
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
-        size_t bytes = shrink(&config, backend, room);
+        size_t bytes = shrink(&config, backend, available);
         if (!bytes || config.batch_size.value <= rows) continue;
         add_settings(out, asked, &config, bytes);
         rows = config.batch_size.value, found++;
     }
 }
 
-static int check_host(const MemoryPlan *plan, const Backend *backend, const Room *room) {
+static int check_host(const MemoryPlan *plan, const Backend *backend, const Available *available) {
     uint64_t need = host_need(plan, backend);
     char state[16], all[16], left[16];
-    if (!plan->host_bytes || !room->host || need <= room->host) return 0;
+    if (!plan->host_bytes || !available->host || need <= available->host) return 0;
     return fail(EX_MEMORY,
                 "the plan needs %s of this machine's memory, %s of it for the optimizer's state, and %s are free: "
                 "--optimizer_state=bf16 or bf16_sr needs less, --offload=none none",
                 human_bytes(all, (double)need), human_bytes(state, (double)plan->host_bytes),
-                human_bytes(left, (double)room->host));
+                human_bytes(left, (double)available->host));
 }
 
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
-    const Room room = room_for(config, backend, here);
-    if (!room.arena || plan->bytes <= room.arena) return check_host(plan, backend, &room);
+    const Available available = available_memory(config, backend, here);
+    if (!available.arena || plan->bytes <= available.arena) return check_host(plan, backend, &available);
     Buffer near = {0};
     char need[16], most[16], holders[256] = "";
-    suggest(config, backend, &room, &near);
-    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)room.arena);
-    bool card = !is_cpu(backend), asked = room.arena == config->mem_limit;
+    suggest(config, backend, &available, &near);
+    human_bytes(need, (double)plan->bytes), human_bytes(most, (double)available.arena);
+    bool card = !is_cpu(backend), asked = available.arena == config->mem_limit;
     const char *what = asked ? "the limit" : card ? "the GPU's free memory" : "this machine's free memory";
     if (card && !asked) backend->holders(holders, sizeof holders);
     fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
@@ -188,7 +189,7 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     return -1;
 }
 
-// ---- the table
+// ---- table of choices
 
 static int64_t largest_rows(Config config, const Model *model, const Backend *backend) {
     const int64_t most = 1 << 14;
@@ -197,7 +198,7 @@ static int64_t largest_rows(Config config, const Model *model, const Backend *ba
     while (too_many - fits > 1) {
         config.batch_size.value = (fits + too_many) / 2;
         bool fits_limit;
-        try_plan(&config, model, backend, &(Room){config.mem_limit, 0}, &fits_limit);
+        try_plan(&config, model, backend, &(Available){config.mem_limit, 0}, &fits_limit);
         if (fits_limit)
             fits = config.batch_size.value;
         else
@@ -206,27 +207,27 @@ static int64_t largest_rows(Config config, const Model *model, const Backend *ba
     return fits;
 }
 
-// The backend's facts with another optimizer_state.
+// The facts of the backend with another optimizer_state.
 static Backend with_state(const Backend *backend, size_t master_bytes, size_t moment_bytes) {
     Backend other = *backend;
     other.master_bytes = backend->par_bytes == sizeof(float) ? 0 : master_bytes, other.moment_bytes = moment_bytes;
     return other;
 }
 
-void plan_print_levers(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+void plan_print_choices(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = is_cpu(backend) ? 3 : 4; // the last: fp32, in host memory
     const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
-    buffer_print(out, "\n  %-30s %14s  %s\n", "recompute", "arena", title);
+    buffer_print(out, "\n  %-34s %14s  %s\n", "recompute", "arena", title);
     if (config->mem_limit)
-        buffer_print(out, "  %45s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
+        buffer_print(out, "  %49s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
     for (int i = 0; i < LEVELS; i++) {
         Config other = *config;
         char bytes[16];
         bool fits;
         other.recompute = levels[i].level;
-        human_bytes(bytes, (double)try_plan(&other, model, backend, &(Room){0, 0}, &fits));
-        buffer_print(out, "%s %-30s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].name, bytes);
+        human_bytes(bytes, (double)try_plan(&other, model, backend, &(Available){0, 0}, &fits));
+        buffer_print(out, "%s %-34s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].name, bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
             other.offload = column < 3 ? OFFLOAD_NONE : OFFLOAD_OPTIMIZER;
             buffer_print(out, " %8lld", (long long)largest_rows(other, model, &states[column % 3]));

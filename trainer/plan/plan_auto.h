@@ -1,18 +1,18 @@
-// Which plan fits: what is auto in a configuration, and what to ask for instead of what does not fit.
+// Chooses settings that fit: values for the keys that are auto, and suggestions when a plan does not fit.
 #pragma once
 
 #include "trainer/plan/memory_plan.h"
 
-// Sets batch_size (with gradient_accumulation_steps: their product stays) and recompute where they are auto, to the
-// fastest plan below the limit; where none is, to the smallest. Micro-batches are part of the numeric contract, so that
-// batch_size follows mem_limit alone; recompute, which changes no bits, also what this machine or its device has left
-// (`here`).
+// Sets batch_size, recompute and offload, where they are auto, to the fastest plan that fits, or to the smallest if
+// none fits; the product of batch_size and gradient_accumulation_steps is kept. The batch size changes the rounding of
+// results, so it depends on mem_limit only; recompute and offload change no bits and, if the arena is allocated on this
+// machine (`here`), also depend on the free memory.
 void plan_auto(Config *config, const Backend *backend, bool here);
 
-// -1 (82 on the CPU, 83 elsewhere) when the plan is larger than mem_limit, with the nearest settings that fit. `here`
-// also refuses what the free memory of this machine or its device cannot hold, and says who has the rest, for those
-// that are about to allocate.
+// Returns -1 (82 on the CPU, 83 on a GPU) when the plan is larger than mem_limit; the error names the nearest settings
+// that fit. With `here`, the free memory of this machine and its device is a limit too, and the error lists the
+// processes that use the rest.
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here);
 
-// What the levers of memory give: the arena, and the largest micro-batch below mem_limit.
-void plan_print_levers(const Config *config, const Model *model, const Backend *backend, Buffer *out);
+// Prints the size of the arena and the largest batch_size in mem_limit for each value of recompute and optimizer_state.
+void plan_print_choices(const Config *config, const Model *model, const Backend *backend, Buffer *out);

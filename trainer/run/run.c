@@ -178,7 +178,7 @@ int run_open(Run *run, const Config *asked, bool fresh) {
     if (!run->backend) return -1;
     run->chosen.dtype = run->backend->act_type;
     plan_auto(&run->chosen, run->backend, true);
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_find(config->optimizer));
     if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;

@@ -124,7 +124,7 @@ static Turn step_now(Run *run) {
     if (pass_over(run) < 0) return LEAVE;
     aim_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
-    const StepPlace place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
+    const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
     FeedResult found = step_run(&run->network, run->config, &run->stream, &place, &run->stop, &result);
     if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), answer(run, found);
 

@@ -19,7 +19,7 @@ int trained_open(Trained *trained, Config *config) {
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;
     config->batch_size.is_auto = false;
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     model_open(&trained->model, &shape);
     memory_plan_init(&trained->plan, config, &trained->model, backend, NULL);
     if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;

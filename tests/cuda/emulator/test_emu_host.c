@@ -283,7 +283,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     char why[256];
     const Backend *backend = backend_cuda(&with, why);
     NEED(backend);
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
     Model model;
     MemoryPlan plan;
@@ -302,7 +302,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
                        MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
     for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
-        const StepPlace place = {step, step, 1};
+        const StepPosition place = {step, step, 1};
         NEED(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
@@ -374,7 +374,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     config.batch_size.value = ROWS;
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
     const Backend *backend = opened();
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
     MemoryPlan plan;
@@ -388,7 +388,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     for (int step = 0; step < STEPS; step++) {
         network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
         const struct EmuCounts was = emu_counts;
-        step_begin(&network, &config, &(StepPlace){(uint64_t)step, (uint64_t)step, 1});
+        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, 1});
         for (int micro = 0; micro < MICROS; micro++) {
             for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
             network_tokens(&network, &plan.train, slot, ROWS, BLOCK);

@@ -69,7 +69,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     const Backend *backend =
         backend_open(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false}, why);
     NEED(backend);
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
     MemoryPlan plan;
@@ -89,7 +89,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        NEED(step_run(&network, &config, &stream, &(StepPlace){step, step, 1}, NULL, &result) == FEED_BATCH);
+        NEED(step_run(&network, &config, &stream, &(StepPosition){step, step, 1}, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         NEED(calls[step] = strdup(emu_recorded()));
         CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);

@@ -151,14 +151,14 @@ static double model_step(Model *m, bool gradient, bool add) {
     return loss / N;
 }
 
-static Shape shape_of(Size s) {
+static Shape model_shape(Size s) {
     return (Shape){.B = s.B, .T = s.T, .C = s.C, .H = s.H, .V = s.V, .chunk_rows = s.chunk, .threads = 4};
 }
 
 // Along a direction through all of one tensor: (L(p + hd) - L(p - hd)) / 2h = gradient . d
 TEST(kernels_gradients_are_differences) {
     const Size size = {2, 19, 32, 2, 128, 101, 16};
-    const Shape shape = shape_of(size);
+    const Shape shape = model_shape(size);
     Kernels k = kernels_open(DTYPE_FP32, 0, &shape);
     Model m;
     model_open(&m, &k, size);
@@ -187,7 +187,7 @@ TEST(kernels_gradients_are_differences) {
 }
 
 static uint64_t hash_after_three_steps(Dtype dtype, int threads, Size size) {
-    const Shape shape = shape_of(size);
+    const Shape shape = model_shape(size);
     Kernels k = kernels_open(dtype, threads, &shape);
     Model m;
     model_open(&m, &k, size);

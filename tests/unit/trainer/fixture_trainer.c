@@ -31,7 +31,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     const BackendChoice choice = {DEVICE_CPU, shape->type, 2, true, shape->optimizer_state, false};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
-    ModelShape model = shape_of(config);
+    ModelShape model = model_shape(config);
     model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
     model_open(&tiny->model, &model);
     memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend,
@@ -54,56 +54,56 @@ uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab) {
     return (uint16_t)(rng_u64(99, (uint64_t)split, sample * (uint64_t)T + (uint64_t)t) % (uint64_t)vocab);
 }
 
-static int source_ask(void *self, const FeedRequest *ask) {
+static int source_request(void *self, const FeedRequest *request) {
     TestSource *source = self;
     NEED(source->count < source->window);
-    source->asks[source->count++] = *ask;
+    source->requests[source->count++] = *request;
     if (source->count > source->most) source->most = source->count;
     return 0;
 }
 
-static uint32_t source_room(void *self) {
+static uint32_t source_capacity(void *self) {
     TestSource *source = self;
     return source->window - source->count;
 }
 
 static FeedResult source_next(void *self, FeedBatch *batch) {
     TestSource *source = self;
-    if (source->event != FEED_BATCH && source->given == source->event_at) {
+    if (source->event != FEED_BATCH && source->served == source->event_at) {
         FeedResult event = source->event;
         source->event = FEED_BATCH;
         if (event == FEED_CHANGED) source->count = 0;
         return event;
     }
     NEED(source->count);
-    FeedRequest ask = source->asks[0];
-    memmove(source->asks, source->asks + 1, --source->count * sizeof ask);
-    source->given++;
+    FeedRequest request = source->requests[0];
+    memmove(source->requests, source->requests + 1, --source->count * sizeof request);
+    source->served++;
     free(source->ids);
-    source->ids = malloc(ask.rows * (size_t)(source->T + 1) * sizeof *source->ids);
+    source->ids = malloc(request.rows * (size_t)(source->T + 1) * sizeof *source->ids);
     NEED(source->ids);
-    for (uint32_t row = 0; row < ask.rows; row++)
+    for (uint32_t row = 0; row < request.rows; row++)
         for (int t = 0; t <= source->T; t++)
             source->ids[row * (uint32_t)(source->T + 1) + (uint32_t)t] =
-                test_row_id(ask.split, ask.first_sample + row, t, source->T, source->vocab);
-    *batch = (FeedBatch){.ids = source->ids, .rows = ask.rows, .first_sample = ask.first_sample};
+                test_row_id(request.split, request.first_sample + row, t, source->T, source->vocab);
+    *batch = (FeedBatch){.ids = source->ids, .rows = request.rows, .first_sample = request.first_sample};
     return FEED_BATCH;
 }
 
-// The slot is the loader's again: whoever still reads it must see that.
+// The loader may overwrite the slot from here on: a late read must show.
 static void source_done(void *self, const FeedBatch *batch) {
     TestSource *source = self;
     memset(source->ids, 0, batch->rows * (size_t)(source->T + 1) * sizeof *source->ids);
 }
 
-static void source_forget(void *self) {
+static void source_cancel(void *self) {
     TestSource *source = self;
     source->count = 0;
 }
 
 BatchSource test_source(TestSource *source, int T, int vocab) {
     *source = (TestSource){.T = T, .vocab = vocab, .window = 4};
-    return (BatchSource){source, source_ask, source_room, source_next, source_done, source_forget};
+    return (BatchSource){source, source_request, source_capacity, source_next, source_done, source_cancel};
 }
 
 float *tiny_read(const Tiny *tiny, size_t range) {

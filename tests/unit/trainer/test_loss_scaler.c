@@ -1,12 +1,12 @@
-// Dynamic loss scaling: torch.amp.GradScaler's rule, and fp16 steps under it.
+// Dynamic loss scaling: the rule of torch.amp.GradScaler, and fp16 steps under it.
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/optim/loss_scaler.h"
 #include <math.h>
 
 // The documentation of torch.amp.GradScaler (init_scale 2^16, growth_factor 2, backoff_factor 0.5, growth_interval
-// 2000) in closed form: every step with inf or NaN halves, every 2000 in a row without double.
-TEST(scaler_follows_gradscalers_rule) {
+// 2000) in closed form: a step with inf or NaN halves the scale, 2000 finite steps in a row double it.
+TEST(scaler_matches_gradscaler) {
     LossScaler scaler = {0};
     loss_scaler_init(&scaler, true);
     int row = 0, doubled = 0, halved = 0;
@@ -22,7 +22,7 @@ TEST(scaler_follows_gradscalers_rule) {
     CHECK(doubled > 10 && halved > 10);
 }
 
-TEST(scaler_answers_for_gradients_alone_and_down_to_one) {
+TEST(scaler_counts_overflows_of_gradients_until_the_scale_is_one) {
     LossScaler scaler = {0};
     loss_scaler_init(&scaler, true);
     for (uint32_t i = 1; i <= 16; i++) { // 2^16 to 1
@@ -30,19 +30,19 @@ TEST(scaler_answers_for_gradients_alone_and_down_to_one) {
         CHECK_EQUAL(scaler.overflow_streak, i);
     }
     CHECK(scaler.scale == 1);
-    loss_scaler_step(&scaler, true, false); // that was not the scale
+    loss_scaler_step(&scaler, true, false); // the scale is 1 already: not its overflow
     CHECK(scaler.overflow_streak == 16 && scaler.scale == 1);
     loss_scaler_step(&scaler, true, true);
     CHECK(scaler.overflow_streak == 0 && scaler.good == 1);
     scaler.scale = 1024;
-    loss_scaler_step(&scaler, false, false); // nor is a loss that is not finite
+    loss_scaler_step(&scaler, false, false); // a loss that is not finite is not its overflow either
     CHECK(scaler.overflow_streak == 0 && scaler.scale == 512 && scaler.good == 0);
-    loss_scaler_init(&scaler, true); // of a checkpoint
+    loss_scaler_init(&scaler, true); // keeps the state of a checkpoint
     CHECK(scaler.scale == 512);
-    scaler.scale = 0x1p127f, scaler.good = 1999; // never to infinity
+    scaler.scale = 0x1p127f, scaler.good = 1999; // never doubled to infinity
     loss_scaler_step(&scaler, true, true);
     CHECK(scaler.scale == 0x1p127f && scaler.good == 0);
-    loss_scaler_init(&scaler, false); // another type
+    loss_scaler_init(&scaler, false); // another dtype has no scale
     loss_scaler_step(&scaler, true, false);
     CHECK(scaler.scale == 0 && scaler.overflow_streak == 0 && loss_scaler_scale(&scaler) == 1);
 }
@@ -51,16 +51,16 @@ typedef struct {
     double losses[16];
     float scales[16], *params;
     int applied;
-} Course;
+} Trajectory;
 
-// `steps` on the same eight rows, under a scaler that begins at `scale`.
-static Course run_course(Dtype type, float scale, int steps) {
+// Runs `steps` steps on the same eight rows, with a scaler that starts at `scale`.
+static Trajectory run_trajectory(Dtype type, float scale, int steps) {
     enum { ROWS = 8 };
     TinyShape shape = tiny_shape;
     shape.batch = ROWS / 2, shape.accumulation = 2, shape.type = type;
     Tiny tiny;
     TestSource memory;
-    Course course = {0};
+    Trajectory trajectory = {0};
     LossScaler scaler = {.scale = scale};
     tiny_open(&tiny, &shape);
     BatchSource source = test_source(&memory, shape.block, shape.vocab);
@@ -68,44 +68,46 @@ static Course run_course(Dtype type, float scale, int steps) {
     for (int step = 0; step < steps; step++) {
         BatchStream stream = {0};
         StepResult result;
-        const StepPlace place = {(uint64_t)course.applied, (uint64_t)course.applied, loss_scaler_scale(&scaler)};
+        const StepPosition place = {(uint64_t)trajectory.applied, (uint64_t)trajectory.applied,
+                                    loss_scaler_scale(&scaler)};
         float *before = tiny_read(&tiny, tiny.plan.params);
         batch_stream_start(&stream, &source, &form, 0, ROWS);
         NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         float *after = tiny_read(&tiny, tiny.plan.params);
         CHECK(!memcmp(before, after, tiny.model.elements * sizeof *after) == !result.finite);
         free(before), free(after);
-        course.losses[step] = result.loss, course.scales[step] = place.loss_scale;
-        course.applied += result.finite;
+        trajectory.losses[step] = result.loss, trajectory.scales[step] = place.loss_scale;
+        trajectory.applied += result.finite;
         loss_scaler_step(&scaler, isfinite(result.loss), isfinite(result.norm));
     }
-    course.params = tiny_read(&tiny, tiny.plan.params);
+    trajectory.params = tiny_read(&tiny, tiny.plan.params);
     free(memory.ids);
     tiny_close(&tiny);
-    return course;
+    return trajectory;
 }
 
 TEST(steps_in_fp16_recover_from_a_scale_that_overflows) {
     enum { STEPS = 8 };
-    Course exact = run_course(DTYPE_FP32, 0, STEPS), whole = run_course(DTYPE_FP16, 0x1p16f, STEPS);
+    Trajectory exact = run_trajectory(DTYPE_FP32, 0, STEPS), whole = run_trajectory(DTYPE_FP16, 0x1p16f, STEPS);
     CHECK(whole.applied == STEPS && exact.losses[STEPS - 1] < exact.losses[0] - 0.05);
     for (int i = 0; i < STEPS; i++) CHECK(fabs(whole.losses[i] - exact.losses[i]) < 1e-3);
-    // a scale far too large: skipped and halved until the gradients fit, then as if nothing had been
-    Course planted = run_course(DTYPE_FP16, 0x1p24f, 16);
+    // a scale far too large: steps are skipped and the scale halved until the gradients fit; then the steps are
+    // unchanged
+    Trajectory planted = run_trajectory(DTYPE_FP16, 0x1p24f, 16);
     int skipped = 16 - planted.applied;
     CHECK(skipped > 1 && skipped < 8);
     for (int i = 0; i < skipped; i++) CHECK(planted.losses[i] == planted.losses[skipped]);
     for (int i = 0; i < 16; i++) CHECK(planted.scales[i] == ldexpf(0x1p24f, i < skipped ? -i : -skipped));
-    Course fitting = run_course(DTYPE_FP16, planted.scales[15], planted.applied);
+    Trajectory fitting = run_trajectory(DTYPE_FP16, planted.scales[15], planted.applied);
     CHECK(!memcmp(planted.losses + skipped, fitting.losses, (size_t)planted.applied * sizeof(double)));
     for (int i = 0; i < STEPS; i++) CHECK(fabs(fitting.losses[i] - exact.losses[i]) < 1e-3);
     free(exact.params), free(whole.params), free(planted.params), free(fitting.params);
 }
 
-// Small gradients are lost without a scale: the reason for it all.
+// Without a scale, small gradients underflow.
 TEST(steps_in_fp16_need_the_scale) {
-    Course exact = run_course(DTYPE_FP32, 0, 2), scaled = run_course(DTYPE_FP16, 0x1p16f, 2);
-    Course plain = run_course(DTYPE_FP16, 1, 2);
+    Trajectory exact = run_trajectory(DTYPE_FP32, 0, 2), scaled = run_trajectory(DTYPE_FP16, 0x1p16f, 2);
+    Trajectory plain = run_trajectory(DTYPE_FP16, 1, 2);
     double with = 0, without = 0;
     for (size_t i = 0; i < 1 << 14; i++) {
         with += fabs((double)(scaled.params[i] - exact.params[i]));

@@ -62,7 +62,7 @@ static void run(Tiny *tiny, int first, int steps, double losses[]) {
     batch_stream_start(&stream, &source, &form, (uint64_t)(first * rows), 1000);
     for (int step = first; step < first + steps; step++) {
         StepResult result;
-        NEED(step_run(&tiny->network, &tiny->config, &stream, applied_steps(step), NULL, &result) == FEED_BATCH);
+        NEED(step_run(&tiny->network, &tiny->config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
     }

@@ -1,5 +1,4 @@
-// The memory plan: sizes against formulas, what is planned against what is allocated, and what to do when it is too
-// much.
+// The memory plan: sizes against formulas, the plan against the allocation, auto settings, and suggestions.
 #include "common/file.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/plan/plan_auto.h"
@@ -22,7 +21,7 @@ static const Backend *cpu(Dtype dtype) {
 }
 
 static void make(MemoryPlan *plan, Model *model, const Config *config, const Backend *backend) {
-    ModelShape shape = shape_of(config);
+    ModelShape shape = model_shape(config);
     model_open(model, &shape);
     memory_plan_init(plan, config, model, backend, optimizer_find("adamw"));
 }
@@ -30,7 +29,7 @@ static void make(MemoryPlan *plan, Model *model, const Config *config, const Bac
 // P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
 TEST(model_has_the_known_number_of_elements) {
     Config config = gpt2_124m();
-    ModelShape shape = shape_of(&config);
+    ModelShape shape = model_shape(&config);
     Model model;
     model_open(&model, &shape);
     CHECK_EQUAL(model.elements, 124475904);
@@ -46,8 +45,8 @@ TEST(model_has_the_known_number_of_elements) {
 }
 
 // 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C when
-// gelu is made again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
-TEST(plan_saves_what_the_formula_says) {
+// GELU is computed again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
+TEST(plan_of_activations_matches_the_formula) {
     Config config = gpt2_124m();
     const Backend *backend = cpu(DTYPE_BF16);
     size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
@@ -86,7 +85,7 @@ static void *counting_alloc(size_t bytes) {
     return real_alloc(bytes);
 }
 
-TEST(plan_is_what_is_allocated) {
+TEST(plan_equals_the_allocation) {
     Config config = gpt2_124m();
     config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size.value = 2;
     Backend backend = *cpu(DTYPE_FP32);
@@ -109,7 +108,7 @@ TEST(plan_is_what_is_allocated) {
     backend.close();
 }
 
-// Buffers in use at the same time must not share bytes: each is filled with a pattern of its own and read back.
+// Buffers in use at the same time must not share bytes.
 static void check_apart(int recompute) {
     Config config = gpt2_124m();
     config.recompute = recompute;
@@ -146,7 +145,7 @@ static void check_apart(int recompute) {
     for (int l = 0; l < 3; l++) {
         size_t at = (size_t)l * p->stride[GROUP_BLOCK], res1 = (size_t)l * p->stride[GROUP_INPUT],
                gelu = (size_t)l * p->stride[GROUP_GELU];
-        bool kept = recompute != RECOMPUTE_BLOCK || !l; // else where those of layer 0 are
+        bool kept = recompute != RECOMPUTE_BLOCK || !l; // else in the memory of layer 0
         const struct {
             size_t offset, bytes;
         } layer[] = {
@@ -177,7 +176,7 @@ static void check_apart(int recompute) {
     backend->close();
 }
 
-TEST(plan_keeps_buffers_apart) {
+TEST(plan_gives_live_buffers_separate_memory) {
     check_apart(RECOMPUTE_NONE), check_apart(RECOMPUTE_GELU), check_apart(RECOMPUTE_BLOCK);
 }
 
@@ -210,12 +209,12 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
 }
 
 #if HAVE_CUDA_BACKEND
-// The memory model of the research for a card, bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
-// largest micro-batches in 11.3 GiB. It counts gradients in bf16 (here fp32: 2 bytes a parameter more, so 350M loses a
-// sequence; 774M and 1558M, with the optimizer's state in host memory, 9 and 11), room for gelu and 16C of a block that
-// here lies where the logits do, and the gradient of the residual stream twice, so that more fit when blocks are made
-// again.
-TEST(plan_for_a_card_is_the_designs) {
+// A memory model computed by hand for a GPU in bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
+// the largest batch in 11.3 GiB. The model differs from the plan in known ways: it counts gradients in bf16 (the plan
+// has fp32, 2 bytes per parameter more: 350M loses one sequence; 774M and 1558M, with the optimizer state in host
+// memory, 9 and 11), separate memory for GELU and 16C of a block, which the plan shares with the logits, and the
+// gradient of the residual stream twice. So the plan fits more when blocks are computed again.
+TEST(plan_for_a_gpu_matches_the_memory_model) {
     static const struct {
         int64_t layers, heads, channels;
         int recompute;
@@ -260,8 +259,8 @@ TEST(plan_for_a_card_is_the_designs) {
 
 static void other_processes(char *text, size_t size) { snprintf(text, size, "pid 4711 holds 8.0 GiB"); }
 
-// Without a mem_limit it is what the device has left that auto settings keep to, and that refusals name.
-TEST(plan_keeps_to_the_devices_free_memory) {
+// Without mem_limit, auto settings stay below the free memory of the device, and refusals name it.
+TEST(plan_stays_below_the_free_memory_of_the_device) {
     char why[256];
     const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true};
     const Backend *found = backend_open(&choice, why);
@@ -291,8 +290,8 @@ TEST(plan_keeps_to_the_devices_free_memory) {
     found->close();
 }
 
-// 1558M in 11.3 GiB: master and moments of 12 bytes a parameter in host memory, chosen where nothing else fits.
-TEST(plan_offloads_what_does_not_fit_a_card) {
+// 1558M in 11.3 GiB: 12 bytes per parameter of master and moments in host memory, chosen only if nothing else fits.
+TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     char why[256];
     const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true};
     const Backend *found = backend_open(&choice, why);
@@ -337,9 +336,9 @@ TEST(plan_offloads_what_does_not_fit_a_card) {
     found->close();
 }
 
-// Bytes a parameter in parameters, gradients (fp32), master and moments: 18, 14 with moments in bf16, 10 without a
+// Bytes per parameter of parameters, gradients (fp32), master and moments: 18; 14 with moments in bf16; 10 without a
 // master.
-TEST(plan_of_optimizer_states_is_the_formulas) {
+TEST(plan_of_optimizer_states_matches_the_formula) {
     static const struct {
         Device device;
         OptimizerState state;
@@ -369,8 +368,8 @@ TEST(plan_of_optimizer_states_is_the_formulas) {
 }
 #endif
 
-// What is auto becomes the fastest that fits; the step stays, and so does what an evaluation reads.
-TEST(plan_chooses_what_is_auto) {
+// Keys that are auto get the fastest plan that fits; the effective batch and the evaluated tokens stay the same.
+TEST(plan_chooses_the_fastest_settings_for_auto_keys) {
     const Backend *backend = cpu(DTYPE_BF16);
     Model model;
     MemoryPlan plan;
@@ -386,15 +385,16 @@ TEST(plan_chooses_what_is_auto) {
         make(&plan, &model, &config, backend);
         CHECK(plan.bytes <= config.mem_limit);
         model_close(&model);
-        CHECK(step < 3 || config.recompute == RECOMPUTE_NONE); // what has room is not made again
+        CHECK(step < 3 || config.recompute == RECOMPUTE_NONE); // nothing is computed again if it fits
         CHECK(config.batch_size.value >= rows);
         rows = config.batch_size.value;
     }
     Config config = gpt2_124m();
-    config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO; // without a limit: what stands there
+    config.batch_size = (AutoInt){true, 12}, config.recompute = RECOMPUTE_AUTO; // without a limit: the default
     plan_auto(&config, backend, false);
     CHECK(config.batch_size.value == 12 && config.recompute == RECOMPUTE_NONE);
-    config.batch_size.value = 32, config.recompute = RECOMPUTE_AUTO, config.mem_limit = 6ull << 30; // only what is auto
+    config.batch_size.value = 32, config.recompute = RECOMPUTE_AUTO,
+    config.mem_limit = 6ull << 30; // keys that are not auto stay
     plan_auto(&config, backend, false);
     CHECK(config.batch_size.value == 32 && config.gradient_accumulation_steps == 40 &&
           config.recompute == RECOMPUTE_BLOCK);

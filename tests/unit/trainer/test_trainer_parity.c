@@ -1,10 +1,11 @@
-// The same weights and batches as a torch model equal to nanoGPT's: tests/oracle/make_trainer_parity.py.
+// Losses, norms and logits against a PyTorch model like nanoGPT's with the same weights and batches
+// (tests/oracle/make_trainer_parity.py).
 #include "tests/unit/trainer/fixture_trainer.h"
 #include <math.h>
 
 enum { STEPS = 10, BLOCK = 16, VOCAB = 97, FIRST_ROW = 12 };
 
-// The next line of the file: its name must be `name`.
+// Reads the next line of the file, which must be called `name`.
 static float *read_values(FILE *file, const char *name, int want) {
     char found[64];
     int count = 0;
@@ -52,7 +53,7 @@ static void check_parity(FILE *file, bool bias, Dtype type, double atol) {
     batch_stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps(step), NULL, &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);

@@ -1,4 +1,4 @@
-// Gradients against differences, steps, accumulation, evaluation: the network over the CPU backend.
+// The network on the CPU backend: gradients against finite differences, steps, accumulation, evaluation.
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/schedule.h"
@@ -31,14 +31,14 @@ static void check_gradients(const TinyShape *shape, double rtol) {
     tiny_open(&tiny, shape);
     uint16_t ids[2 * 17];
     for (int i = 0; i < 2 * 17; i++) ids[i] = test_row_id(0, (uint64_t)(i / 17), i % 17, 16, shape->vocab);
-    // weights larger than the first ones, so that every part matters
+    // weights larger than the initial ones, so that every gradient is well above rounding
     float *params = network_at(&tiny.network, tiny.plan.params);
     for (size_t i = 0; i < tiny.model.elements; i++) params[i] *= params[i] == 1.0f ? 1.0f : 8.0f;
     CHECK(fabs(batch_loss(&tiny, ids, true) - log(shape->vocab)) < 2);
     float *gradients = tiny_read(&tiny, tiny.plan.grads);
     for (int i = 0; i < tiny.model.count; i++) {
         const Tensor *tensor = &tiny.model.tensors[i];
-        double dot = 0, norm = 0, wanted = 0; // along a direction of the whole tensor: +-1 an element
+        double dot = 0, norm = 0, wanted = 0; // along a random direction of the whole tensor
         size_t n = (size_t)tensor->file_rows * (size_t)tensor->cols;
         float h = 4e-3f / sqrtf((float)n), *at = params + tensor->offset;
         float *kept = malloc(n * sizeof *kept);
@@ -58,17 +58,17 @@ static void check_gradients(const TinyShape *shape, double rtol) {
         }
         wanted /= 2 * (double)h;
         if (fabs(dot - wanted) > rtol * sqrt(norm) + 1e-3)
-            print_error("%s: %g, differences say %g (norm %g)\n", tensor->name, dot, wanted, sqrt(norm));
+            print_error("%s: %g, finite differences %g (norm %g)\n", tensor->name, dot, wanted, sqrt(norm));
         CHECK(fabs(dot - wanted) <= rtol * sqrt(norm) + 1e-3);
-        CHECK(norm > 0 || tensor->id == PARAM_QKV_B); // keys' bias has none: softmax does not see it
+        CHECK(norm > 0 || tensor->id == PARAM_QKV_B); // the bias of keys has no gradient: softmax is invariant to it
     }
     free(gradients);
     tiny_close(&tiny);
 }
 
-TEST(gradients_agree_with_differences) { check_gradients(&tiny_shape, 0.01); }
+TEST(gradients_match_finite_differences) { check_gradients(&tiny_shape, 0.01); }
 
-TEST(gradients_agree_with_differences_without_bias_and_in_small_chunks) {
+TEST(gradients_match_finite_differences_without_bias_and_in_small_chunks) {
     TinyShape shape = tiny_shape;
     shape.bias = false, shape.chunk_rows = 5;
     check_gradients(&shape, 0.01);
@@ -86,7 +86,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         StepResult result;
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
         batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
-        const StepPlace place = {(uint64_t)step, (uint64_t)step, loss_scale};
+        const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale};
         NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
@@ -102,7 +102,7 @@ static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
     return run_scaled(shape, steps, 1, losses);
 }
 
-TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
+TEST(steps_match_for_any_split_into_micro_batches) {
     TinyShape whole = tiny_shape, cut = tiny_shape;
     whole.batch = 8, cut.batch = 2, cut.accumulation = 4;
     double one[5], other[5];
@@ -112,14 +112,14 @@ TEST(steps_do_not_depend_on_how_a_batch_is_cut) {
     Model model;
     model_open(&model, &shape);
     CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
-    // the rows that pad the vocabulary were zero and still are
+    // the rows that pad the vocabulary stay zero
     const Tensor *wte = model_tensor(&model, PARAM_WTE, 0);
     for (size_t i = 97 * 32; i < 128 * 32; i++) CHECK(a[wte->offset + i] == 0);
     model_close(&model);
     free(a), free(b);
 }
 
-// Runs both: the same losses and parameters, to the bit.
+// Runs both shapes: losses and parameters must be bit-identical.
 static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
     enum { MOST = 8 };
     double losses[MOST], others[MOST];
@@ -136,8 +136,8 @@ static void check_same_steps(const TinyShape *one, const TinyShape *other, int c
 
 TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); }
 
-// What is made again in the backward pass has the bits it had.
-TEST(steps_do_not_depend_on_what_is_kept) {
+// Activations computed again in the backward pass are bit-identical.
+TEST(steps_are_bit_identical_for_every_recompute) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape kept = tiny_shape;
         kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
@@ -150,8 +150,8 @@ TEST(steps_do_not_depend_on_what_is_kept) {
     }
 }
 
-// A power of two changes exponents alone: the same bits, clipped (grad_clip is 1) and accumulated.
-TEST(steps_do_not_depend_on_the_loss_scale) {
+// A power of two changes only exponents: bit-identical after clipping (grad_clip is 1) and accumulation.
+TEST(steps_are_bit_identical_for_every_loss_scale) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 2;
     double losses[5], scaled[5];
@@ -169,8 +169,8 @@ TEST(steps_do_not_depend_on_the_loss_scale) {
     free(params);
 }
 
-// With the optimizer's state in host memory, eight slices through three slots.
-TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
+// The optimizer state in host memory streams through three slots in eight slices.
+TEST(steps_are_bit_identical_with_an_offloaded_optimizer) {
     static const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     for (int i = 0; i < 9; i++) {
         TinyShape here = tiny_shape, away;
@@ -180,7 +180,7 @@ TEST(steps_do_not_depend_on_where_the_optimizer_lives) {
     }
 }
 
-TEST(moments_are_forgotten_wherever_they_lie) {
+TEST(optimizer_reset_clears_state_in_the_arena_and_in_host_memory) {
     for (int offload = 0; offload < 2; offload++) {
         TinyShape shape = tiny_shape;
         shape.offload = offload;
@@ -202,7 +202,7 @@ TEST(moments_are_forgotten_wherever_they_lie) {
     }
 }
 
-TEST(warm_up_changes_no_bits) {
+TEST(steps_are_bit_identical_after_a_warm_up) {
     static const OptimizerState states[] = {STATE_FP32, STATE_BF16, STATE_BF16_SR};
     for (int i = 0; i < 3; i++) {
         TinyShape cold = tiny_shape, warm;
@@ -212,7 +212,7 @@ TEST(warm_up_changes_no_bits) {
     }
 }
 
-// After the first step nothing is made anew, by any of our code: the linker counts its calls (test_allocations.c).
+// After the first step our code allocates nothing: the linker wraps malloc and counts the calls (malloc_counter.c).
 TEST(steps_and_evaluations_allocate_nothing) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
@@ -228,9 +228,9 @@ TEST(steps_and_evaluations_allocate_nothing) {
             StepResult result;
             double loss;
             batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
-            NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps((int)step), NULL, &result) == FEED_BATCH);
+            NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS((int)step), NULL, &result) == FEED_BATCH);
             NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
-            uint64_t made = test_allocations() - memory.given; // our source makes one a batch
+            uint64_t made = test_allocations() - memory.served; // the test source allocates one per batch
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
         }
@@ -252,11 +252,11 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     volatile int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     batch_stream_start(&stream, &source, &form, 0, 60);
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), &stop, &result) == FEED_STOPPED);
-    CHECK_EQUAL(memory.given, 1);
-    batch_stream_start(&stream, &source, &form, 0, 60); // and again from its start
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), &stop, &result) == FEED_STOPPED);
+    CHECK_EQUAL(memory.served, 1);
+    batch_stream_start(&stream, &source, &form, 0, 60); // the same step from its start
     memory.event = FEED_CHANGED, memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), NULL, &result) == FEED_CHANGED);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), NULL, &result) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     free(before), free(after), free(memory.ids);
@@ -278,7 +278,7 @@ static void check_not_applied(bool offload) {
     params[bad] = infinite;
     float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.states[0]);
     batch_stream_start(&stream, &source, &form, 0, 2);
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, applied_steps(0), NULL, &result) == FEED_BATCH);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), NULL, &result) == FEED_BATCH);
     CHECK(!result.finite);
     float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.states[0]);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
@@ -287,7 +287,7 @@ static void check_not_applied(bool offload) {
     tiny_close(&tiny);
 }
 
-TEST(step_that_is_not_finite_is_not_applied) { check_not_applied(false), check_not_applied(true); }
+TEST(step_with_a_non_finite_loss_is_not_applied) { check_not_applied(false), check_not_applied(true); }
 
 static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     TinyShape shape = tiny_shape;
@@ -298,27 +298,27 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     BatchSource source = test_source(&memory, 16, 97);
     double loss;
     NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 21, NULL, &loss) == FEED_BATCH);
-    CHECK_EQUAL(memory.given, (21 + rows - 1) / rows);
+    CHECK_EQUAL(memory.served, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
     free(memory.ids);
     tiny_close(&tiny);
     return loss;
 }
 
-TEST(evaluation_does_not_depend_on_its_batch) {
+TEST(evaluation_is_bit_identical_for_every_batch_size) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         size_t bytes, same;
         double loss = evaluate_in(1, type, &bytes);
         CHECK(fabs(loss - log(97)) < 0.5);
         for (int rows = 2; rows <= 8; rows++) {
             CHECK(evaluate_in(rows, type, &same) == loss);
-            CHECK_EQUAL(same, bytes); // inside training's footprint
+            CHECK_EQUAL(same, bytes); // inside the memory of the training pass
         }
     }
 }
 
 // nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
-TEST(schedule_is_nanogpts) {
+TEST(schedule_matches_nanogpt) {
     Config config = {.learning_rate = 1e-3,
                      .min_lr = 1e-4,
                      .warmup_iters = 5,
@@ -347,7 +347,7 @@ TEST(schedule_is_nanogpts) {
     CHECK(schedule_rate(&config, 0) == 1e-3);
 }
 
-// Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model learns by heart.
+// Mean loss of the last 50 of 300 steps over the same eight rows, which a tiny model memorizes.
 static double learn(OptimizerState optimizer_state) {
     enum { STEPS = 300, LAST = 50 };
     TinyShape shape = tiny_shape;
@@ -363,7 +363,7 @@ static double learn(OptimizerState optimizer_state) {
         StepResult result;
         BatchStream stream = {0};
         batch_stream_start(&stream, &source, &form, 0, 8);
-        NEED(step_run(&tiny.network, &tiny.config, &stream, applied_steps(step), NULL, &result) == FEED_BATCH);
+        NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }
@@ -372,7 +372,7 @@ static double learn(OptimizerState optimizer_state) {
     return last;
 }
 
-TEST(optimizer_states_of_two_bytes_learn_as_the_full_one) {
+TEST(optimizer_states_of_two_bytes_reach_the_loss_of_fp32) {
     double full = learn(STATE_FP32), m8 = learn(STATE_BF16), sr = learn(STATE_BF16_SR);
     CHECK(m8 != full && sr != full && sr != m8);
     CHECK(full < 0.1 && fabs(m8 - full) < 0.02 * full && fabs(sr - full) < 0.05 * full);
