@@ -139,6 +139,12 @@ int option_set(const Option *option, const char *value) {
         *(double *)option->value = number;
         return 0;
     }
+    case OPT_LIST: {
+        StringList *list = option->value;
+        if (list->count == STRING_LIST_MAX) return fail(EX_USAGE, "given more than %d times", STRING_LIST_MAX);
+        list->items[list->count++] = value;
+        return 0;
+    }
     default:
         *(const char **)option->value = value;
         return 0;
@@ -168,6 +174,15 @@ void option_print(const Option *option, char *out, size_t size) {
     case OPT_FLOAT:
         snprintf(out, size, "%g", *(double *)option->value);
         break;
+    case OPT_LIST: {
+        const StringList *list = option->value;
+        *out = '\0';
+        for (size_t i = 0; i < list->count; i++) {
+            size_t used = strlen(out);
+            snprintf(out + used, size - used, "%s%s", i ? ", " : "", list->items[i]);
+        }
+        break;
+    }
     default:
         snprintf(out, size, "%s", *(const char **)option->value ? *(const char **)option->value : "");
     }

@@ -11,7 +11,13 @@ typedef struct {
     int64_t value;
 } AutoInt;
 
-typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_WORD, OPT_AUTO } OptionType;
+enum { STRING_LIST_MAX = 16 };
+typedef struct {
+    const char *items[STRING_LIST_MAX]; // borrowed, as typed
+    size_t count;
+} StringList;
+
+typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_WORD, OPT_AUTO, OPT_LIST } OptionType;
 
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
 // the default. "o,output" gives -o and --output; "-" and "_" are alike in long names.
@@ -19,6 +25,7 @@ typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
 //   OPT_WORD an enum from 0: `argument` lists its words, "replace|fail|bytes"
 //   OPT_AUTO AutoInt: a number from 0, or "auto"
+//   OPT_LIST StringList: may be given several times, each adds a string
 typedef struct {
     OptionType type;
     const char *name;
