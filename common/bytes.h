@@ -62,6 +62,11 @@ static inline const uint8_t *cursor_take(Cursor *cursor, size_t size) {
     cursor->at += size;
     return at;
 }
+static inline bool cursor_u8(Cursor *cursor, uint8_t *v) {
+    const uint8_t *p = cursor_take(cursor, 1);
+    if (p) *v = *p;
+    return p;
+}
 static inline bool cursor_u32(Cursor *cursor, uint32_t *v) {
     const uint8_t *p = cursor_take(cursor, 4);
     if (p) *v = get_u32(p);

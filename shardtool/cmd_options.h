@@ -19,6 +19,17 @@ extern SourceOptions source_options;
         OPT_STRING, "text-field", &source_options.text_field, "KEY",                                                   \
             "key of the text in a JSON line; a.b is key b of object a"                                                 \
     }
+#define ROW_TEXT_COLUMN                                                                                                \
+    {                                                                                                                  \
+        OPT_STRING, "text-column", &source_options.text_column, "NAME",                                                \
+            "column of the text in a Parquet file; a.b is column b of struct a"                                        \
+    }
+#define ROW_WHERE                                                                                                      \
+    {                                                                                                                  \
+        OPT_LIST, "where", &source_options.where, "COND",                                                              \
+            "read only rows of Parquet files with 'COLUMN OP VALUE', OP one of < <= > >= == !=; all of several"        \
+    }
+int input_check(void); // 2 when a --where cannot be parsed
 #define ROW_MAX_BAD                                                                                                    \
     { OPT_SIZE, "max-bad", &source_options.max_bad, "N", "skip up to N bad lines" }
 

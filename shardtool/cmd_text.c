@@ -13,6 +13,8 @@ static const Option options[] = {
     {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
     ROW_DOCS,
     ROW_TEXT_FIELD,
+    ROW_TEXT_COLUMN,
+    ROW_WHERE,
     ROW_MAX_BAD,
     ROW_END,
 };
@@ -48,7 +50,7 @@ static int print_documents(Source *source) {
 
 static int run(int count, char **arguments) {
     Inputs inputs;
-    if (inputs_open(&inputs, count, arguments) < 0) return -1;
+    if (input_check() < 0 || inputs_open(&inputs, count, arguments) < 0) return -1;
     Source *source = source_open(&inputs, &source_options);
     int status = print_documents(source);
     source_close(source);

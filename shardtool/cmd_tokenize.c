@@ -24,6 +24,8 @@ static const Option options[] = {
     {OPT_SIZE,   "frame-tokens", &frame_tokens, "N",    "tokens per compressed frame"                                       },
     ROW_DOCS,
     ROW_TEXT_FIELD,
+    ROW_TEXT_COLUMN,
+    ROW_WHERE,
     ROW_MAX_BAD,
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MERGES(&merges),
@@ -48,12 +50,15 @@ static void make_params(Buffer *line, const char *share) {
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
     buffer_print(line,
                  "frame_tokens=%" PRIu64
-                 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;docs=%s;field=%s;val=%s;val_seed="
-                 "%" PRIu64 ";shard_tokens=%" PRIu64,
-                 frame_tokens, invalid, docs, source_options.text_field, share, val_seed, shard_tokens);
+                 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;docs=%s;field=%s;column=%s;where=",
+                 frame_tokens, invalid, docs, source_options.text_field, source_options.text_column);
+    for (size_t i = 0; i < source_options.where.count; i++)
+        buffer_print(line, "%s%s", i ? "&" : "", source_options.where.items[i]);
+    buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }
 
 static int check_options(bool to_stdout) {
+    if (input_check() < 0) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
     if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);

@@ -69,6 +69,12 @@ static int fail_no_format(const Stream *stream) {
     return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)", stream->name, titles);
 }
 
+int refuse_conditions(const Stream *stream, const SourceOptions *options) {
+    if (!options->where.count) return 0;
+    return fail(EX_DATA, "'%s' has no columns, so --where '%s' cannot choose its documents", stream->name,
+                options->where.items[0]);
+}
+
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth) {
     *reader = NULL;
     Bytes head;

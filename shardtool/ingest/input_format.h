@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "common/cli.h"
 #include "common/file.h"
 
 enum {
@@ -17,17 +18,20 @@ enum {
 typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
 
 typedef struct {
-    SourceDocs docs;        // how plain text is cut into documents
-    const char *text_field; // dotted path of the text in a JSON line
-    uint64_t max_bad;       // bad lines to skip; one more is an error
-    uint64_t bad;           // skipped so far
-    char first_bad[512];    // reason and place of the first
+    SourceDocs docs;         // how plain text is cut into documents
+    const char *text_field;  // dotted path of the text in a JSON line
+    const char *text_column; // dotted path of the text in a Parquet file
+    StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
+    uint64_t max_bad;        // bad lines to skip; one more is an error
+    uint64_t bad;            // skipped so far
+    char first_bad[512];     // reason and place of the first
 } SourceOptions;
 
 // A part of a document. Parts of one document follow each other; the last may be empty.
 typedef struct {
     Bytes text; // borrowed until the next call
     bool first, last;
+    uint64_t skipped;        // documents of the file that the format left out before this one
     uint64_t file, document; // where the document begins: index of the file, document of that file from 0
 } Part;
 
@@ -74,6 +78,9 @@ struct InputFormat {
 // The row of the table for a format, whose `bid` ... `close` are the functions of that name.
 #define INPUT_FORMAT_ROW(name, title, extensions, needs_seek)                                                          \
     { #name, title, extensions, needs_seek, name##_bid, name##_open, name##_next, name##_close }
+
+// For formats whose documents have no columns: 65 when there are conditions, which would be passed over in silence.
+int refuse_conditions(const Stream *stream, const SourceOptions *options);
 
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth);

@@ -93,6 +93,7 @@ void jsonl_close(FormatReader *reader) {
 
 FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
+    if (refuse_conditions(stream, options) < 0) return NULL;
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;

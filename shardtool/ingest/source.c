@@ -85,6 +85,7 @@ int source_next(Source *source, Part *part) {
         if (source->reader) {
             int status = reader_next(source->reader, part);
             if (status != 0) {
+                if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
                 if (status > 0) source->document += part->last;
                 return status;

@@ -25,6 +25,7 @@ int text_bid(Bytes head) {
 
 FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
     (void)depth;
+    if (refuse_conditions(stream, options) < 0) return NULL;
     TextReader *text = malloc(sizeof *text);
     if (!text) die(EX_MEMORY, "no memory for a reader");
     text->stream = stream, text->docs = options->docs;

@@ -1,0 +1,134 @@
+// Parquet: the text column's values are the documents, row groups in order; the columns of --where are read beside it,
+// row by row. No other column is touched.
+#include "common/err.h"
+#include "shardtool/ingest/where.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct {
+    FormatReader reader;
+    SourceOptions *options;
+    Stream *stream;
+    ParquetFooter footer;
+    size_t group;       // the next one
+    uint64_t rows_left; // of the group before it
+    uint64_t row;       // of the file, the next one
+    ParquetColumn text_column, where_columns[STRING_LIST_MAX];
+    ParquetColumnReader text, where[STRING_LIST_MAX];
+    Where conditions[STRING_LIST_MAX];
+    WhereTest tests[STRING_LIST_MAX];
+} ParquetReader;
+
+int parquet_bid(Bytes head) {
+    return head.size >= 4 && (!memcmp(head.data, PARQUET_MAGIC, 4) || !memcmp(head.data, PARQUET_MAGIC_ENCRYPTED, 4))
+               ? 100
+               : 0;
+}
+
+static int find_columns(ParquetReader *parquet) {
+    const SourceOptions *options = parquet->options;
+    ParquetColumn *text = &parquet->text_column;
+    if (parquet_find_column(&parquet->footer, options->text_column, text) < 0) return fail_in("--text-column");
+    if (!parquet_is_text(text))
+        return fail(EX_DATA, "'%s': column '%s' is %s %s, not text: name another with --text-column",
+                    parquet->stream->name, options->text_column, parquet_type_name((int)text->type),
+                    text->logical ? text->logical : "");
+    for (unsigned i = 0; i < options->where.count; i++) {
+        Where *where = &parquet->conditions[i];
+        ParquetColumn *column = &parquet->where_columns[i];
+        if (where_parse(where, options->where.items[i]) < 0) return -1;
+        if (parquet_find_column(&parquet->footer, where->column, column) < 0)
+            return fail_in("--where '%s'", where->text);
+        if (where_bind(&parquet->tests[i], where, column) < 0) return fail_in("'%s'", parquet->stream->name);
+    }
+    return 0;
+}
+
+static int fail_at(const ParquetReader *parquet, size_t group, const char *column) {
+    return fail_in("'%s' row group %zu, column '%.100s'", parquet->stream->name, group, column);
+}
+
+// Finds the pages of all columns in a row group; with `begin`, starts reading them.
+static int find_group(ParquetReader *parquet, size_t group, bool begin) {
+    const SourceOptions *options = parquet->options;
+    for (unsigned i = 0; i <= options->where.count; i++) {
+        bool is_text = i == options->where.count;
+        const ParquetColumn *column = is_text ? &parquet->text_column : &parquet->where_columns[i];
+        ParquetColumnReader *reader = is_text ? &parquet->text : &parquet->where[i];
+        ParquetChunk chunk;
+        if (parquet_find_chunk(&parquet->footer, group, column, &chunk) < 0)
+            return fail_at(parquet, group, is_text ? options->text_column : parquet->conditions[i].column);
+        if (begin) parquet_column_begin(reader, parquet->stream, column, &chunk);
+    }
+    return 0;
+}
+
+FormatReader *parquet_open(Stream *stream, SourceOptions *options, int depth) {
+    (void)depth;
+    ParquetReader *parquet = calloc(1, sizeof *parquet);
+    if (!parquet) die(EX_MEMORY, "no memory for a reader");
+    parquet->options = options, parquet->stream = stream;
+    int status = parquet_footer_open(&parquet->footer, stream);
+    if (status == 0) status = find_columns(parquet);
+    // All row groups are checked before the first document is handed out.
+    for (size_t i = 0; status == 0 && i < parquet_group_count(&parquet->footer); i++)
+        status = find_group(parquet, i, false);
+    if (status == 0) return &parquet->reader;
+    parquet_close(&parquet->reader);
+    return NULL;
+}
+
+void parquet_close(FormatReader *reader) {
+    ParquetReader *parquet = (ParquetReader *)reader;
+    parquet_footer_close(&parquet->footer);
+    parquet_column_close(&parquet->text);
+    for (unsigned i = 0; i < STRING_LIST_MAX; i++) parquet_column_close(&parquet->where[i]);
+    free(parquet);
+}
+
+// The text of the next row, and whether the row meets all conditions.
+static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
+    *wanted = true;
+    for (unsigned i = 0; i < parquet->options->where.count; i++) {
+        ParquetValue value;
+        if (parquet_column_next(&parquet->where[i], &value) < 0)
+            return fail_at(parquet, parquet->group - 1, parquet->conditions[i].column);
+        *wanted &= where_holds(&parquet->tests[i], &value);
+    }
+    if (parquet_column_next(&parquet->text, text) < 0)
+        return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
+    parquet->rows_left--, parquet->row++;
+    return 0;
+}
+
+static int count_bad(ParquetReader *parquet) {
+    SourceOptions *options = parquet->options;
+    const char *why = "its text is null";
+    uint64_t row = parquet->row - 1;
+    if (options->bad++ >= options->max_bad)
+        return fail(EX_DATA, "'%s' row %" PRIu64 ": %s", parquet->stream->name, row, why);
+    if (!options->first_bad[0])
+        snprintf(options->first_bad, sizeof options->first_bad, "'%.300s' row %" PRIu64 ": %s", parquet->stream->name,
+                 row, why);
+    return 0;
+}
+
+int parquet_next(FormatReader *reader, Part *part) {
+    ParquetReader *parquet = (ParquetReader *)reader;
+    for (uint64_t first = parquet->row;;) {
+        ParquetValue text;
+        bool wanted;
+        while (!parquet->rows_left) {
+            if (parquet->group == parquet_group_count(&parquet->footer)) return 0;
+            if (find_group(parquet, parquet->group, true) < 0) return -1;
+            parquet->rows_left = parquet_group(&parquet->footer, parquet->group++)->rows;
+        }
+        if (next_row(parquet, &text, &wanted) < 0) return -1;
+        if (!wanted) continue;
+        if (text.null && count_bad(parquet) < 0) return -1;
+        if (text.null) continue;
+        *part = (Part){.text = text.bytes, .first = true, .last = true, .skipped = parquet->row - 1 - first};
+        return 1;
+    }
+}

@@ -1,0 +1,128 @@
+// Parses a condition, fits it to a column's type, and applies it to values.
+#include "shardtool/ingest/where.h"
+#include "common/err.h"
+#include <ctype.h>
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+_Static_assert(LDBL_MANT_DIG >= 64, "where_holds compares 64-bit integers with a long double");
+
+static bool take_operator(const char **at, WhereOperator *operator) {
+    static const struct {
+        const char *text;
+        WhereOperator operator;
+    } rows[] = {
+  // longer ones first
+        {"<=", WHERE_LESS_EQUAL   },
+        {">=", WHERE_GREATER_EQUAL},
+        {"==", WHERE_EQUAL        },
+        {"!=", WHERE_NOT_EQUAL    },
+        {"<",  WHERE_LESS         },
+        {">",  WHERE_GREATER      },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strncmp(*at, rows[i].text, strlen(rows[i].text))) {
+            *operator= rows[i].operator, * at += strlen(rows[i].text);
+            return true;
+        }
+    return false;
+}
+
+static Bytes trim(const char *begin, const char *end) {
+    while (begin < end && isspace((unsigned char)*begin)) begin++;
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    return (Bytes){(const uint8_t *)begin, (size_t)(end - begin)};
+}
+
+int where_parse(Where *where, const char *text) {
+    *where = (Where){.text = text};
+    const char *at = text + strcspn(text, "<>=!");
+    Bytes column = trim(text, at);
+    if (!take_operator(&at, &where->operator) || strchr("<>=", *at) || !column.size ||
+        column.size >= sizeof where->column)
+        return fail(EX_USAGE,
+                    "--where '%s' is not NAME OP VALUE with one of < <= > >= == !=, as in 'language_score>=0.65'",
+                    text);
+    memcpy(where->column, column.data, column.size);
+    Bytes literal = trim(at, at + strlen(at));
+    uint8_t first = literal.size >= 2 ? literal.data[0] : 0;
+    if ((first == '"' || first == '\'') && literal.data[literal.size - 1] == first)
+        literal.data++, literal.size -= 2;
+    else if (!literal.size)
+        return fail(EX_USAGE, "--where '%s' has no value; an empty string is \"\"", text);
+    where->literal = literal;
+    return 0;
+}
+
+static bool is_comparable(const ParquetColumn *column) {
+    switch (column->type) {
+    case PARQUET_BYTE_ARRAY:
+        return parquet_is_text(column);
+    case PARQUET_INT32:
+    case PARQUET_INT64:
+        return !column->logical; // neither a date nor a decimal
+    case PARQUET_FLOAT:
+    case PARQUET_DOUBLE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+int where_bind(WhereTest *test, const Where *where, const ParquetColumn *column) {
+    *test = (WhereTest){where->operator, column->type, column->is_unsigned, where->literal, 0};
+    if (!is_comparable(column))
+        return fail(EX_DATA, "--where '%s': column '%s' is %s; only strings, integers and floats can be compared",
+                    where->text, where->column,
+                    column->logical ? column->logical : parquet_type_name((int)column->type));
+    if (column->type == PARQUET_BYTE_ARRAY) return 0;
+    char number[128], *end = number;
+    if (where->literal.size < sizeof number) {
+        memcpy(number, where->literal.data, where->literal.size);
+        number[where->literal.size] = '\0';
+        test->number = column->type == PARQUET_FLOAT    ? (long double)strtof(number, &end)
+                       : column->type == PARQUET_DOUBLE ? (long double)strtod(number, &end)
+                                                        : strtold(number, &end);
+    }
+    if (end != number && !*end) return 0;
+    return fail(EX_USAGE, "--where '%s': '%.*s' is not a number, and column '%s' is %s", where->text,
+                (int)where->literal.size, (const char *)where->literal.data, where->column,
+                parquet_type_name((int)column->type));
+}
+
+static int compare_bytes(Bytes a, Bytes b) {
+    size_t shorter = a.size < b.size ? a.size : b.size;
+    int order = shorter ? memcmp(a.data, b.data, shorter) : 0;
+    return order ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+static bool fits(WhereOperator operator, bool less, bool equal, bool greater) {
+    switch (operator) {
+    case WHERE_LESS:
+        return less;
+    case WHERE_LESS_EQUAL:
+        return less || equal;
+    case WHERE_GREATER:
+        return greater;
+    case WHERE_GREATER_EQUAL:
+        return greater || equal;
+    case WHERE_EQUAL:
+        return equal;
+    case WHERE_NOT_EQUAL:
+        return !equal;
+    }
+    return false;
+}
+
+bool where_holds(const WhereTest *test, const ParquetValue *value) {
+    if (value->null) return false;
+    if (test->type == PARQUET_BYTE_ARRAY) {
+        int order = compare_bytes(value->bytes, test->bytes);
+        return fits(test->operator, order<0, order == 0, order> 0);
+    }
+    long double number = test->type == PARQUET_FLOAT || test->type == PARQUET_DOUBLE ? (long double)value->real
+                         : test->is_unsigned ? (long double)(uint64_t)value->integer
+                                             : (long double)value->integer;
+    return fits(test->operator, number<test->number, number == test->number, number> test->number);
+}
