@@ -1,4 +1,4 @@
-// trainer eval: the loss of a trained model on a dataset, by tokens, in fixed order.
+// trainer eval: the loss of a trained model on the first tokens of each split.
 #include "common/err.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/run/loader_process.h"
@@ -8,8 +8,8 @@
 
 static bool json;
 static const Option options[] = {
-    {OPT_FLAG, "json", &json, NULL, "one object instead of words"},
-    {OPT_END,  NULL,   NULL,  NULL, NULL                         },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
+    {OPT_END,  NULL,   NULL,  NULL, NULL                   },
 };
 
 static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
@@ -19,7 +19,7 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     uint64_t tokens = samples * (uint64_t)config->block_size;
     double loss;
     if (!samples)
-        return fail(EX_USAGE, "the %s data has less than block_size %lld tokens", names[split],
+        return fail(EX_USAGE, "the %s data has no more than block_size = %lld tokens", names[split],
                     (long long)config->block_size);
     FeedResult result = evaluate(&trained->network, &source, split, samples, NULL, &loss);
     if (result == FEED_CHANGED)
@@ -65,7 +65,7 @@ static int run(int count, char **files) {
 
 const Command trainer_eval = {"eval",
                               "[CONFIG...] [--key=value...]",
-                              "the loss of out_dir's newest checkpoint on a dataset",
+                              "loss of the newest checkpoint of out_dir on a dataset",
                               options,
                               run,
                               &config_options};

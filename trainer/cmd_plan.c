@@ -1,4 +1,4 @@
-// trainer plan: what a run would allocate, before it does.
+// trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"

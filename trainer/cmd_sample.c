@@ -1,4 +1,4 @@
-// trainer sample: text from a trained model, with nanoGPT's options.
+// trainer sample: text from a trained model. The options are those of nanoGPT's sample.py.
 #include "common/err.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/trained.h"
@@ -10,12 +10,12 @@ static int64_t num_samples = 10, max_new_tokens = 500, top_k = 200;
 static double temperature = 0.8;
 
 static const Option options[] = {
-    {OPT_STRING, "start",          &start,          "TEXT", "what the text begins with; FILE:path reads a file"      },
-    {OPT_INT,    "num_samples",    &num_samples,    "N",    "how many texts"                                         },
-    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",    "tokens of each"                                         },
-    {OPT_FLOAT,  "temperature",    &temperature,    "X",    "below 1 bolder, above 1 wilder; 0: always the likeliest"},
-    {OPT_INT,    "top_k",          &top_k,          "N",    "choose among the N likeliest; 0: all"                   },
-    {OPT_END,    NULL,             NULL,            NULL,   NULL                                                     },
+    {OPT_STRING, "start",          &start,          "TEXT", "beginning of each text; FILE:path reads it from a file"},
+    {OPT_INT,    "num_samples",    &num_samples,    "N",    "number of texts"                                       },
+    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",    "tokens to sample for each text"                        },
+    {OPT_FLOAT,  "temperature",    &temperature,    "X",    "divides the logits; 0: always the most likely token"   },
+    {OPT_INT,    "top_k",          &top_k,          "N",    "sample from the N most likely tokens; 0: from all"     },
+    {OPT_END,    NULL,             NULL,            NULL,   NULL                                                    },
 };
 
 static int print_samples(Trained *trained, const char *text, uint64_t seed) {
@@ -53,5 +53,5 @@ static int run(int count, char **files) {
 }
 
 const Command trainer_sample = {
-    "sample",       "[CONFIG...] [--key=value...]", "text from the newest checkpoint of out_dir", options, run,
+    "sample",       "[CONFIG...] [--key=value...]", "print text from the newest checkpoint of out_dir", options, run,
     &config_options};

@@ -1,4 +1,4 @@
-// trainer status: how far a run is.
+// trainer status: the progress of a run.
 #include "common/err.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/trainer_commands.h"
@@ -7,8 +7,8 @@
 
 static bool json;
 static const Option options[] = {
-    {OPT_FLAG, "json", &json, NULL, "one object instead of words"},
-    {OPT_END,  NULL,   NULL,  NULL, NULL                         },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
+    {OPT_END,  NULL,   NULL,  NULL, NULL                   },
 };
 
 static void print_loss(const char *name, double loss) {
@@ -23,7 +23,7 @@ static void print_loss(const char *name, double loss) {
 static int run(int count, char **arguments) {
     char path[PATH_MAX_BYTES];
     RunState state;
-    if (count != 1) return fail(EX_USAGE, "status takes one run directory");
+    if (count != 1) return fail(EX_USAGE, "expected one argument, the run directory");
     int found = checkpoint_newest(arguments[0], path, &state);
     if (found < 0) return -1;
     if (!found) return fail(EX_NOINPUT, "there is no checkpoint in '%s'", arguments[0]);
@@ -41,4 +41,5 @@ static int run(int count, char **arguments) {
     return 0;
 }
 
-const Command trainer_status = {"status", "RUN", "how far a run is, from its newest checkpoint", options, run, NULL};
+const Command trainer_status = {"status", "RUN", "step and losses of a run, from its newest checkpoint",
+                                options,  run,   NULL};

@@ -1,4 +1,4 @@
-// trainer train: from a configuration to a run directory with checkpoints, metrics and a report.
+// trainer train: trains a model; writes checkpoints, metrics and a report to the run directory.
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/run/report.h"
@@ -11,14 +11,14 @@
 
 static bool print_config, fresh;
 static const Option options[] = {
-    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"              },
-    {OPT_FLAG, "fresh",        &fresh,        NULL, "move an earlier run in out_dir aside instead of going on with it"},
-    {OPT_END,  NULL,           NULL,          NULL, NULL                                                              },
+    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"                  },
+    {OPT_FLAG, "fresh",        &fresh,        NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
+    {OPT_END,  NULL,           NULL,          NULL, NULL                                                                  },
 };
 
 static Run the_run;
 
-// The first signal asks to save and stop; a second Ctrl-C does not wait.
+// The first signal makes the run save and stop. A second Ctrl-C exits at once.
 static void on_signal(int number) {
     if (the_run.stop == 1 && number == SIGINT) _exit(128 + SIGINT);
     the_run.stop = 1;
@@ -44,7 +44,7 @@ static int evaluate_only(Run *run) {
     return 0;
 }
 
-// What the model says now, and where everything is.
+// Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
     const Config *config = run->config;
     if (config->sample_tokens) {
@@ -89,4 +89,5 @@ static int run(int count, char **files) {
 }
 
 const Command trainer_train = {
-    "train", "[CONFIG...] [--key=value...]", "train, or go on with the run in out_dir", options, run, &config_options};
+    "train",        "[CONFIG...] [--key=value...]", "train a model, or resume the run in out_dir", options, run,
+    &config_options};

@@ -1,4 +1,4 @@
-// trainer: owns the model.
+// trainer: trains a GPT.
 #include "common/cli.h"
 #include "common/file.h"
 #include <stdlib.h>
@@ -9,23 +9,24 @@
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)
 
-// Threads that wait spin for some 50 us and then sleep. OpenMP's own default spins for milliseconds: with a busy
-// neighbour on the processor a step then takes two to three times as long. libgomp looks at the environment when it is
-// loaded, so the program starts once more.
+// Makes waiting OpenMP threads spin for about 50 us and then sleep. They spin for milliseconds by default, and a step
+// then takes two to three times as long beside another busy process. libgomp reads the environment when it is loaded,
+// so the program executes itself again.
 static void bound_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("GOMP_SPINCOUNT", "10000", 1);
-    char self[PATH_MAX_BYTES]; // by its own name: through /proc/self/exe it would show as "exe" in ps and to pkill
+    char self[PATH_MAX_BYTES]; // its path, so that ps shows the name and not "exe"
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length < 0) return;
     self[length] = '\0';
-    execv(self, argv); // comes back only when it cannot; then waiting is only slower
+    execv(self, argv); // returns only on failure, and then waiting is merely slower
 }
 
 int main(int argc, char **argv) {
     bound_spinning(argv);
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
-    static const Program program = {"trainer", "train a GPT, within a memory plan made before it starts", commands};
+    static const Program program = {"trainer", "trains a GPT within a memory plan that is made before it starts",
+                                    commands};
     return cli_main(&program, argc, argv);
 }

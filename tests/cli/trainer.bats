@@ -22,7 +22,7 @@ teardown() { end_background; }
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 last() { checkpoint "$1" 24; }
 
-@test "one command trains: losses fall, checkpoints, metrics, a report in one file" {
+@test "one command trains a model and writes checkpoints, metrics and a report" {
     run train --out_dir=run
     [ "$status" -eq 0 ]
     [[ "$output" == *"cpu: "* ]]
@@ -42,7 +42,7 @@ last() { checkpoint "$1" 24; }
     "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
 }
 
-@test "a run stopped by Ctrl-C goes on with the same command, bit for bit" {
+@test "a run stopped by a signal and resumed has the bits of an uninterrupted one" {
     for signal in INT TERM USR1; do
         begin --dataset="$data" --out_dir=cut "${endless[@]}"
         wait_for_more_steps cut
@@ -52,11 +52,11 @@ last() { checkpoint "$1" 24; }
     done
     run train --out_dir=cut --max_iters=$(($(steps cut) + 1))
     [ "$status" -eq 0 ]
-    [[ "$output" == *"going on at step"* ]]
+    [[ "$output" == *"resuming at step"* ]]
     finish cut --dataset="$data"
 }
 
-@test "a run killed at any moment goes on from its last checkpoint, bit for bit" {
+@test "a run killed with SIGKILL and resumed has the bits of an uninterrupted one" {
     for more in 3 8 9; do # before the first checkpoint, and after one
         begin --dataset="$data" --out_dir=killed "${endless[@]}"
         wait_for_more_steps killed $more
@@ -66,13 +66,13 @@ last() { checkpoint "$1" 24; }
     finish killed --dataset="$data"
 }
 
-@test "the losses do not depend on the number of threads or on how a step is cut into evaluations" {
+@test "losses do not depend on the number of threads or on eval_batch_size" {
     train --out_dir=one --quiet
     train --out_dir=two --quiet --threads=2 --eval_batch_size=1
     same_run one two
 }
 
-@test "what is kept of a step for its backward pass changes its memory, not its bits" {
+@test "recompute changes the memory of a step, not its bits" {
     train --out_dir=whole --quiet --n_layer=3
     for level in gelu block; do
         train --out_dir=run$level --quiet --n_layer=3 --recompute=$level
@@ -85,7 +85,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"'recompute' is '3', not one of none, gelu, block, auto"* ]]
 }
 
-@test "a loader killed and started again changes nothing" {
+@test "losses do not change when the loader is killed and restarted" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run "${endless[@]}"
     for _ in 1 2; do
@@ -99,7 +99,7 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
-@test "a loader started after the trainer is found" {
+@test "a loader may be started after the trainer" {
     "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>words >lines 3>&- &
     TRAINER=$!
     wait_until grep -q "waiting for the loader at ipc://place (5 s)" words
@@ -107,7 +107,7 @@ last() { checkpoint "$1" 24; }
     ends 0
 }
 
-@test "another dataset is taken at a step boundary, and both fingerprints are kept" {
+@test "a new dataset is used from the next step on, and both fingerprints are logged" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run "${endless[@]}"
     wait_for_steps run 4
@@ -123,7 +123,7 @@ last() { checkpoint "$1" 24; }
     grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
 }
 
-@test "another dataset stops the run when that is asked, 75" {
+@test "on_dataset_change=stop saves and exits with 75" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
     wait_for_steps run 4
@@ -133,13 +133,13 @@ last() { checkpoint "$1" 24; }
     [ -n "$(ls -d run/ckpt-*)" ]
 }
 
-@test "without a loader the trainer says so and leaves, 69" {
+@test "without a loader the trainer exits with 69" {
     run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
     [ "$status" -eq 69 ]
     [[ "$output" == *"no loader at ipc://nowhere"* ]]
 }
 
-@test "a loader that goes away for good costs nothing: saved, 69" {
+@test "the trainer saves and exits with 69 when the loader does not come back" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
     wait_for_steps run 3
@@ -149,7 +149,7 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
-@test "a wrong configuration is said at once, with the nearest key, 2" {
+@test "all mistakes of a configuration are printed, with the nearest key, 2" {
     printf 'batchsize = 3\nn_head = 5\n' >bad.conf
     run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
     [ "$status" -eq 2 ]
@@ -168,27 +168,27 @@ last() { checkpoint "$1" 24; }
     [[ "$output" =~ beta1\ *=\ 0.9\ *#\ default ]]
 }
 
-@test "nanoGPT's own lines are taken, and what means nothing here is said" {
+@test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
     run "$BIN/trainer" plan tiny.conf nano.py
     [ "$status" -eq 0 ]
     [[ "$output" == *"ignored: wandb_log, import, compile"* ]]
 }
 
-@test "validation data shorter than block_size is refused, 2" {
+@test "validation data shorter than block_size is an error, 2" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
     [ "$status" -eq 2 ]
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 32 needs at least 33"*"--val"* ]]
 }
 
-@test "what is no dataset is refused, 66" {
+@test "a directory without a dataset is an error, 66" {
     run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
     [ "$status" -eq 66 ]
     [[ "$output" == *"'nowhere' is no dataset"* ]]
 }
 
-@test "a run directory in use is refused, 73" {
+@test "a run directory in use is an error, 73" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
     run train --out_dir=run
@@ -196,14 +196,14 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"locked by pid $TRAINER"* ]]
 }
 
-@test "checkpoints that cannot be written: training goes on twice, then 74, and nothing half is left" {
+@test "two failed saves are warnings, the third exits with 74, and no partial checkpoint is left" {
     run bash -c 'trap "" XFSZ; ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
     [ "$status" -eq 74 ]
-    [ "$(grep -c "no checkpoint: .*File too large; training goes on" <<<"$output")" -eq 2 ]
+    [ "$(grep -c "no checkpoint: .*File too large; training continues" <<<"$output")" -eq 2 ]
     [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
 }
 
-@test "another model in the same directory is refused with the differences, 2; --fresh moves the old run aside" {
+@test "another model in the same directory is an error that lists the differences, 2; --fresh moves the old run" {
     train --out_dir=run --quiet --max_iters=2
     run train --out_dir=run --n_layer=2
     [ "$status" -eq 2 ]
@@ -213,25 +213,25 @@ last() { checkpoint "$1" 24; }
     [ -e run/before-1/metrics.jsonl ] && [ -d run/before-1/ckpt-00000002 ] && [ -d run/ckpt-00000002 ]
 }
 
-@test "a damaged checkpoint gives way to the one before, loudly" {
+@test "a damaged checkpoint is reported, and the one before it is used" {
     train --out_dir=run --quiet
     printf x | dd of="$(last run)/model.safetensors" bs=1 seek=100000 conv=notrunc status=none
     run train --out_dir=run
     [ "$status" -eq 0 ]
-    [[ "$output" == *"A CHECKPOINT IS DAMAGED"*"transformer.wte.weight"*"going on at step 16"* ]]
+    [[ "$output" == *"A CHECKPOINT IS DAMAGED"*"transformer.wte.weight"*"resuming at step 16"* ]]
     train --out_dir=whole --quiet
     same_run whole run
 }
 
-@test "losses that are not finite are not applied: three, then back, then past them, then 81" {
+@test "three steps that are not finite roll the run back past their samples; the second time it exits with 81" {
     run train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [ "$status" -eq 81 ]
-    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: back from step"* ]]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
     grep -q rolled_back_from run/metrics.jsonl
     grep -q passed_from run/metrics.jsonl
 }
 
-@test "a plan that does not fit is refused before anything is allocated, 82, with one that does" {
+@test "a plan that does not fit is an error before anything is allocated, 82, and a plan that fits is suggested" {
     run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=250MiB
     [ "$status" -eq 82 ]
     [ ! -e run ]
@@ -241,7 +241,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"arena"*"spare"* ]]
 }
 
-@test "eval gives the loss of the run's own evaluation; sample repeats for a seed" {
+@test "eval prints the loss of the evaluation in the run; sample prints the same text for the same seed" {
     train --out_dir=run --quiet
     in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
     run bash -c '"$BIN/trainer" eval --out_dir=run --dtype=float32 --dataset="$0" --eval_tokens=256 --json 2>/dev/null | tail -1' "$data"
@@ -252,7 +252,7 @@ last() { checkpoint "$1" 24; }
     [[ "$one" == "the wheel"* ]]
 }
 
-@test "a run begins from another's weights with init_from" {
+@test "init_from starts a run with the weights of another run" {
     train --out_dir=run --quiet --max_iters=4
     run train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
     [ "$status" -eq 0 ]
@@ -260,14 +260,14 @@ last() { checkpoint "$1" 24; }
     grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
 }
 
-@test "the configurations we ship are whole" {
+@test "the configurations in config/ are valid" {
     for file in "${BATS_TEST_DIRNAME}"/../../config/*.conf; do
         run "$BIN/trainer" plan "$file" --print_config --device=cpu
         [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
     done
 }
 
-@test "a plan for a card that is not there: the table, 83 with what fits, the step kept" {
+@test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
@@ -287,7 +287,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"no batch size fits"* ]]
 }
 
-@test "the configurations for a card of 12 GB fit 11.3 GiB, with half a million tokens a step" {
+@test "the configurations for a GPU of 12 GB fit 11.3 GiB, with half a million tokens in a step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     for size in 124m 350m 774m 1558m; do
@@ -300,7 +300,7 @@ last() { checkpoint "$1" 24; }
     done
 }
 
-@test "offload of the optimizer: the same run bit for bit, killed and gone on with, and back again" {
+@test "offload=optimizer has the bits of offload=none, also in a run that was killed and resumed with the other one" {
     for state in fp32 bf16 bf16_sr; do
         [ $state = bf16 ] && back=none || back=optimizer
         begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer "${endless[@]}"
@@ -314,12 +314,12 @@ last() { checkpoint "$1" 24; }
     done
 }
 
-@test "the trainer starts without the CUDA toolkit: its libraries are loaded with a device" {
+@test "the trainer starts without the libraries of the CUDA toolkit" {
     libraries=$(LD_TRACE_LOADED_OBJECTS=1 "$BIN/trainer")
     [[ "$libraries" == *libc.so* && "$libraries" != *libcu[bd]* ]]
 }
 
-@test "what was chosen for batch_size and recompute is kept by the checkpoint" {
+@test "a resumed run keeps the values chosen for batch_size and recompute" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
     card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
     run train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
@@ -336,7 +336,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
 }
 
-@test "optimizer states of two bytes: killed and gone on with bit for bit, another one refused, 2" {
+@test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
     for state in bf16 bf16_sr; do
         begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${endless[@]}"
         wait_for_steps killed-$state 11
@@ -355,7 +355,7 @@ last() { checkpoint "$1" 24; }
     [ "$status" -eq 1 ]
 }
 
-@test "float16: its loss scale is shown, killed it goes on bit for bit, in the type it was" {
+@test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
     begin --dataset="$data" --out_dir=killed --dtype=float16 "${endless[@]}"
     wait_for_steps killed 11
     kill -9 $TRAINER
@@ -375,7 +375,7 @@ last() { checkpoint "$1" 24; }
     [ "$status" -eq 1 ]
 }
 
-@test "what dtype was chosen is kept by the checkpoint" {
+@test "a resumed run keeps the dtype that was chosen" {
     train --out_dir=auto --quiet --max_iters=3 --dtype=auto
     run grep '"dtype"' auto/ckpt-00000003/state.json
     [[ "$output" == *float32* || "$output" == *bfloat16* ]]
@@ -384,7 +384,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
 }
 
-@test "in float16 a loss scale that overflows is halved as often as it takes, which ends no run" {
+@test "float16: the loss scale is halved until the gradients are finite, and the run continues" {
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
     train --out_dir=first --quiet "${small[@]}" --max_iters=1
     python3 - first/ckpt-00000001/model.safetensors <<'END'
@@ -401,25 +401,25 @@ END
     [ "$status" -eq 0 ]
     skipped=$(grep -c "not finite: not applied" <<<"$output")
     [ "$skipped" -gt 3 ]
-    [[ "$output" == *"| scale 65536 | not finite"*"| scale 8192 | not finite"* && "$output" != *"back from step"* ]]
+    [[ "$output" == *"| scale 65536 | not finite"*"| scale 8192 | not finite"* && "$output" != *"going back from step"* ]]
     grep -q "\"scale\": $((65536 >> skipped)).0" run/ckpt-00000016/state.json
     grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
 }
 
-@test "in float16 losses that are not finite end a run as in other types, whatever the scale, 81" {
+@test "float16: losses that are not finite exit with 81, as in other types" {
     run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [ "$status" -eq 81 ]
-    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: back from step"* ]]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
 }
 
-@test "a type that the device does not have is refused with what to take instead, 2" {
+@test "a dtype that the device does not have is an error that names the ones it has, 2" {
     run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
     [ "$status" -eq 2 ]
     [[ "$output" == *float32*bfloat16* || "$output" == *"built without CUDA"* ]]
     [ ! -e run ]
 }
 
-@test "the trainer goes by its own name" {
+@test "ps shows the name of the trainer" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
     [ "$(cat "/proc/$TRAINER/comm")" = trainer ]

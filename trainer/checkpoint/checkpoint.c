@@ -1,4 +1,4 @@
-// Checkpoints: written durably, found again, read back.
+// Checkpoints: writing, finding and reading them.
 #include "trainer/checkpoint/checkpoint.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -15,7 +15,7 @@
 
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
 
-// Paths here are out_dir and short names: one that does not fit is cut and then fails to open.
+// A path that does not fit is truncated, and then fails to open.
 static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
     snprintf(path, PATH_MAX_BYTES, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
     return path;
@@ -52,7 +52,7 @@ static int write_transposed(Network *network, SafeWriter *writer, const Tensor *
     return result;
 }
 
-// Biases that the model lacks are zeros in the file: transformers' GPT-2 always has them.
+// A bias that the model does not have is written as zeros, because transformers' GPT-2 always has biases.
 static int write_absent_bias(SafeWriter *writer, size_t count) {
     float *zeros = calloc(count, sizeof *zeros);
     if (!zeros) return fail(EX_MEMORY, "no memory for a bias");
@@ -184,7 +184,7 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
     return true;
 }
 
-// Removes only what write_files makes; a directory that holds more stays.
+// Removes the files of write_files. A directory that holds other files is kept.
 static void remove_checkpoint(const char *directory) {
     static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
     char path[PATH_MAX_BYTES];
@@ -243,7 +243,7 @@ static int verify(const char *directory, SavedState *saved) {
     return result;
 }
 
-void checkpoint_chosen(const char *out_dir, Config *config) {
+void checkpoint_resolve_auto(const char *out_dir, Config *config) {
     char directory[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
     uint64_t step;
     SavedState saved = {0};
@@ -251,8 +251,8 @@ void checkpoint_chosen(const char *out_dir, Config *config) {
     if (!checkpoint_any(out_dir, directory, &step)) return;
     if (file_read(&text, join(path, directory, "state.json"), 16 << 20) == 0 &&
         state_parse(&saved, (Bytes){text.data, text.size}) == 0)
-        saved_choices(&saved, config);
-    err_clear(); // a damaged one is told when it is loaded
+        saved_resolve_auto(&saved, config);
+    err_clear(); // a damaged checkpoint is reported when it is loaded
     saved_close(&saved);
     buffer_close(&text);
 }
@@ -263,11 +263,11 @@ static void set_aside(const char *path) {
     if (rename(path, aside) < 0)
         log_warn("cannot rename '%s': %s", path, strerror(errno));
     else
-        log_warn("it is now '%s'", aside);
+        log_warn("renamed it to '%s'", aside);
 }
 
-// 1: path and saved are given; 0: there is none; -1.
-static int find_whole(const char *out_dir, bool mend, char path[PATH_MAX_BYTES], SavedState *saved) {
+// Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames damaged ones.
+static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_MAX_BYTES], SavedState *saved) {
     uint64_t steps[LIST_MAX];
     int count = list_steps(out_dir, steps);
     for (int i = 0; i < count; i++) {
@@ -275,12 +275,12 @@ static int find_whole(const char *out_dir, bool mend, char path[PATH_MAX_BYTES],
         if (verify(step_path(path, out_dir, steps[i]), saved) == 0) return 1;
         saved_close(saved);
         log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
-                 i + 1 < count ? "taking the one before it" : "there is none before it");
+                 i + 1 < count ? "trying the one before it" : "there is no earlier one");
         err_clear();
-        if (mend) set_aside(path);
+        if (rename_damaged) set_aside(path);
     }
     if (!count) return 0;
-    return fail(EX_DATA, "none of the %d checkpoints in '%s' is whole: --fresh starts the run over", count, out_dir);
+    return fail(EX_DATA, "no undamaged checkpoint in '%s' (%d damaged); --fresh starts a new run", out_dir, count);
 }
 
 int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state) {

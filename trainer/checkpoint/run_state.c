@@ -258,7 +258,7 @@ static void saved_value(const SavedState *saved, int key, Config *config) {
     if (text) config_parse(config, key, text);
 }
 
-void saved_choices(const SavedState *saved, Config *config) {
+void saved_resolve_auto(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = config->batch_size.value;
     if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);

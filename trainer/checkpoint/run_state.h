@@ -1,4 +1,4 @@
-// The JSON documents of a checkpoint: state.json and config.json, to and from text.
+// state.json and config.json of a checkpoint, to and from text.
 #pragma once
 
 #include "trainer/checkpoint/checkpoint.h"
@@ -6,23 +6,23 @@
 #include <jansson.h>
 
 typedef struct {
-    uint8_t model[SAFE_HASH_BYTES], optimizer[SAFE_HASH_BYTES]; // of the headers, which hash the tensors
+    uint8_t model[SAFE_HASH_BYTES], optimizer[SAFE_HASH_BYTES]; // of the headers, which hold the hashes of the tensors
 } CheckpointHashes;
 
 typedef struct {
     RunState state;
     CheckpointHashes hashes;
-    json_t *config; // the keys' values as text
+    json_t *config; // the values of the keys as text
 } SavedState;
 
 void state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
 int state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program
 void saved_close(SavedState *saved);            // accepts a zeroed struct
 
-// 2 with every difference when the model or the order of samples would be another; other changes are only said.
+// -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
 int saved_compare(const SavedState *saved, const Config *config, const char *path);
 
-void saved_choices(const SavedState *saved, Config *config); // checkpoint_chosen
+void saved_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto
 
-// As transformers' GPT2Config has it.
+// In the format of transformers' GPT2Config.
 void model_config_print(const ModelShape *shape, Buffer *out);

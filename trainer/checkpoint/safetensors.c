@@ -1,4 +1,4 @@
-// safetensors files, written with a hash of each tensor, read as foreign bytes.
+// safetensors files.
 #include "trainer/checkpoint/safetensors.h"
 #include "common/err.h"
 #include "common/file.h"

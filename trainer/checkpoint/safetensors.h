@@ -1,5 +1,5 @@
 // safetensors files: u64 length, a JSON header {name: {dtype, shape, data_offsets}}, then the tensors end to end.
-// Ours carry "hash.NAME" (XXH3-128 of the tensor's bytes) in __metadata__, so that damage is named.
+// The files written here have "hash.NAME" (XXH3-128 of the bytes of the tensor) in __metadata__.
 #pragma once
 
 #include "common/bytes.h"
@@ -16,7 +16,7 @@ typedef struct {
     uint8_t hash[SAFE_HASH_BYTES];
 } SafeTensor;
 
-// Writing: the tensors are named first, all F32, then their bytes follow in that order, in pieces of any size.
+// Writing: first the names of all tensors (F32), then their bytes in the same order, in pieces of any size.
 typedef struct {
     int fd;
     const char *path; // borrowed
@@ -26,14 +26,14 @@ typedef struct {
     void *hasher; // XXH3 state
 } SafeWriter;
 
-int safe_create(SafeWriter *writer, const char *path);                              // refuses to replace a file
+int safe_create(SafeWriter *writer, const char *path);                              // fails if the file exists
 void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols); // cols 0: a vector
 int safe_write(SafeWriter *writer, const float *values, size_t count);
 // Writes the header, fsyncs, closes; header_hash may be NULL. -1 when anything failed since safe_create.
 int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]);
 void safe_abandon(SafeWriter *writer); // closes; accepts a zeroed or finished one
 
-// Reading: the header is checked as foreign bytes: lengths, types, overlaps, gaps. 65 names what is wrong.
+// Reading: lengths, types, overlaps and gaps of the header are checked. 65 with the reason.
 typedef struct {
     Bytes map;
     const uint8_t *data;

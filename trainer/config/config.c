@@ -1,4 +1,4 @@
-// The configuration: nanoGPT's keys, files and --key=value.
+// The configuration: keys, files and flags.
 #include "trainer/config/config.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -82,7 +82,7 @@ static const struct {
 static const char *const ignored_keys[] = {"compile", "backend", NULL};
 static const char ignored_prefix[] = "wandb_";
 
-// One assignment being read: where it stands, for the mistakes.
+// The position of an assignment, for messages.
 typedef struct {
     ConfigReader *reader;
     const char *file; // NULL: a flag
@@ -329,7 +329,7 @@ void config_file(ConfigReader *reader, const char *path) {
     buffer_close(&text);
 }
 
-// Flags come from a shell, which has taken the quotes away: words are strings, and true and false are spelled freely.
+// The shell has removed the quotes of a flag, so that any text is a string. true and false may have any case.
 void config_flag(ConfigReader *reader, const char *assignment) {
     Place place = {reader, NULL, assignment, 0};
     const char *equals = strchr(assignment, '=');

@@ -1,4 +1,4 @@
-// The configuration: nanoGPT's keys, files and --key=value. Defaults < files < flags.
+// The configuration: keys, files and flags (--key=value) as in nanoGPT. Files override defaults, flags override files.
 #pragma once
 
 #include "common/arena.h"
@@ -37,23 +37,23 @@ enum {
     KEY_COUNT
 };
 
-extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for words about them
+extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for help
 
-// Reads files and flags into `config`; collects what is wrong instead of stopping at it.
+// Reads files and flags into `config`, and collects all mistakes before it fails.
 typedef struct {
     Config config;
-    Option options[KEY_COUNT + 1]; // rows over `config`
-    char origin[KEY_COUNT][128];   // "default", "FILE:LINE", "--key"; where the value comes from
-    Buffer mistakes;               // a line each, "FILE:LINE:COLUMN: ..."
-    Buffer ignored;                // keys of nanoGPT that mean nothing here, as "compile, wandb_log"
+    Option options[KEY_COUNT + 1]; // the keys, with pointers into `config`
+    char origin[KEY_COUNT][128];   // where the value was set: "default", "FILE:LINE" or "--key"
+    Buffer mistakes;               // one line each: "FILE:LINE:COLUMN: ..."
+    Buffer ignored;                // nanoGPT keys without a meaning here, as "compile, wandb_log"
     int mistake_count;
-    Arena strings; // of the files
+    Arena strings; // strings of the files
 } ConfigReader;
 
 void config_open(ConfigReader *reader); // defaults; strings of files live until config_close
 void config_file(ConfigReader *reader, const char *path);
 void config_flag(ConfigReader *reader, const char *assignment); // "key=value", borrowed
-int config_check(ConfigReader *reader); // values against each other. Prints all mistakes; -1 (2) when there are any
+int config_check(ConfigReader *reader); // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
 void config_close(ConfigReader *reader);
 
 void config_print(const ConfigReader *reader); // each key, its value and origin, to stdout

@@ -1,4 +1,4 @@
-// The configuration's values against each other: everything wrong is said at once, before anything is allocated.
+// Ranges and combinations of values. All mistakes are printed before anything is allocated.
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/config/config.h"
@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// Says what is wrong with `key`, and where its value comes from.
+// Adds a mistake, with the place where the value was set.
 __attribute__((format(printf, 3, 4))) static void wrong(ConfigReader *reader, int key, const char *format, ...) {
     char text[512];
     va_list list;

@@ -10,9 +10,10 @@
 
 enum { LINE_MAX_BYTES = 2048 };
 
-// Bytes of the lines to keep: the steps in them never fall.
+static const char head[] = "{\"step\": "; // how every line begins
+
+// Length of the lines up to `step`. The steps in the file never decrease.
 static size_t kept_bytes(const Buffer *text, int64_t step) {
-    static const char head[] = "{\"step\": ";
     size_t at = 0;
     while (at < text->size) {
         const char *line = (const char *)text->data + at, *end = memchr(line, '\n', text->size - at);
@@ -35,16 +36,17 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step) {
     return 0;
 }
 
-int metrics_add(Metrics *metrics, const char *format, ...) {
+int metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     char line[LINE_MAX_BYTES];
+    int length = snprintf(line, sizeof line, "%s%llu, ", head, (unsigned long long)step);
+    size_t room = sizeof line - (size_t)length - 2; // for "}\n"
     va_list list;
     va_start(list, format);
-    int length = vsnprintf(line + 1, sizeof line - 3, format, list);
+    int more = vsnprintf(line + length, room, format, list);
     va_end(list);
-    if (length < 0 || (size_t)length >= sizeof line - 3) return fail(EX_BUG, "a line of metrics is too long");
-    line[0] = '{';
-    memcpy(line + 1 + length, "}\n", 2);
-    return fd_write(metrics->fd, line, (size_t)length + 3, metrics->path);
+    if (more < 0 || (size_t)more >= room) return fail(EX_BUG, "a line of metrics is too long");
+    memcpy(line + length + more, "}\n", 2);
+    return fd_write(metrics->fd, line, (size_t)(length + more) + 2, metrics->path);
 }
 
 const char *metrics_string(char out[512], const char *text) {

@@ -1,4 +1,4 @@
-// metrics.jsonl: one object a line, appended as it happens; the first key of each is "step".
+// metrics.jsonl: one JSON object on each line, appended during the run. The first key of every line is "step".
 #pragma once
 
 #include "common/file.h"
@@ -8,11 +8,13 @@ typedef struct {
     char path[PATH_MAX_BYTES];
 } Metrics;
 
-// Opens out_dir/metrics.jsonl and drops what a run that is now repeated had written: the torn last line, and lines of
-// steps after `step`; -1 drops all.
+// Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
+// writes the later ones again. A torn last line is also removed.
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step);
-// One line: `format` is the object without its braces.
-int metrics_add(Metrics *metrics, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Appends one line: "step", then the members that `format` prints.
+int metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 // A string as JSON, quotes included, for metrics_add.
 const char *metrics_string(char out[512], const char *text);
 int metrics_sync(Metrics *metrics);

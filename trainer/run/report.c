@@ -57,7 +57,7 @@ static int read_curves(const char *path, Curves *curves) {
     return 0;
 }
 
-// ---- the picture
+// ---- plot
 
 typedef struct {
     double last_step, low, high;
@@ -78,7 +78,7 @@ static void widen(Frame *frame, const Curve *curve) {
     }
 }
 
-// Long curves are drawn by means of neighbours.
+// Long curves are drawn as means of neighbouring points.
 static void draw_curve(Buffer *out, const Frame *frame, const Curve *curve, const char *class, bool dots) {
     size_t group = (curve->count + POINTS_MAX - 1) / POINTS_MAX;
     if (!curve->count) return;
@@ -123,7 +123,7 @@ static void print_picture(Buffer *out, const Curves *curves) {
                  "training data &nbsp; <b class=\"val\">&#9632;</b> evaluation, validation data</p>\n");
 }
 
-// ---- the words
+// ---- text
 
 static void print_escaped(Buffer *out, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {

@@ -14,7 +14,7 @@
 
 // ---- the directory
 
-// An earlier run's files go to out_dir/before-1 (or the next free number).
+// Moves the files of an earlier run to out_dir/before-1, or the next free number.
 static int move_aside(const char *out_dir) {
     char folder[PATH_MAX_BYTES];
     for (int i = 1;; i++) {
@@ -59,7 +59,7 @@ static int open_directory(Run *run, bool fresh) {
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", out_dir);
     run->saved_step = run->state.step;
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
-    if (found) log_line("going on at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
+    if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
     return 0;
 }
 
@@ -141,15 +141,14 @@ int run_dataset(Run *run) {
     char name[512];
     metrics_string(name, use->name);
     if (first)
-        return metrics_add(&run->metrics, "\"step\": %llu, \"dataset\": %s, \"fingerprint\": \"%s\"",
-                           (unsigned long long)state->step, name, new_hex);
+        return metrics_add(&run->metrics, state->step, "\"dataset\": %s, \"fingerprint\": \"%s\"", name, new_hex);
     log_change(state, &state->datasets[before], use);
-    return metrics_add(&run->metrics,
-                       "\"step\": %llu, \"dataset\": %s, \"fingerprint\": \"%s\", \"old\": \"%s\", \"consumed\": %llu",
-                       (unsigned long long)state->step, name, new_hex, old_hex, (unsigned long long)use->consumed);
+    return metrics_add(&run->metrics, state->step,
+                       "\"dataset\": %s, \"fingerprint\": \"%s\", \"old\": \"%s\", \"consumed\": %llu", name, new_hex,
+                       old_hex, (unsigned long long)use->consumed);
 }
 
-// ---- the life
+// ---- open and close
 
 static int open_weights(Run *run) {
     const char *init_from = run->config->init_from;
@@ -158,8 +157,8 @@ static int open_weights(Run *run) {
     return network_init(&run->network, (uint64_t)run->config->seed);
 }
 
-// Everything once at full shape: what kernels, products and recordings take of a device is taken now, not in the middle
-// of a run. The staging buffer holds any tensor of the model, so the row of logits too.
+// Runs every operation once at full shape, so that kernels, products and recordings allocate their device memory now
+// and not in the middle of the run. The staging buffer is large enough for any tensor, and so for a row of logits.
 static void warm_up(Run *run) {
     log_line("warming up");
     sample_warm_up(&run->network, run->network.staging);
@@ -168,16 +167,16 @@ static void warm_up(Run *run) {
     step_warm_up(&run->network, run->config);
 }
 
-int run_open(Run *run, const Config *asked, bool fresh) {
-    const Config *config = run->config = &run->chosen;
-    run->chosen = *asked;
-    if (!fresh) checkpoint_chosen(config->out_dir, &run->chosen);
+int run_open(Run *run, const Config *config_given, bool fresh) {
+    const Config *config = run->config = &run->resolved;
+    run->resolved = *config_given;
+    if (!fresh) checkpoint_resolve_auto(config->out_dir, &run->resolved);
     run->backend = backend_for(config, false, run->backend_text);
-    if (!run->backend && asked->dtype != config->dtype)
-        return fail_in("the run in '%s' is in %s", config->out_dir, dtype_name(config->dtype));
+    if (!run->backend && config_given->dtype != config->dtype)
+        return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
-    run->chosen.dtype = run->backend->act_type;
-    plan_auto(&run->chosen, run->backend, true);
+    run->resolved.dtype = run->backend->act_type;
+    plan_auto(&run->resolved, run->backend, true);
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_find(config->optimizer));
@@ -212,7 +211,7 @@ int run_save(Run *run, bool last) {
         return 0;
     }
     if (last || ++run->failed_saves == TRIES) return -1;
-    log_warn("no checkpoint: %s; training goes on", err_text());
+    log_warn("no checkpoint: %s; training continues", err_text());
     err_clear();
     return 0;
 }
@@ -224,13 +223,13 @@ int run_roll_back(Run *run) {
     RunState state;
     if (run->state.rolled_back)
         return fail(EX_NONFINITE,
-                    "step %llu: the loss is not finite again after rolling back; a lower learning_rate may help",
+                    "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)step);
     int found = checkpoint_find(run->config->out_dir, run->config, path, &state);
     if (found < 0) return -1;
     if (found) {
         if (checkpoint_load(&run->network, path, true) < 0) return -1;
-    } else { // nothing saved yet: the first weights are good
+    } else { // no checkpoint yet: start over from the initial weights
         state_open(&state);
         memcpy(state.vocab_fp, run->state.vocab_fp, sizeof state.vocab_fp);
         state.first_loss = state.last_loss = run->state.first_loss, state.evaluated = true;
@@ -242,8 +241,7 @@ int run_roll_back(Run *run) {
     if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step) < 0 || run_dataset(run) < 0) return -1;
     run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_streak = 0;
     run->state.skip_from = skip_to - bad, run->state.skip_to = skip_to;
-    log_warn("three steps in a row were not finite: back from step %llu to %llu, then past the samples that did it",
+    log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",
              (unsigned long long)step, (unsigned long long)state.step);
-    return metrics_add(&run->metrics, "\"step\": %llu, \"rolled_back_from\": %llu", (unsigned long long)state.step,
-                       (unsigned long long)step);
+    return metrics_add(&run->metrics, state.step, "\"rolled_back_from\": %llu", (unsigned long long)step);
 }

@@ -1,5 +1,5 @@
-// A training run: everything it owns, from the lock on its directory to the loader's window. Opened in the order that
-// says a misfit before anything is allocated: configuration, plan, directory, checkpoint, loader, memory.
+// A training run and all that it owns. It is opened in the order configuration, plan, directory, checkpoint, loader,
+// memory, so that errors are reported before memory is allocated.
 #pragma once
 
 #include "trainer/checkpoint/checkpoint.h"
@@ -11,8 +11,8 @@
 #include <signal.h>
 
 typedef struct {
-    const Config *config; // `chosen`
-    Config chosen;        // as asked, and what was auto
+    const Config *config; // points to `resolved`
+    Config resolved;      // the configuration with a value for every auto
     const Backend *backend;
     Model model;
     MemoryPlan plan;
@@ -24,27 +24,30 @@ typedef struct {
     BatchSource source;
     BatchStream stream;
     RunState state;
-    char checkpoint[PATH_MAX_BYTES];       // resumed from; "" = a fresh run
+    char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
     char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
     volatile sig_atomic_t stop; // set by signal handlers: 1, or LOADER_PROCESS_ENDED when the loader process ended
-    uint64_t saved_step;        // of the last checkpoint written or resumed from
-    int failed_saves;           // without a success between
-    Buffer sample;              // text made after training, for the report
+    uint64_t saved_step;        // step of the last checkpoint written or resumed from
+    int failed_saves;           // consecutive
+    Buffer sample;              // sampled after training, for the report
 } Run;
 
-// `fresh` moves an earlier run in out_dir aside. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83; FEED_STOPPED's 75 when
-// a signal came while waiting for the loader.
+// `fresh` moves an earlier run in out_dir to a sub-directory. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83, or 75
+// when a signal arrived while the trainer waited for the loader.
 int run_open(Run *run, const Config *config, bool fresh);
 void run_close(Run *run); // accepts a zeroed struct
 
-// The loader has another dataset: takes it as the current one, with its own count of samples, and writes the data log.
-// 75 when on_dataset_change is stop; 2 when it is too small.
+// Makes the loader's dataset the current one, with its own count of consumed samples, and logs the change. 75 when
+// on_dataset_change is stop; 2 when the dataset is too small.
 int run_dataset(Run *run);
 
-int run_save(Run *run, bool last); // a checkpoint now. A failure is a warning, unless it is the third or `last`
-int run_roll_back(Run *run);       // after three steps that were not finite: to the last good checkpoint, once; then 81
+// Writes a checkpoint. A failure is a warning, unless it is the third in a row or the save is the `last` one.
+int run_save(Run *run, bool last);
+
+// After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
+int run_roll_back(Run *run);
 
 static inline DatasetUse *run_use(Run *run) { return &run->state.datasets[run->state.dataset]; }
-static inline uint64_t run_sequences(const Run *run) { // of a step
+static inline uint64_t run_sequences(const Run *run) { // sequences in a step
     return (uint64_t)(run->config->batch_size.value * run->config->gradient_accumulation_steps);
 }

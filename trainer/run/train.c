@@ -1,4 +1,4 @@
-// The training loop: evaluate, step, save; what the loader or a signal says comes between two steps.
+// The training loop: evaluate, step, save. Signals and messages of the loader are handled between two steps.
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-// Results of loop parts: go on, the loop's top again, or leave with the pending error.
-typedef enum { GO_ON, AGAIN, LEAVE = -1 } Turn;
+// What the loop does after one of its parts: continue, start over at its top, or exit with the pending error.
+typedef enum { NEXT_CONTINUE, NEXT_RESTART, NEXT_EXIT = -1 } Next;
 
 static void print_loss(char out[24], double loss) {
     if (isfinite(loss))
@@ -17,12 +17,12 @@ static void print_loss(char out[24], double loss) {
         snprintf(out, 24, "null");
 }
 
-// What the loader said instead of a batch. The step under way is dropped: nothing of it was applied.
-static Turn answer(Run *run, FeedResult result) {
+// Handles what feed_next returned instead of a batch. The step is dropped: nothing of it was applied.
+static Next handle_event(Run *run, FeedResult result) {
     run->stream.requested = run->stream.next;
-    if (result == FEED_CHANGED) return run_dataset(run) < 0 ? LEAVE : AGAIN;
-    if (result == FEED_STOPPED) return AGAIN;
-    return LEAVE;
+    if (result == FEED_CHANGED) return run_dataset(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
+    if (result == FEED_STOPPED) return NEXT_RESTART;
+    return NEXT_EXIT;
 }
 
 // ---- evaluation
@@ -49,32 +49,30 @@ static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *b
     if (!log_quiet)
         printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[SPLIT_TRAIN],
                losses[SPLIT_VAL], *best && state->step ? " | best so far" : "");
-    return metrics_add(&run->metrics, "\"step\": %llu, \"val_loss\": %s, \"train_loss\": %s",
-                       (unsigned long long)state->step, val, trained);
+    return metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
 }
 
-static Turn evaluate_now(Run *run) {
+static Next evaluate_now(Run *run) {
     double losses[SPLIT_COUNT];
     FeedResult result = train_evaluate(run, losses);
-    if (result != FEED_BATCH) return answer(run, result);
+    if (result != FEED_BATCH) return handle_event(run, result);
     bool best;
-    if (record_evaluation(run, losses, &best) < 0) return LEAVE;
-    if (run->state.step && (best || run->config->always_save_checkpoint) && run_save(run, false) < 0) return LEAVE;
-    return report_write(run) < 0 ? LEAVE : GO_ON;
+    if (record_evaluation(run, losses, &best) < 0) return NEXT_EXIT;
+    if (run->state.step && (best || run->config->always_save_checkpoint) && run_save(run, false) < 0) return NEXT_EXIT;
+    return report_write(run) < 0 ? NEXT_EXIT : NEXT_CONTINUE;
 }
 
 // ---- steps
 
-// Samples that gave no finite gradients before a roll-back are passed over.
-static int pass_over(Run *run) {
+// After a roll-back, skips the samples whose gradients were not finite.
+static int skip_samples(Run *run) {
     RunState *state = &run->state;
     uint64_t consumed = run_use(run)->consumed;
     if (consumed < state->skip_from || consumed >= state->skip_to) return 0;
     run_use(run)->consumed = state->skip_to;
-    log_line("passing over samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->skip_to - 1);
-    return metrics_add(&run->metrics, "\"step\": %llu, \"passed_from\": %llu, \"passed_to\": %llu",
-                       (unsigned long long)state->step, (unsigned long long)consumed,
-                       (unsigned long long)state->skip_to);
+    log_line("skipping samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->skip_to - 1);
+    return metrics_add(&run->metrics, state->step, "\"passed_from\": %llu, \"passed_to\": %llu",
+                       (unsigned long long)consumed, (unsigned long long)state->skip_to);
 }
 
 static int record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
@@ -82,7 +80,7 @@ static int record_step(Run *run, const StepResult *result, float loss_scale, uin
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
-    char loss[24], norm[24], words[32] = "", scale[32] = ""; // of the loss, in fp16
+    char loss[24], norm[24], words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
@@ -95,14 +93,13 @@ static int record_step(Run *run, const StepResult *result, float loss_scale, uin
         fflush(stdout);
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
-    return metrics_add(
-        &run->metrics,
-        "\"step\": %llu, \"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
-        (unsigned long long)step, loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
+    return metrics_add(&run->metrics, step,
+                       "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
+                       loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
 }
 
-// The batches asked ahead end where an evaluation or the run does.
-static void aim_stream(Run *run) {
+// Batches are requested ahead up to the next evaluation or the end of the run.
+static void start_stream(Run *run) {
     const Config *config = run->config;
     const RunState *state = &run->state;
     uint64_t consumed = run_use(run)->consumed, until = (uint64_t)config->eval_interval;
@@ -117,16 +114,16 @@ static void aim_stream(Run *run) {
     batch_stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
 }
 
-static Turn step_now(Run *run) {
+static Next step_now(Run *run) {
     enum { BAD_STEPS = 3 };
     RunState *state = &run->state;
     StepResult result;
-    if (pass_over(run) < 0) return LEAVE;
-    aim_stream(run);
+    if (skip_samples(run) < 0) return NEXT_EXIT;
+    start_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
     FeedResult found = step_run(&run->network, run->config, &run->stream, &place, &run->stop, &result);
-    if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), answer(run, found);
+    if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), handle_event(run, found);
 
     state->step++, state->updates += result.finite;
     run_use(run)->consumed += run_sequences(run);
@@ -135,46 +132,46 @@ static Turn step_now(Run *run) {
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     if (record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0)
-        return LEAVE;
+        return NEXT_EXIT;
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
-        return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? LEAVE : AGAIN;
-    return GO_ON;
+        return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
+    return NEXT_CONTINUE;
 }
 
 // ---- the loop
 
-// Leaving early: what was done since the last checkpoint is saved, unless it is what is wrong. Keeps the pending error.
-static int leave(Run *run) {
+// Saves the steps since the last checkpoint, unless they are the error (81), and exits with the pending error.
+static int save_and_exit(Run *run) {
     Error cause;
     err_take(&cause);
     if (run->state.step != run->saved_step && cause.code != EX_NONFINITE && run_save(run, true) < 0) {
-        log_warn("nothing saved: %s", err_text());
+        log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
     if (cause.code == EX_AGAIN && run->saved_step)
-        log_line("saved at step %llu: the same command goes on", (unsigned long long)run->saved_step);
+        log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saved_step);
     err_give(&cause);
     return -1;
 }
 
-static Turn turn(Run *run) {
+static Next loop_once(Run *run) {
     const RunState *state = &run->state;
     if (__sync_bool_compare_and_swap(&run->stop, LOADER_PROCESS_ENDED, 0) &&
         loader_process_revive(&run->loader_process, state->step) < 0)
-        return LEAVE;
+        return NEXT_EXIT;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     // The next loader may have ended since: that is for the next turn.
     if (run->stop && run->stop != LOADER_PROCESS_ENDED)
         return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
         return evaluate_now(run);
-    return last ? AGAIN : step_now(run);
+    return last ? NEXT_RESTART : step_now(run);
 }
 
 int train(Run *run) {
     loader_process_watch(&run->stop);
     while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
-        if (turn(run) == LEAVE) return leave(run);
+        if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     if (run->state.step == run->saved_step) return 0;
     return run_save(run, true);
 }

@@ -3,8 +3,8 @@
 
 #include "trainer/run/run.h"
 
-// Trains until max_iters. 0: done; else -1 after fail(), everything worth saving saved: 69, 75, 76, 81, ...
+// Trains until max_iters. Returns 0, or -1 after fail() (69, 75, 76, 81, ...) with a checkpoint of the last good step.
 int train(Run *run);
 
-// Losses of both splits, once. Does not touch the state of the run.
+// Computes the loss of both splits. Does not change the state of the run.
 FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]);

@@ -13,7 +13,7 @@ static void read_text(const char *text) {
 
 static const char *mistakes(void) { return reader.mistakes.size ? (const char *)reader.mistakes.data : ""; }
 
-TEST(config_defaults_are_nanogpts) {
+TEST(config_defaults_match_nanogpt) {
     config_open(&reader);
     const Config *c = &reader.config;
     CHECK_EQUAL(c->batch_size.value * c->block_size * c->gradient_accumulation_steps, 491520);
@@ -26,7 +26,7 @@ TEST(config_defaults_are_nanogpts) {
 }
 
 // nanoGPT's config/train_gpt2.py and finetune_shakespeare.py, their kinds of lines together.
-TEST(config_reads_nanogpts_files) {
+TEST(config_reads_files_of_nanogpt) {
     read_text("# config for training GPT-2 (124M)\n"
               "# $ torchrun --standalone --nproc_per_node=8 train.py config/train_gpt2.py\n\n"
               "import time\n"
@@ -61,7 +61,7 @@ TEST(config_reads_nanogpts_files) {
     config_close(&reader);
 }
 
-TEST(config_says_everything_that_is_wrong_at_once) {
+TEST(config_reports_all_mistakes_at_once) {
     read_text("batchsize = 4\n"
               "n_layer = 'six'\n"
               "n_head = 2.5\n"
@@ -97,7 +97,7 @@ TEST(config_says_everything_that_is_wrong_at_once) {
     config_close(&reader);
 }
 
-TEST(config_flags_win_over_files) {
+TEST(config_flags_override_files) {
     read_text("batch_size = 4\nbias = False\nmem_limit = 1000\n");
     static const char *const flags[] = {"batch_size=8",      "gradient-accumulation-steps=2*3",
                                         "bias=true",         "out_dir=a b",
@@ -127,7 +127,7 @@ TEST(config_flags_win_over_files) {
     config_close(&reader);
 }
 
-TEST(config_checks_values_against_each_other) {
+TEST(config_checks_ranges_and_combinations) {
     read_text("n_embd = 512\nn_head = 12\ndropout = 0.2\nbatch_size = 0\noptimizer = 'muon'\ninit_from = "
               "'gpt2-xl'\nbeta2 = 1.0\n");
     CHECK_EQUAL(config_check(&reader), -1);
@@ -175,7 +175,7 @@ TEST(config_aliases_of_words_are_read_but_not_written) {
     config_close(&reader);
 }
 
-TEST(config_values_survive_as_text) {
+TEST(config_value_and_parse_are_inverse) {
     config_open(&reader);
     char text[64];
     static const double numbers[] = {6e-4, 0.1, 1.0 / 3, 1e-300, 0};
@@ -190,7 +190,7 @@ TEST(config_values_survive_as_text) {
     config_close(&reader);
 }
 
-TEST(config_files_that_are_not_there_are_said) {
+TEST(config_reports_a_missing_file) {
     config_open(&reader);
     config_file(&reader, "nowhere.conf");
     CHECK_TEXT(mistakes(), "nowhere.conf");

@@ -13,7 +13,7 @@ static int train(const char *more) {
     return WEXITSTATUS(system(command));
 }
 
-TEST(trainer_refuses_another_vocabulary_than_the_checkpoints) {
+TEST(trainer_refuses_a_vocabulary_that_differs_from_the_checkpoint) {
     TestDataset set = {1, 30000, 2000, 30000, 4096, false};
     make_test_dataset("ours", &set);
     set.other_vocabulary = true;
