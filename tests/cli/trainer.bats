@@ -155,7 +155,7 @@ last() { checkpoint "$1" 24; }
     [ "$status" -eq 2 ]
     [[ "$output" == *"bad.conf:1:1: unknown key 'batchsize', did you mean 'batch_size'?"* ]]
     [[ "$output" == *"unknown key 'n_layr', did you mean 'n_layer'?"* ]]
-    [[ "$output" == *"'n_embd' 32 is not divisible by 'n_head' 5: the nearest that are: 30, 35"* ]]
+    [[ "$output" == *"'n_embd' 32 is not divisible by 'n_head' 5: take 40"* ]]
     [[ "$output" == *"'device' is 'tpu'"* ]]
     [[ "$output" == *"4 mistakes in the configuration"* ]]
 }

@@ -76,10 +76,12 @@ static void check_ranges(ConfigReader *reader) {
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd % config->n_head) {
-        int64_t below = config->n_embd - config->n_embd % config->n_head, above = below + config->n_head;
-        wrong(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: the nearest that are: %lld, %lld",
-              (long long)config->n_embd, (long long)config->n_head, (long long)(below ? below : above),
-              (long long)above);
+        // Heads of a multiple of 8 channels: what every backend has kernels for.
+        int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
+        char smaller[32] = "";
+        if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
+        wrong(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
+              (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
     }
     if (config->dropout != 0)
         wrong(reader, KEY_dropout, "'dropout' is %g: only 0.0 works, which is what pretraining uses", config->dropout);

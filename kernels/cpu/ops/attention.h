@@ -44,9 +44,12 @@ static void tiles(int columns, int depth, const Unit *a, size_t a_row, size_t a_
     }
 }
 
+// Units of a row of D numbers: the last one is half empty where D is odd.
+static inline int units_of(int D) { return (D + UNIT - 1) / UNIT; }
+
 // x (rows, D), `stride` numbers a row -> out (units of D, columns), columns from `rows` to `padded` zero
 static void transpose_rows(Unit *out, const Number *x, size_t stride, int rows, int padded, int D) {
-    const int units = D / UNIT;
+    const int units = units_of(D);
     for (int row = 0; row < padded; row += W)
         for (int u = 0; u < units; u += W) {
             VW block[W];
@@ -54,11 +57,11 @@ static void transpose_rows(Unit *out, const Number *x, size_t stride, int rows, 
                 const Number *from = x + (size_t)(row + i) * stride + u * UNIT;
                 if (row + i >= rows)
                     block[i] = (VW){0};
-                else if (u + W <= units)
+                else if ((u + W) * UNIT <= D)
                     block[i] = unit_of_numbers(from);
                 else {
                     Number rest[W * UNIT] = {0};
-                    memcpy(rest, from, (size_t)(units - u) * UNIT * sizeof *rest);
+                    memcpy(rest, from, (size_t)(D - u * UNIT) * sizeof *rest);
                     block[i] = unit_of_numbers(rest);
                 }
             }
@@ -78,14 +81,15 @@ static void zip_rows(Unit *out, const Number *x, size_t stride, int rows, int pa
         }
 }
 
-// x (rows, D) -> out (QUERIES, D / UNIT)
+// x (rows, D) -> out (QUERIES, units of D)
 static void copy_rows(Unit *out, const Number *x, size_t stride, int rows, int D) {
-    const int units = D / UNIT;
+    const int units = units_of(D);
     for (int row = 0; row < QUERIES; row++, out += units) {
+        out[units - 1] = 0;
         if (row >= rows)
             memset(out, 0, (size_t)units * sizeof *out);
         else if (UNIT * sizeof *x == sizeof *out)
-            memcpy(out, x + (size_t)row * stride, (size_t)units * sizeof *out);
+            memcpy(out, x + (size_t)row * stride, (size_t)D * sizeof *x);
         else
             for (int d = 0; d < D; d++) out[d] = (Unit)number_float(x[(size_t)row * stride + (size_t)d]);
     }
@@ -93,11 +97,12 @@ static void copy_rows(Unit *out, const Number *x, size_t stride, int rows, int D
 
 // Scratch of one thread, in 32-bit elements.
 typedef struct {
-    Unit *kt, *vt, *kz, *vz;            // (D/UNIT, Tp), (Tp/UNIT, Dp)
-    Unit *q, *dout;                     // (QUERIES, D/UNIT)
+    Unit *kt, *vt, *kz, *vz;            // (units of D, Tp), (Tp/UNIT, Dp)
+    Unit *q, *dout;                     // (QUERIES, units of D)
     Unit *qz, *doutz;                   // (QUERIES/UNIT, Dp)
     Unit *p, *pz, *dsz;                 // (QUERIES, Tp/UNIT), (QUERIES/UNIT, Tp)
     float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (TILE_ROWS, Dp)
+    float *bias_q;                      // (Dp)
 } Rooms;
 
 static size_t scratch_layout(Rooms *rooms, char *base, int T, int D) {
@@ -108,6 +113,7 @@ static size_t scratch_layout(Rooms *rooms, char *base, int T, int D) {
     ROOM(q, row), ROOM(dout, row), ROOM(qz, row), ROOM(doutz, row);
     ROOM(p, QUERIES * Tp), ROOM(pz, QUERIES * Tp), ROOM(dsz, QUERIES * Tp);
     ROOM(scores, QUERIES * Tp), ROOM(dp, QUERIES * Tp), ROOM(dk, keys), ROOM(dv, keys), ROOM(out, TILE_ROWS * Dp);
+    ROOM(bias_q, Dp);
 #undef ROOM
     return used;
 }
@@ -136,7 +142,7 @@ static float softmax_row(UnitPart *p, const float *scores, int visible, int widt
 }
 
 static void attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = D / UNIT;
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = units_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
@@ -195,7 +201,7 @@ static void score_gradients(const Rooms *room, int i, int rows, int start, int T
 
 static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                const Act *qkv, int B, int T, int H, int D, bool add) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = D / UNIT;
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = units_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
@@ -210,7 +216,6 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
         const Number *g = (const Number *)dout + token * (size_t)C + column;
         Number *dq = (Number *)dqkv + token * stride + column;
         float *bias = partials + (size_t)b * stride + column;
-        V bias_q[256 / W] = {0};
         Rooms room;
         scratch_layout(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
         transpose_rows(room.kt, q + C, stride, T, Tp, D);
@@ -218,6 +223,7 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
         zip_rows(room.kz, q + C, stride, T, Tp, D, Dp);
         memset(room.dk, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
         memset(room.dv, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
+        memset(room.bias_q, 0, sizeof(float) * (size_t)Dp);
         for (int start = 0; start < T; start += QUERIES) {
             const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
             const Number *qs = q + (size_t)start * stride, *gs = g + (size_t)start * (size_t)C;
@@ -249,7 +255,7 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
                     for (int d = 0; d < D; d += W) {
                         V v = v_load(room.out + r * Dp + d);
                         act_store_part(dq + (size_t)(start + i + r) * stride + d, v, D - d);
-                        bias_q[d / W] += v;
+                        v_store(room.bias_q + d, v_load(room.bias_q + d) + v);
                     }
             }
             for (int j = 0; j < width; j += TILE_ROWS) { // key rows; queries before them do not see them
@@ -270,7 +276,7 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
                 act_store_part(dq + (size_t)t * stride + C + d, k, D - d);
                 act_store_part(dq + (size_t)t * stride + 2 * C + d, v, D - d);
             }
-            v_store_part(bias + d, bias_q[d / W], D - d);
+            v_store_part(bias + d, v_load(room.bias_q + d), D - d);
             v_store_part(bias + C + d, bias_k, D - d);
             v_store_part(bias + 2 * C + d, bias_v, D - d);
         }
