@@ -1,70 +1,101 @@
 #!/usr/bin/env bash
-# Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), then
-# the Python ones, which compare with tiktoken and friends.
+# Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
+# against tiktoken and others, and the CUDA backend in the emulator. A job is a program, a file or one emulated test; as many run
+# side by side as there are cores. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
+# suite, test, reason. What this machine cannot run is skipped by name, never passed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 python=1
 [ "${1:-}" = --no-python ] && python=0 && shift
-build=$1 word=${2:-}
-export BIN="$PWD/$build/bin" DATA="$PWD/tests/data"
+export build=$1 word=${2:-}
+export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
+export OMP_WAIT_POLICY=passive # idle threads leave their core to the job beside
 mkdir -p "$BIN"
-log=$(mktemp -d) && trap 'rm -rf "$log"' EXIT
-passed=0 failed=0 skipped=0
+LOGS=$(mktemp -d) && trap 'rm -rf "$LOGS"' EXIT
 
-count() { # PASSED FAILED SKIPPED
-    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+# The rows of a log. cmocka names a failed test twice; a skipped one has a line of its own.
+rows_of_c() {
+    awk -v OFS='\t' '
+        /^took / { ms[$2] = $3 }
+        /^skipped / { name = $2; sub(/:$/, "", name); sub(/^skipped [^ ]* /, ""); print "skipped", 0, "C", name, $0 }
+        /^\[       OK \] / { passed[$4] }
+        /^\[  FAILED  \] [^ ]*$/ { failed[$4] }
+        END {
+            for (name in passed) print "passed", ms[name] + 0, "C", name
+            for (name in failed) print "failed", ms[name] + 0, "C", name
+        }' "$1"
 }
-number() { grep -oE "$1" "$2" | tail -1 | grep -oE '[0-9]+' | head -1; }
+rows_of_bats() { # LOG SUITE
+    sed -nE -e "s|^not ok [0-9]+ (.*) in ([0-9]+)ms$|failed\t\2\t$2\t\1|p" \
+        -e "s|^ok [0-9]+ (.*) in ([0-9]+)ms # skip ?(.*)$|skipped\t\2\t$2\t\1\t\3|p" -e "s|^ok [0-9]+ (.*) in ([0-9]+)ms$|passed\t\2\t$2\t\1|p" "$1"
+}
+rows_of_python() { # LOG SUITE
+    sed -nE -e "s|^not ok (\S+) ([0-9]+)$|failed\t\2\t$2\t\1|p" -e "s|^ok (\S+) ([0-9]+)$|passed\t\2\t$2\t\1|p" \
+        -e "s|^skipped (\S+): (.*)$|skipped\t0\t$2\t\1\t\2|p" "$1"
+}
 
-# The differential fuzzer of the tokenizer takes its minute whatever else goes on: it runs beside the rest.
-beside=tests/oracle/test_tokenizer.py
-if [ $python = 1 ] && [[ $beside == tests/oracle/test_*"$word"*.py ]]; then
-    build/venv/bin/python "$beside" >"$log/beside" 2>&1 &
-    pid=$!
-fi
+job() { # NUMBER KIND ARGUMENT...
+    local log=$LOGS/$1.log rows=$LOGS/$1.rows times=$LOGS/$1.times kind=$2 suite ms started=$EPOCHREALTIME status=0
+    shift 2
+    case $kind in
+    c) # a test may leave memory behind, a program may not: leaks are looked for in programs only
+        suite=C
+        ASAN_OPTIONS=detect_leaks=0 "$build/test" --data "$DATA" --bin "$BIN" $word >"$log" 2>&1 || status=$?
+        rows_of_c "$log" >"$rows"
+        ;;
+    bats)
+        suite=$(basename "$1")
+        bats --tap --timing "$1" </dev/null >"$log" 2>&1 || status=$?
+        rows_of_bats "$log" "$suite" >"$rows"
+        ;;
+    python)
+        suite=$(basename "$1")
+        build/venv/bin/python "$1" >"$log" 2>&1 || status=$?
+        rows_of_python "$log" "$suite" >"$rows"
+        grep -h '^seeds ' "$log"
+        ;;
+    emulator)
+        suite=emulator
+        [ "$1" = bug ] && suite="planted bugs"
+        tests/cuda/emulator/run_emulator.sh "$build" "$@" >"$log" 2>&1 || status=$?
+        ;;
+    esac
+    ms=$(((${EPOCHREALTIME/./} - ${started/./}) / 1000))
+    printf '%d\t%s\n' $ms "$suite" >"$times"
+    if [ $status -eq 0 ]; then
+        [ "$kind" = emulator ] && printf 'passed\t%d\t%s\t%s\n' $ms "$suite" "$*" >"$rows"
+        return 0
+    fi
+    grep -q '^failed' "$rows" 2>/dev/null ||
+        printf 'failed\t%d\t%s\t%s\n' $ms "$suite" "${*:-the C tests} (exit $status)" >>"$rows"
+    echo "== $suite failed: $*"
+    grep -vE '^(\[ (RUN     |      OK) \]|took |ok |1\.\.)' "$log" | tail -60
+}
+export -f job rows_of_c rows_of_bats rows_of_python
 
-echo "== C"
-# A test may leave memory behind, a program may not: leaks are looked for in programs only.
-ASAN_OPTIONS=detect_leaks=0 "$build/test" --data "$DATA" --bin "$BIN" $word >"$log/c" 2>&1
-status=$?
-if [ $status -eq 0 ]; then tail -2 "$log/c"; else grep -vE '^\[ (RUN     |      OK) \]' "$log/c" | tail -60; fi
-ran=$(grep -c '^\[       OK \]' "$log/c")
-bad=$(number '[0-9]+ FAILED TEST' "$log/c")
-[ $status -ne 0 ] && [ -z "$bad" ] && bad=1 && echo "the C tests ended early (exit $status)"
-count "$ran" "${bad:-0}" 0
+# Long jobs first, so that the cores end together.
+jobs() {
+    local file
+    [ $python = 1 ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
+    for file in tests/cli/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
+    echo c
+    [ $python = 1 ] && tests/cuda/emulator/run_emulator.sh "$build" --list | grep -E -- "$word" | sed 's/^/emulator /'
+}
+if [ $python = 1 ] && [ ! -x "$build/test-emu" ]; then
+    jobs | sed -nE 's/^emulator bug (.*)/skipped\t0\tplanted bugs\t\1\tbuilt without nvcc/p; s/^emulator (.*)/skipped\t0\temulator\t\1\tbuilt without nvcc/p' \
+        >"$LOGS/emulator.rows"
+    jobs | grep -v '^emulator '
+else
+    jobs
+fi | nl -w1 -s' ' | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'job $0'
 
-echo "== command line"
-for file in tests/cli/*"$word"*.bats; do
-    [ -e "$file" ] || continue
-    bats --tap "$file" </dev/null >"$log/bats" 2>&1
-    status=$?
-    grep -v '^ok' "$log/bats" | grep -v '^1\.\.[0-9]*$'
-    skip=$(grep -c '^ok .*# skip' "$log/bats") ok=$(grep -c '^ok' "$log/bats")
-    bad=$(grep -c '^not ok' "$log/bats")
-    [ $status -ne 0 ] && [ "$bad" -eq 0 ] && bad=1
-    count $((ok - skip)) "$bad" "$skip"
-done
-
-if [ $python = 1 ]; then
-    echo "== Python"
-    for file in tests/oracle/test_*"$word"*.py; do
-        [ -e "$file" ] || continue
-        if [ "$file" = "$beside" ]; then
-            wait "$pid"
-        else build/venv/bin/python "$file" >"$log/py" 2>&1; fi
-        status=$?
-        [ "$file" = "$beside" ] && mv "$log/beside" "$log/py" && grep '^seeds' "$log/py"
-        if [ $status -eq 0 ]; then
-            ok=$(number 'Ran [0-9]+ test' "$log/py") && count "${ok:-1}" 0 0
-        else count 0 1 0 && echo "$file failed:" && tail -30 "$log/py"; fi
-    done
-    for file in tests/cuda/emulator/run_emulator.sh; do
-        [ -x "$file" ] || continue
-        if "$file" "$build" $word >"$log/emu" 2>&1; then
-            ok=$(number '[0-9]+ passed' "$log/emu") && count "${ok:-1}" 0 0
-        else count 0 1 0 && echo "$file failed:" && tail -40 "$log/emu"; fi
-    done
-fi
+cat "$LOGS"/*.rows >"$LOGS/all"
 echo
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+echo "seconds of each suite, and the slowest tests:"
+cat "$LOGS"/*.times | awk -F'\t' '{ ms[$2] += $1 } END { for (suite in ms) printf "%8.1f  %s\n", ms[suite] / 1000, suite }' | sort -rn
+sort -t$'\t' -k2,2nr "$LOGS/all" | head -20 | awk -F'\t' '{ printf "%8.1f  %s: %s\n", $2 / 1000, $3, $4 }'
+awk -F'\t' '$1 == "skipped" { key = $3 ": " $5; n[key]++; names[key] = names[key] "\n    " $4 }
+    END { for (key in n) printf "\nskipped %d of %s%s\n", n[key], key, names[key] }' "$LOGS/all"
+awk -F'\t' '$1 == "failed" { print "\nfailed: " $3 ": " $4 }' "$LOGS/all"
+echo
+awk -F'\t' '{ n[$1]++ } END { printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"], n["skipped"]; exit n["failed"] > 0 || !n["passed"] }' "$LOGS/all"

@@ -5,6 +5,8 @@ import pathlib
 import re
 import sys
 
+import runner
+
 HEADER = pathlib.Path(__file__).resolve().parents[2] / "loader" / "protocol" / "sampling.h"
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
@@ -101,6 +103,5 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         body = "\n".join(line(case) for case in CASES)
         HEADER.write_text(HEADER.read_text().replace("//   @vectors@", body))
-    test_header_publishes_these_vectors()
-    test_an_epoch_is_every_block_once()
-    print("2 passed")
+        sys.exit()
+    runner.main(globals())

@@ -1,6 +1,7 @@
 """shardtool's Parquet reader against pyarrow: files of every codec, page version and encoding, and parquet-testing."""
 import glob, itertools, json, os, random, subprocess, sys, tempfile
 import pyarrow as pa, pyarrow.parquet as pq
+import runner
 
 TOOL = os.path.join(os.environ["BIN"], "shardtool")
 CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
@@ -253,11 +254,4 @@ def test_parquet_testing_is_read_as_pyarrow_reads_it_or_refused(folder):
 
 
 if __name__ == "__main__":
-    ran = 0
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-            with tempfile.TemporaryDirectory() as home:
-                test(home)
-            print("ok", name, flush=True)
-            ran += 1
-    print(f"Ran {ran} tests")
+    runner.main(globals())

@@ -1,6 +1,7 @@
 """shardtool against tiktoken, zstd, python-zstandard and the json module."""
 import base64, gzip, hashlib, io, json, lzma, os, random, re, shutil, struct, subprocess, sys, tarfile, tempfile
 import tiktoken, zstandard
+import runner
 
 BIN, DATA = os.environ["BIN"], os.environ["DATA"]
 TOOL = os.path.join(BIN, "shardtool")
@@ -390,13 +391,4 @@ def test_fingerprints_of_the_manifest():
 
 
 if __name__ == "__main__":
-    home = tempfile.mkdtemp(prefix="millrace-shard-")
-    os.chdir(home)
-    try:
-        for name, test in list(globals().items()):
-            if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
-                test()
-                print("ok", name)
-    finally:
-        os.chdir("/")
-        shutil.rmtree(home)
+    runner.main(globals())

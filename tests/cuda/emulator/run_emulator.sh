@@ -1,37 +1,28 @@
 #!/usr/bin/env bash
 # The CUDA backend without a GPU: every kernel in the emulator against the CPU backend, planted bugs that must be
-# caught, and what ptxas says of the registers. run_emulator.sh BUILD [WORD]; the last line is "N passed".
+# caught, and what ptxas reports of the registers.
+# run_emulator.sh BUILD --list: one job a line; run_emulator.sh BUILD JOB...: runs it, 0 when it passes.
 set -u
 cd "$(dirname "$0")/../../.." || exit 2
-build=$1 word=${2:-}
-[ -x "$build/test-emu" ] || { echo "built without CUDA: 0 passed" && exit 0; }
+build=$1
+shift
 export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
-log=$(mktemp -d) && trap 'rm -rf "$log"' EXIT
-
-one() { # PROGRAM TEST VARIABLE=VALUE...: a test by its name, in one of the ways a card could answer
-    local program=$1 name=$2 words="$log/$*"
-    shift 2
-    if env "$@" "$build/$program" --data tests/data --bin "$build/bin" "$name" >"$words" 2>&1; then echo "passed"; else
-        echo "failed: $program $name $*" && tail -25 "$words"
-    fi
-}
-mutant() {
-    if tests/cuda/emulator/mutant.sh "$build" "$@" >"$log/mutant" 2>&1; then echo "passed"; else echo "failed: planted bug" "$@" && tail -8 "$log/mutant"; fi
-}
-export -f one mutant
-export build log
 
 names() { grep -ohE '^TEST\(\w+' "$@" | sed 's/TEST(//'; }
-{
-    names tests/cuda/*.c tests/cuda/emulator/*.c | sed 's/^/one test-emu /'
-    names tests/cuda/*.c | grep -v by_what_was_fastest | sed 's/.*/one test-emu & TEST_DTYPE=float16/'
-    names tests/cuda/*.c | grep attention_of | sed 's/.*/one test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
+list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; bug NAME; registers
+    tests/cuda/emulator/mutant.sh --list | sed 's/^/bug /'
+    names tests/cuda/*.c tests/cuda/emulator/*.c | sed 's/^/test-emu /'
+    names tests/cuda/*.c | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16/'
+    names tests/cuda/*.c | grep attention_of | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
     # the other two forms of attention backward: two and three blocks a multiprocessor
-    echo "one test-emu attention_of_64 EMU_BLOCKS=1 EMU_MULTIPROCESSORS=0"
-    echo "one test-emu attention_of_64 EMU_BLOCKS=3 EMU_MULTIPROCESSORS=0"
-    tests/cuda/emulator/mutant.sh --list | sed 's/^/mutant /'
-} | grep -E "$word" | xargs -P 2 -d '\n' -n 1 bash -c 'eval "$0"' >"$log/all"
-tests/cuda/emulator/registers.py "$build/kernels/cuda" >>"$log/all" && echo passed >>"$log/all" || echo "failed: registers" >>"$log/all"
-grep -v '^passed' "$log/all"
-echo "$(grep -c '^passed' "$log/all") passed"
-! grep -q '^failed' "$log/all"
+    echo "test-emu attention_of_64 EMU_BLOCKS=1 EMU_MULTIPROCESSORS=0"
+    echo "test-emu attention_of_64 EMU_BLOCKS=3 EMU_MULTIPROCESSORS=0"
+    echo registers
+}
+
+case $1 in
+--list) list ;;
+registers) tests/cuda/emulator/registers.py "$build/kernels/cuda" ;;
+bug) tests/cuda/emulator/mutant.sh "$build" "$2" ;;
+*) env "${@:3}" "$build/$1" --data tests/data --bin "$build/bin" "$2" ;;
+esac

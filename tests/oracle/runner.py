@@ -1,0 +1,42 @@
+"""Runs the test_* functions of a file and prints one line for each, which tests/run.sh counts: ok NAME MILLISECONDS,
+not ok NAME MILLISECONDS, or skipped NAME: REASON.
+
+The tests of a file run in one temporary folder, in order; a function with an argument gets an empty folder of its own."""
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+
+class Skip(Exception):
+    """Raised with the reason by a test that this machine cannot run."""
+
+
+def run(name, test, home):
+    started = time.monotonic()
+    try:
+        test(*[tempfile.mkdtemp(dir=home)][: test.__code__.co_argcount])
+    except Skip as reason:
+        print(f"skipped {name}: {reason}", flush=True)
+        return True
+    except Exception:
+        traceback.print_exc()
+        print(f"not ok {name} {(time.monotonic() - started) * 1000:.0f}", flush=True)
+        return False
+    print(f"ok {name} {(time.monotonic() - started) * 1000:.0f}", flush=True)
+    return True
+
+
+def main(functions):
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    home = tempfile.mkdtemp(prefix="millrace-test-")
+    os.chdir(home)
+    try:
+        tests = [(name, test) for name, test in functions.items() if name.startswith("test_") and word in name]
+        failed = [name for name, test in tests if not run(name, test, home)]
+    finally:
+        os.chdir("/")
+        shutil.rmtree(home)
+    sys.exit(bool(failed))
