@@ -115,7 +115,7 @@ test-san: all $(O)/test
 ## check-threads  the tests of what runs in several threads under the thread sanitizer
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
-	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source order loader feed; do \
+	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source sampling loader feed; do \
 	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)

@@ -1,9 +1,8 @@
-// loader serve: opens a dataset directory and serves it.
+// loader serve: serves a dataset directory until a signal stops it.
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "loader/loader_commands.h"
 #include "loader/server/server.h"
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,24 +13,26 @@ static bool die_with_parent;
 
 static const Option options[] = {
     {OPT_STRING, "endpoint",        &address,         "ENDPOINT",
-     "ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or tcp://HOST:PORT"                                      },
-    {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, for tcp beyond this machine (loader keygen)"},
-    {OPT_STRING, "allow",           &allow_file,      "FILE",     "the public keys of the trainers that may ask, one a line"          },
-    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the process that started the loader ends"                },
-    {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                },
+     "where trainers connect: ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or "
+     "tcp://HOST:PORT"                                                                                                                       },
+    {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
+    {OPT_STRING, "allow",           &allow_file,      "FILE",
+     "file with the public keys of the trainers that may connect, one per line"                                                              },
+    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
+    {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
 };
 
 static int serve(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
-    Server *server = serve_open(endpoint, path, keys);
+    Server *server = server_open(endpoint, path, keys);
     if (!server) return -1;
-    const Dataset *dataset = serve_dataset(server);
+    const Dataset *dataset = server_dataset(server);
     char fp[17];
     hex_encode(fp, dataset->fingerprint, 8);
     log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at %s", dataset->name,
              (unsigned long long)dataset->tokens[SPLIT_TRAIN], (unsigned long long)dataset->tokens[SPLIT_VAL], fp,
              endpoint->name);
-    int status = serve_run(server);
-    serve_close(server);
+    int status = server_run(server);
+    server_close(server);
     if (status == 0) log_line("stopped");
     return status;
 }
@@ -42,11 +43,10 @@ static int run(int count, char **arguments) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) return 0;
     }
-    if (count != 1) return fail(EX_USAGE, "serve takes one dataset directory");
+    if (count != 1) return fail(EX_USAGE, "serve needs one DIR argument, a dataset directory");
     Endpoint endpoint;
     ServerKeys keys = {0};
-    if (!key_file != !allow_file)
-        return fail(EX_USAGE, "--key and --allow go together: without a list anybody gets in");
+    if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");
     if (endpoint_parse(&endpoint, address, key_file) < 0) return -1;
     if (key_file && (keys_read(&keys.pair, key_file) < 0 || allow_read(&keys.allow, allow_file) < 0)) return -1;
     int status = serve(&endpoint, arguments[0], key_file ? &keys : NULL);
@@ -54,4 +54,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command cmd_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};
+const Command loader_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};

@@ -1,8 +1,7 @@
-// loader stats: asks a running loader what it has done.
+// loader stats: prints the counters of a running loader.
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "loader/loader_commands.h"
 #include "loader/protocol/endpoint.h"
 #include "loader/protocol/wire.h"
 #include <errno.h>
@@ -16,27 +15,27 @@ static const char *address;
 static bool json;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is found, as in serve"},
-    {OPT_FLAG,   "json",     &json,    NULL,       "one JSON object"                       },
-    {OPT_END,    NULL,       NULL,     NULL,       NULL                                    },
+    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
+    {OPT_FLAG,   "json",     &json,    NULL,       "print one JSON object"           },
+    {OPT_END,    NULL,       NULL,     NULL,       NULL                              },
 };
 
-static int ask(void *socket, const Endpoint *endpoint, WireMessage *answer) {
-    WireMessage question;
-    memset(&question, 0, sizeof question);
-    question.header.type = WIRE_STATS, question.header.session = clock_ns() | 1;
-    question.header.sent_ns = clock_ns();
-    Bytes frame = wire_encode(&question);
-    uint8_t bytes[sizeof *answer];
-    int ms = WAIT_MS, none = 0, got;
-    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
-    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+static int request_stats(void *socket, const Endpoint *endpoint, WireMessage *reply) {
+    WireMessage request;
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS, request.header.session = clock_ns() | 1;
+    request.header.sent_ns = clock_ns();
+    Bytes frame = wire_encode(&request);
+    uint8_t bytes[sizeof *reply];
+    int timeout_ms = WAIT_MS, linger_ms = 0, got;
+    zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    zmq_setsockopt(socket, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
     if (zmq_connect(socket, endpoint->zmq_address) < 0 || zmq_send(socket, frame.data, frame.size, 0) < 0 ||
         (got = zmq_recv(socket, bytes, sizeof bytes, 0)) < 0)
-        return fail(EX_PEER, "no loader answers at '%s'", endpoint->name);
-    if ((size_t)got > sizeof bytes || wire_decode((Bytes){bytes, (size_t)got}, answer) != WIRE_FINE ||
-        answer->header.type != WIRE_STATS)
-        return fail(EX_PROTOCOL, "what answers at '%s' is not a loader of this protocol", endpoint->name);
+        return fail(EX_PEER, "no answer from a loader at '%s'", endpoint->name);
+    if ((size_t)got > sizeof bytes || wire_decode((Bytes){bytes, (size_t)got}, reply, NULL) != WIRE_VALID ||
+        reply->header.type != WIRE_STATS)
+        return fail(EX_PROTOCOL, "the answer from '%s' is not of protocol version %d", endpoint->name, WIRE_MAJOR);
     return 0;
 }
 
@@ -68,16 +67,16 @@ static void print(const WireStats *stats) {
 static int run(int count, char **arguments) {
     (void)arguments;
     Endpoint endpoint;
-    WireMessage answer;
+    WireMessage reply;
     if (count) return fail(EX_USAGE, "stats takes no arguments");
     if (endpoint_parse(&endpoint, address, false) < 0 || endpoint_check(&endpoint) < 0) return -1;
     void *context = zmq_ctx_new(), *socket = context ? zmq_socket(context, ZMQ_DEALER) : NULL;
     if (!socket) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-    int status = ask(socket, &endpoint, &answer);
+    int status = request_stats(socket, &endpoint, &reply);
     zmq_close(socket);
     zmq_ctx_term(context);
-    if (status == 0) print(&answer.stats);
+    if (status == 0) print(&reply.stats);
     return status;
 }
 
-const Command cmd_stats = {"stats", "", "show what a running loader has done", options, run, NULL};
+const Command loader_stats = {"stats", "", "print the counters of a running loader", options, run, NULL};

@@ -1,9 +1,15 @@
-// loader: owns the data, feeds trainers.
-#include "loader/loader_commands.h"
+// loader: serves a tokenized dataset to trainers.
+#include "common/cli.h"
+#include <stddef.h>
 
-static const Command *const commands[] = {&cmd_serve, &cmd_stats, &cmd_keygen, NULL};
+#define COMMANDS(X) X(serve) X(stats) X(keygen)
+
+#define DECLARE(name) extern const Command loader_##name;
+COMMANDS(DECLARE)
 
 int main(int argc, char **argv) {
+#define ROW(name) &loader_##name,
+    static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"loader", "serves a tokenized dataset to trainers", commands};
     return cli_main(&program, argc, argv);
 }

@@ -39,7 +39,7 @@ static int evaluate_with(Trained *trained, const Config *config, const LoaderPro
         .sequence_tokens = (uint32_t)config->block_size,
         .max_rows = (uint32_t)trained->plan.eval.rows,
     };
-    loader_process_feed(loader_process, config, &wanted);
+    loader_process_configure(loader_process, config, &wanted);
     Feed *feed = feed_open(&wanted);
     int result = feed && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == 0; split++)

@@ -1,4 +1,4 @@
-// What the trainer asks of the loader, and the slots it is answered in. See feed.h.
+// Requests of the trainer and the ring of slots that receives the answers. See feed.h.
 #include "loader/client/feed.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -12,9 +12,9 @@
 #define MS 1000000ull
 enum {
     WINDOW_DEFAULT = 4,
-    SLOTS_BEYOND_WINDOW = 3,
-    SAY_MS = 5000
-}; // slots: two buffers on the device, and one to spare
+    SLOTS_BEYOND_WINDOW = 3, // two that the device uploads from, and one spare
+    LOG_MS = 5000
+};
 
 // --- the ring
 
@@ -23,7 +23,7 @@ static void unmap_ring(const Feed *feed, Ring *ring) {
     ring_close(ring);
 }
 
-int feed_make_ring(Feed *feed) {
+int feed_allocate_ring(Feed *feed) {
     const FeedConfig *config = &feed->config;
     uint32_t lent = 0;
     for (uint32_t i = 0; i < FEED_SLOTS_MAX; i++) lent += feed->slots[i] == SLOT_LENT;
@@ -41,51 +41,52 @@ int feed_make_ring(Feed *feed) {
     if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
     if (config->pin) config->pin(feed->ring.base, (size_t)feed->ring.slot_bytes * count);
     memset(feed->slots, 0, sizeof feed->slots);
-    // What was answered into the old ring and not yet handed out is asked again.
-    for (uint32_t i = 0; i < feed->asked; i++) {
+    // Answers in the old ring that feed_next has not returned are requested again.
+    for (uint32_t i = 0; i < feed->outstanding; i++) {
         Request *request = feed_request_at(feed, i);
         request->slot = i;
         request->generation = ++feed->generation[i];
         request->req_id = ++feed->last_req;
-        request->ready = false;
-        feed->slots[i] = SLOT_ASKED;
+        request->resent = request->ready = false;
+        request->sent_ns = 0;
+        feed->slots[i] = SLOT_REQUESTED;
     }
     return 0;
 }
 
-// --- a life
+// --- opening and closing
 
 static bool stopped(const Feed *feed) { return feed->config.stop && *feed->config.stop; }
 
-static void say_waiting(Feed *feed, const char *what) {
+static void log_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
-    if (now - feed->last_log_ns < SAY_MS * MS) return;
+    if (now - feed->last_log_ns < LOG_MS * MS) return;
     feed->last_log_ns = now;
     log_line("%s at %s (%llu s)", what, feed->endpoint.name,
              (unsigned long long)((now - feed->last_rx_ns) / (1000 * MS)));
 }
 
-// Until GETs may go.
-static int wait_live(Feed *feed) {
+// Waits until GETs can be sent.
+static int wait_until_ready(Feed *feed) {
     uint64_t end = clock_ns() + feed->config.timeout_ms * MS;
-    feed->last_rx_ns = feed->last_log_ns = clock_ns();
-    while (feed->state != LINK_LIVE) {
-        if (link_wait(feed, end) < 0) return -1;
+    feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = clock_ns();
+    while (feed->state != CONNECTION_READY) {
+        if (connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end)
             return fail(EX_PEER, "no loader at %s after %llu s: start `loader serve DIR`, or raise data_timeout",
                         feed->endpoint.name, (unsigned long long)feed->config.timeout_ms / 1000);
-        if (feed->state != LINK_LIVE) say_waiting(feed, "waiting for the loader");
+        if (feed->state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
     }
     return 0;
 }
 
-static int take_keys(Feed *feed) {
+static int load_keys(Feed *feed) {
     const FeedConfig *config = &feed->config;
     if (!config->key_file && !config->loader_key) return 0;
     if (!config->key_file || !config->loader_key)
-        return fail(EX_USAGE, "keys come in twos: a key file of ours and the loader's public key");
-    return key_check(config->loader_key, "the loader's key") < 0 ? -1 : keys_read(&feed->keys, config->key_file);
+        return fail(EX_USAGE, "a key file and the loader's public key must be given together");
+    return key_check(config->loader_key, "the loader's public key") < 0 ? -1 : keys_read(&feed->keys, config->key_file);
 }
 
 Feed *feed_open(const FeedConfig *config) {
@@ -104,11 +105,11 @@ Feed *feed_open(const FeedConfig *config) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than a message may hold (1 GiB)", config->max_rows,
              config->sequence_tokens);
     } else if (endpoint_parse(&feed->endpoint, config->endpoint, config->key_file) == 0 &&
-               endpoint_check(&feed->endpoint) == 0 && take_keys(feed) == 0) {
+               endpoint_check(&feed->endpoint) == 0 && load_keys(feed) == 0) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-        link_open(feed);
-        if (wait_live(feed) == 0) return feed;
+        connection_open(feed);
+        if (wait_until_ready(feed) == 0) return feed;
     }
     feed_close(feed);
     return NULL;
@@ -117,13 +118,13 @@ Feed *feed_open(const FeedConfig *config) {
 const FeedDataset *feed_dataset(const Feed *feed) { return &feed->dataset; }
 
 int feed_attach(Feed *feed) {
-    if (feed_make_ring(feed) < 0 || link_attach(feed) < 0) return -1;
-    return wait_live(feed);
+    if (feed_allocate_ring(feed) < 0 || connection_attach(feed) < 0) return -1;
+    return wait_until_ready(feed);
 }
 
 void feed_close(Feed *feed) {
     if (!feed) return;
-    link_close(feed);
+    connection_close(feed);
     if (feed->context) zmq_ctx_term(feed->context);
     while (feed->retired) {
         RetiredRing *next = feed->retired->next;
@@ -145,46 +146,47 @@ static uint32_t free_slots(const Feed *feed, uint32_t *slot) {
 }
 
 uint32_t feed_capacity(const Feed *feed) {
-    uint32_t slot, slots = free_slots(feed, &slot), window = feed->window - feed->asked;
+    uint32_t slot, slots = free_slots(feed, &slot), window = feed->window - feed->outstanding;
     return slots < window ? slots : window;
 }
 
-int feed_request(Feed *feed, const FeedRequest *ask) {
+int feed_request(Feed *feed, const FeedRequest *what) {
     uint32_t slot = 0;
-    assert(feed->ring.base && feed->asked < feed->window && ask->rows && ask->rows <= feed->config.max_rows);
-    if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot to ask into: feed_release was forgotten");
-    Request *request = feed_request_at(feed, feed->asked++);
-    *request = (Request){.ask = *ask, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
-    feed->slots[slot] = SLOT_ASKED;
-    link_send(feed, request);
+    assert(feed->ring.base && feed->outstanding < feed->window && what->rows && what->rows <= feed->config.max_rows);
+    if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot for a request: feed_release was not called");
+    Request *request = feed_request_at(feed, feed->outstanding++);
+    *request =
+        (Request){.what = *what, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
+    feed->slots[slot] = SLOT_REQUESTED;
+    connection_send(feed, request);
     return 0;
 }
 
 void feed_cancel(Feed *feed) {
-    // A late answer finds another generation in the slot.
-    for (uint32_t i = 0; i < feed->asked; i++) feed->slots[feed_request_at(feed, i)->slot] = SLOT_FREE;
-    feed->asked = 0;
+    // A late answer is dropped: its request no longer exists, and the next one for the slot has another generation.
+    for (uint32_t i = 0; i < feed->outstanding; i++) feed->slots[feed_request_at(feed, i)->slot] = SLOT_FREE;
+    feed->outstanding = 0;
 }
 
-static FeedResult hand_out(Feed *feed, FeedBatch *batch) {
+static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
     Request *request = feed_request_at(feed, 0);
     feed->slots[request->slot] = SLOT_LENT;
     *batch = (FeedBatch){(const uint16_t *)(const void *)ring_slot(&feed->ring, request->slot), request->rows,
-                         request->slot, request->ask.first_sample, request->epoch};
+                         request->slot, request->what.first_sample, request->epoch};
     feed->head = (feed->head + 1) % WIRE_WINDOW_MAX;
-    feed->asked--;
+    feed->outstanding--;
     return FEED_BATCH;
 }
 
 static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
     uint64_t quiet_ns = began_ns;
-    if (link_drain(feed) < 0) return FEED_ERROR;
+    if (connection_receive(feed) < 0) return FEED_ERROR;
     for (;;) {
         if (feed->changed) {
             feed->changed = false;
             return FEED_CHANGED;
         }
-        if (feed_request_at(feed, 0)->ready) return hand_out(feed, batch);
+        if (feed_request_at(feed, 0)->ready) return lend_batch(feed, batch);
         if (stopped(feed)) return FEED_STOPPED;
         if (clock_ns() - quiet_ns >= feed->config.timeout_ms * MS) {
             fail(EX_PEER, "no data from the loader at %s for %llu s", feed->endpoint.name,
@@ -192,17 +194,17 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
             return FEED_ERROR;
         }
         uint64_t batches = feed->stats.batches;
-        if (link_wait(feed, quiet_ns + feed->config.timeout_ms * MS) < 0) return FEED_ERROR;
+        if (connection_wait(feed, quiet_ns + feed->config.timeout_ms * MS) < 0) return FEED_ERROR;
         if (feed->stats.batches != batches) quiet_ns = clock_ns();
-        say_waiting(feed, "no data from the loader");
+        log_waiting(feed, "no data from the loader");
     }
 }
 
 FeedResult feed_next(Feed *feed, FeedBatch *batch) {
-    assert(feed->asked || feed->changed);
+    assert(feed->outstanding || feed->changed);
     uint64_t began_ns = clock_ns();
-    // A long step is not the loader's silence.
-    feed->last_rx_ns = feed->last_log_ns = began_ns;
+    // The time since the last call was the trainer's own work, not a wait for the loader.
+    feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = began_ns;
     FeedResult result = wait_batch(feed, batch, began_ns);
     feed->stats.wait_ns += clock_ns() - began_ns;
     return result;
@@ -225,7 +227,7 @@ void feed_release(Feed *feed, const FeedBatch *batch) {
         }
         return;
     }
-    die(EX_BUG, "a batch was given back that is not lent");
+    die(EX_BUG, "feed_release of a batch that is not lent");
 }
 
 FeedStats feed_stats(const Feed *feed) { return feed->stats; }

@@ -1,4 +1,4 @@
-// The inside of a feed, shared by feed.c (what the trainer asked) and feed_link.c (the way to the loader).
+// Feed internals shared by feed.c (requests and slots) and feed_connection.c (sockets and messages).
 #pragma once
 
 #include "loader/client/feed.h"
@@ -9,15 +9,16 @@
 enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3 };
 
 typedef struct {
-    FeedRequest ask;
-    uint64_t req_id, sent_ns;
+    FeedRequest what;
+    uint64_t req_id, sent_ns; // sent_ns: 0 until the GET has been sent
     uint32_t slot, generation;
-    bool ready;
-    uint32_t rows; // of the answer
+    bool resent, ready; // ready: the rows are in the slot
+    uint32_t rows;      // of the answer
     uint64_t epoch;
 } Request;
 
-// A ring that an earlier loader, not proven dead, may still write into; it goes when its last lent slot is given back.
+// A ring to which an earlier loader, which may still be running, could write; freed when its last lent slot is
+// released.
 typedef struct RetiredRing {
     Ring ring;
     uint32_t lent;
@@ -25,11 +26,11 @@ typedef struct RetiredRing {
 } RetiredRing;
 
 typedef enum {
-    LINK_DOWN,
-    LINK_HELLO,  // a fresh socket: HELLO is to be answered
-    LINK_ATTACH, // the ring was offered on ctl.sock
-    LINK_LIVE    // GETs may go
-} LinkState;
+    CONNECTION_DOWN,
+    CONNECTION_HELLO,  // a new socket: waits for the answer to HELLO
+    CONNECTION_ATTACH, // the ring was sent on ctl.sock: waits for the reply
+    CONNECTION_READY   // GETs can be sent
+} ConnectionState;
 
 struct Feed {
     FeedConfig config;
@@ -37,34 +38,41 @@ struct Feed {
     FeedDataset dataset;
     FeedStats stats;
 
-    LinkState state;
+    ConnectionState state;
     KeyPair keys;
     void *context, *socket;
-    int ctl; // -1 = none
-    bool hello_sent, shares_ring, known, changed;
+    int ctl;           // -1 = none
+    bool hello_sent;   // on this socket
+    bool ring_offered; // by the WELCOME of this socket
+    bool known;        // `dataset` is set
+    bool changed;      // FEED_CHANGED has not been returned yet
     uint64_t session, last_req, hello_req;
-    uint64_t instance, attach_id; // of the loader that answered HELLO; 0 = inline
-    uint64_t attached_instance;   // of the loader at the other end of ctl
-    uint64_t retry_ns, backoff_ns, worst_ns, last_rx_ns, last_log_ns;
-    unsigned attempts, attach_failures; // since anything was heard
+    uint64_t instance;          // of the loader that sent WELCOME
+    uint64_t attach_id;         // 0 = inline
+    uint64_t attached_instance; // of the loader that has the ring
+    uint64_t retry_ns;          // when to retry if nothing arrives
+    uint64_t backoff_ns;        // grows with each socket that gets no answer
+    uint64_t slowest_ns;        // the slowest answer seen, slowly decaying
+    uint64_t wait_began_ns, last_rx_ns, last_log_ns;
+    unsigned attempts, attach_failures; // since the last message was received
 
     Ring ring;
     RetiredRing *retired;
     uint32_t generation[FEED_SLOTS_MAX];
-    enum { SLOT_FREE, SLOT_ASKED, SLOT_LENT } slots[FEED_SLOTS_MAX];
-    Request requests[WIRE_WINDOW_MAX]; // a ring: the oldest at `head`
-    uint32_t window, head, asked;
+    enum { SLOT_FREE, SLOT_REQUESTED, SLOT_LENT } slots[FEED_SLOTS_MAX];
+    Request requests[WIRE_WINDOW_MAX]; // circular: the oldest at `head`
+    uint32_t window, head, outstanding;
 };
 
 static inline Request *feed_request_at(Feed *feed, uint32_t age) {
     return &feed->requests[(feed->head + age) % WIRE_WINDOW_MAX];
 }
 
-int feed_make_ring(Feed *feed);
+int feed_allocate_ring(Feed *feed); // all outstanding requests get new slots and are sent again
 
-void link_open(Feed *feed);  // a fresh socket and HELLO
-int link_attach(Feed *feed); // offers the ring
-void link_send(Feed *feed, Request *request);
-int link_drain(Feed *feed);                   // handles what has arrived; -1 after fail()
-int link_wait(Feed *feed, uint64_t until_ns); // one round of waiting, hearing and retrying; -1 after fail()
-void link_close(Feed *feed);
+void connection_open(Feed *feed);  // a new socket and HELLO
+int connection_attach(Feed *feed); // sends the ring to the loader, if both sides can share one
+void connection_send(Feed *feed, Request *request);
+int connection_receive(Feed *feed);                 // handles the messages that have arrived; -1 after fail()
+int connection_wait(Feed *feed, uint64_t until_ns); // waits for one event, receives, retries; -1 after fail()
+void connection_close(Feed *feed);

@@ -1,4 +1,4 @@
-// The directory where loader and trainer meet.
+// Parses endpoints and prepares the directory of an ipc endpoint.
 #include "loader/protocol/endpoint.h"
 #include "common/err.h"
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-// Only numbers and the one name that mean this machine: a name that is looked up may mean another tomorrow.
+// Only addresses and the name "localhost" count as this machine: what a looked-up name resolves to can change.
 static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys) {
     const char *host = address + strlen("tcp://"), *colon = strrchr(host, ':');
     char *end = NULL, name[64] = {0};
@@ -22,7 +22,7 @@ static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys
     bool loopback = !strcmp(name, "localhost") || !strcmp(name, "[::1]") ||
                     (inet_pton(AF_INET, name, &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127);
     if (!loopback && !keys)
-        return fail(EX_PERMISSION, "'%s' leaves this machine: that needs keys (loader keygen)", address);
+        return fail(EX_PERMISSION, "'%s' is reachable from other machines: that needs keys (loader keygen)", address);
     snprintf(endpoint->zmq_address, sizeof endpoint->zmq_address, "tcp://%s%s",
              strcmp(name, "localhost") ? name : "127.0.0.1", colon);
     snprintf(endpoint->name, sizeof endpoint->name, "%s", address);
@@ -45,7 +45,7 @@ int endpoint_parse(Endpoint *endpoint, const char *address, bool keys) {
         snprintf(dir, sizeof dir, "/tmp/millrace-%u", (unsigned)geteuid());
     size_t length = strlen(dir);
     while (length > 1 && dir[length - 1] == '/') dir[--length] = 0;
-    if (!length) return fail(EX_USAGE, "the endpoint names no directory");
+    if (!length) return fail(EX_USAGE, "the endpoint has an empty directory name");
     if (length + sizeof "/data.sock" > ENDPOINT_PATH_MAX)
         return fail(EX_USAGE, "'%s' is too long for a socket: at most %zu bytes", dir,
                     ENDPOINT_PATH_MAX - sizeof "/data.sock");
@@ -61,12 +61,12 @@ int endpoint_check(const Endpoint *endpoint) {
     if (!endpoint->ipc) return 0;
     if (lstat(endpoint->dir, &st) < 0) {
         if (errno == ENOENT || errno == ENOTDIR) return 0;
-        return fail_errno("cannot look at '%s'", endpoint->dir);
+        return fail_errno("cannot inspect '%s'", endpoint->dir);
     }
     if (!S_ISDIR(st.st_mode)) return fail(EX_CREATE, "'%s' is not a directory", endpoint->dir);
     if (st.st_uid != geteuid())
-        return fail(EX_PERMISSION, "'%s' belongs to user %u, we are %u: choose another --endpoint", endpoint->dir,
-                    (unsigned)st.st_uid, (unsigned)geteuid());
+        return fail(EX_PERMISSION, "'%s' belongs to user %u, this process runs as %u: choose another --endpoint",
+                    endpoint->dir, (unsigned)st.st_uid, (unsigned)geteuid());
     if (st.st_mode & 077)
         return fail(EX_PERMISSION, "'%s' is open to others (mode %o): chmod 700 it", endpoint->dir, st.st_mode & 0777u);
     return 0;
@@ -82,7 +82,7 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
         if (dir_make(parent) < 0) return -1;
     }
     if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", endpoint->dir);
-    // Before the sockets: libzmq would take a living loader's path from it without a word.
+    // Before the sockets are bound: libzmq silently takes over the socket path of a running loader.
     return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
 }
 

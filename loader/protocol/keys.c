@@ -1,4 +1,4 @@
-// Key files, the list of allowed keys, and the answers to libzmq's questions (ZeroMQ RFC 27).
+// Key files, the allow-list, and the ZAP handler.
 #include "loader/protocol/keys.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -13,18 +13,18 @@
 
 enum { KEY_FILE_MAX = 4096, ALLOW_FILE_MAX = 1 << 20, ZAP_PARTS = 7 };
 
-int key_check(const char *text, const char *whose) {
+int key_check(const char *text, const char *where) {
     uint8_t bytes[KEY_BYTES];
     if (strlen(text) == KEY_TEXT - 1 && zmq_z85_decode(bytes, text)) return 0;
-    return fail(EX_USAGE, "%s is not a key: 40 characters, as `loader keygen` prints", whose);
+    return fail(EX_USAGE, "%s is not a key: expected 40 characters as printed by `loader keygen`", where);
 }
 
 int keys_make(KeyPair *pair, const char *path) {
     char text[2 * KEY_TEXT + 1];
     if (zmq_curve_keypair(pair->public_key, pair->secret_key) < 0)
-        return fail(EX_LIMIT, "cannot make keys: %s", zmq_strerror(errno));
+        return fail(EX_LIMIT, "cannot create keys: %s", zmq_strerror(errno));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST) return fail(EX_CREATE, "'%s' is there already", path);
+    if (fd < 0 && errno == EEXIST) return fail(EX_CREATE, "'%s' exists already: choose another file", path);
     if (fd < 0) return fail_errno("cannot create '%s'", path);
     int length = snprintf(text, sizeof text, "%s\n%s\n", pair->public_key, pair->secret_key);
     int status = fd_write(fd, text, (size_t)length, path);
@@ -37,7 +37,7 @@ int keys_read(KeyPair *pair, const char *path) {
     struct stat st;
     Buffer text = {0};
     if (stat(path, &st) < 0) return fail_errno("cannot open '%s'", path);
-    if (st.st_mode & 077) return fail(EX_PERMISSION, "others may read the secret key in '%s': chmod 600 it", path);
+    if (st.st_mode & 077) return fail(EX_PERMISSION, "other users may read the secret key in '%s': chmod 600 it", path);
     int status = file_read(&text, path, KEY_FILE_MAX);
     buffer_add(&text, "", 1);
     if (status == 0 && sscanf((const char *)text.data, "%40s %40s", pair->public_key, pair->secret_key) != 2)
@@ -64,13 +64,13 @@ int allow_read(AllowList *list, const char *path) {
         if (*end) *end++ = '\0';
         line[strcspn(line, " \t\r")] = '\0';
         if (!*line) continue;
-        if (key_check(line, "it") < 0)
+        if (key_check(line, "the first word") < 0)
             status = fail_in("'%s' line %d", path, number);
         else
             zmq_z85_decode(list->keys[list->count++], line);
     }
     buffer_close(&text);
-    if (status == 0 && !list->count) status = fail(EX_NOINPUT, "'%s' allows nobody", path);
+    if (status == 0 && !list->count) status = fail(EX_NOINPUT, "no keys in '%s'", path);
     if (status < 0) allow_close(list);
     return status;
 }
@@ -83,7 +83,7 @@ void allow_close(AllowList *list) {
 void *zap_open(void *context) {
     void *socket = zmq_socket(context, ZMQ_REP);
     if (socket && zmq_bind(socket, "inproc://zeromq.zap.01") == 0) return socket;
-    fail(EX_LIMIT, "cannot answer for keys: %s", zmq_strerror(errno));
+    fail(EX_LIMIT, "cannot start the ZAP handler: %s", zmq_strerror(errno));
     if (socket) zmq_close(socket);
     return NULL;
 }
@@ -94,8 +94,8 @@ static bool allowed(const AllowList *list, const uint8_t *key) {
     return false;
 }
 
-// version, request id, domain, address, identity, mechanism, and with CURVE the client's public key.
-void zap_answer(void *socket, const AllowList *list) {
+// A request is: version, request id, domain, address, identity, mechanism, and for CURVE the public key of the client.
+void zap_handle_request(void *socket, const AllowList *list) {
     uint8_t parts[ZAP_PARTS][256];
     int sizes[ZAP_PARTS], count = 0, more = 1;
     for (; more; count++) {
@@ -106,12 +106,12 @@ void zap_answer(void *socket, const AllowList *list) {
         if (count < ZAP_PARTS) sizes[count] = got;
         zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size);
     }
-    bool fine = count == ZAP_PARTS && sizes[1] >= 0 && (size_t)sizes[1] <= sizeof parts[1] && sizes[5] == 5 &&
-                !memcmp(parts[5], "CURVE", 5) && sizes[6] == KEY_BYTES && allowed(list, parts[6]);
+    bool accepted = count == ZAP_PARTS && sizes[1] >= 0 && (size_t)sizes[1] <= sizeof parts[1] && sizes[5] == 5 &&
+                    !memcmp(parts[5], "CURVE", 5) && sizes[6] == KEY_BYTES && allowed(list, parts[6]);
     zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
     zmq_send(socket, parts[1], count > 1 && (size_t)sizes[1] <= sizeof parts[1] ? (size_t)sizes[1] : 0, ZMQ_SNDMORE);
-    zmq_send(socket, fine ? "200" : "400", 3, ZMQ_SNDMORE);
-    zmq_send(socket, fine ? "" : "no such key", fine ? 0 : 11, ZMQ_SNDMORE);
+    zmq_send(socket, accepted ? "200" : "400", 3, ZMQ_SNDMORE);
+    zmq_send(socket, accepted ? "" : "unknown key", accepted ? 0 : 11, ZMQ_SNDMORE);
     zmq_send(socket, "", 0, ZMQ_SNDMORE);
     zmq_send(socket, "", 0, 0);
 }

@@ -1,4 +1,4 @@
-// The shared ring and its way over ctl.sock.
+// Creates the shared ring and passes it over ctl.sock.
 #include "loader/protocol/ring.h"
 #include "common/err.h"
 #include <errno.h>
@@ -19,7 +19,7 @@ int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count)
     if (shared) {
         ring->fd = memfd_create("millrace-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (ring->fd < 0 || ftruncate(ring->fd, (off_t)size) < 0) {
-            fail_errno("cannot make a ring of %zu bytes", size);
+            fail_errno("cannot create a ring of %zu bytes", size);
             ring_close(ring);
             return -1;
         }
@@ -33,13 +33,13 @@ int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count)
         return -1;
     }
     ring->base = map;
-    memset(map, 0, size); // touched now: no page fault, and no lack of memory, in the middle of a step
+    memset(map, 0, size); // allocate every page now, not in the middle of a step
     return 0;
 }
 
 void ring_close(Ring *ring) {
     if (ring->base) munmap(ring->base, ring_bytes(ring));
-    if (ring->base || ring->slot_count) // zeroed: 0 is not ours
+    if (ring->base || ring->slot_count) // in a zeroed struct, fd 0 is not a descriptor of the ring
         if (ring->fd >= 0) close(ring->fd);
     *ring = (Ring){.fd = -1};
 }
@@ -54,7 +54,7 @@ static int unix_socket(struct sockaddr_un *address, const char *path) {
     return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static int give_up(int fd) {
+static int close_keeping_errno(int fd) {
     int cause = errno;
     close(fd);
     errno = cause;
@@ -64,18 +64,18 @@ static int give_up(int fd) {
 static int check_peer(int fd) {
     struct ucred peer;
     socklen_t size = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return give_up(fd);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) return close_keeping_errno(fd);
     if (peer.uid == geteuid()) return fd;
     errno = EACCES;
-    return give_up(fd);
+    return close_keeping_errno(fd);
 }
 
 int ctl_listen(const char *path) {
     struct sockaddr_un address;
     int fd = unix_socket(&address, path);
     if (fd < 0) return -1;
-    if (unlink(path) < 0 && errno != ENOENT) return give_up(fd);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 16) < 0) return give_up(fd);
+    if (unlink(path) < 0 && errno != ENOENT) return close_keeping_errno(fd);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 16) < 0) return close_keeping_errno(fd);
     return fd;
 }
 
@@ -88,11 +88,11 @@ int ctl_connect(const char *path) {
     struct sockaddr_un address;
     int fd = unix_socket(&address, path);
     if (fd < 0) return -1;
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) return give_up(fd);
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) return close_keeping_errno(fd);
     return check_peer(fd);
 }
 
-int ctl_offer(int fd, const CtlAttach *attach, const Ring *ring) {
+int ctl_send_ring(int fd, const CtlAttach *attach, const Ring *ring) {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -106,7 +106,7 @@ int ctl_offer(int fd, const CtlAttach *attach, const Ring *ring) {
     return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)sizeof *attach ? 0 : -1;
 }
 
-// A descriptor of the size and with the seals that make writing to its mapping safe, or EINVAL.
+// Maps the descriptor; EINVAL when its size or seals do not guarantee that writing to the mapping is safe.
 static int ring_map(Ring *ring, int memfd) {
     struct stat st;
     size_t size = ring_bytes(ring);
@@ -122,8 +122,8 @@ static int ring_map(Ring *ring, int memfd) {
     return 0;
 }
 
-int ctl_receive(int fd, CtlAttach *attach, Ring *ring) {
-    enum { FDS = 4 }; // a sender of more than one must not leave them open here
+int ctl_receive_ring(int fd, CtlAttach *attach, Ring *ring) {
+    enum { FDS = 4 }; // room for surplus descriptors of a hostile sender, so that they are closed below
     union {
         char bytes[CMSG_SPACE(sizeof(int) * FDS)];
         struct cmsghdr align;
@@ -140,11 +140,11 @@ int ctl_receive(int fd, CtlAttach *attach, Ring *ring) {
                 memcpy(&fds[count++], CMSG_DATA(h) + at, sizeof(int));
     *ring = (Ring){-1, NULL, attach->slot_bytes, attach->slot_count};
     int result = -1;
-    bool fine = got == (ssize_t)sizeof *attach && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) && count == 1 &&
-                attach->magic == WIRE_MAGIC && attach->major == WIRE_MAJOR && attach->session && attach->slot_count &&
-                attach->slot_count <= WIRE_SLOTS_MAX && attach->slot_bytes && attach->slot_bytes % PAGE == 0 &&
-                attach->slot_bytes <= WIRE_PAYLOAD_MAX;
-    if (fine)
+    bool valid = got == (ssize_t)sizeof *attach && !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) && count == 1 &&
+                 attach->magic == WIRE_MAGIC && attach->major == WIRE_MAJOR && !attach->zero && !attach->zero2 &&
+                 attach->session && attach->slot_count && attach->slot_count <= WIRE_SLOTS_MAX && attach->slot_bytes &&
+                 attach->slot_bytes % PAGE == 0 && attach->slot_bytes <= WIRE_PAYLOAD_MAX;
+    if (valid)
         result = ring_map(ring, fds[0]);
     else
         errno = got ? EBADMSG : ECONNRESET;
@@ -154,11 +154,11 @@ int ctl_receive(int fd, CtlAttach *attach, Ring *ring) {
     return result;
 }
 
-int ctl_answer(int fd, const CtlReply *reply) {
+int ctl_send_reply(int fd, const CtlReply *reply) {
     return send(fd, reply, sizeof *reply, MSG_NOSIGNAL) == (ssize_t)sizeof *reply ? 0 : -1;
 }
 
-int ctl_read_answer(int fd, CtlReply *reply) {
+int ctl_receive_reply(int fd, CtlReply *reply) {
     ssize_t got = recv(fd, reply, sizeof *reply, 0);
     if (got < 0) return -1;
     if (got == (ssize_t)sizeof *reply && reply->magic == WIRE_MAGIC && reply->major == WIRE_MAJOR) return 0;

@@ -1,16 +1,17 @@
-// The ring of slots that trainer and loader share: a sealed memfd of the trainer's, passed over a SOCK_SEQPACKET
-// socket. It has no name, so nothing is left after a crash, and it does not count against /dev/shm.
+// The ring of slots that trainer and loader share: a sealed memfd that the trainer creates and passes over ctl.sock
+// (wire.h). It has no name, so nothing is left after a crash, and it does not count against /dev/shm.
 #pragma once
 
 #include "loader/protocol/wire.h"
 
 typedef struct {
-    int fd; // of the owner; -1 for a private mapping (inline payload) and for the loader, whose mapping holds it
+    int fd; // the trainer's memfd; -1 for a private mapping (inline payload) and in the loader, which keeps only the
+            // map
     uint8_t *base;
-    uint32_t slot_bytes, slot_count; // slot_bytes is a multiple of the page
+    uint32_t slot_bytes, slot_count; // slot_bytes is a multiple of the page size
 } Ring;
 
-// The trainer's: shared and sealed, or private memory when `shared` is false.
+// For the trainer: a sealed memfd, or private memory when `shared` is false.
 int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count);
 void ring_close(Ring *ring); // accepts a zeroed struct
 
@@ -18,11 +19,11 @@ static inline uint8_t *ring_slot(const Ring *ring, uint32_t slot) {
     return ring->base + (size_t)slot * ring->slot_bytes;
 }
 
-// ctl.sock. Descriptors are non-blocking and close-on-exec; -1 with errno set, no fail().
-int ctl_listen(const char *path); // the caller holds the lock of the directory: a stale socket is removed
-int ctl_accept(int listener);     // refuses another user's process
+// ctl.sock. Descriptors are non-blocking and close-on-exec. These functions return -1 with errno set and do not fail().
+int ctl_listen(const char *path); // removes a stale socket: the caller holds the lock of the directory
+int ctl_accept(int listener);     // refuses a process of another user
 int ctl_connect(const char *path);
-int ctl_offer(int fd, const CtlAttach *attach, const Ring *ring); // trainer: sends the descriptor
-int ctl_receive(int fd, CtlAttach *attach, Ring *ring);           // loader: maps it; EAGAIN = not yet, 0 or -1
-int ctl_answer(int fd, const CtlReply *reply);
-int ctl_read_answer(int fd, CtlReply *reply);
+int ctl_send_ring(int fd, const CtlAttach *attach, const Ring *ring); // trainer
+int ctl_receive_ring(int fd, CtlAttach *attach, Ring *ring);          // loader; maps it. EAGAIN: nothing received yet
+int ctl_send_reply(int fd, const CtlReply *reply);                    // loader
+int ctl_receive_reply(int fd, CtlReply *reply);                       // trainer

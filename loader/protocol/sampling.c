@@ -1,7 +1,19 @@
-// The sampling modes of order.h.
+// The sampling modes, as sampling.h specifies them. A mode is three functions and a row of SAMPLING_MODES.
 #include "loader/protocol/sampling.h"
 #include "common/err.h"
 #include "common/rng.h"
+#include "shardtool/format/split.h"
+#include <stddef.h>
+
+struct SamplingMode {
+    unsigned number;
+    bool ends, seeded_groups;
+    uint64_t (*blocks)(const SampleOrder *order);
+    void (*group)(const SampleOrder *order, uint64_t sample, ShuffleGroup *group);
+    uint64_t (*token)(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);
+};
+
+// --- permutations
 
 static uint64_t mix(uint64_t z) {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -9,17 +21,16 @@ static uint64_t mix(uint64_t z) {
     return z ^ z >> 31;
 }
 
-Permutation permutation_of(uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count) {
-    Permutation permutation = {.count = count};
+void permutation_init(Permutation *permutation, uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count) {
+    *permutation = (Permutation){.count = count};
     // The bit length of count-1, not of count: with the latter a power of 4 plus 1 loses an element.
     unsigned bits = count > 1 ? 64 - (unsigned)__builtin_clzll(count - 1) : 0;
-    permutation.half = (bits + 1) / 2;
+    permutation->half = (bits + 1) / 2;
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (uint32_t i = 0; i < SAMPLE_ORDER_ROUNDS / 4; i++) {
         uint32_t counter[4] = {i, stage, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
-        philox4x32(counter, key, permutation.key + (size_t)4 * i);
+        philox4x32(counter, key, permutation->key + (size_t)4 * i);
     }
-    return permutation;
 }
 
 uint64_t permutation_at(const Permutation *permutation, uint64_t index) {
@@ -37,59 +48,114 @@ uint64_t permutation_at(const Permutation *permutation, uint64_t index) {
     return index;
 }
 
-int sample_order_open(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+// --- crop: one group, the whole split
+
+static uint64_t crop_blocks(const SampleOrder *order) { return order->tokens - order->sequence_tokens; }
+
+static void crop_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    (void)sample;
+    *group = (ShuffleGroup){.samples = UINT64_MAX, .extent_count = 1, .extent_tokens = order->tokens};
+}
+
+static uint64_t crop_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
+    (void)group, *extent = 0;
+    return (uint64_t)((unsigned __int128)rng_u64(order->seed, order->split, sample) * order->blocks >> 64);
+}
+
+// --- epoch: groups of chunks, permuted
+
+static uint64_t epoch_blocks(const SampleOrder *order) { return (order->tokens - 1) / order->sequence_tokens; }
+
+// The group of `sample` as if its blocks were consecutive in the stream; returns the group's number within its epoch.
+static uint64_t group_in_stream_order(const SampleOrder *order, uint64_t sample, uint64_t epoch, ShuffleGroup *group) {
+    uint64_t group_blocks = SAMPLE_ORDER_GROUP_CHUNKS * order->chunk_blocks, begin = epoch * order->blocks;
+    uint64_t number = (sample - begin) / group_blocks, first = number * group_blocks;
+    *group = (ShuffleGroup){.first_sample = begin + first, .epoch = epoch, .extent_count = 1};
+    group->samples = number < order->groups ? group_blocks : order->blocks - first;
+    group->extent[0] = first * order->sequence_tokens;
+    group->extent_tokens = group->samples * order->sequence_tokens + 1;
+    return number;
+}
+
+static void epoch_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    uint64_t number = group_in_stream_order(order, sample, sample / order->blocks, group);
+    permutation_init(&group->inside, order->seed, group->epoch, (uint32_t)(1 + number), group->samples);
+    if (number == order->groups) return; // the blocks after the last whole group
+    uint64_t chunk_tokens = order->chunk_blocks * order->sequence_tokens;
+    Permutation chunks;
+    permutation_init(&chunks, order->seed, group->epoch, 0, SAMPLE_ORDER_GROUP_CHUNKS * order->groups);
+    group->extent_count = SAMPLE_ORDER_GROUP_CHUNKS;
+    group->extent_tokens = chunk_tokens + 1;
+    for (unsigned i = 0; i < SAMPLE_ORDER_GROUP_CHUNKS; i++)
+        group->extent[i] = permutation_at(&chunks, number * SAMPLE_ORDER_GROUP_CHUNKS + i) * chunk_tokens;
+}
+
+static uint64_t epoch_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
+    uint64_t block = permutation_at(&group->inside, sample - group->first_sample);
+    *extent = 0;
+    if (group->extent_count > 1) {
+        *extent = (unsigned)(block / order->chunk_blocks);
+        block %= order->chunk_blocks;
+    }
+    return group->extent[*extent] + block * order->sequence_tokens;
+}
+
+// --- sequential: the groups of an epoch, in the order of the stream
+
+static uint64_t sequential_blocks(const SampleOrder *order) { return epoch_blocks(order); }
+
+static void sequential_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    group_in_stream_order(order, sample, 0, group);
+}
+
+static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample,
+                                 unsigned *extent) {
+    (void)group, *extent = 0;
+    return sample * order->sequence_tokens;
+}
+
+// --- the table
+
+static const SamplingMode modes[] = {
+#define ROW(NAME, name, number, ends, seeded_groups, ...)                                                              \
+    {number, ends, seeded_groups, name##_blocks, name##_group, name##_token},
+    SAMPLING_MODES(ROW, )};
+
+const SamplingMode *sampling_mode(unsigned number) {
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (modes[i].number == number) return &modes[i];
+    return NULL;
+}
+
+int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
                       uint32_t sequence_tokens) {
-    *order = (SampleOrder){mode, split, sequence_tokens, seed, tokens, 0, 1, 0};
+    const SamplingMode *found = sampling_mode(mode);
+    *order = (SampleOrder){.mode = found,
+                           .split = split,
+                           .ends = found->ends,
+                           .seeded_groups = found->seeded_groups,
+                           .sequence_tokens = sequence_tokens,
+                           .seed = seed,
+                           .tokens = tokens,
+                           .chunk_blocks = 1};
     if (tokens <= sequence_tokens)
-        return fail(EX_DATA, "the %s split has %llu tokens, a sample of block size %u needs %llu",
-                    split == SPLIT_VAL ? "val" : "train", (unsigned long long)tokens, sequence_tokens,
-                    sequence_tokens + 1ull);
-    order->blocks = mode == SAMPLING_CROP ? tokens - sequence_tokens : (tokens - 1) / sequence_tokens;
+        return fail(EX_DATA, "the %s split has %llu tokens, a sample of block size %u needs %llu", split_names[split],
+                    (unsigned long long)tokens, sequence_tokens, sequence_tokens + 1ull);
+    order->blocks = found->blocks(order);
     if (sequence_tokens < SAMPLE_ORDER_CHUNK_TOKENS) order->chunk_blocks = SAMPLE_ORDER_CHUNK_TOKENS / sequence_tokens;
     order->groups = order->blocks / (SAMPLE_ORDER_GROUP_CHUNKS * order->chunk_blocks);
     return 0;
 }
 
 uint64_t sample_order_left(const SampleOrder *order, uint64_t sample) {
-    if (order->mode != SAMPLING_SEQUENTIAL) return UINT64_MAX;
+    if (!order->ends) return UINT64_MAX;
     return sample < order->blocks ? order->blocks - sample : 0;
 }
 
 void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    uint64_t T = order->sequence_tokens, chunk = order->chunk_blocks, blocks = SAMPLE_ORDER_GROUP_CHUNKS * chunk;
-    *group = (ShuffleGroup){.extent_count = 1};
-    if (order->mode == SAMPLING_CROP) {
-        group->samples = UINT64_MAX;
-        group->extent_tokens = order->tokens;
-        return;
-    }
-    // Sequential samples lie in the same groups, in the order of the stream.
-    bool epochs = order->mode == SAMPLING_EPOCH;
-    group->epoch = epochs ? sample / order->blocks : 0;
-    uint64_t begin = group->epoch * order->blocks, number = (sample - begin) / blocks, first = number * blocks;
-    group->first_sample = begin + first;
-    group->samples = number < order->groups ? blocks : order->blocks - first;
-    group->extent[0] = first * T;
-    group->extent_tokens = group->samples * T + 1;
-    if (!epochs) return;
-    group->inside = permutation_of(order->seed, group->epoch, (uint32_t)(1 + number), group->samples);
-    if (number == order->groups) return;
-    Permutation chunks = permutation_of(order->seed, group->epoch, 0, SAMPLE_ORDER_GROUP_CHUNKS * order->groups);
-    group->extent_count = SAMPLE_ORDER_GROUP_CHUNKS;
-    group->extent_tokens = chunk * T + 1;
-    for (unsigned i = 0; i < SAMPLE_ORDER_GROUP_CHUNKS; i++)
-        group->extent[i] = permutation_at(&chunks, number * SAMPLE_ORDER_GROUP_CHUNKS + i) * chunk * T;
+    order->mode->group(order, sample, group);
 }
 
 uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
-    *extent = 0;
-    if (order->mode == SAMPLING_CROP)
-        return (uint64_t)((unsigned __int128)rng_u64(order->seed, order->split, sample) * order->blocks >> 64);
-    uint64_t block = sample - group->first_sample;
-    if (order->mode == SAMPLING_EPOCH) block = permutation_at(&group->inside, block);
-    if (group->extent_count > 1) {
-        *extent = (unsigned)(block / order->chunk_blocks);
-        block %= order->chunk_blocks;
-    }
-    return group->extent[*extent] + block * order->sequence_tokens;
+    return order->mode->token(order, group, sample, extent);
 }

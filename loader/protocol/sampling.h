@@ -1,21 +1,31 @@
-// Which tokens a sample is: the sampling modes as pure functions, written so that a client in another language can
-// follow them. A split is one stream of N tokens; a sample is T+1 consecutive ids of it.
+// Which tokens a sample has: the sampling modes as pure functions, specified so that a client in another language can
+// compute them. A split is one stream of N tokens (its shards in manifest order); a sample is T+1 consecutive ids of
+// it, given by the stream position of its first id. All arithmetic is on unsigned integers; / rounds down; ^ is
+// exclusive or.
 //
-//   crop        first = high 64 bits of philox(seed, split, index) * (N - T): nanoGPT's crops, with replacement.
-//               philox(seed, stream, index) is rng_u64 of common/rng.h.
-//   sequential  sample i begins at token i*T; there are (N-1)/T of them.
-//   epoch       n = (N-1)/T blocks, block b begins at token b*T. Sample g is block order(g mod n) of epoch g / n:
-//               A chunk is K = max(1, 2^20 / T) consecutive blocks, a group 8 chunks, G = n / 8K whole groups.
-//               Position p < 8KG lies in group j = p / 8K. With q = P(1 + j, 8K)(p mod 8K), its block is number q mod K
-//               of chunk P(0, 8G)(8j + q / K). The other n - 8KG positions come last: 8KG + P(1 + G, n - 8KG)(p - 8KG).
-//               So a group is read once from 8 extents of 2 MiB, with no state and no limit on size.
+//   crop        first = high 64 bits of the 128-bit product philox64(seed, split, sample) * (N - T). These are
+//   nanoGPT's
+//               random crops, with replacement.
+//   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
+//   epoch       The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Every epoch holds each block
+//   once:
+//               sample g is a block of epoch e = g / n at position p = g mod n of that epoch.
+//               A chunk is K = max(1, 2^20 / T) consecutive blocks, a group 8 chunks; G = n / 8K is the number of whole
+//               groups. For p < 8KG, p lies in group j = p / 8K. With q = P(1 + j, 8K)(p mod 8K), the sample is block
+//               q mod K of chunk P(0, 8G)(8j + q / K), counting blocks and chunks from 0. The remaining n - 8KG
+//               positions come last and hold the remaining blocks: block 8KG + P(1 + G, n - 8KG)(p - 8KG).
+//               So the samples of a group come from 8 extents of about 2 MiB each; the order needs no state and has no
+//               size limit.
 //
-// P(stage, m) is a permutation of 0..m-1: 8 rounds of a balanced Feistel network on 2h bits, where 2h is the bit length
-// of m-1 rounded up to even, applied again until the result is below m. With left:right = x, h bits each, a round is
-//   left, right = right, left ^ (mix(key[round] << 32 | right) >> (64 - h))
+// P(stage, m) is a permutation of 0..m-1 that depends on seed and epoch: 8 rounds of a balanced Feistel network on 2h
+// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m (P(stage,
+// 1) maps 0 to 0). With left:right = x, h bits each, round r is
+//   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
-// key[0..3] and key[4..7] are the four words of philox4x32-10 with key {seed low, seed high} and counters
-// {0, stage, epoch low, epoch high} and {1, stage, epoch low, epoch high}.
+// key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high} and the
+// counters {0, stage, epoch low, epoch high} and {1, stage, epoch low, epoch high}; low and high are 32-bit halves.
+// philox64(seed, split, sample) = word 0 | word 1 << 32 of philox4x32-10 with the key {seed low, seed high} and the
+// counter {sample low, sample high, split, 0}; split is 0 for train and 1 for val.
 //
 // Vectors (mode seed split N T sample -> first token):
 //   crop 1337 0 301966 256 0 -> 282896
@@ -29,7 +39,9 @@
 //   sequential 0 1 4434606 1024 4329 -> 4432896
 #pragma once
 
-#include "loader/client/feed.h"
+#include "loader/protocol/sampling_mode.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 enum { SAMPLE_ORDER_ROUNDS = 8, SAMPLE_ORDER_GROUP_CHUNKS = 8, SAMPLE_ORDER_CHUNK_TOKENS = 1 << 20 };
 
@@ -39,37 +51,41 @@ typedef struct {
     uint32_t key[SAMPLE_ORDER_ROUNDS];
 } Permutation;
 
-// `count` > 0; stage and epoch choose one of the permutations under `seed`.
-Permutation permutation_of(uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count);
+// `count` > 0; `stage` selects one of the permutations of this seed and epoch.
+void permutation_init(Permutation *permutation, uint64_t seed, uint64_t epoch, uint32_t stage, uint64_t count);
 uint64_t permutation_at(const Permutation *permutation, uint64_t index); // index < count
 
-// One stream of samples.
+typedef struct SamplingMode SamplingMode; // a row of SAMPLING_MODES
+
+const SamplingMode *sampling_mode(unsigned number); // NULL when no mode has this number
+
+// The samples of one split in one mode.
 typedef struct {
-    Sampling mode;
+    const SamplingMode *mode;
     uint8_t split;
+    bool ends, seeded_groups; // columns of SAMPLING_MODES
     uint32_t sequence_tokens; // T
-    uint64_t seed, tokens;    // N
-    uint64_t blocks;          // n; samples of an epoch, all samples of sequential, offsets of crop
+    uint64_t seed, tokens;    // tokens: N
+    uint64_t blocks;          // n: blocks of an epoch, samples of sequential, possible positions of crop
     uint64_t chunk_blocks;    // K
     uint64_t groups;          // G
 } SampleOrder;
 
-// Fails with 65 when the split has not one sample of T+1 ids.
-int sample_order_open(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
+// Fails with 65 when the split is too short for one sample of T+1 ids.
+int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,
                       uint32_t sequence_tokens);
-uint64_t sample_order_left(const SampleOrder *order,
-                           uint64_t sample); // samples from `sample` on; UINT64_MAX unless sequential
+// The number of samples from `sample` on; UINT64_MAX when the mode has no end.
+uint64_t sample_order_left(const SampleOrder *order, uint64_t sample);
 
-// Consecutive samples that draw on the same few extents of the stream: what is worth holding decoded.
+// Consecutive samples that come from the same few extents of the stream, which are worth keeping decoded.
 typedef struct {
-    uint64_t first_sample, samples, epoch;
+    uint64_t first_sample, samples, epoch; // samples: UINT64_MAX when one group holds every sample
     unsigned extent_count;
-    uint64_t extent[SAMPLE_ORDER_GROUP_CHUNKS]; // the token at which each begins
-    uint64_t extent_tokens;                     // of each
+    uint64_t extent[SAMPLE_ORDER_GROUP_CHUNKS]; // the first token of each
+    uint64_t extent_tokens;                     // the length of each
     Permutation inside;
 } ShuffleGroup;
 
-void sample_order_group(const SampleOrder *order, uint64_t sample,
-                        ShuffleGroup *group); // the group that holds `sample`
-// The first token of a sample of the group, and in which extent it lies.
+void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group); // the group of `sample`
+// The first token of a sample of the group; *extent is the extent that contains the sample.
 uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);

@@ -1,10 +1,13 @@
-// Encoding and checking of the messages in wire.h.
+// Encoding and checking of the messages of wire.h.
 #include "loader/protocol/wire.h"
 #include "common/hash.h"
 #include "common/utf8.h"
-#include "loader/client/feed.h"
+#include "loader/protocol/sampling.h"
+#include "shardtool/format/split.h"
 
-static size_t body_bytes(unsigned type) {
+enum { NO_TYPE = -1 };
+
+static int body_bytes(unsigned type) {
     switch (type) {
     case WIRE_HELLO:
         return sizeof(WireHello);
@@ -19,20 +22,24 @@ static size_t body_bytes(unsigned type) {
         return sizeof(WireError);
     case WIRE_STATS:
         return sizeof(WireStats);
-    default:
+    case WIRE_BYE:
         return 0;
+    default:
+        return NO_TYPE;
     }
 }
 
-static uint32_t message_crc(const WireMessage *message, size_t size) {
-    WireHeader header = message->header;
+// CRC32C of a message with the crc field as 0.
+static uint32_t message_crc(const void *message, size_t size) {
+    WireHeader header;
+    memcpy(&header, message, sizeof header);
     header.crc = 0;
     return crc32c(crc32c(0, &header, sizeof header), (const uint8_t *)message + sizeof header, size - sizeof header);
 }
 
 Bytes wire_encode(WireMessage *message) {
     WireHeader *header = &message->header;
-    size_t body = body_bytes(header->type);
+    size_t body = (size_t)body_bytes(header->type);
     header->magic = WIRE_MAGIC, header->major = WIRE_MAJOR, header->minor = WIRE_MINOR;
     header->body_len = (uint32_t)body;
     header->crc = message_crc(message, sizeof *header + body);
@@ -47,13 +54,12 @@ static bool all_zero(const void *data, size_t size) {
 }
 
 static bool rows_fit(uint32_t rows, uint32_t sequence_tokens) {
-    return rows <= WIRE_ROWS_MAX && sequence_tokens && sequence_tokens <= WIRE_TOKENS_MAX &&
-           (uint64_t)rows * (sequence_tokens + 1) * 2 <= WIRE_PAYLOAD_MAX;
+    return (uint64_t)rows * (sequence_tokens + 1ull) * 2 <= WIRE_PAYLOAD_MAX;
 }
 
-// Whether the text ends inside its field. Bytes that are not UTF-8 and control characters, which could command a
-// terminal, become '?'.
-static bool text_end(char *text, size_t size) {
+// Replaces bytes that are not UTF-8, and control characters, which could command a terminal, by '?'. False when the
+// text does not end within its field.
+static bool text_clean(char *text, size_t size) {
     const char *end = memchr(text, 0, size);
     if (!end) return false;
     while (text < end) {
@@ -67,64 +73,100 @@ static bool text_end(char *text, size_t size) {
     return true;
 }
 
-static bool body_fine(WireMessage *message) {
-    switch (message->header.type) {
-    case WIRE_HELLO: {
-        const WireHello *hello = &message->hello;
-        return hello->proto_min <= hello->proto_max && hello->vocab_size && hello->max_rows &&
-               rows_fit(hello->max_rows, hello->sequence_tokens) && hello->window && hello->window <= WIRE_WINDOW_MAX &&
-               hello->slot_count <= WIRE_SLOTS_MAX && hello->world && hello->rank < hello->world &&
-               hello->want_ring <= 1 && all_zero(hello->zero, sizeof hello->zero);
-    }
-    case WIRE_WELCOME: {
-        WireWelcome *welcome = &message->welcome;
-        return welcome->dtype == 1 && welcome->ring <= 1 && welcome->window && welcome->window <= WIRE_WINDOW_MAX &&
-               welcome->vocab_size && welcome->vocab_size <= 65536 && text_end(welcome->name, sizeof welcome->name);
-    }
-    case WIRE_GET: {
-        const WireGet *get = &message->get;
-        return get->rows && rows_fit(get->rows, get->sequence_tokens) && get->split < SPLIT_COUNT &&
-               (get->mode == SAMPLING_CROP || get->mode == SAMPLING_EPOCH || get->mode == SAMPLING_SEQUENTIAL) &&
-               get->first_sample <= UINT64_MAX / 2 && get->slot < WIRE_SLOTS_MAX && !get->document_flags && !get->pad &&
-               all_zero(get->zero, sizeof get->zero);
-    }
-    case WIRE_BATCH: {
-        const WireBatch *batch = &message->batch;
-        return rows_fit(batch->rows, batch->sequence_tokens) && batch->slot < WIRE_SLOTS_MAX && batch->dtype == 1 &&
-               batch->flags <= WIRE_BATCH_REPLACED &&
-               batch->length == (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2 && !batch->boundaries &&
-               !batch->zero;
-    }
+// The first field whose value is not accepted, or NULL.
+#define REFUSE(condition, field)                                                                                       \
+    if (condition) return field
+
+static const char *hello_check(const WireHello *hello) {
+    REFUSE(!hello->vocab_size, "vocab_size");
+    REFUSE(!hello->sequence_tokens || hello->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
+    REFUSE(!hello->max_rows || hello->max_rows > WIRE_ROWS_MAX, "max_rows");
+    REFUSE(!rows_fit(hello->max_rows, hello->sequence_tokens), "max_rows");
+    REFUSE(!hello->window || hello->window > WIRE_WINDOW_MAX, "window");
+    REFUSE(!all_zero(hello->zero, sizeof hello->zero), "zero");
+    return NULL;
+}
+
+static const char *welcome_check(WireWelcome *welcome) {
+    REFUSE(!welcome->window || welcome->window > WIRE_WINDOW_MAX, "window");
+    REFUSE(welcome->ring > 1, "ring");
+    REFUSE(!all_zero(welcome->zero, sizeof welcome->zero), "zero");
+    REFUSE(!welcome->vocab_size || welcome->vocab_size > 65536, "vocab_size");
+    REFUSE(!text_clean(welcome->name, sizeof welcome->name), "name");
+    return NULL;
+}
+
+static const char *get_check(const WireGet *get) {
+    REFUSE(get->first_sample >> WIRE_SAMPLE_MAX_BITS, "first_sample");
+    REFUSE(!get->rows || get->rows > WIRE_ROWS_MAX, "rows");
+    REFUSE(!get->sequence_tokens || get->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
+    REFUSE(!rows_fit(get->rows, get->sequence_tokens), "rows");
+    REFUSE(get->split >= SPLIT_COUNT, "split");
+    REFUSE(!sampling_mode(get->mode), "mode");
+    REFUSE(get->zero, "zero");
+    REFUSE(get->slot >= WIRE_SLOTS_MAX, "slot");
+    REFUSE(!all_zero(get->zero2, sizeof get->zero2), "zero2");
+    return NULL;
+}
+
+static const char *batch_check(const WireBatch *batch) {
+    REFUSE(batch->rows > WIRE_ROWS_MAX, "rows");
+    REFUSE(!batch->sequence_tokens || batch->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
+    REFUSE(!rows_fit(batch->rows, batch->sequence_tokens), "rows");
+    REFUSE(batch->slot >= WIRE_SLOTS_MAX, "slot");
+    REFUSE(batch->length != (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2, "length");
+    REFUSE(batch->flags > WIRE_BATCH_REPLACED, "flags");
+    REFUSE(!all_zero(batch->zero, sizeof batch->zero), "zero");
+    return NULL;
+}
+
+static const char *error_check(WireError *error) {
+    REFUSE(error->code < WIRE_PROTO || error->code > WIRE_SHUTDOWN, "code");
+    REFUSE(error->zero, "zero");
+    REFUSE(!text_clean(error->text, sizeof error->text), "text");
+    return NULL;
+}
+
+static const char *message_check(WireMessage *message) {
+    const WireHeader *header = &message->header;
+    REFUSE(body_bytes(header->type) == NO_TYPE, "type");
+    REFUSE(header->body_len != (uint32_t)body_bytes(header->type), "body_len");
+    REFUSE(header->flags, "header flags");
+    REFUSE(header->zero, "header zero");
+    switch (header->type) {
+    case WIRE_HELLO:
+        return hello_check(&message->hello);
+    case WIRE_WELCOME:
+        return welcome_check(&message->welcome);
+    case WIRE_GET:
+        return get_check(&message->get);
+    case WIRE_BATCH:
+        return batch_check(&message->batch);
     case WIRE_ERROR:
     case WIRE_NOTICE:
-        return message->error.code >= WIRE_PROTO && message->error.code <= WIRE_SHUTDOWN &&
-               text_end(message->error.text, sizeof message->error.text);
+        return error_check(&message->error);
     case WIRE_STATS:
-        return all_zero(message->stats.zero, sizeof message->stats.zero);
-    case WIRE_PING:
-    case WIRE_PONG:
-    case WIRE_BYE:
-        return true;
+        return all_zero(message->stats.zero, sizeof message->stats.zero) ? NULL : "zero";
     default:
-        return false;
+        return NULL;
     }
 }
 
-WireVerdict wire_decode(Bytes frame, WireMessage *message) {
+WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field) {
     WireHeader *header = &message->header;
-    if (frame.size < sizeof *header || frame.size > sizeof *message) return WIRE_BAD;
-    memcpy(message, frame.data, frame.size);
-    if (header->magic != WIRE_MAGIC || header->body_len != frame.size - sizeof *header ||
-        header->crc != message_crc(message, frame.size))
-        return WIRE_BAD;
-    if (header->major != WIRE_MAJOR) return WIRE_OTHER_MAJOR;
-    if (header->body_len != body_bytes(header->type) || header->flags || header->zero || !header->session)
-        return WIRE_BAD;
-    return body_fine(message) ? WIRE_FINE : WIRE_BAD;
+    if (frame.size < sizeof *header) return WIRE_CORRUPT;
+    memcpy(header, frame.data, sizeof *header);
+    if (header->magic != WIRE_MAGIC || header->body_len != frame.size - sizeof *header || !header->session ||
+        header->crc != message_crc(frame.data, frame.size))
+        return WIRE_CORRUPT;
+    if (header->major != WIRE_MAJOR) return WIRE_OTHER_VERSION;
+    memcpy(message, frame.data, frame.size < sizeof *message ? frame.size : sizeof *message);
+    const char *refused = message_check(message);
+    if (refused && field) *field = refused;
+    return refused ? WIRE_UNKNOWN_FIELD : WIRE_VALID;
 }
 
 const char *wire_code_name(unsigned code) {
-    static const char *const names[] = {"?",    "PROTO", "AUTH", "VOCAB", "T",     "FP",      "RANGE",
-                                        "SPEC", "SLOT",  "BUSY", "IO",    "TOKEN", "SHUTDOWN"};
+    static const char *const names[] = {"?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "IO", "SHUTDOWN"};
     return names[code < sizeof names / sizeof *names ? code : 0];
 }

@@ -1,42 +1,71 @@
-// The wire "GLD1" between trainer (ZeroMQ DEALER, connects) and loader (ROUTER, binds). This comment and the structs
-// are its specification; all integers little-endian, no padding beyond the named zero fields.
+// The protocol "GLD1", version 2, between a trainer and a loader. This comment and the structs below specify it; with
+// sampling.h they are enough to write a client in another language.
 //
-// The law: a batch is a pure function of (dataset fingerprint, split, mode, seed, first_sample, rows, T), see order.h.
-// Nothing else may change a byte of it.
+// THE LAW. A batch is a pure function of (dataset fingerprint, split, sampling mode, seed, first_sample, rows, T): see
+// sampling.h. Nothing else may change a byte of it, so any request may be repeated, on any connection, at any time.
 //
-//   message = [header 64 | body]  [payload]      the second part only after HELLO, and after BATCH sent inline
-//   HELLO   -> WELCOME or ERROR   who we are; the payload is the canonical text of the sampling spec (may be empty)
-//   GET     -> BATCH or ERROR     a request is the credit: the loader never sends unasked
-//   PING    -> PONG, STATS -> STATS, BYE (the trainer leaves)
-//   NOTICE  the loader's own word: SHUTDOWN (it is going) or FP (another dataset: HELLO tells which)
+// SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is new
+// for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is ipc://DIR/data.sock,
+// and DIR/ctl.sock takes rings (below). With tcp there is no ring. A loader with keys accepts only CURVE connections
+// whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ handshake.
 //
-// Header: `crc` is CRC32C of header and body, itself zero. `session` is the trainer's for life, over all its sockets;
-// an answer carries the request's session, req_id and sent_ns. `loader_instance` is new in each loader process.
-// `attach_id` names the ring a GET wants its rows in (ctl.sock below); 0 = inline.
-// A resend is the same GET with the same req_id, slot and generation; a loader that answered it answers again without
-// touching the slot. A GET with an older generation than one seen for its slot is dropped. Messages with a bad magic,
-// length, crc or zero field are dropped and counted; unknown types of our major are dropped; another major gets
-// ERROR PROTO.
+// MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type; only a BATCH that is
+// sent inline has a second part, the rows. All integers are little-endian, the structs have no padding, and fields
+// named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text ends with a NUL byte.
 //
-// Ring: the trainer makes a memfd of slot_count slots of slot_bytes, sealed against resizing, and passes it over
-// DIR/ctl.sock (SOCK_SEQPACKET, same uid): CtlAttach with the descriptor, answered by CtlReply. The attachment lives as
-// long as the connection; its end tells each side that the other is gone. Rows are T+1 u16 ids, at the slot's start.
+//   type          body        direction   meaning
+//   1 HELLO       WireHello   to loader   opens or renews a session; the reply is WELCOME or ERROR
+//   2 WELCOME     WireWelcome to trainer  which dataset is served
+//   3 GET         WireGet     to loader   requests rows; the reply is BATCH or ERROR. The loader never sends
+//   unrequested 4 BATCH       WireBatch   to trainer  the rows, inline or already written to a slot of the ring 5 ERROR
+//   WireError   to trainer  the request failed: WireCode says why 6 NOTICE      WireError   to trainer  unsolicited:
+//   code SHUTDOWN (the loader is stopping) or DATASET (it serves
+//                                         another dataset now: send HELLO to learn which)
+//   7 STATS       WireStats   both        the request's counters are all 0; the reply holds the loader's counters
+//   8 BYE         no body     to loader   the session ends; there is no reply
+//
+// HEADER. `magic`, `major` and `crc` are at the same offsets in every version. `crc` is CRC32C (reflected, initial
+// value and final exclusive or ~0; the CRC of "123456789" is E3069283) of header and body with `crc` itself 0.
+// `session` is a random number other than 0 that the trainer keeps for its whole run, over all its sockets. A reply
+// carries the request's session, req_id, sent_ns (a time of the trainer's own clock) and attach_id. `loader_instance`
+// is random and new in each loader process; it is 0 in messages to the loader. A receiver drops and counts a message
+// with a wrong magic, length or CRC, and one with session 0. A message of another major version is refused with ERROR
+// PROTO, a trainer that receives one gives up. A loader answers a valid message that has a field value it does not
+// accept (a type or mode that it does not know, a reserved field that is not 0) with ERROR PROTO, which names the
+// field. Newer minor versions may give meaning to reserved fields.
+//
+// REQUESTS. A trainer may have up to `window` GETs without an answer. A GET needs no HELLO on the same connection, but
+// `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH only
+// when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of a request that
+// waits. When no answer comes, the trainer sends the same GET again (same req_id, slot and generation), then opens a
+// new socket and sends HELLO and all unanswered GETs; this project's trainer waits 50 ms (ipc) or 500 ms (tcp), or 5
+// times the slowest answer seen, and doubles the wait up to a limit. A loader that was restarted has another
+// loader_instance, and its answers are valid.
+//
+// RING. For ipc, when WELCOME says so: the trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
+// 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
+// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a GET with that
+// attach_id in its header receives its rows in slot `slot`, from its first byte, and a BATCH without a second part.
+// With attach_id 0 the rows are the second part of the BATCH. The attachment lives as long as the connection: its end
+// tells each side that the other is gone. `generation` counts the uses of a slot. A GET with an older generation than
+// one seen for its slot is dropped; one with the same generation and req_id as the last answer is answered without
+// writing to the slot.
 #pragma once
 
 #include "common/bytes.h"
 
 enum {
     WIRE_MAGIC = 0x31444C47, // "GLD1"
-    WIRE_MAJOR = 1,
+    WIRE_MAJOR = 2,
     WIRE_MINOR = 0,
     WIRE_ROWS_MAX = 1 << 20,
     WIRE_TOKENS_MAX = 1 << 20,  // T
     WIRE_PAYLOAD_MAX = 1 << 30, // rows * (T+1) * 2
+    WIRE_SAMPLE_MAX_BITS = 63,  // of first_sample
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
-    WIRE_SPEC_MAX = 64 << 10,
-    WIRE_REQUEST_MAX = 128 << 10, // what a loader receives
-    WIRE_BATCH_REPLACED = 1       // of a dataset that another has replaced: HELLO tells which
+    WIRE_REQUEST_MAX = 4096, // bytes of a part that a loader receives
+    WIRE_BATCH_REPLACED = 1  // BATCH.flags: of a dataset that another has replaced; HELLO tells which
 };
 
 typedef enum {
@@ -45,87 +74,73 @@ typedef enum {
     WIRE_GET,
     WIRE_BATCH,
     WIRE_ERROR,
-    WIRE_PING,
-    WIRE_PONG,
+    WIRE_NOTICE,
     WIRE_STATS,
-    WIRE_BYE,
-    WIRE_NOTICE
+    WIRE_BYE
 } WireType;
 
+// What a trainer does about an ERROR: "stop" means that the same request fails again.
 typedef enum {
-    WIRE_PROTO = 1, // another protocol, or a message that means nothing
-    WIRE_AUTH,      // not allowed
-    WIRE_VOCAB,     // another vocabulary
-    WIRE_T,         // a block size the loader cannot serve
-    WIRE_FP,        // that dataset is not served here: say HELLO again
-    WIRE_RANGE,     // the split holds no such sample
-    WIRE_SPEC,      // the sampling spec is not understood
-    WIRE_SLOT,      // unknown attachment or slot: attach again
-    WIRE_BUSY,      // ask again after retry_after_ms
-    WIRE_IO,        // the data cannot be read; `detail` is the shard's number
-    WIRE_TOKEN,     // an id of the data is not in the vocabulary
-    WIRE_SHUTDOWN   // the loader is going
+    WIRE_PROTO = 1, // stop: another protocol version, or a field value that the loader does not accept
+    WIRE_VOCAB,     // stop: the dataset has another vocabulary
+    WIRE_DATASET,   // send HELLO: this dataset is not served here
+    WIRE_RANGE,     // stop: the split is too short for one sample
+    WIRE_SLOT,      // attach the ring again: unknown attachment, or the rows do not fit the slot
+    WIRE_IO,        // stop: the data cannot be read; `detail` is the number of the shard in its split
+    WIRE_SHUTDOWN   // NOTICE only: the loader is stopping, wait for another
 } WireCode;
 
 typedef struct {
     uint32_t magic;
-    uint8_t major, minor, type, flags;
+    uint8_t major, minor, type, flags; // flags: 0
     uint32_t crc, body_len;
     uint64_t session, req_id, sent_ns, loader_instance, attach_id, zero;
 } WireHeader;
 
 typedef struct {
-    uint16_t proto_min, proto_max; // majors spoken
-    uint32_t vocab_size;           // the model's: at least the dataset's
-    uint32_t sequence_tokens;      // the largest T of the run
-    uint32_t max_rows, window;     // of a GET; GETs out at once
-    uint32_t slot_bytes, slot_count;
-    uint32_t rank, world;
-    uint8_t want_ring, dtype_mask; // bit 0 = u16
-    uint8_t zero[10];
-    uint8_t vocab_fp[32];  // zero = any
-    uint8_t want_fp[32];   // the dataset wanted, zero = any; WELCOME names what is served
-    uint8_t spec_hash[32]; // SHA-256 of the spec, zero = none
+    uint32_t vocab_size;      // of the model: at least the dataset's
+    uint32_t sequence_tokens; // the largest T of the run
+    uint32_t max_rows;        // the largest GET
+    uint32_t window;          // GETs without an answer, 1 to WIRE_WINDOW_MAX
+    uint8_t vocab_fp[32];     // of the model's vocabulary; all 0 = accept any
+    uint8_t zero[16];
 } WireHello;
 
 typedef struct {
-    uint16_t proto;
-    uint8_t dtype, ring;              // 1 = u16; 1 = ctl.sock takes rings
     uint32_t window;                  // granted
+    uint8_t ring, zero[3];            // ring: 1 = ctl.sock takes rings
     uint64_t tokens[2], documents[2]; // train, val
     uint32_t eot_id, vocab_size;
-    uint8_t vocab_fp[32], dataset_fp[32], spec_hash[32];
-    char name[56]; // of the dataset, NUL-terminated
+    uint8_t vocab_fp[32], dataset_fp[32];
+    char name[56]; // of the dataset
 } WireWelcome;
 
 typedef struct {
-    uint8_t dataset_fp8[8]; // the fingerprint's first bytes
+    uint8_t dataset_fp8[8]; // the first bytes of the dataset's fingerprint
     uint64_t seed, first_sample;
-    uint32_t rows, sequence_tokens;
-    uint8_t split, mode;         // 0 train 1 val; 0 crop 1 epoch 3 sequential
-    uint8_t document_flags, pad; // none yet
-    uint32_t slot, generation, spec_id;
-    uint64_t step; // step, micro, rank: for logs only
-    uint32_t micro, rank;
-    uint8_t zero[32];
+    uint32_t rows, sequence_tokens; // at least 1 each
+    uint8_t split, mode;            // split: 0 train, 1 val; mode: a number of SAMPLING_MODES
+    uint16_t zero;
+    uint32_t slot, generation; // with attach_id 0 they are only repeated in the answer
+    uint8_t zero2[20];
 } WireGet;
 
 typedef struct {
     uint64_t first_sample;
-    uint32_t rows; // fewer than asked only at the end of a sequential split
+    uint32_t rows; // fewer than requested only at the end of a sequential split, 0 past it
     uint32_t sequence_tokens, slot, generation;
-    uint32_t length, payload_crc; // bytes and CRC32C of the rows
-    uint16_t dtype, flags;        // flags: WIRE_BATCH_REPLACED
-    uint32_t boundaries;          // document boundaries that follow the rows: none yet
-    uint64_t epoch;               // of the first row
-    uint32_t produce_us, queue_us;
-    uint64_t zero;
+    uint32_t length;      // bytes of the rows: rows * (sequence_tokens + 1) * 2. With 0 there is no second part
+    uint32_t payload_crc; // CRC32C of the rows
+    uint64_t epoch;       // of the first row
+    uint32_t produce_us;  // the time the loader worked on the request
+    uint32_t flags;       // WIRE_BATCH_REPLACED
+    uint8_t zero[16];
 } WireBatch;
 
 typedef struct { // ERROR and NOTICE
-    uint16_t code, retry_after_ms;
+    uint16_t code, zero;
     uint32_t detail;
-    char text[200]; // one sentence, NUL-terminated, no paths
+    char text[200]; // one sentence without a path
 } WireError;
 
 typedef struct {
@@ -143,14 +158,14 @@ typedef struct {
 
 typedef struct {
     uint32_t magic;
-    uint16_t major, code; // 0, or a WireCode
-    uint64_t attach_id, loader_instance, zero;
+    uint16_t major, zero;
+    uint64_t attach_id, loader_instance, zero2;
 } CtlReply;
 
 _Static_assert(sizeof(WireHeader) == 64, "layout");
-_Static_assert(sizeof(WireHello) == 144, "layout");
-_Static_assert(sizeof(WireWelcome) == 200, "layout");
-_Static_assert(sizeof(WireGet) == 96, "layout");
+_Static_assert(sizeof(WireHello) == 64, "layout");
+_Static_assert(sizeof(WireWelcome) == 168, "layout");
+_Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
 _Static_assert(sizeof(WireStats) == 96, "layout");
@@ -168,14 +183,19 @@ typedef struct {
     };
 } WireMessage;
 
-// Fills magic, version, body_len and crc of `message`, whose type and ids are set, and returns the bytes to send: the
-// message's own first bytes.
+// Fills in magic, version, body_len and crc of `message`, whose type and ids are set. Returns the bytes to send, which
+// are the first bytes of `message` itself.
 Bytes wire_encode(WireMessage *message);
 
-typedef enum { WIRE_FINE, WIRE_BAD, WIRE_OTHER_MAJOR } WireVerdict;
+typedef enum {
+    WIRE_VALID,
+    WIRE_CORRUPT,       // no message of this protocol: wrong magic, length or CRC, or session 0
+    WIRE_OTHER_VERSION, // of another major version; only the header is valid
+    WIRE_UNKNOWN_FIELD  // intact, but *field has a value that this version does not accept
+} WireVerdict;
 
-// Checks foreign bytes: sizes, crc, every field's range; `message` is valid only when FINE (the header also for
-// OTHER_MAJOR). Texts come out NUL-terminated and printable.
-WireVerdict wire_decode(Bytes frame, WireMessage *message);
+// Copies and checks received bytes: sizes, CRC, the range of every field. Texts come out terminated and printable.
+// `field` may be NULL; with WIRE_UNKNOWN_FIELD it receives the name of the first field that is not accepted.
+WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field);
 
 const char *wire_code_name(unsigned code);

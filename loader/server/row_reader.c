@@ -1,32 +1,34 @@
-// Rows out of compressed shards. A window is a group's extents, laid out frame by frame, so that a frame is decoded
-// right where its rows are copied from.
+// Reads rows from compressed shards. A window holds the extents of one shuffle group, decoded frame by frame into one
+// mapping, from which rows are copied.
 #include "loader/server/row_reader.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/search.h"
+#include "loader/protocol/sampling.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum {
-    WINDOWS = 16, // 18 MiB each once used: this group and the next, for each stream (split, seed) that is asked for
+    WINDOWS = 16, // of 18 MiB each: the current and the next group of each stream (split, seed, T) that is requested
 };
 
 typedef struct {
-    uint64_t origin;                    // the token at which its first frame begins
-    uint16_t *ids;                      // ids[0] is token `origin`
-    uint64_t frame, frame_count, first; // its first frame in the split, how many, and the number in `decoded` of that
+    uint64_t origin;             // the first token of its first frame
+    uint16_t *ids;               // ids[0] is token `origin`
+    uint64_t frame, frame_count; // frames [frame, frame + frame_count) of the split
+    uint64_t first;              // the index in `decoded` of its first frame
 } Extent;
 
 typedef struct {
     SampleOrder order;
     ShuffleGroup group;
-    uint64_t used; // a stamp; 0 = empty
+    uint64_t used; // the reader's `uses` at the last use; 0 = empty
     Extent extent[SAMPLE_ORDER_GROUP_CHUNKS];
-    uint64_t missing, frame_count; // frames not yet decoded, all frames
-    uint64_t next;                 // every frame before is decoded
-    uint8_t *decoded;              // one byte a frame, behind the ids in the same mapping
+    uint64_t missing, frame_count; // frames not yet decoded; all frames
+    uint64_t next;                 // every frame before this one is decoded
+    uint8_t *decoded;              // one byte per frame, behind the ids in the same mapping
     void *map;
     size_t map_bytes;
 } Window;
@@ -35,7 +37,7 @@ typedef struct {
     ShardFile *shards;
     uint64_t *first_frame; // of each shard within the split
     const DatasetShard *names;
-    uint64_t count, frame_tokens; // the longest frame
+    uint64_t count, frame_tokens; // number of shards; tokens of the longest frame
 } SplitStream;
 
 struct RowReader {
@@ -43,8 +45,8 @@ struct RowReader {
     ShardCursor *cursor;
     Window windows[WINDOWS];
     Window *current;
-    uint64_t stamp, frames;
-    size_t crop_bytes; // of a window of crops, before it starts over
+    uint64_t uses, frames;
+    size_t whole_split_bytes; // limit on the decoded frames of a window that holds a whole split
 };
 
 static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned split) {
@@ -60,7 +62,7 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
         if (shard->tokens != name->tokens || shard->vocab_size != dataset->vocab_size ||
             memcmp(shard->vocab_fp, dataset->vocab_fp, sizeof shard->vocab_fp)) {
             shard_file_close(shard);
-            return fail(EX_DATA, "'%s' is not the shard its manifest tells of (tokens or vocabulary differ)",
+            return fail(EX_DATA, "'%s' is not the shard that the manifest lists: its tokens or vocabulary differ",
                         name->path);
         }
         for (uint64_t i = 0; i < shard->frame_count; i++)
@@ -76,7 +78,7 @@ RowReader *row_reader_open(const Dataset *dataset) {
     RowReader *reader = calloc(1, sizeof *reader);
     if (!reader) die(EX_MEMORY, "no memory");
     reader->cursor = shard_cursor_open();
-    reader->crop_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+    reader->whole_split_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         if (stream_open(&reader->splits[split], dataset, split) < 0) {
             row_reader_close(reader);
@@ -119,17 +121,17 @@ static const ShardFrame *frame_at(const SplitStream *stream, uint64_t frame, uin
     return found;
 }
 
-static bool order_same(const SampleOrder *a, const SampleOrder *b) {
+static bool same_groups(const SampleOrder *a, const SampleOrder *b) {
     return a->mode == b->mode && a->split == b->split && a->sequence_tokens == b->sequence_tokens &&
-           (a->seed == b->seed || a->mode != SAMPLING_EPOCH);
+           (a->seed == b->seed || !a->seeded_groups);
 }
 
 static bool window_holds(const Window *window, const SampleOrder *order, uint64_t sample) {
-    return window->used && order_same(&window->order, order) && sample >= window->group.first_sample &&
+    return window->used && same_groups(&window->order, order) && sample >= window->group.first_sample &&
            sample - window->group.first_sample < window->group.samples;
 }
 
-// Gives the window memory for its frames: kept when it is large enough, else mapped anew. Untouched pages cost nothing.
+// Maps memory for the frames of a window, unless its mapping is large enough. Untouched pages take no memory.
 static void window_reserve(Window *window, size_t ids, size_t frames) {
     size_t bytes = ids * sizeof(uint16_t) + frames;
     if (bytes > window->map_bytes) {
@@ -179,26 +181,26 @@ static Window *window_get(RowReader *reader, const SampleOrder *order, uint64_t 
     for (int i = 0; i < WINDOWS; i++) {
         Window *window = &reader->windows[i];
         if (window_holds(window, order, sample)) {
-            window->used = ++reader->stamp;
+            window->used = ++reader->uses;
             return window;
         }
         if (window->used < oldest->used) oldest = window;
     }
     window_set(reader, oldest, order, sample);
-    oldest->used = ++reader->stamp;
+    oldest->used = ++reader->uses;
     return oldest;
 }
 
-// Decodes frame `number` of the extent into its place.
-static int extent_decode(RowReader *reader, Window *window, const Extent *extent, uint64_t number,
-                         uint32_t *shard_number) {
+// Decodes frame `number` of the extent into the window.
+static int frame_decode(RowReader *reader, Window *window, const Extent *extent, uint64_t number,
+                        uint32_t *shard_number) {
     const SplitStream *stream = &reader->splits[window->order.split];
     uint64_t shard, first, index;
     if (window->decoded[extent->first + number]) return 0;
     frame_at(stream, extent->frame + number, &shard, &first);
     index = extent->frame + number - stream->first_frame[shard];
     if (shard_decode(&stream->shards[shard], reader->cursor, index, extent->ids + (first - extent->origin)) < 0) {
-        log_warn("%s", err_text()); // the whole story stays here, the trainer gets no paths
+        log_warn("%s", err_text()); // with the path, which the trainer must not see
         err_clear();
         *shard_number = (uint32_t)shard;
         return fail(EX_DATA, "%s shard %llu, frame %llu is damaged: `shardtool verify` the dataset",
@@ -210,62 +212,66 @@ static int extent_decode(RowReader *reader, Window *window, const Extent *extent
     return 0;
 }
 
-static int window_need(RowReader *reader, Window *window, const Extent *extent, uint64_t token, uint32_t *shard) {
+// Decodes the frames of the sample that begins at `token`.
+static int window_decode(RowReader *reader, Window *window, const Extent *extent, uint64_t token, uint32_t *shard) {
     const SplitStream *stream = &reader->splits[window->order.split];
     uint64_t number = frame_of_token(stream, token) - extent->frame;
     uint64_t last = frame_of_token(stream, token + window->order.sequence_tokens) - extent->frame;
     for (; number <= last; number++)
-        if (extent_decode(reader, window, extent, number, shard) < 0) return -1;
+        if (frame_decode(reader, window, extent, number, shard) < 0) return -1;
     return 0;
 }
 
-// Crops wander over the whole split: when that is more than memory should hold, start over.
-static void crop_limit(RowReader *reader, Window *window) {
+// A group that is the whole split: it has no next group, and may exceed memory.
+static bool is_whole_split(const Window *window) { return window->group.samples == UINT64_MAX; }
+
+// Drops all decoded frames of a window of a whole split when they reach the memory limit.
+static void limit_whole_split(RowReader *reader, Window *window) {
     size_t held = (window->frame_count - window->missing) * reader->splits[window->order.split].frame_tokens * 2;
-    if (window->order.mode != SAMPLING_CROP || held < reader->crop_bytes) return;
-    madvise(window->map, window->map_bytes, MADV_DONTNEED); // zeroes `decoded` too
+    if (!is_whole_split(window) || held < reader->whole_split_bytes) return;
+    madvise(window->map, window->map_bytes, MADV_DONTNEED); // also zeroes `decoded`
     window->missing = window->frame_count;
 }
 
-int row_reader_read(RowReader *reader, const FeedRequest *ask, uint32_t sequence_tokens, uint16_t *ids,
-                    uint32_t *filled, uint64_t *epoch, uint32_t *shard) {
+int row_reader_read(RowReader *reader, const WireGet *get, uint16_t *ids, uint32_t *rows, uint64_t *epoch,
+                    uint32_t *shard) {
     SampleOrder order;
-    const SplitStream *stream = &reader->splits[ask->split];
-    uint64_t tokens =
-        stream->count ? stream->names[stream->count - 1].first + stream->names[stream->count - 1].tokens : 0;
-    if (sample_order_open(&order, ask->mode, ask->split, ask->seed, tokens, sequence_tokens) < 0) return -1;
-    uint64_t left = sample_order_left(&order, ask->first_sample);
-    uint32_t rows = left < ask->rows ? (uint32_t)left : ask->rows;
-    *filled = rows, *epoch = 0;
-    if (!rows) return 0;
-    Window *window = window_get(reader, &order, ask->first_sample);
+    const SplitStream *stream = &reader->splits[get->split];
+    const DatasetShard *last = stream->count ? &stream->names[stream->count - 1] : NULL;
+    uint64_t tokens = last ? last->first + last->tokens : 0;
+    if (sample_order_init(&order, get->mode, get->split, get->seed, tokens, get->sequence_tokens) < 0) return -1;
+    uint64_t left = sample_order_left(&order, get->first_sample);
+    *rows = left < get->rows ? (uint32_t)left : get->rows, *epoch = 0;
+    if (!*rows) return 0;
+    Window *window = window_get(reader, &order, get->first_sample);
     *epoch = window->group.epoch;
-    for (uint32_t row = 0; row < rows; row++) {
-        uint64_t sample = ask->first_sample + row;
+    size_t row_ids = get->sequence_tokens + 1ull;
+    for (uint64_t row = 0; row < *rows; row++, ids += row_ids) {
+        uint64_t sample = get->first_sample + row;
         if (!window_holds(window, &order, sample)) window = window_get(reader, &order, sample);
         unsigned number;
         uint64_t token = sample_order_token(&order, &window->group, sample, &number);
         const Extent *extent = &window->extent[number];
         if (window->missing) {
-            crop_limit(reader, window);
-            if (window_need(reader, window, extent, token, shard) < 0) return -1;
+            limit_whole_split(reader, window);
+            if (window_decode(reader, window, extent, token, shard) < 0) return -1;
         }
-        memcpy(ids, extent->ids + (token - extent->origin), (sequence_tokens + 1ull) * sizeof *ids);
-        ids += sequence_tokens + 1ull;
+        memcpy(ids, extent->ids + (token - extent->origin), row_ids * sizeof *ids);
     }
     reader->current = window;
     return 0;
 }
 
-static bool window_ahead(RowReader *reader, Window *window) {
+// Decodes the next frame of the window; false when all are decoded.
+static bool window_prefetch(RowReader *reader, Window *window) {
     uint32_t shard;
     while (window->next < window->frame_count && window->decoded[window->next]) window->next++;
     for (unsigned i = 0; i < window->group.extent_count; i++) {
         const Extent *extent = &window->extent[i];
         uint64_t number = window->next - extent->first;
         if (number >= extent->frame_count) continue;
-        if (extent_decode(reader, window, extent, number, &shard) == 0) return true;
-        err_clear(); // whoever needs the frame will hear of it
+        if (frame_decode(reader, window, extent, number, &shard) == 0) return true;
+        err_clear(); // the request that needs this frame will report the error
         window->next++;
         return true;
     }
@@ -274,12 +280,12 @@ static bool window_ahead(RowReader *reader, Window *window) {
 
 bool row_reader_prefetch(RowReader *reader) {
     Window *window = reader->current;
-    if (!window || window->order.mode == SAMPLING_CROP) return false;
-    if (window_ahead(reader, window)) return true;
+    if (!window || is_whole_split(window)) return false;
+    if (window_prefetch(reader, window)) return true;
     uint64_t next = window->group.first_sample + window->group.samples;
     if (!sample_order_left(&window->order, next)) return false;
     SampleOrder order = window->order;
-    return window_ahead(reader, window_get(reader, &order, next));
+    return window_prefetch(reader, window_get(reader, &order, next));
 }
 
 uint64_t row_reader_frames(const RowReader *reader) { return reader->frames; }

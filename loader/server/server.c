@@ -1,4 +1,4 @@
-// The loader's loop: one thread, a ROUTER socket, ctl.sock, and signals as just another descriptor.
+// Lifecycle and poll loop of the server: one thread, a ROUTER socket, ctl.sock, and a signalfd.
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -14,10 +14,10 @@
 
 enum {
     HIGH_WATER = 2 * WIRE_WINDOW_MAX + 8,
-    LINGER_MS = 100, // for the last answers
-    QUIET_MS = 10,   // then nothing more was on its way
-    HANDSHAKE_MS = 2000,
-    BEFORE_MS = 60000, // a replaced dataset goes when it was not asked for this long
+    LINGER_MS = 100,     // at shutdown: for requests on their way and for the last answers
+    QUIET_MS = 10,       // at shutdown: no request for this long means that none is on its way
+    HANDSHAKE_MS = 2000, // a peer that has not finished the ZeroMQ handshake by then is disconnected
+    PREVIOUS_MS = 60000, // a replaced dataset is closed when no trainer has requested it for this long
 };
 
 static uint64_t random_id(void) {
@@ -37,7 +37,7 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
-    set_option(server->router, ZMQ_ROUTER_MANDATORY, 1); // else a full queue loses answers silently
+    set_option(server->router, ZMQ_ROUTER_MANDATORY, 1); // report a full queue instead of dropping answers silently
     set_option(server->router, ZMQ_ROUTER_HANDOVER, 1);
     set_option(server->router, ZMQ_SNDTIMEO, 0);
     set_option(server->router, ZMQ_SNDHWM, HIGH_WATER);
@@ -57,22 +57,22 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     return 0;
 }
 
-static void served_close(Served *served) {
+static void served_close(ServedDataset *served) {
     row_reader_close(served->reader);
     dataset_close(&served->dataset);
-    *served = (Served){0};
+    *served = (ServedDataset){0};
 }
 
-static int served_open(Served *served, const char *path) {
-    *served = (Served){.asked_ns = clock_ns()};
+static int served_open(ServedDataset *served, const char *path) {
+    *served = (ServedDataset){.requested_ns = clock_ns()};
     if (dataset_open(&served->dataset, path) == 0 && (served->reader = row_reader_open(&served->dataset))) return 0;
     served_close(served);
     return -1;
 }
 
-const Dataset *serve_dataset(const Server *server) { return &server->now.dataset; }
+const Dataset *server_dataset(const Server *server) { return &server->current.dataset; }
 
-Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
+Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
     Server *server = calloc(1, sizeof *server);
     if (!server) die(EX_MEMORY, "no memory");
     server->path = path;
@@ -80,7 +80,7 @@ Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys 
     server->signals = server->listener = -1;
     server->instance = random_id();
     server->started_ns = clock_ns();
-    // Before ZeroMQ starts its threads, so that they inherit the mask.
+    // Before ZeroMQ starts its threads, which inherit the mask.
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);
@@ -89,9 +89,9 @@ Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys 
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
-    if (served_open(&server->now, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
+    if (served_open(&server->current, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
         bind_sockets(server, endpoint) < 0) {
-        serve_close(server);
+        server_close(server);
         return NULL;
     }
     return server;
@@ -100,11 +100,11 @@ Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys 
 static void attachment_close(Server *server, Attachment *attachment) {
     ring_close(&attachment->ring);
     free(attachment->slots);
-    close(attachment->fd); // last: to the trainer it says that nobody writes into the ring any more
+    close(attachment->fd); // last: it tells the trainer that this process no longer writes to the ring
     *attachment = server->attachments[--server->attachment_count];
 }
 
-void serve_close(Server *server) {
+void server_close(Server *server) {
     if (!server) return;
     while (server->attachment_count) attachment_close(server, &server->attachments[0]);
     if (server->router) zmq_close(server->router);
@@ -113,38 +113,34 @@ void serve_close(Server *server) {
     if (server->listener >= 0) close(server->listener);
     if (server->signals >= 0) close(server->signals);
     lock_drop(&server->lock);
-    served_close(&server->now);
-    served_close(&server->before);
+    served_close(&server->current);
+    served_close(&server->previous);
     buffer_close(&server->payload);
     free(server);
 }
 
-// --- the loop
+// --- messages
 
-// Takes one message of at most three parts (route, frame, payload); false when none waits.
-static bool take_message(Server *server) {
-    enum { PARTS = 3 };
+// Handles one message, which is a routing id and one part; false when none waits.
+static bool receive_message(Server *server) {
+    enum { PARTS = 2 };
     zmq_msg_t parts[PARTS];
     int count = 0, more = 1;
     for (; more; count++) {
-        zmq_msg_t extra, *part = count < PARTS ? &parts[count] : &extra;
+        zmq_msg_t surplus, *part = count < PARTS ? &parts[count] : &surplus;
         zmq_msg_init(part);
         if (zmq_msg_recv(part, server->router, ZMQ_DONTWAIT) < 0) {
             zmq_msg_close(part);
             break;
         }
         more = zmq_msg_more(part);
-        if (part == &extra) zmq_msg_close(part);
+        if (part == &surplus) zmq_msg_close(part);
     }
     if (!count) return false;
-    if (count >= 2 && count <= PARTS && !more) {
-        Route route = {.size = zmq_msg_size(&parts[0])};
-        Bytes frame = {zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])}, payload = {0};
-        if (count == PARTS) payload = (Bytes){zmq_msg_data(&parts[2]), zmq_msg_size(&parts[2])};
-        if (route.size <= ROUTE_MAX) {
-            memcpy(route.bytes, zmq_msg_data(&parts[0]), route.size);
-            answer_message(server, &route, frame, payload);
-        }
+    Route route = {.size = zmq_msg_size(&parts[0])};
+    if (count == PARTS && !more && route.size <= ROUTE_MAX) {
+        memcpy(route.bytes, zmq_msg_data(&parts[0]), route.size);
+        server_handle_message(server, &route, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])});
     } else {
         server->stats.dropped++;
     }
@@ -152,7 +148,9 @@ static bool take_message(Server *server) {
     return true;
 }
 
-static void accept_trainer(Server *server) {
+// --- rings
+
+static void attachment_accept(Server *server) {
     int fd = ctl_accept(server->listener);
     if (fd < 0) return;
     if (server->attachment_count == ATTACHMENTS_MAX) {
@@ -162,11 +160,11 @@ static void accept_trainer(Server *server) {
     server->attachments[server->attachment_count++] = (Attachment){.fd = fd, .ring.fd = -1};
 }
 
-// The connection speaks once, with its ring; after that, or with anything else, it is over.
-static void hear_trainer(Server *server, Attachment *attachment) {
+// A trainer sends one message, its ring. Any other event on the connection ends it.
+static void attachment_receive(Server *server, Attachment *attachment) {
     CtlAttach attach;
     Ring ring;
-    if (attachment->id || ctl_receive(attachment->fd, &attach, &ring) < 0) {
+    if (attachment->id || ctl_receive_ring(attachment->fd, &attach, &ring) < 0) {
         if (!attachment->id && (errno == EAGAIN || errno == EINTR)) return;
         attachment_close(server, attachment);
         return;
@@ -177,54 +175,62 @@ static void hear_trainer(Server *server, Attachment *attachment) {
     attachment->slots = calloc(ring.slot_count, sizeof *attachment->slots);
     if (!attachment->slots) die(EX_MEMORY, "no memory for %u slots", ring.slot_count);
     CtlReply reply = {WIRE_MAGIC, WIRE_MAJOR, 0, attachment->id, server->instance, 0};
-    if (ctl_answer(attachment->fd, &reply) < 0) attachment_close(server, attachment);
+    if (ctl_send_reply(attachment->fd, &reply) < 0) attachment_close(server, attachment);
 }
 
-// Tells the trainers, then answers what they asked before they knew.
-static void say_goodbye(Server *server) {
-    send_notices(server, WIRE_SHUTDOWN, "the loader was told to stop");
+// --- signals
+
+// Sends the notice, then answers the requests that trainers sent before they received it.
+static void shut_down(Server *server) {
+    server_notify_all(server, WIRE_SHUTDOWN, "the loader is stopping");
     zmq_pollitem_t item = {.socket = server->router, .events = ZMQ_POLLIN};
     uint64_t end_ns = clock_ns() + LINGER_MS * 1000000ull;
-    while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) take_message(server);
+    while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) receive_message(server);
 }
 
-// SIGHUP: what is in the directory now takes the place of what was there, if trainers can use it.
-static void swap_dataset(Server *server) {
-    Served fresh;
+// SIGHUP: replaces the dataset by the one that the directory holds now, if trainers can use it.
+static void reload_dataset(Server *server) {
+    ServedDataset fresh;
     if (served_open(&fresh, server->path) < 0) {
         log_warn("the dataset stays as it was: %s", err_text());
         err_clear();
         return;
     }
-    bool same = !memcmp(fresh.dataset.fingerprint, server->now.dataset.fingerprint, 32);
-    bool fits = !memcmp(fresh.dataset.vocab_fp, server->now.dataset.vocab_fp, 32);
+    bool same = !memcmp(fresh.dataset.fingerprint, server->current.dataset.fingerprint, 32);
+    bool fits = !memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32);
     if (same || !fits) {
         log_warn(same ? "the dataset is the same as before"
                       : "the dataset stays as it was: the new one has another vocabulary");
         served_close(&fresh);
         return;
     }
-    served_close(&server->before);
-    server->before = server->now;
-    server->now = fresh;
+    served_close(&server->previous);
+    server->previous = server->current;
+    server->current = fresh;
     char fp[17];
     hex_encode(fp, fresh.dataset.fingerprint, 8);
     log_line("now serving '%s', %llu train tokens, fingerprint %s", fresh.dataset.name,
              (unsigned long long)fresh.dataset.tokens[SPLIT_TRAIN], fp);
-    send_notices(server, WIRE_FP, "the loader serves another dataset now");
+    server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
 }
 
-// False when told to stop.
-static bool hear_signals(Server *server) {
+// False on a signal to stop.
+static bool handle_signals(Server *server) {
     struct signalfd_siginfo signal;
     while (read(server->signals, &signal, sizeof signal) == sizeof signal) {
         if (signal.ssi_signo != SIGHUP) return false;
-        swap_dataset(server);
+        reload_dataset(server);
     }
     return true;
 }
 
-int serve_run(Server *server) {
+// --- the loop
+
+static bool is_unused(const ServedDataset *served) {
+    return served->reader && clock_ns() - served->requested_ns > PREVIOUS_MS * 1000000ull;
+}
+
+int server_run(Server *server) {
     enum { ROUTER, SIGNALS, LISTENER, ZAP, FIRST };
     zmq_pollitem_t items[FIRST + ATTACHMENTS_MAX];
     bool idle = false;
@@ -238,25 +244,25 @@ int serve_run(Server *server) {
         unsigned attached = server->attachment_count;
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
-        int ready = zmq_poll(items, (int)(FIRST + attached), !idle ? 0 : server->before.reader ? BEFORE_MS : -1);
+        long timeout_ms = !idle ? 0 : server->previous.reader ? PREVIOUS_MS : -1;
+        int ready = zmq_poll(items, (int)(FIRST + attached), timeout_ms);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
         if (ready <= 0) {
-            idle = !row_reader_prefetch(server->now.reader);
-            if (server->before.reader && clock_ns() - server->before.asked_ns > BEFORE_MS * 1000000ull)
-                served_close(&server->before);
+            idle = !row_reader_prefetch(server->current.reader);
+            if (is_unused(&server->previous)) served_close(&server->previous);
             continue;
         }
         idle = false;
-        if (items[SIGNALS].revents && !hear_signals(server)) {
-            say_goodbye(server);
+        if (items[SIGNALS].revents && !handle_signals(server)) {
+            shut_down(server);
             return 0;
         }
-        // Downwards, because closing one moves the last into its place.
+        // From the last to the first, because closing one moves the last one into its place.
         for (unsigned i = attached; i--;)
-            if (items[FIRST + i].revents) hear_trainer(server, &server->attachments[i]);
-        if (items[LISTENER].revents) accept_trainer(server);
-        if (items[ZAP].revents) zap_answer(server->zap, &server->keys->allow);
-        for (int i = 0; i < WIRE_WINDOW_MAX && take_message(server); i++) {
+            if (items[FIRST + i].revents) attachment_receive(server, &server->attachments[i]);
+        if (items[LISTENER].revents) attachment_accept(server);
+        if (items[ZAP].revents) zap_handle_request(server->zap, &server->keys->allow);
+        for (int i = 0; i < WIRE_WINDOW_MAX && receive_message(server); i++) {
         }
     }
 }

@@ -1,4 +1,4 @@
-// The loader's side of wire.h: answers requests for a dataset until it is told to stop.
+// The loader as a server: answers the requests of trainers (wire.h) for a dataset until a signal stops it.
 #pragma once
 
 #include "loader/protocol/endpoint.h"
@@ -7,18 +7,17 @@
 
 typedef struct Server Server;
 
-// For tcp beyond this machine; borrowed.
+// The keys of a loader that serves other machines; borrowed.
 typedef struct {
     KeyPair pair;
     AllowList allow;
 } ServerKeys;
 
-// Opens dataset directory `path` (borrowed), takes the endpoint and binds its sockets. From here on SIGTERM and SIGINT
-// end serve_run, and SIGHUP opens `path` again: when another dataset is there now, trainers are told, and the old one
-// is served beside it until nobody has asked for it for a minute. NULL after fail(): 73 when another loader holds the
-// endpoint, 65 for a damaged dataset.
-// `keys` may be NULL: then anybody who reaches the socket is served.
-Server *serve_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys);
-const Dataset *serve_dataset(const Server *server);
-int serve_run(Server *server);    // 0 when told to stop: what was queued is answered
-void serve_close(Server *server); // accepts NULL
+// Opens dataset directory `path` (borrowed), locks the endpoint and binds its sockets. From here on SIGTERM and SIGINT
+// end server_run, and SIGHUP opens `path` again: when it holds another dataset now, trainers get a notice, and the old
+// dataset stays available until no trainer has requested it for a minute. NULL after fail(): 73 when another loader
+// holds the endpoint, 65 for a damaged dataset. With `keys` NULL, every process that reaches the socket is served.
+Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys);
+const Dataset *server_dataset(const Server *server); // the one that is served now
+int server_run(Server *server);    // 0 when stopped by a signal, after the queued requests have been answered
+void server_close(Server *server); // accepts NULL

@@ -1,4 +1,4 @@
-// The inside of a server, shared by serve.c (its life and its sockets) and answer.c (what it says).
+// Server internals shared by server.c (lifecycle, poll loop, rings) and requests.c (message handlers).
 #pragma once
 
 #include "common/file.h"
@@ -9,7 +9,7 @@
 enum {
     SESSIONS_MAX = 64,
     ATTACHMENTS_MAX = 64,
-    ROUTE_MAX = 255, // a ZeroMQ routing id
+    ROUTE_MAX = 255, // bytes of a ZeroMQ routing id
 };
 
 typedef struct {
@@ -18,11 +18,12 @@ typedef struct {
 } Route;
 
 typedef struct {
-    uint64_t id, seen_ns;
+    uint64_t id, hello_ns;
     Route route;
 } Session;
 
-// What was last done in a slot, so that a resend is answered without touching it and a late request is refused.
+// The last request for a slot, so that a resend is answered without writing the slot and an overtaken request is
+// dropped.
 typedef struct {
     uint64_t req_id;
     uint32_t generation;
@@ -31,7 +32,7 @@ typedef struct {
 } SlotRecord;
 
 typedef struct {
-    int fd; // the connection on ctl.sock; its end is the trainer's
+    int fd; // the connection on ctl.sock; it closes when the trainer ends
     uint64_t id, session;
     Ring ring;
     SlotRecord *slots;
@@ -39,29 +40,30 @@ typedef struct {
 
 typedef struct {
     Dataset dataset;
-    RowReader *reader; // NULL = nothing here
-    uint64_t asked_ns;
-} Served;
+    RowReader *reader; // NULL: no dataset here
+    uint64_t requested_ns;
+} ServedDataset;
 
 struct Server {
     const char *path;
-    Served now, before; // `before`: replaced, but still asked for
+    ServedDataset current, previous; // previous: replaced by a reload, still available to trainers that request it
     Lock lock;
     void *context, *router, *zap; // zap: NULL without keys
     const ServerKeys *keys;
-    int signals, listener;
-    uint64_t instance, started_ns, errors_ns;
-    unsigned errors_now;
+    int signals, listener; // a signalfd; ctl.sock, -1 for tcp
+    uint64_t instance, started_ns;
+    uint64_t error_window_ns; // start of the current second of the limit on ERROR messages
+    unsigned errors_in_window;
     Session sessions[SESSIONS_MAX];
     Attachment attachments[ATTACHMENTS_MAX];
     unsigned attachment_count;
-    Buffer payload; // rows of an inline batch
+    Buffer payload; // the rows of an inline batch
     WireStats stats;
 };
 
-// Sends to one peer. A peer that is gone or whose queue is full asks again.
-void send_message(Server *server, const Route *route, WireMessage *message, Bytes payload);
-void send_notices(Server *server, WireCode code, const char *text); // to every session
+// Sends a message to one peer. It is dropped when the peer is gone or its queue is full: the peer repeats its request.
+void server_send(Server *server, const Route *route, WireMessage *message, Bytes payload);
+void server_notify_all(Server *server, WireCode code, const char *text); // a NOTICE to every session
 
-// Answers one message of a trainer; what is no message is dropped and counted.
-void answer_message(Server *server, const Route *route, Bytes frame, Bytes payload);
+// Handles one message of a trainer; corrupt messages are dropped and counted.
+void server_handle_message(Server *server, const Route *route, Bytes frame);

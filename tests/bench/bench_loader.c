@@ -1,7 +1,9 @@
-// Measures the loader for `make bench-loader`: prints "name value" lines, which loader.py puts beside its peers.
-//   bench_loader LOADER_PROGRAM FOLDER     makes FOLDER/set and FOLDER/train.bin when they are not there
+// Measures the loader for `make bench-loader`: prints "name value" lines, which bench_loader.py compares with its
+// peers.
+//   bench_loader LOADER_PROGRAM FOLDER     creates FOLDER/set and FOLDER/train.bin unless they exist
 #include "common/err.h"
 #include "common/log.h"
+#include "loader/client/feed.h"
 #include "loader/server/row_reader.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +22,7 @@ static void check(bool fine) {
     if (!fine) die(EX_BUG, "the benchmark failed: %s", err_text());
 }
 
-// Ids that compress about as text does: some words often, runs of earlier text again.
+// Ids that compress about as well as text: some are frequent, and runs of earlier ids are repeated.
 static void make_ids(uint16_t *ids, size_t count) {
     uint64_t state = 42;
     for (size_t i = 0; i < count;) {
@@ -98,33 +100,33 @@ static void print_quantiles(const char *name, double *values, size_t count, doub
            values[count * 99 / 100] * scale, name, values[count - 1] * scale);
 }
 
-// --- rows without a wire
+// --- rows without a connection
 
-static double fill_rate(RowReader *fill, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
+static double read_rate(RowReader *reader, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
     uint64_t began = clock_ns(), done = 0;
     for (; done < samples; done += rows) {
-        FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, done};
-        uint32_t filled, shard;
+        WireGet get = {.seed = 1337, .first_sample = done, .rows = rows, .sequence_tokens = T, .mode = (uint8_t)mode};
+        uint32_t read, shard;
         uint64_t epoch;
-        check(row_reader_read(fill, &ask, T, ids, &filled, &epoch, &shard) == 0);
+        check(row_reader_read(reader, &get, ids, &read, &epoch, &shard) == 0);
     }
     return (double)done * T / seconds_since(began);
 }
 
-static void bench_fill(void) {
+static void bench_read(void) {
     Dataset dataset;
     check(dataset_open(&dataset, "set") == 0);
-    RowReader *fill = row_reader_open(&dataset);
+    RowReader *reader = row_reader_open(&dataset);
     uint16_t *ids = malloc(512 * (T + 1) * sizeof *ids);
-    check(fill && ids);
+    check(reader && ids);
     uint64_t epoch = (TRAIN_TOKENS - 1) / T;
-    fill_rate(fill, SAMPLING_EPOCH, 64, 8192, ids);
-    printf("epoch_decode %.4g\n", fill_rate(fill, SAMPLING_EPOCH, 64, epoch, ids));
-    fill_rate(fill, SAMPLING_CROP, 64, 1 << 16, ids); // decodes what crops wander over
+    read_rate(reader, SAMPLING_EPOCH, 64, 8192, ids);
+    printf("epoch_decode %.4g\n", read_rate(reader, SAMPLING_EPOCH, 64, epoch, ids));
+    read_rate(reader, SAMPLING_CROP, 64, 1 << 16, ids); // decodes the whole split
     const uint32_t sizes[] = {16, 64, 512};
     for (int i = 0; i < 3; i++)
-        printf("crop_fill_%u %.4g\n", sizes[i], fill_rate(fill, SAMPLING_CROP, sizes[i], 1 << 19, ids));
-    row_reader_close(fill);
+        printf("crop_fill_%u %.4g\n", sizes[i], read_rate(reader, SAMPLING_CROP, sizes[i], 1 << 19, ids));
+    row_reader_close(reader);
     dataset_close(&dataset);
     free(ids);
 }
@@ -169,12 +171,12 @@ static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampli
     enum { TRIPS = 1 << 16 };
     static double trips[TRIPS];
     Feed *feed = open_feed(rows, window, inline_only);
-    uint64_t asked = 0, got = 0, warm = 1 << 16, began = 0, counted = 0, last = clock_ns();
+    uint64_t requested = 0, got = 0, warm = 1 << 16, began = 0, counted = 0, last = clock_ns();
     size_t count = 0;
     while (!began || seconds_since(began) < seconds) {
-        for (; feed_capacity(feed); asked += rows) {
-            FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, asked};
-            check(feed_request(feed, &ask) == 0);
+        for (; feed_capacity(feed); requested += rows) {
+            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, requested};
+            check(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
         check(feed_next(feed, &batch) == FEED_BATCH);
@@ -203,11 +205,11 @@ static void bench_restart(char *program) {
             stop_loader(pid, SIGKILL);
             pid = start_loader(program);
         }
-        // What had been answered before the kill does not count: ask anew.
+        // Answers from before the kill do not count: cancel and request a new batch.
         feed_cancel(feed);
-        FeedRequest ask = {SPLIT_TRAIN, SAMPLING_CROP, 64, 1, sample++};
+        FeedRequest request = {SPLIT_TRAIN, SAMPLING_CROP, 64, 1, sample++};
         FeedBatch batch;
-        check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
         if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
     }
@@ -216,16 +218,16 @@ static void bench_restart(char *program) {
     stop_loader(pid, SIGTERM);
 }
 
-// A trainer of 1 M tokens/s: what it waits for, batch by batch, from one group of the epoch's order into the next.
+// A trainer at 1 M tokens/s: its wait for each batch, across the border of two shuffle groups.
 static void bench_wait(void) {
     enum { STEPS = 60, ROWS = 64, GROUP = 8 << 10, FROM = GROUP - STEPS / 2 * ROWS };
     double us[STEPS];
     Feed *feed = open_feed(ROWS, 4, false);
-    uint64_t asked = FROM, began = 0;
+    uint64_t requested = FROM, began = 0;
     for (int step = -2; step < STEPS; step++) {
-        for (; feed_capacity(feed); asked += ROWS) {
-            FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 7, asked};
-            check(feed_request(feed, &ask) == 0);
+        for (; feed_capacity(feed); requested += ROWS) {
+            FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 7, requested};
+            check(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
         uint64_t before = feed_stats(feed).wait_ns;
@@ -246,9 +248,9 @@ static double first_batch_ms(char *program, uint64_t first) {
     pid_t pid = start_loader(program);
     Feed *feed = open_feed(64, 4, false);
     uint64_t began = clock_ns();
-    FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, 64, 1, first};
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, 64, 1, first};
     FeedBatch batch;
-    check(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     double ms = seconds_since(began) * 1e3;
     feed_close(feed);
     stop_loader(pid, SIGTERM);
@@ -260,7 +262,7 @@ int main(int argc, char **argv) {
     char program[PATH_MAX_BYTES];
     if (!realpath(argv[1], program) || chdir(argv[2]) < 0) return 2;
     make_dataset();
-    bench_fill();
+    bench_read();
     pid_t pid = start_loader(program);
     const uint32_t sizes[] = {16, 64, 512};
     for (int i = 0; i < 3; i++) {

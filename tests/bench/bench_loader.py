@@ -1,7 +1,7 @@
-"""make bench-loader: our figures beside nanoGPT's get_batch (and, where torch is installed, a one-worker DataLoader),
-measured in the same run on the same ids.
+"""make bench-loader: the loader beside nanoGPT's get_batch and, where torch is installed, a one-worker DataLoader, measured
+in the same run on the same ids.
 
-    loader.py BENCH_PROGRAM LOADER_PROGRAM FOLDER"""
+    bench_loader.py BENCH_PROGRAM LOADER_PROGRAM FOLDER"""
 import subprocess
 import sys
 import time
@@ -17,7 +17,7 @@ T, SIZES = 1024, (16, 64, 512)
 
 
 def get_batch(path, rows):
-    """nanoGPT's get_batch: the map opened anew, random crops, int64 x and y."""
+    """nanoGPT's get_batch: opens the memory map on each call, takes random crops, converts x and y to int64."""
     data = np.memmap(path, dtype=np.uint16, mode="r")
     at = np.random.randint(len(data) - T, size=(rows,))
     if torch:

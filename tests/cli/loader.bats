@@ -1,4 +1,4 @@
-# What a user sees of the loader: the line when it is ready, and its exit codes.
+# The loader on the command line: its log lines and exit codes.
 
 load helpers
 
@@ -12,7 +12,7 @@ teardown() { end_background; }
 
 start() { serve_until_ready set "$@"; }
 
-@test "serve says in one line what it serves, and SIGTERM ends it well" {
+@test "serve logs one line when it is ready, and exits with 0 on SIGTERM" {
     start
     [ "$(wc -l <log)" -eq 1 ]
     grep -q "ready: serving 'set', [0-9]* train and 0 val tokens, fingerprint [0-9a-f]\{16\}, at ipc://place" log
@@ -22,7 +22,7 @@ start() { serve_until_ready set "$@"; }
     LOADER=
 }
 
-@test "SIGINT ends it well too" {
+@test "serve exits with 0 on SIGINT" {
     start
     kill -INT "$LOADER"
     wait "$LOADER"
@@ -36,14 +36,14 @@ start() { serve_until_ready set "$@"; }
     [[ "$output" == *"locked by pid $LOADER"* ]]
 }
 
-@test "sockets left by a killed loader are no hindrance" {
+@test "a loader starts over the sockets of a killed one" {
     start
     kill_loader
     [ -S place/data.sock ]
     start
 }
 
-@test "no dataset is 66, no argument and a bad endpoint are 2" {
+@test "a missing dataset exits with 66, a missing argument or a bad endpoint with 2" {
     run "$BIN/loader" serve nowhere --endpoint ipc://place
     [ "$status" -eq 66 ]
     [[ "$output" == *nowhere* ]]
@@ -58,21 +58,21 @@ start() { serve_until_ready set "$@"; }
     [[ "$output" == *"too long"* ]]
 }
 
-@test "a truncated shard is 65 and named" {
+@test "a truncated shard exits with 65 and is named" {
     truncate -s -10 set/train/000/000000.zst
     run "$BIN/loader" serve set --endpoint ipc://place
     [ "$status" -eq 65 ]
     [[ "$output" == *000000.zst* ]]
 }
 
-@test "a directory that others may enter is 77" {
+@test "a directory that other users may enter exits with 77" {
     mkdir -m 755 place
     run "$BIN/loader" serve set --endpoint ipc://place
     [ "$status" -eq 77 ]
     [[ "$output" == *"chmod 700"* ]]
 }
 
-@test "without an endpoint it meets trainers in XDG_RUNTIME_DIR" {
+@test "the default endpoint is in XDG_RUNTIME_DIR" {
     mkdir -m 700 run
     XDG_RUNTIME_DIR=$PWD/run "$BIN/loader" serve set 2>log 3>&- &
     LOADER=$!
@@ -80,14 +80,14 @@ start() { serve_until_ready set "$@"; }
     [ -S run/millrace/data.sock ]
 }
 
-@test "with --die-with-parent it ends with the process that started it" {
+@test "with --die-with-parent the loader ends with its parent process" {
     sh -c '"$BIN/loader" serve set --endpoint ipc://place --die-with-parent 2>log & echo $! >pid
            while ! grep -q ready log; do sleep 0.01; done' 3>&-
     LOADER=$(cat pid)
     wait_until is_gone "$LOADER"
 }
 
-@test "stats tells what a running loader has done, 69 when there is none" {
+@test "stats prints the counters of a running loader, 69 without one" {
     run "$BIN/loader" stats --endpoint ipc://place
     [ "$status" -eq 69 ]
     start
@@ -100,7 +100,7 @@ stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
 }
 
-@test "tcp serves this machine only: anything else is 77, a taken port 73" {
+@test "tcp without keys is limited to this machine (77), a port in use exits with 73" {
     for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org; do
         run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
         [ "$status" -eq 77 ]
@@ -112,7 +112,7 @@ assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >
     [ "$status" -eq 73 ]
 }
 
-@test "keygen makes a pair that others cannot read, and never overwrites one" {
+@test "keygen creates a key file that others cannot read and never overwrites one" {
     run "$BIN/loader" keygen loader.key
     [ "$status" -eq 0 ]
     [ "${#output}" -eq 40 ]
@@ -122,7 +122,7 @@ assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >
     [ "$status" -eq 73 ]
 }
 
-@test "keys: both files or none, 77 for a readable secret, 2 for a line that is no key" {
+@test "serve refuses one key file without the other, a readable secret key (77) and a line that is not a key (2)" {
     "$BIN/loader" keygen loader.key
     "$BIN/loader" keygen trainer.key >allow
     run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key

@@ -1,15 +1,15 @@
-// Feeds any bytes to wire_decode, as they are and with a magic, length and crc that fit, so that the fields are
-// reached.
+// Feeds any bytes to wire_decode, unchanged and with a correct magic, length and crc, so that the checks of the fields
+// are reached.
 #include "common/hash.h"
-#include "loader/client/feed.h"
 #include "loader/protocol/wire.h"
+#include "shardtool/format/split.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void decode(const uint8_t *data, size_t size) {
     WireMessage message;
-    if (wire_decode((Bytes){data, size}, &message) != WIRE_FINE) return;
+    if (wire_decode((Bytes){data, size}, &message, NULL) != WIRE_VALID) return;
     const WireGet *get = &message.get;
     const WireBatch *batch = &message.batch;
     switch (message.header.type) {

@@ -1,11 +1,11 @@
-"""The sampling modes, written anew from the comment of loader/protocol/sampling.h, against the vectors published there.
+"""An independent implementation of the sampling modes, written from the specification in loader/protocol/sampling.h.
 
-Run with --write to renew the vectors in the header."""
+It is compared with the vectors in that header, which the C tests compare with the C code.
+
+Run with --write to replace the line "//   @vectors@" in the header by new vectors."""
 import pathlib
 import re
 import sys
-
-import runner
 
 HEADER = pathlib.Path(__file__).resolve().parents[2] / "loader" / "protocol" / "sampling.h"
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
@@ -84,14 +84,14 @@ def line(case):
     return f"//   {mode} {seed} {split} {n} {t} {sample} -> {globals()[mode](seed, split, n, t, sample)}"
 
 
-def test_header_publishes_these_vectors():
+def test_the_header_contains_these_vectors():
     text = HEADER.read_text()
     for case in CASES:
         assert line(case) in text, line(case)
     assert len(re.findall(r"^//   \w+ \d+ \d \d+ \d+ \d+ -> \d+$", text, re.M)) == len(CASES)
 
 
-def test_an_epoch_is_every_block_once():
+def test_an_epoch_has_every_block_once():
     for n, t in [(1, 1), (5000, 7), (70001, 64)]:
         blocks = n and (n - 1) // t
         for e in (0, 3):
@@ -103,5 +103,6 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         body = "\n".join(line(case) for case in CASES)
         HEADER.write_text(HEADER.read_text().replace("//   @vectors@", body))
-        sys.exit()
-    runner.main(globals())
+    test_the_header_contains_these_vectors()
+    test_an_epoch_has_every_block_once()
+    print("2 passed")

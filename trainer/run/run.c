@@ -89,9 +89,8 @@ static int open_feed(Run *run) {
         .unpin = run->backend->unpin,
         .stop = &run->stop,
     };
-    loader_process_feed(&run->loader_process, config, &feed);
+    loader_process_configure(&run->loader_process, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
-    if (run->state.dataset_count) memcpy(feed.dataset_fp, run_use(run)->fingerprint, sizeof feed.dataset_fp);
     run->feed = feed_open(&feed);
     if (!run->feed) return -1;
     run->source = source_of_feed(run->feed);

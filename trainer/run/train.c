@@ -157,7 +157,7 @@ static int save_and_exit(Run *run) {
 static Next loop_once(Run *run) {
     const RunState *state = &run->state;
     if (__sync_bool_compare_and_swap(&run->stop, LOADER_PROCESS_ENDED, 0) &&
-        loader_process_revive(&run->loader_process, state->step) < 0)
+        loader_process_restart(&run->loader_process, state->step) < 0)
         return NEXT_EXIT;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     // The next loader may have ended since: that is for the next turn.

@@ -67,13 +67,13 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
     dataset_close(&dataset);
 }
 
-pid_t start_loader_with(const char *dataset, const char *place, const char *more, const char *and_more) {
+pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2) {
     char program[4096], endpoint[4096], log[4096];
     snprintf(program, sizeof program, "%s/loader", test_bin);
     bool tcp = strstr(place, "://");
     snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
     snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
-    const char *arguments[] = {program, "serve", dataset, endpoint, "--die-with-parent", more, and_more, NULL};
+    const char *arguments[] = {program, "serve", dataset, endpoint, "--die-with-parent", option, option2, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, log, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -122,8 +122,8 @@ const char *tcp_endpoint(void) {
     return endpoint;
 }
 
-// libzmq is not built with the sanitizers: what happens inside it is not seen, and a connection that dies in its
-// handshake is sometimes left to the end of the process.
+// libzmq is not built with the sanitizers: they do not see its accesses, and a connection that ends during its
+// handshake is sometimes freed only when the process ends.
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) { return "leak:libzmq.so\n"; }
 const char *__tsan_default_suppressions(void);

@@ -1,4 +1,4 @@
-// What the loader's tests share: datasets with known ids, and loader processes.
+// For the loader's tests: datasets with known ids, and loader processes.
 #pragma once
 
 #include "loader/client/feed.h"
@@ -13,18 +13,18 @@ uint16_t test_id(unsigned salt, int split, uint64_t position);
 
 // Writes dataset directory `path`: train shards of `shard_tokens` up to train_tokens, one val shard.
 typedef struct {
-    unsigned salt; // the dataset's ids, and its vocabulary when `other_vocabulary`
+    unsigned salt; // selects the ids
     uint64_t train_tokens, val_tokens, shard_tokens;
     uint32_t frame_tokens;
     bool other_vocabulary;
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
 
-// Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE as it is, when it is an endpoint) with stderr to
-// PLACE.log or tcp.log (appended); does not wait for it.
+// Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
+// PLACE.log or tcp.log; does not wait until it is ready.
 pid_t start_loader(const char *dataset, const char *place);
-pid_t start_loader_with(const char *dataset, const char *place, const char *more, const char *and_more); // options
+pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2);
 int stop_loader(pid_t pid, int signal); // the exit status, or 128 + the signal that ended it
-void wait_for_line(const char *place, const char *part, int times); // until PLACE.log holds the part that many times
-void wait_for_loader(const char *place, int times);                 // until it was ready that many times
-const char *tcp_endpoint(void);                                     // of this process, on a port that was free
+void wait_for_line(const char *place, const char *part, int times); // until PLACE.log contains `part` that many times
+void wait_for_loader(const char *place, int times);                 // until its log contains "ready:" that many times
+const char *tcp_endpoint(void);                                     // of this process, at a port that was free

@@ -1,4 +1,5 @@
-// The law, seen by a trainer: one stream of samples, whatever asks for it and whatever happens to the loader.
+// The feed delivers one stream of samples for any batch size, world size and transport, and whatever happens to the
+// loader.
 #include "common/hash.h"
 #include "loader/protocol/sampling.h"
 #include "tests/unit/loader/fixture_loader.h"
@@ -9,27 +10,27 @@
 static const TestDataset small = {1, 300000, 20001, 120000, 4096, false};
 static const TestDataset other = {2, 250000, 9000, 120000, 4096, false};
 
-// The rows as order.h and the ids of the dataset give them, without any loader.
-static void want_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *ask, uint32_t T) {
+// The rows by sampling.h and test_id, computed without a loader.
+static void expected_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *request, uint32_t T) {
     SampleOrder order;
-    uint64_t tokens = ask->split == SPLIT_TRAIN ? spec->train_tokens : spec->val_tokens;
-    NEED(sample_order_open(&order, ask->mode, ask->split, ask->seed, tokens, T) == 0);
+    uint64_t tokens = request->split == SPLIT_TRAIN ? spec->train_tokens : spec->val_tokens;
+    NEED(sample_order_init(&order, request->mode, request->split, request->seed, tokens, T) == 0);
     ShuffleGroup group = {0};
-    for (uint32_t row = 0; row < ask->rows; row++) {
-        uint64_t sample = ask->first_sample + row;
+    for (uint32_t row = 0; row < request->rows; row++) {
+        uint64_t sample = request->first_sample + row;
         unsigned extent;
         if (sample - group.first_sample >= group.samples) sample_order_group(&order, sample, &group);
         uint64_t token = sample_order_token(&order, &group, sample, &extent);
-        for (uint32_t t = 0; t <= T; t++) *ids++ = test_id(spec->salt, ask->split, token + t);
+        for (uint32_t t = 0; t <= T; t++) *ids++ = test_id(spec->salt, request->split, token + t);
     }
 }
 
-static void check_batch(const FeedBatch *batch, const TestDataset *spec, const FeedRequest *ask, uint32_t T) {
-    CHECK_EQUAL(batch->first_sample, ask->first_sample);
-    CHECK_EQUAL(batch->rows, ask->rows);
-    uint16_t *want = malloc((size_t)ask->rows * (T + 1) * sizeof *want);
-    want_rows(want, spec, ask, T);
-    CHECK(!memcmp(want, batch->ids, (size_t)ask->rows * (T + 1) * sizeof *want));
+static void check_batch(const FeedBatch *batch, const TestDataset *spec, const FeedRequest *request, uint32_t T) {
+    CHECK_EQUAL(batch->first_sample, request->first_sample);
+    CHECK_EQUAL(batch->rows, request->rows);
+    uint16_t *want = malloc((size_t)request->rows * (T + 1) * sizeof *want);
+    expected_rows(want, spec, request, T);
+    CHECK(!memcmp(want, batch->ids, (size_t)request->rows * (T + 1) * sizeof *want));
     free(want);
 }
 
@@ -48,29 +49,29 @@ static Feed *open_feed(const FeedConfig *config) {
 typedef struct {
     uint32_t rows, window, world;
     bool inline_only, tcp;
-} Way;
+} Transport;
 
-// The hash of samples [0, samples), asked by `world` trainers in turn, as gradient accumulation does.
-static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
+// The hash of samples [0, samples), requested by `world` trainers in turn.
+static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
     FeedConfig config = feed_config(T, way->rows);
     config.window = way->window, config.inline_only = way->inline_only;
     if (way->tcp) config.endpoint = tcp_endpoint();
     Feed *feeds[4];
-    uint64_t asked[4], got = 0;
+    uint64_t requested[4], got = 0;
     for (uint32_t rank = 0; rank < way->world; rank++) {
         feeds[rank] = open_feed(&config);
-        asked[rank] = (uint64_t)rank * way->rows;
+        requested[rank] = (uint64_t)rank * way->rows;
         CHECK_EQUAL(feed_stats(feeds[rank]).ring, !way->inline_only && !way->tcp);
     }
     Sha256 sha;
     sha256_open(&sha);
     for (uint32_t rank = 0; got < samples; rank = (rank + 1) % way->world) {
         Feed *feed = feeds[rank];
-        for (; feed_capacity(feed) && asked[rank] < samples; asked[rank] += (uint64_t)way->rows * way->world) {
-            uint64_t left = samples - asked[rank];
-            FeedRequest ask = {SPLIT_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
-                               asked[rank]};
-            NEED(feed_request(feed, &ask) == 0);
+        for (; feed_capacity(feed) && requested[rank] < samples; requested[rank] += (uint64_t)way->rows * way->world) {
+            uint64_t left = samples - requested[rank];
+            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
+                                   requested[rank]};
+            NEED(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
         NEED(feed_next(feed, &batch) == FEED_BATCH);
@@ -84,9 +85,12 @@ static void hash_stream(const Way *way, Sampling mode, uint32_t T, uint64_t samp
 }
 
 TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
-    enum { T = 512, SAMPLES = 21000 }; // an epoch is one group of 16384 and a rest of 2170; the second begins
+    enum {
+        T = 512,
+        SAMPLES = 21000
+    }; // an epoch has one group of 16384 samples and 2170 more, so the second epoch begins
     const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false};
-    static const Way ways[] = {
+    static const Transport ways[] = {
         {64,  4, 1, false, false},
         {64,  4, 1, true,  false},
         {7,   8, 1, false, false},
@@ -103,7 +107,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         uint8_t want[32], got[32];
         FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
         uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
-        want_rows(ids, &big, &all, T);
+        expected_rows(ids, &big, &all, T);
         sha256(ids, samples * (T + 1) * sizeof *ids, want);
         free(ids);
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -121,11 +125,11 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(T, ROWS);
     Feed *feed = open_feed(&config);
-    uint64_t asked = 0, got = 0;
+    uint64_t requested = 0, got = 0;
     for (bool end = false; !end;) {
-        for (; feed_capacity(feed); asked += ROWS) {
-            FeedRequest ask = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, asked};
-            NEED(feed_request(feed, &ask) == 0);
+        for (; feed_capacity(feed); requested += ROWS) {
+            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested};
+            NEED(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
         NEED(feed_next(feed, &batch) == FEED_BATCH);
@@ -140,7 +144,7 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     stop_loader(pid, SIGTERM);
 }
 
-TEST(feed_forgets_what_was_asked) {
+TEST(feed_cancel_drops_every_outstanding_request) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(64, 4);
@@ -158,37 +162,37 @@ TEST(feed_forgets_what_was_asked) {
         feed_release(feed, &batch);
     }
     train.first_sample = 0;
-    check_batch(&held, &small, &train, 64); // lent all the while
+    check_batch(&held, &small, &train, 64); // lent during all of this
     feed_release(feed, &held);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
 
-// A stream that checks every row, so that a lost, doubled or damaged sample shows at once.
+// A stream that checks every row, so that a lost, repeated or damaged sample fails at once.
 typedef struct {
     const TestDataset *spec;
     Feed *feed;
     uint32_t rows, T;
-    uint64_t asked, got;
+    uint64_t requested, got;
 } Stream;
 
-static FeedRequest stream_ask(const Stream *stream, uint64_t first) {
+static FeedRequest stream_request(const Stream *stream, uint64_t first) {
     return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
 }
 
-static void ask_all(Stream *stream) {
-    for (; feed_capacity(stream->feed); stream->asked += stream->rows) {
-        FeedRequest ask = stream_ask(stream, stream->asked);
-        NEED(feed_request(stream->feed, &ask) == 0);
+static void request_all(Stream *stream) {
+    for (; feed_capacity(stream->feed); stream->requested += stream->rows) {
+        FeedRequest request = stream_request(stream, stream->requested);
+        NEED(feed_request(stream->feed, &request) == 0);
     }
 }
 
-static void take_one(Stream *stream) {
+static void receive_one(Stream *stream) {
     FeedBatch batch;
-    ask_all(stream);
+    request_all(stream);
     NEED(feed_next(stream->feed, &batch) == FEED_BATCH);
-    FeedRequest ask = stream_ask(stream, stream->got);
-    check_batch(&batch, stream->spec, &ask, stream->T);
+    FeedRequest request = stream_request(stream, stream->got);
+    check_batch(&batch, stream->spec, &request, stream->T);
     feed_release(stream->feed, &batch);
     stream->got += stream->rows;
 }
@@ -202,13 +206,13 @@ static void kill_loaders(const char *place, bool inline_only, int kills) {
     Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
     srand(1);
     for (int kill_number = 0; kill_number < kills; kill_number++) {
-        for (int batches = 5 + rand() % 60; batches > 0; batches--) take_one(&stream);
-        ask_all(&stream);
+        for (int batches = 5 + rand() % 60; batches > 0; batches--) receive_one(&stream);
+        request_all(&stream);
         nanosleep(&(struct timespec){0, rand() % 200000}, NULL); // somewhere in the answers
         CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
         pid = start_loader("d", place);
     }
-    for (int i = 0; i < 50; i++) take_one(&stream);
+    for (int i = 0; i < 50; i++) receive_one(&stream);
     FeedStats stats = feed_stats(stream.feed);
     CHECK(stats.reconnects >= (uint64_t)kills);
     CHECK_EQUAL(stats.ring, !inline_only && !tcp);
@@ -223,18 +227,18 @@ TEST(feed_stream_survives_loaders_killed_at_random_points) {
     kill_loaders(tcp_endpoint(), false, 3);
 }
 
-TEST(feed_goes_on_after_a_loader_that_was_told_to_stop) {
+TEST(feed_continues_after_a_loader_that_was_stopped_by_a_signal) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(32, 8);
     Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
     for (int restarts = 0; restarts < 5; restarts++) {
-        for (int i = 0; i < 6; i++) take_one(&stream); // more than can have been answered before
-        ask_all(&stream);
+        for (int i = 0; i < 6; i++) receive_one(&stream); // more than the old loader can have answered
+        request_all(&stream);
         CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
         pid = start_loader("d", "p");
     }
-    for (int i = 0; i < 6; i++) take_one(&stream);
+    for (int i = 0; i < 6; i++) receive_one(&stream);
     feed_close(stream.feed);
     stop_loader(pid, SIGTERM);
 }
@@ -247,12 +251,12 @@ TEST(feed_waits_for_a_loader_that_starts_later) {
     NEED(system(command) == 0);
     FeedConfig config = feed_config(32, 8);
     Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
-    for (int i = 0; i < 10; i++) take_one(&stream);
+    for (int i = 0; i < 10; i++) receive_one(&stream);
     feed_close(stream.feed);
     NEED(system("kill $(cat pid)") == 0);
 }
 
-TEST(feed_says_that_there_is_no_loader) {
+TEST(feed_open_fails_with_69_without_a_loader) {
     FeedConfig config = feed_config(32, 8);
     config.timeout_ms = 200;
     CHECK(!feed_open(&config));
@@ -261,7 +265,7 @@ TEST(feed_says_that_there_is_no_loader) {
     err_clear();
 }
 
-TEST(feed_stops_waiting_when_told) {
+TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
     static volatile int stop = 1;
     make_test_dataset("d", &small);
     FeedConfig config = feed_config(32, 8);
@@ -272,13 +276,14 @@ TEST(feed_stops_waiting_when_told) {
     stop = 0;
     pid_t pid = start_loader("d", "p");
     Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
-    take_one(&stream);
+    receive_one(&stream);
     stop_loader(pid, SIGKILL);
     stop = 1;
-    ask_all(&stream);
+    request_all(&stream);
     FeedBatch batch;
     FeedResult result;
-    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch); // already there
+    while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH)
+        feed_release(stream.feed, &batch); // answered before the kill
     CHECK_EQUAL(result, FEED_STOPPED);
     feed_close(stream.feed);
 }
@@ -305,37 +310,37 @@ TEST(feed_refuses_another_vocabulary_and_names_both) {
     stop_loader(pid, SIGTERM);
 }
 
-TEST(feed_tells_that_the_loader_serves_another_dataset) {
+TEST(feed_reports_that_the_loader_serves_another_dataset) {
     make_test_dataset("d", &small);
     make_test_dataset("e", &other);
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(64, 8);
     Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
-    for (int i = 0; i < 20; i++) take_one(&stream);
+    for (int i = 0; i < 20; i++) receive_one(&stream);
     FeedDataset first = *feed_dataset(stream.feed);
     CHECK_TEXT(first.name, "d");
-    for (int turn = 0; turn < 2; turn++) { // there and back
+    for (int turn = 0; turn < 2; turn++) { // to e and back to d
         FeedBatch batch;
         FeedResult result;
         stop_loader(pid, SIGKILL);
         pid = start_loader(turn ? "d" : "e", "p");
-        ask_all(&stream);
+        request_all(&stream);
         while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
         CHECK_EQUAL(result, FEED_CHANGED);
         CHECK_TEXT(feed_dataset(stream.feed)->name, turn ? "d" : "e");
         CHECK_EQUAL(feed_dataset(stream.feed)->tokens[SPLIT_TRAIN], turn ? 300000 : 250000);
         CHECK((memcmp(first.fingerprint, feed_dataset(stream.feed)->fingerprint, 32) == 0) == turn);
         stream.spec = turn ? &small : &other;
-        stream.asked = stream.got = 1000;
-        for (int i = 0; i < 20; i++) take_one(&stream);
+        stream.requested = stream.got = 1000;
+        for (int i = 0; i < 20; i++) receive_one(&stream);
     }
-    // The same, but with a vocabulary that the model does not have.
+    // The same with a vocabulary that the model does not have.
     TestDataset foreign = other;
     foreign.other_vocabulary = true;
     make_test_dataset("f", &foreign);
     stop_loader(pid, SIGKILL);
     pid = start_loader("f", "p");
-    ask_all(&stream);
+    request_all(&stream);
     FeedBatch batch;
     FeedResult result;
     while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
@@ -347,7 +352,7 @@ TEST(feed_tells_that_the_loader_serves_another_dataset) {
     stop_loader(pid, SIGTERM);
 }
 
-TEST(feed_moves_to_another_dataset_without_a_restart) {
+TEST(feed_follows_a_reload_of_the_loader) {
     TestDataset foreign = other;
     foreign.other_vocabulary = true;
     make_test_dataset("a", &small);
@@ -357,8 +362,8 @@ TEST(feed_moves_to_another_dataset_without_a_restart) {
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(64, 8);
     Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
-    for (int i = 0; i < 20; i++) take_one(&stream);
-    for (int turn = 0; turn < 4; turn++) { // b, c which does not fit, nothing, a
+    for (int i = 0; i < 20; i++) receive_one(&stream);
+    for (int turn = 0; turn < 4; turn++) { // b, c with another vocabulary, no dataset, a
         static const char *const to[] = {"b", "c", "nowhere", "a"};
         FeedBatch batch;
         FeedResult result = FEED_BATCH;
@@ -367,18 +372,18 @@ TEST(feed_moves_to_another_dataset_without_a_restart) {
         if (turn == 1 || turn == 2) {
             wait_for_line("p", turn == 1 ? "another vocabulary" : "the dataset stays as it was: 'd' is not a dataset",
                           1);
-            for (int i = 0; i < 20; i++) take_one(&stream);
+            for (int i = 0; i < 20; i++) receive_one(&stream);
             continue;
         }
         for (int tries = 0; result == FEED_BATCH && tries < 100000; tries++) {
-            ask_all(&stream);
+            request_all(&stream);
             if ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
         }
         CHECK_EQUAL(result, FEED_CHANGED);
         stream.spec = turn ? &small : &other;
         CHECK_EQUAL(feed_dataset(stream.feed)->tokens[SPLIT_TRAIN], stream.spec->train_tokens);
-        stream.asked = stream.got = 0;
-        for (int i = 0; i < 20; i++) take_one(&stream);
+        stream.requested = stream.got = 0;
+        for (int i = 0; i < 20; i++) receive_one(&stream);
     }
     feed_close(stream.feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

@@ -1,4 +1,4 @@
-// Who may ask over tcp.
+// Which trainers a loader with keys accepts over tcp.
 #include "loader/protocol/keys.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
@@ -19,40 +19,40 @@ static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t ti
 }
 
 TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
-    KeyPair loader, friend, stranger;
-    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&friend, "friend.key") == 0);
-    NEED(keys_make(&stranger, "stranger.key") == 0);
+    KeyPair loader, listed, unlisted;
+    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&listed, "listed.key") == 0);
+    NEED(keys_make(&unlisted, "unlisted.key") == 0);
     char allow[100];
-    snprintf(allow, sizeof allow, "\n%s the friend\n", friend.public_key);
+    snprintf(allow, sizeof allow, "\n%s a comment\n", listed.public_key);
     write_file("allow", allow, strlen(allow));
     make_test_dataset("d", &small);
     pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
 
-    Feed *feed = open_feed("friend.key", loader.public_key, 120000);
+    Feed *feed = open_feed("listed.key", loader.public_key, 120000);
     NEED(feed && feed_attach(feed) == 0);
-    FeedRequest ask = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
     FeedBatch batch;
-    NEED(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(1, 0, (5 + i / (T + 1)) * T + i % (T + 1)));
     feed_release(feed, &batch);
     feed_close(feed);
 
-    // A key that is not on the list, no key, and a loader that is not the one we mean.
+    // A key that is not on the list, no key, and a loader with another key than expected.
     enum { MS = 500 }; // the feed waits this long for an answer that never comes
-    CHECK(!open_feed("stranger.key", loader.public_key, MS));
+    CHECK(!open_feed("unlisted.key", loader.public_key, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
     CHECK(!open_feed(NULL, NULL, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
-    CHECK(!open_feed("friend.key", stranger.public_key, MS));
+    CHECK(!open_feed("listed.key", unlisted.public_key, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
-    CHECK(!open_feed("friend.key", NULL, MS));
+    CHECK(!open_feed("listed.key", NULL, MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
-    CHECK(!open_feed("friend.key", "too short", MS));
+    CHECK(!open_feed("listed.key", "too short", MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

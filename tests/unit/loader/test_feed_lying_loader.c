@@ -1,4 +1,4 @@
-// A feed and a loader that lies: what is not the answer to what was asked never reaches a slot that is handed out.
+// A feed with a loader that sends wrong answers: none of them reaches a batch.
 #include "common/hash.h"
 #include "loader/client/feed.h"
 #include "loader/protocol/wire.h"
@@ -7,15 +7,15 @@
 #include <sys/stat.h>
 #include <zmq.h>
 
-enum { T = 16, ROWS = 4, LIES = 11, BATCHES = 5 };
+enum { T = 16, ROWS = 4, WRONG_ANSWERS = 11, BATCHES = 5 };
 
 typedef struct {
     void *context;
-    int lies_told;
-    uint64_t told; // samples whose rows went out with a wrong CRC, once each
-} Liar;
+    int wrong_answers;
+    uint64_t corrupted; // samples below this one have been sent once with a wrong CRC
+} LyingLoader;
 
-static uint16_t honest_id(uint64_t first, size_t i) { return (uint16_t)(first * 1000 + i); }
+static uint16_t right_id(uint64_t first, size_t i) { return (uint16_t)(first * 1000 + i); }
 
 static void send_to(void *router, zmq_msg_t *route, WireMessage *message, const void *payload, size_t size) {
     Bytes frame = wire_encode(message);
@@ -24,9 +24,10 @@ static void send_to(void *router, zmq_msg_t *route, WireMessage *message, const 
     if (size) zmq_send(router, payload, size, 0);
 }
 
-static void answer_get(Liar *liar, void *router, zmq_msg_t *route, const WireMessage *get, WireMessage answer) {
+static void send_answers(LyingLoader *loader, void *router, zmq_msg_t *route, const WireMessage *get,
+                         WireMessage answer) {
     uint16_t ids[(ROWS + 1) * (T + 1)], wrong[ROWS * (T + 1)];
-    for (size_t i = 0; i < ROWS * (T + 1); i++) ids[i] = honest_id(get->get.first_sample, i), wrong[i] = 7;
+    for (size_t i = 0; i < ROWS * (T + 1); i++) ids[i] = right_id(get->get.first_sample, i), wrong[i] = 7;
     answer.header.type = WIRE_BATCH;
     answer.batch = (WireBatch){.first_sample = get->get.first_sample,
                                .rows = ROWS,
@@ -34,12 +35,11 @@ static void answer_get(Liar *liar, void *router, zmq_msg_t *route, const WireMes
                                .slot = get->get.slot,
                                .generation = get->get.generation,
                                .length = sizeof wrong,
-                               .payload_crc = crc32c(0, ids, sizeof wrong),
-                               .dtype = 1};
-    for (int lie = 0; lie < LIES; lie++) {
+                               .payload_crc = crc32c(0, ids, sizeof wrong)};
+    for (int kind = 0; kind < WRONG_ANSWERS; kind++) {
         WireMessage message = answer;
         size_t size = sizeof wrong;
-        switch (lie) {
+        switch (kind) {
         case 0:
             message.header.session++;
             break;
@@ -74,19 +74,19 @@ static void answer_get(Liar *liar, void *router, zmq_msg_t *route, const WireMes
             size -= 2;
             break;
         }
-        message.batch.payload_crc = crc32c(0, lie == 7 ? ids : wrong, message.batch.length);
-        send_to(router, route, &message, lie == 7 ? ids : wrong, size);
+        message.batch.payload_crc = crc32c(0, kind == 7 ? ids : wrong, message.batch.length);
+        send_to(router, route, &message, kind == 7 ? ids : wrong, size);
     }
-    liar->lies_told += LIES;
-    // Rows that do not have their CRC: the feed must ask again under another generation.
-    bool again = liar->told > get->get.first_sample;
-    liar->told = get->get.first_sample + 1;
+    loader->wrong_answers += WRONG_ANSWERS;
+    // The first time the rows do not match their CRC: the feed must request them again with another generation.
+    bool again = loader->corrupted > get->get.first_sample;
+    loader->corrupted = get->get.first_sample + 1;
     send_to(router, route, &answer, again ? ids : wrong, sizeof wrong);
 }
 
-static void *lie(void *argument) {
-    Liar *liar = argument;
-    void *router = zmq_socket(liar->context, ZMQ_ROUTER);
+static void *send_wrong_answers(void *argument) {
+    LyingLoader *loader = argument;
+    void *router = zmq_socket(loader->context, ZMQ_ROUTER);
     int ms = 120000;
     zmq_setsockopt(router, ZMQ_RCVTIMEO, &ms, sizeof ms);
     for (bool bound = zmq_bind(router, "ipc://p/data.sock") == 0; bound;) {
@@ -95,20 +95,20 @@ static void *lie(void *argument) {
         WireMessage message, answer;
         memset(&answer, 0, sizeof answer);
         if (zmq_msg_recv(&route, router, 0) < 0 || zmq_msg_recv(&frame, router, 0) < 0) break;
-        if (wire_decode((Bytes){zmq_msg_data(&frame), zmq_msg_size(&frame)}, &message) != WIRE_FINE) break;
+        if (wire_decode((Bytes){zmq_msg_data(&frame), zmq_msg_size(&frame)}, &message, NULL) != WIRE_VALID) break;
         answer.header.session = message.header.session, answer.header.req_id = message.header.req_id;
         answer.header.loader_instance = 3;
         bound = message.header.type != WIRE_BYE;
         if (message.header.type == WIRE_HELLO) {
-            send_to(router, &route, &message, NULL, 0); // our own words back
+            send_to(router, &route, &message, NULL, 0); // the request itself
             answer.header.type = WIRE_WELCOME;
             answer.welcome = (WireWelcome){
-                .proto = 1, .dtype = 1, .window = 1, .tokens = {1000, 0},
-                           .vocab_size = 50257
+                .window = 1, .tokens = {1000, 0},
+                     .vocab_size = 50257
             };
             send_to(router, &route, &answer, NULL, 0);
         } else if (message.header.type == WIRE_GET) {
-            answer_get(liar, router, &route, &message, answer);
+            send_answers(loader, router, &route, &message, answer);
         }
         zmq_msg_close(&route), zmq_msg_close(&frame), zmq_msg_close(&more);
     }
@@ -116,10 +116,10 @@ static void *lie(void *argument) {
     return NULL;
 }
 
-TEST(feed_believes_no_answer_that_does_not_fit) {
-    Liar liar = {.context = zmq_ctx_new()};
+TEST(feed_drops_every_answer_that_does_not_match_its_request) {
+    LyingLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;
-    NEED(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, lie, &liar) == 0);
+    NEED(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
     FeedConfig config = {.endpoint = "ipc://p",
                          .vocab_size = 50304,
                          .sequence_tokens = T,
@@ -129,19 +129,20 @@ TEST(feed_believes_no_answer_that_does_not_fit) {
     Feed *feed = feed_open(&config);
     NEED(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
-        FeedRequest ask = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
+        FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
         FeedBatch batch;
-        NEED(feed_request(feed, &ask) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);
-        for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], honest_id(first, i));
+        for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], right_id(first, i));
         feed_release(feed, &batch);
     }
     FeedStats stats = feed_stats(feed);
     feed_close(feed);
     pthread_join(thread, NULL);
-    // Every lie was counted, the rows with the wrong CRC too.
+    // Every wrong answer was counted, also the rows with the wrong CRC.
     CHECK_EQUAL(stats.batches, BATCHES);
-    CHECK(liar.lies_told >= 2 * LIES * BATCHES); // more when the feed asked again, which it does after 50 ms
-    CHECK(stats.duplicates >= 2 * LIES * BATCHES);
-    zmq_ctx_term(liar.context);
+    CHECK(loader.wrong_answers >=
+          2 * WRONG_ANSWERS * BATCHES); // more when the feed asked again, which it does after 50 ms
+    CHECK(stats.dropped >= 2 * WRONG_ANSWERS * BATCHES);
+    zmq_ctx_term(loader.context);
 }

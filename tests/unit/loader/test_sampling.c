@@ -1,23 +1,24 @@
-// Which tokens a sample is.
+// The sampling modes: vectors, permutations, groups.
 #include "loader/protocol/sampling.h"
+#include "shardtool/format/split.h"
 #include "tests/test.h"
 
 static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {
     SampleOrder order;
     ShuffleGroup group;
     unsigned extent;
-    NEED(sample_order_open(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
+    NEED(sample_order_init(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
     sample_order_group(&order, sample, &group);
     uint64_t token = sample_order_token(&order, &group, sample, &extent);
-    // A group's sample lies in the extent that is said to hold it.
+    // The sample is within the extent that sample_order_token returned.
     CHECK(token >= group.extent[extent]);
     CHECK(token + T < group.extent[extent] + group.extent_tokens);
     CHECK(group.extent[extent] + group.extent_tokens <= tokens);
     return token;
 }
 
-// The vectors are what tests/oracle/test_loader_order.py computes from the header's words.
-TEST(order_gives_the_published_vectors) {
+// tests/oracle/test_loader_sampling.py computes the vectors from the specification in the header.
+TEST(sampling_matches_the_vectors_of_its_specification) {
     char path[4200], mode[16];
     snprintf(path, sizeof path, "%s/../../loader/protocol/sampling.h", test_data);
     char *text = read_file(path, NULL);
@@ -38,7 +39,8 @@ TEST(order_gives_the_published_vectors) {
 }
 
 static void check_bijection(uint8_t *seen, uint64_t seed, uint64_t n) {
-    Permutation permutation = permutation_of(seed, seed / 3, (uint32_t)seed % 5, n);
+    Permutation permutation;
+    permutation_init(&permutation, seed, seed / 3, (uint32_t)seed % 5, n);
     memset(seen, 0, n);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t to = permutation_at(&permutation, i);
@@ -49,7 +51,7 @@ static void check_bijection(uint8_t *seen, uint64_t seed, uint64_t n) {
     }
 }
 
-TEST(order_permutes_any_count_without_loss) {
+TEST(sampling_permutation_is_a_bijection_for_any_count) {
     uint8_t *seen = malloc((1u << 22) + 2);
     NEED(seen);
     for (uint64_t n = 1; n <= 3000; n++) check_bijection(seen, n, n);
@@ -58,14 +60,14 @@ TEST(order_permutes_any_count_without_loss) {
     free(seen);
 }
 
-TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
+TEST(sampling_epoch_has_every_block_once_within_its_group) {
     static const struct {
         uint64_t tokens;
         uint32_t T;
     } cases[] = {
         {2,                 1      },
-        {100000,            7      }, // all rest
-        {(1u << 23) + 1,    1024   }, // one whole group, no rest
+        {100000,            7      }, // no whole group
+        {(1u << 23) + 1,    1024   }, // exactly one group
         {(1u << 23) + 1024, 1024   },
         {20000001,          1000   }, // two groups, T no power of 2
         {40000000,          1 << 20}, // a chunk is a block
@@ -74,7 +76,7 @@ TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;
         ShuffleGroup group = {0};
-        NEED(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        NEED(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
@@ -93,7 +95,7 @@ TEST(order_of_an_epoch_holds_every_block_once_and_stays_in_its_group) {
     }
 }
 
-TEST(order_differs_between_seeds_and_epochs) {
+TEST(sampling_differs_between_seeds_and_epochs) {
     int same_seed = 0, same_epoch = 0;
     for (uint64_t i = 0; i < 1000; i++) {
         uint64_t token = first_token(SAMPLING_EPOCH, 1, 0, 1000001, 1000, i);
@@ -103,11 +105,12 @@ TEST(order_differs_between_seeds_and_epochs) {
     CHECK(same_seed < 10 && same_epoch < 10); // one is expected
 }
 
-TEST(order_spreads_values_evenly) {
+TEST(sampling_spreads_values_evenly) {
     // 64 x 64 cells of (position, value): chi-square per degree of freedom is near 1 for a random permutation.
     enum { N = 100003, CELLS = 64 };
     for (uint64_t seed = 1; seed <= 3; seed++) {
-        Permutation permutation = permutation_of(seed, 0, 1, N);
+        Permutation permutation;
+        permutation_init(&permutation, seed, 0, 1, N);
         static double count[CELLS][CELLS];
         memset(count, 0, sizeof count);
         for (uint64_t i = 0; i < N; i++) count[i * CELLS / N][permutation_at(&permutation, i) * CELLS / N]++;
@@ -121,7 +124,7 @@ TEST(order_spreads_values_evenly) {
     }
 }
 
-TEST(order_of_crops_covers_the_first_and_the_last_offset) {
+TEST(sampling_crop_covers_the_first_and_the_last_offset) {
     bool first = false, last = false;
     for (uint64_t i = 0; i < 1000; i++) {
         uint64_t token = first_token(SAMPLING_CROP, 3, 1, 20, 10, i);
@@ -131,21 +134,26 @@ TEST(order_of_crops_covers_the_first_and_the_last_offset) {
     CHECK(first && last);
 }
 
-TEST(order_of_a_sequence_ends) {
+TEST(sampling_sequential_ends) {
     SampleOrder order;
-    NEED(sample_order_open(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
+    NEED(sample_order_init(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
     CHECK_EQUAL(sample_order_left(&order, 0), 10);
     CHECK_EQUAL(sample_order_left(&order, 9), 1);
     CHECK_EQUAL(sample_order_left(&order, 10), 0);
     CHECK_EQUAL(sample_order_left(&order, UINT64_MAX), 0);
 }
 
-TEST(order_says_how_short_a_split_is) {
+TEST(sampling_refuses_a_split_that_is_too_short) {
     SampleOrder order;
-    CHECK(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 10, 10) < 0);
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 10, 10) < 0);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "val split has 10 tokens");
     CHECK_TEXT(err_text(), "needs 11");
     err_clear();
-    CHECK(sample_order_open(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 11, 10) == 0);
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_VAL, 0, 11, 10) == 0);
+}
+
+TEST(sampling_mode_finds_the_numbers_of_the_table) {
+    for (unsigned number = 0; number < 256; number++)
+        CHECK((sampling_mode(number) != NULL) == (number == 0 || number == 1 || number == 3));
 }

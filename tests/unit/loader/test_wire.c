@@ -1,6 +1,6 @@
-// The loader's messages: layouts, and what is refused.
+// The messages of the protocol: their layout, and what is refused.
 #include "common/hash.h"
-#include "loader/client/feed.h"
+#include "loader/protocol/sampling_mode.h"
 #include "loader/protocol/wire.h"
 #include "tests/test.h"
 
@@ -12,15 +12,17 @@ static WireMessage get_message(void) {
     return message;
 }
 
+static const char *refused_field;
+
 static WireVerdict decode_copy(Bytes frame, WireMessage *out) {
     uint8_t *exact = malloc(frame.size); // so that the sanitizer sees a read past the end
     memcpy(exact, frame.data, frame.size);
-    WireVerdict verdict = wire_decode((Bytes){exact, frame.size}, out);
+    WireVerdict verdict = wire_decode((Bytes){exact, frame.size}, out, &refused_field);
     free(exact);
     return verdict;
 }
 
-// A frame as the words of wire.h give it, byte by byte.
+// Byte by byte, as wire.h specifies it.
 TEST(wire_lays_a_get_out_as_specified) {
     WireMessage message = get_message();
     message.header.sent_ns = 0x0102030405060708, message.header.loader_instance = 5, message.header.attach_id = 6;
@@ -28,10 +30,10 @@ TEST(wire_lays_a_get_out_as_specified) {
     message.get.seed = 1337, message.get.first_sample = 1ull << 40, message.get.split = 1, message.get.slot = 3;
     message.get.generation = 0x01020304;
     Bytes frame = wire_encode(&message);
-    CHECK_EQUAL(frame.size, 160);
+    CHECK_EQUAL(frame.size, 128);
     const uint8_t *b = frame.data;
-    CHECK(!memcmp(b, "GLD1\1\0\3\0", 8));
-    CHECK_EQUAL(get_u32(b + 12), 96);
+    CHECK(!memcmp(b, "GLD1\2\0\3\0", 8));
+    CHECK_EQUAL(get_u32(b + 12), 64);
     CHECK_EQUAL(get_u64(b + 16), 7);
     CHECK_EQUAL(get_u64(b + 24), 9);
     CHECK_EQUAL(get_u64(b + 32), 0x0102030405060708);
@@ -46,25 +48,26 @@ TEST(wire_lays_a_get_out_as_specified) {
     CHECK(b[96] == 1 && b[97] == 1 && b[98] == 0 && b[99] == 0);
     CHECK_EQUAL(get_u32(b + 100), 3);
     CHECK_EQUAL(get_u32(b + 104), 0x01020304);
-    uint8_t copy[160];
-    memcpy(copy, b, 160);
+    for (int i = 108; i < 128; i++) CHECK_EQUAL(b[i], 0);
+    uint8_t copy[128];
+    memcpy(copy, b, 128);
     memset(copy + 8, 0, 4);
-    CHECK_EQUAL(get_u32(b + 8), crc32c(0, copy, 160));
+    CHECK_EQUAL(get_u32(b + 8), crc32c(0, copy, 128));
 }
 
 TEST(wire_refuses_every_flipped_bit_and_every_cut) {
     WireMessage message = get_message(), out;
     Bytes frame = wire_encode(&message);
-    CHECK_EQUAL(decode_copy(frame, &out), WIRE_FINE);
+    CHECK_EQUAL(decode_copy(frame, &out), WIRE_VALID);
     CHECK(!memcmp(&out, &message, frame.size));
     uint8_t bytes[sizeof(WireMessage)];
     for (size_t bit = 0; bit < frame.size * 8; bit++) {
         memcpy(bytes, frame.data, frame.size);
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        CHECK_EQUAL(decode_copy((Bytes){bytes, frame.size}, &out), WIRE_BAD);
+        CHECK_EQUAL(decode_copy((Bytes){bytes, frame.size}, &out), WIRE_CORRUPT);
     }
     for (size_t size = 0; size < frame.size; size++)
-        CHECK_EQUAL(decode_copy((Bytes){frame.data, size}, &out), WIRE_BAD);
+        CHECK_EQUAL(decode_copy((Bytes){frame.data, size}, &out), WIRE_CORRUPT);
 }
 
 static WireVerdict verdict_of(WireMessage message) {
@@ -72,43 +75,80 @@ static WireVerdict verdict_of(WireMessage message) {
     return decode_copy(wire_encode(&message), &out);
 }
 
-#define REFUSED(change)                                                                                                \
+#define REFUSED(change, field)                                                                                         \
     do {                                                                                                               \
         WireMessage message = get_message();                                                                           \
         WireGet *get = &message.get;                                                                                   \
         (void)get;                                                                                                     \
         change;                                                                                                        \
-        CHECK_EQUAL(verdict_of(message), WIRE_BAD);                                                                    \
+        refused_field = "";                                                                                            \
+        CHECK_EQUAL(verdict_of(message), WIRE_UNKNOWN_FIELD);                                                          \
+        CHECK(!strcmp(refused_field, field));                                                                          \
     } while (0)
 
-TEST(wire_refuses_fields_out_of_range_though_the_crc_is_right) {
-    REFUSED(get->rows = 0);
-    REFUSED(get->sequence_tokens = 0);
-    REFUSED(get->rows = UINT32_MAX);
-    REFUSED((get->rows = WIRE_ROWS_MAX, get->sequence_tokens = WIRE_TOKENS_MAX)); // 2 TiB
-    REFUSED((get->rows = 20000, get->sequence_tokens = WIRE_TOKENS_MAX));         // 40 GB
-    REFUSED(get->split = 2);
-    REFUSED(get->mode = 2);
-    REFUSED(get->mode = 4);
-    REFUSED(get->document_flags = 1);
-    REFUSED(get->slot = WIRE_SLOTS_MAX);
-    REFUSED(get->first_sample = UINT64_MAX);
-    REFUSED(get->zero[31] = 1);
-    REFUSED(message.header.session = 0);
-    REFUSED(message.header.zero = 1);
-    REFUSED(message.header.flags = 1);
-    REFUSED(message.header.type = 0);
-    REFUSED(message.header.type = 11);
-    REFUSED(message.header.type = 255);
+TEST(wire_names_the_field_of_an_intact_message_that_is_out_of_range) {
+    REFUSED(get->rows = 0, "rows");
+    REFUSED(get->sequence_tokens = 0, "sequence_tokens");
+    REFUSED(get->rows = UINT32_MAX, "rows");
+    REFUSED((get->rows = WIRE_ROWS_MAX, get->sequence_tokens = WIRE_TOKENS_MAX), "rows"); // 2 TiB
+    REFUSED((get->rows = 20000, get->sequence_tokens = WIRE_TOKENS_MAX), "rows");         // 40 GB
+    REFUSED(get->split = 2, "split");
+    REFUSED(get->mode = 2, "mode");
+    REFUSED(get->mode = 4, "mode");
+    REFUSED(get->zero = 1, "zero");
+    REFUSED(get->slot = WIRE_SLOTS_MAX, "slot");
+    REFUSED(get->first_sample = UINT64_MAX, "first_sample");
+    REFUSED(get->zero2[19] = 1, "zero2");
+    REFUSED(message.header.zero = 1, "header zero");
+    REFUSED(message.header.flags = 1, "header flags");
 }
 
-TEST(wire_knows_another_major_from_garbage) {
-    WireMessage message = get_message(), out;
-    wire_encode(&message);
-    message.header.major = 2, message.header.crc = 0;
-    message.header.crc = crc32c(0, &message, 160);
-    CHECK_EQUAL(decode_copy((Bytes){(uint8_t *)&message, 160}, &out), WIRE_OTHER_MAJOR);
-    CHECK_EQUAL(out.header.major, 2);
+// An intact frame of any type and body length.
+static WireVerdict verdict_of_type(uint8_t type, uint32_t body_bytes) {
+    union {
+        WireMessage message;
+        uint8_t bytes[4096];
+    } frame;
+    memset(&frame, 0, sizeof frame);
+    frame.message.header =
+        (WireHeader){.magic = WIRE_MAGIC, .major = WIRE_MAJOR, .type = type, .body_len = body_bytes, .session = 7};
+    frame.message.header.crc = crc32c(0, &frame, sizeof(WireHeader) + body_bytes);
+    WireMessage out;
+    refused_field = "";
+    return decode_copy((Bytes){frame.bytes, sizeof(WireHeader) + body_bytes}, &out);
+}
+
+TEST(wire_names_an_unknown_type_and_a_body_of_another_length) {
+    static const uint8_t unknown[] = {0, 9, 11, 255};
+    for (size_t i = 0; i < sizeof unknown; i++) {
+        CHECK_EQUAL(verdict_of_type(unknown[i], 0), WIRE_UNKNOWN_FIELD);
+        CHECK_TEXT(refused_field, "type");
+    }
+    for (uint32_t size = 0; size < 3000; size += 8) {
+        CHECK_EQUAL(verdict_of_type(WIRE_BYE, size), size ? WIRE_UNKNOWN_FIELD : WIRE_VALID);
+        CHECK_EQUAL(verdict_of_type(WIRE_STATS, size), size != sizeof(WireStats) ? WIRE_UNKNOWN_FIELD : WIRE_VALID);
+    }
+    CHECK_EQUAL(verdict_of_type(WIRE_GET, 96), WIRE_UNKNOWN_FIELD);
+    CHECK_TEXT(refused_field, "body_len");
+}
+
+TEST(wire_drops_a_message_without_a_session) {
+    WireMessage message = get_message();
+    message.header.session = 0;
+    CHECK_EQUAL(verdict_of(message), WIRE_CORRUPT);
+}
+
+TEST(wire_recognizes_a_message_of_any_other_version) {
+    for (uint32_t size = 0; size < 1000; size += 4) {
+        uint8_t frame[sizeof(WireHeader) + 1000] = {0};
+        WireHeader header = {.magic = WIRE_MAGIC, .major = 1, .type = 1, .body_len = size, .session = 7};
+        memcpy(frame, &header, sizeof header);
+        put_u32(frame + 8, crc32c(0, frame, sizeof header + size));
+        WireMessage out;
+        CHECK_EQUAL(decode_copy((Bytes){frame, sizeof header + size}, &out), WIRE_OTHER_VERSION);
+        CHECK_EQUAL(out.header.major, 1);
+        CHECK_EQUAL(out.header.session, 7);
+    }
 }
 
 TEST(wire_prints_no_foreign_control_characters) {
@@ -116,13 +156,13 @@ TEST(wire_prints_no_foreign_control_characters) {
     memset(&message, 0, sizeof message);
     message.header.type = WIRE_ERROR, message.header.session = 1, message.error.code = WIRE_IO;
     strcpy(message.error.text, "a\x1b[31mb\n");
-    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_FINE);
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
     CHECK_TEXT(out.error.text, "a?[31mb?");
     memset(message.error.text, 0, sizeof message.error.text);
     strcpy(message.error.text, "Mühle 日本 🙂 \xff\xc3 \xc2\x9b"
                                "31m \xed\xa0\x80 \xc0\xaf \xf4\x90\x80\x80 \xe2\x82");
-    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_FINE);
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
     CHECK(!strcmp(out.error.text, "Mühle 日本 🙂 ?? ??31m ??? ?? ???? ??"));
-    memset(message.error.text, 'x', sizeof message.error.text); // without an end
-    CHECK_EQUAL(verdict_of(message), WIRE_BAD);
+    memset(message.error.text, 'x', sizeof message.error.text); // not terminated
+    CHECK_EQUAL(verdict_of(message), WIRE_UNKNOWN_FIELD);
 }
