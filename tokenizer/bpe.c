@@ -1,61 +1,62 @@
-// Byte-pair encoding of one piece. Short ones by doing their merges; longer ones without.
+// Byte-pair encoding of one piece: a short piece by doing its merges, a longer one by backtracking, in linear time.
 //
-// An encoding is right if and only if each two neighbours are (pair_holds), and the encoding of a prefix that ends
-// between two tokens is that prefix of the encoding. So there is exactly one right way to arrive at each position, or
-// none: walk with the longest token that holds beside its predecessor, try shorter ones, and step back when no token
-// is left, marking the position dead. Each (position, token) is tried once: linear, whatever the piece.
+// An encoding is correct if and only if each two neighbours are (pair_holds), and the encoding of a prefix that ends
+// between two tokens is a prefix of the encoding. So at most one token sequence leads to each position. The search
+// appends the longest token that holds beside its predecessor, tries shorter ones when it does not, and steps back when
+// no token is left, marking the position as dead. Each pair of position and token is tried once.
 #include "tokenizer/bpe.h"
 #include "tokenizer/trie.h"
 
 enum {
     SHORT = 128, // bytes
-    LANES = 8,   // the keys of a short piece are looked through by so many
+    LANES = 8,   // keys of a short piece that are compared at once
     NO_MERGE = INT32_MAX
 };
 
-// What can be merged: the id it gives, which is its rank, and the place, so that the smallest key is the merge to do.
-static int32_t merge_key(const Vocab *vocab, unsigned a, unsigned b, unsigned place) {
+// The key of a possible merge: the id it gives, which is its rank, then its position. The smallest key is the next
+// merge.
+static int32_t merge_key(const Vocab *vocab, unsigned a, unsigned b, unsigned position) {
     unsigned id = vocab_merged(vocab, a, b);
-    return id == NO_TOKEN ? NO_MERGE : (int32_t)(id << 8 | place);
+    return id == NO_TOKEN ? NO_MERGE : (int32_t)(id << 8 | position);
 }
 
-// Symbols stay where they are and are linked. The search for the smallest key is a loop that compilers make wide.
+// Symbols are a linked list in place. The search for the smallest key is a loop that compilers vectorize.
 static size_t merge_short(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids) {
     int32_t keys[SHORT];
     uint16_t symbols[SHORT];
     uint8_t before[SHORT + 1], after[SHORT];
-    size_t room = (size + LANES - 1) & ~(size_t)(LANES - 1);
+    size_t padded = (size + LANES - 1) & ~(size_t)(LANES - 1);
     for (size_t i = 0; i < size; i++) {
         symbols[i] = vocab->byte_token[piece[i]];
         before[i] = (uint8_t)(i - 1), after[i] = (uint8_t)(i + 1);
         unsigned id = i + 1 < size ? vocab->byte_merged[piece[i]][piece[i + 1]] : NO_TOKEN;
         keys[i] = id == NO_TOKEN ? NO_MERGE : (int32_t)(id << 8 | i);
     }
-    for (size_t i = size; i < room; i++) keys[i] = NO_MERGE;
+    for (size_t i = size; i < padded; i++) keys[i] = NO_MERGE;
     for (;;) {
         int32_t least[LANES];
         memcpy(least, keys, sizeof least);
-        for (size_t i = LANES; i < room; i += LANES)
+        for (size_t i = LANES; i < padded; i += LANES)
             for (size_t lane = 0; lane < LANES; lane++)
                 least[lane] = keys[i + lane] < least[lane] ? keys[i + lane] : least[lane];
         int32_t best = least[0];
         for (size_t lane = 1; lane < LANES; lane++) best = least[lane] < best ? least[lane] : best;
         if (best == NO_MERGE) break;
-        unsigned place = best & 0xFF, gone = after[place], next = after[gone];
-        symbols[place] = (uint16_t)(best >> 8);
-        keys[gone] = NO_MERGE;
-        after[place] = (uint8_t)next, before[next] = (uint8_t)place;
-        keys[place] = next < size ? merge_key(vocab, symbols[place], symbols[next], place) : NO_MERGE;
-        if (place) keys[before[place]] = merge_key(vocab, symbols[before[place]], symbols[place], before[place]);
+        unsigned at = best & 0xFF, removed = after[at], next = after[removed];
+        symbols[at] = (uint16_t)(best >> 8);
+        keys[removed] = NO_MERGE;
+        after[at] = (uint8_t)next, before[next] = (uint8_t)at;
+        keys[at] = next < size ? merge_key(vocab, symbols[at], symbols[next], at) : NO_MERGE;
+        if (at) keys[before[at]] = merge_key(vocab, symbols[before[at]], symbols[at], before[at]);
     }
     size_t count = 0;
     for (size_t i = 0; i < size; i = after[i]) ids[count++] = symbols[i];
     return count;
 }
 
-// Would encoding the joined bytes of a and b give a, b again? Merges happen in the order of their ids. Take both tokens
-// apart, the later merge first: what then stands on the two sides of the seam stood there until that merge. If those
-// two make a pair that comes earlier, it was merged over the seam.
+// Whether encoding the joined bytes of a and b gives a, b again. Merges happen in the order of their ids. Undo the
+// merges of both tokens, the latest first: the two symbols then at the boundary were neighbours until the merge just
+// undone. If they form a pair of a smaller id, that pair would have been merged across the boundary first.
 static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
     for (unsigned until = NO_TOKEN;;) {
         if (vocab_merged(vocab, a, b) < until) return false;
@@ -63,7 +64,7 @@ static bool pair_holds(const Vocab *vocab, unsigned a, unsigned b) {
         if (a > b) {
             until = a;
             a = vocab->pair[a] & 0xFFFF;
-        } else { // equal ids: the left one was merged first, and the seam's pair stands left of b's
+        } else { // a pair of id b at the boundary stands left of b's own pair, so it would come first
             until = b + 1;
             b = vocab->pair[b] >> 16;
         }

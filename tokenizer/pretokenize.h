@@ -1,50 +1,54 @@
-// Text to pieces, by GPT-2's pattern:
+// The pretokenizer: splits text into pieces by GPT-2's pattern
 //   '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// No piece is ever merged with another, so each can be encoded by itself.
+// Merges never cross from one piece to the next, so each piece can be encoded by itself.
 #pragma once
 
 #include "common/bytes.h"
 #include "common/cpu.h"
 
-enum { PRETOKENIZE_BATCH = 512, PRETOKENIZE_STARTS = PRETOKENIZE_BATCH + 64, PRETOKENIZE_TAIL = 320 };
+enum {
+    PRETOKENIZE_BATCH = 512,                     // pieces that one call returns at most
+    PRETOKENIZE_STARTS = PRETOKENIZE_BATCH + 64, // size of the array it writes to
+    PRETOKENIZE_TAIL = 320                       // bytes at the end of a text that are read from a padded copy
+};
 
-// 64 bytes of text: bit i speaks of byte i. All bytes of a character are of its class.
+// 64 bytes of text as bit sets: bit i is about byte i. All bytes of a character have its class.
 typedef struct {
     uint64_t letter, number, space;
-    uint64_t blank;          // U+0020, the one space that joins what follows it
+    uint64_t blank;          // U+0020, the only space that joins the piece after it
     uint64_t space2, space3; // first bytes of white space that takes two or three
-    uint64_t owed;           // bytes that the next block owes to a character that began here
+    uint64_t owed;           // continuation bytes that the next block must begin with
     uint64_t short2, short3; // apostrophes before s, d, m, t; before ll, ve, re
 } PretokenizeBlock;
 
-// Walks over one text of less than 4 GiB, a batch of pieces a call.
+// Walks over one text of less than 4 GiB. Used by one thread.
 typedef struct Pretokenizer {
     Bytes text;
     size_t at;
-    bool invalid; // so far something was not UTF-8
+    bool invalid; // some of the text so far was not UTF-8
     size_t (*next)(struct Pretokenizer *pretokenizer, uint32_t *starts);
-    // of the scanners that take 64 bytes at a time
+    // used by the implementations that take 64 bytes at a time:
     PretokenizeBlock before, block; // the blocks before `at` and from `at` on
-    uint32_t pending;               // where the piece begins that the last batch did not end
+    uint32_t pending;               // start of the piece that the last batch left unfinished
     size_t tail_at;
-    uint8_t tail[PRETOKENIZE_TAIL]; // the text from tail_at on, and zeros, where they may read past the end
+    uint8_t tail[PRETOKENIZE_TAIL]; // the text from tail_at on, padded with zeros
 } Pretokenizer;
 
-// What is not UTF-8 is CLASS_OTHER if isa is ISA_PORTABLE. With others it is of any class: then `invalid` says at the
-// end of the text that the pieces are good for nothing.
+// With ISA_PORTABLE, bytes that are not UTF-8 are CLASS_OTHER. With any other isa their class is undefined: then
+// `invalid` is set at the end of the text, and the pieces must not be used. The text is borrowed.
 void pretokenizer_open(Pretokenizer *pretokenizer, Bytes text, Isa isa);
 
-// Writes where the next pieces start, at most PRETOKENIZE_BATCH, and behind them where the last one ends (so starts has
-// PRETOKENIZE_STARTS). Returns how many pieces that are, 0 at the end of the text.
+// Writes the starts of the next pieces, at most PRETOKENIZE_BATCH, and after them the end of the last one; `starts` has
+// PRETOKENIZE_STARTS elements. Returns the number of pieces, 0 at the end of the text.
 static inline size_t pretokenizer_next(Pretokenizer *pretokenizer, uint32_t *starts) {
     return pretokenizer->next(pretokenizer, starts);
 }
 
-// One for each instruction set.
+// The implementations, one for each instruction set.
 size_t pretokenize_portable(Pretokenizer *pretokenizer, uint32_t *starts);
 size_t pretokenize_avx2(Pretokenizer *pretokenizer, uint32_t *starts);
 size_t pretokenize_avx512(Pretokenizer *pretokenizer, uint32_t *starts);
 
-// A place to cut text in two that are split as the whole is: the last such place in [from, text.size), or 0. Nothing
-// behind the text can change it, and no character is cut.
+// The last position in [from, text.size) where the text can be cut so that both parts split into the same pieces as the
+// whole, whatever follows the text; 0 when there is none. It is never inside a character.
 size_t pretokenize_cut(Bytes text, size_t from);

@@ -1,27 +1,27 @@
-// The scanner in AVX2. Characters beyond ASCII are looked up one by one.
+// The pretokenizer in AVX2. Characters beyond ASCII are looked up one by one.
 #include "tokenizer/pretokenize_blocks.h"
 #include <immintrin.h>
 
-static inline uint64_t mask_of(__m256i low, __m256i high) {
+static inline uint64_t to_mask(__m256i low, __m256i high) {
     return (uint32_t)_mm256_movemask_epi8(low) | (uint64_t)(uint32_t)_mm256_movemask_epi8(high) << 32;
 }
 
 // Bytes from first to last, both below 0x80; bytes from 0x80 on are negative and so below every first.
 static inline uint64_t mask_range(__m256i low, __m256i high, char first, char last) {
     __m256i below = _mm256_set1_epi8((char)(first - 1)), above = _mm256_set1_epi8((char)(last + 1));
-    return mask_of(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(above, low)),
+    return to_mask(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(above, low)),
                    _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(above, high)));
 }
 
 static inline uint64_t mask_equal(__m256i low, __m256i high, char byte) {
     __m256i all = _mm256_set1_epi8(byte);
-    return mask_of(_mm256_cmpeq_epi8(low, all), _mm256_cmpeq_epi8(high, all));
+    return to_mask(_mm256_cmpeq_epi8(low, all), _mm256_cmpeq_epi8(high, all));
 }
 
-// Bytes from 0x80 on, as many as `first` or more: as signed numbers they are ordered alike.
+// Bytes from `first` on, which is at least 0x80: as signed numbers, such bytes have the same order.
 static inline uint64_t mask_from(__m256i low, __m256i high, uint8_t first) {
     __m256i below = _mm256_set1_epi8((char)(first - 1)), zero = _mm256_setzero_si256();
-    return mask_of(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(zero, low)),
+    return to_mask(_mm256_and_si256(_mm256_cmpgt_epi8(low, below), _mm256_cmpgt_epi8(zero, low)),
                    _mm256_and_si256(_mm256_cmpgt_epi8(high, below), _mm256_cmpgt_epi8(zero, high)));
 }
 
@@ -30,7 +30,7 @@ BLOCK_INLINE void classify_beyond(PretokenizeBlock *block, const uint8_t *at, __
     const __m256i next_low = _mm256_loadu_si256((const __m256i *)(at + 1)),
                   next_high = _mm256_loadu_si256((const __m256i *)(at + 33));
     uint64_t leads = mask_from(low, high, 0xC0), three = mask_from(low, high, 0xE0), four = mask_from(low, high, 0xF0);
-    uint64_t follow = mask_of(low, high) & ~leads;
+    uint64_t follow = to_mask(low, high) & ~leads;
     uint64_t from90 = mask_from(next_low, next_high, 0x90), fromA0 = mask_from(next_low, next_high, 0xA0);
     // overlong forms, surrogates, beyond U+10FFFF
     uint64_t bad = (leads & ~mask_from(low, high, 0xC2)) | mask_from(low, high, 0xF5) |
@@ -57,12 +57,13 @@ BLOCK_INLINE PretokenizeBlock block_classify(const uint8_t *at, const Pretokeniz
         block.short2 |= (uint64_t)one << i;
         block.short3 |= (uint64_t)two << i;
     }
-    uint64_t beyond = mask_of(low, high);
+    uint64_t beyond = to_mask(low, high);
     if (beyond | before->owed) classify_beyond(&block, at, low, high, before, invalid);
     return block;
 }
 
-// Eight at a time, as most blocks have 8 to 24: a few too many cost less than a loop that ends at the right one.
+// Eight at a time, because most blocks have 8 to 24: writing a few too many costs less than a loop with the exact
+// count.
 static inline void starts_write(uint32_t *starts, uint64_t bits, uint32_t base) {
     for (int count = __builtin_popcountll(bits); count > 0; count -= 8, starts += 8)
         for (int i = 0; i < 8; i++, bits &= bits - 1) starts[i] = base + (uint32_t)_tzcnt_u64(bits);

@@ -1,55 +1,107 @@
-// Encoder and decoder: documents of any size to ids, window by window, and back.
+// Opening a vocabulary, and encoding documents of any size window by window. The way of a text:
 //
-// Memory of an encoder: the word table (words.c, 64 MB at most), a window with its replaced copy (below 1 MB for text
-// that has a word boundary at least every WINDOW bytes), and what encode_part keeps.
+//   document     windows of about 256 KiB, cut where no piece crosses     window_size, pretokenize_cut
+//   window       starts of up to 512 pieces at a time                     pretokenizer_next: portable, AVX2, AVX-512
+//   batch        ids of the pieces that the fast path finds (98 of 100)   piece_cache_encode: portable, AVX-512
+//   other piece  its slower slots in the encoder's own piece cache        piece_cache_encode_one
+//                entries that other encoders or an earlier run have made  shared_cache_find
+//                its merges, after which both caches hold it              bpe_merge: portable, AVX-512
+//
+// A window that is not UTF-8 is encoded a second time, as InvalidUtf8 says (encode_invalid).
+//
+// Memory of an encoder: its piece cache (at most 64 MB), a window with its repaired copy (below 1 MB for text that can
+// be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
+#include "common/file.h"
+#include "common/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/pretokenize.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/trie.h"
 #include <assert.h>
 #include <stdlib.h>
 
 enum {
-    WINDOW = 256 << 10, // what is encoded twice because it was not UTF-8, or copied to be replaced
-    UTF8_MAX = 4,       // bytes of a character
-    KEPT = 4 << 20      // of memory that one long word took, for the next
+    WINDOW = 256 << 10,    // the unit that is encoded again, or copied, when it is not UTF-8
+    BUFFER_KEEP = 4 << 20, // larger buffers, after a very long word, are freed again
 };
 
+extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
+
 struct Encoder {
-    PieceCache words;
+    PieceCache pieces;
     InvalidUtf8 invalid;
     Isa isa;
     uint64_t replaced;
     Buffer text;     // a window with its invalid bytes replaced
-    Buffer held;     // what encode_part could not encode yet
-    uint64_t offset; // of the document's bytes encoded so far
+    Buffer held;     // what encoder_encode_part holds back
+    uint64_t offset; // bytes of the document encoded so far
 };
+
+// Compares the ids of a short text, so that a wrong build or faulty memory is found before it writes shards.
+static int self_check(const Vocab *vocab) {
+    static const char text[] = "Hello world, it's 2026!\n\n  \xE4\xB8\xAD\xD0\xB6\xC2\xA0 x<|endoftext|>";
+    static const uint16_t want[] = {15496, 995, 11,   340,  338, 1160, 2075, 0,    628,  220, 220, 40792,
+                                    140,   114, 1849, 2124, 27,  91,   437,  1659, 5239, 91,  29};
+    uint16_t got[3 * sizeof text + 64]; // encoder_ids_max
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
+    ssize_t count = encoder_encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, got);
+    encoder_close(encoder);
+    if (count * 2 == sizeof want && !memcmp(got, want, sizeof want)) return 0;
+    return fail(EX_BUG, "the tokenizer fails its self-check: this build or this machine computes wrong results");
+}
+
+static const Vocab *open_table(Bytes table, const char *name) {
+    Vocab *vocab = vocab_build(table, name);
+    if (!vocab) return NULL;
+    vocab->trie = trie_open();
+    if (self_check(vocab) == 0) return vocab;
+    vocab_close(vocab);
+    return NULL;
+}
+
+const Vocab *vocab_open(void) {
+    return open_table((Bytes){gpt2_merges_begin, (size_t)(gpt2_merges_end - gpt2_merges_begin)}, "built-in table");
+}
+
+const Vocab *vocab_open_file(const char *path) {
+    Bytes table;
+    if (file_map(&table, path) < 0) return NULL;
+    const Vocab *vocab = open_table(table, path);
+    file_unmap(&table);
+    return vocab;
+}
+
+void vocab_close(const Vocab *vocab) {
+    if (!vocab) return;
+    trie_close(vocab->trie);
+    hugepages_free((void *)(uintptr_t)vocab);
+}
 
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache) {
     Encoder *encoder = calloc(1, sizeof *encoder);
-    if (!encoder) die(EX_MEMORY, "no memory for an encoder");
+    if (!encoder) die(EX_MEMORY, "out of memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
-    piece_cache_open(&encoder->words, vocab, shared_cache, encoder->isa);
+    piece_cache_open(&encoder->pieces, vocab, shared_cache, encoder->isa);
     return encoder;
 }
 
 void encoder_close(Encoder *encoder) {
     if (!encoder) return;
-    piece_cache_close(&encoder->words);
+    piece_cache_close(&encoder->pieces);
     buffer_close(&encoder->text);
     buffer_close(&encoder->held);
     free(encoder);
 }
 
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
-uint64_t encoder_merged(const Encoder *encoder) { return encoder->words.merged; }
+uint64_t encoder_merged(const Encoder *encoder) { return encoder->pieces.merged; }
 
-// Pieces near the end are encoded from a copy with room behind it, so that the fast path may read on. Returns the count
-// of ids, or -1 without an error if the text is not UTF-8 and isa needs that.
-static ssize_t encode_pieces(PieceCache *words, Bytes text, Isa isa, bool bytes, uint16_t *ids) {
+// The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of ids,
+// or -1 without an error when the text is not UTF-8, unless any_bytes is set.
+static ssize_t encode_pieces(PieceCache *cache, Bytes text, Isa isa, bool any_bytes, uint16_t *ids) {
     uint8_t tail[2 * PIECE_READ] = {0};
     size_t tail_at = text.size > PIECE_READ ? text.size - PIECE_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
@@ -61,39 +113,39 @@ static ssize_t encode_pieces(PieceCache *words, Bytes text, Isa isa, bool bytes,
     for (size_t count; (count = pretokenizer_next(&pretokenizer, starts));) {
         size_t whole = count;
         while (whole && (size_t)starts[whole - 1] + PIECE_READ > text.size) whole--;
-        out += piece_cache_encode(words, text.data, starts, whole, out);
+        out += piece_cache_encode(cache, text.data, starts, whole, out);
         for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
-        if (whole < count) out += piece_cache_encode(words, tail, starts + whole, count - whole, out);
+        if (whole < count) out += piece_cache_encode(cache, tail, starts + whole, count - whole, out);
     }
-    return pretokenizer.invalid && !bytes ? -1 : out - ids;
+    return pretokenizer.invalid && !any_bytes ? -1 : out - ids;
 }
 
 static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
-    if (encoder->invalid == INVALID_BYTES) return encode_pieces(&encoder->words, text, ISA_PORTABLE, true, ids);
+    if (encoder->invalid == INVALID_BYTES) return encode_pieces(&encoder->pieces, text, ISA_PORTABLE, true, ids);
     if (encoder->invalid == INVALID_FAIL)
         return fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)(encoder->offset + utf8_valid(text)));
     encoder->text.size = 0;
     encoder->replaced += utf8_replace(text, &encoder->text);
     Bytes replaced = {encoder->text.data, encoder->text.size};
     if (replaced.size > UINT32_MAX) return fail(EX_DATA, "%zu bytes of invalid UTF-8 in a row", text.size);
-    ssize_t count = encode_pieces(&encoder->words, replaced, encoder->isa, false, ids);
-    if (encoder->text.capacity > KEPT) buffer_close(&encoder->text);
+    ssize_t count = encode_pieces(&encoder->pieces, replaced, encoder->isa, false, ids);
+    if (encoder->text.capacity > BUFFER_KEEP) buffer_close(&encoder->text);
     return count;
 }
 
-// A window: text that begins and ends where the document may be cut.
+// A window is text that begins and ends where the document may be cut.
 static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
     if (text.size > UINT32_MAX) // positions in a window are 32 bits
         return fail(EX_DATA, "a word of more than 4 GiB at byte %llu", (unsigned long long)encoder->offset);
-    ssize_t count = encode_pieces(&encoder->words, text, encoder->isa, false, ids);
+    ssize_t count = encode_pieces(&encoder->pieces, text, encoder->isa, false, ids);
     if (count < 0) count = encode_invalid(encoder, text, ids);
     encoder->offset += text.size;
     return count;
 }
 
-// How much of text goes into its first window: up to a cut, or all of it when there is none.
+// The size of the text's first window: up to a cut, or all of the text when there is none.
 static size_t window_size(Bytes text) {
-    for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_MAX, size *= 2) {
+    for (size_t size = WINDOW, from = 0; size < text.size; from = size - UTF8_BYTES_MAX, size *= 2) {
         size_t cut = pretokenize_cut((Bytes){text.data, size}, from);
         if (cut) return cut;
     }
@@ -102,7 +154,7 @@ static size_t window_size(Bytes text) {
 
 static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     uint16_t *out = ids;
-    if (!encoder->words.seeded) piece_cache_seed(&encoder->words);
+    if (!encoder->pieces.seeded) piece_cache_seed(&encoder->pieces);
     while (text.size) {
         Bytes window = {text.data, window_size(text)};
         ssize_t count = encode_window(encoder, window, out);
@@ -114,7 +166,7 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
 }
 
 ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids) {
-    assert(!encoder->held.size); // a document that came in parts ends with its last part
+    assert(!encoder->held.size); // the document before, if it came in parts, must be finished
     ssize_t count = encode_windows(encoder, text, ids);
     encoder->offset = 0;
     return count;
@@ -126,7 +178,8 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     size_t searched = 0;
     bool joined = held->size;
     if (joined) {
-        searched = held->size > UTF8_MAX ? held->size - UTF8_MAX : 0; // a character may have been incomplete
+        searched = held->size > UTF8_BYTES_MAX ? held->size - UTF8_BYTES_MAX
+                                               : 0; // its last character may have been incomplete
         buffer_add(held, part.data, part.size);
         text = (Bytes){held->data, held->size};
     }
@@ -135,7 +188,7 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     if (count < 0 || last) {
         held->size = 0;
         encoder->offset = 0;
-        if (held->capacity > KEPT) buffer_close(held);
+        if (held->capacity > BUFFER_KEEP) buffer_close(held);
     } else if (joined) {
         memmove(held->data, held->data + done, held->size -= done);
     } else {
@@ -145,12 +198,3 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
 }
 
 size_t encoder_held_bytes(const Encoder *encoder) { return encoder->held.size; }
-
-int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] >= TOKEN_COUNT) return fail(EX_DATA, "id %u at %zu is not below %d", ids[i], i, TOKEN_COUNT);
-        Bytes token = vocab_bytes(vocab, ids[i]);
-        buffer_add(out, token.data, token.size);
-    }
-    return 0;
-}

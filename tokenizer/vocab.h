@@ -1,13 +1,13 @@
-// The vocabulary as the encoder sees it: tokens, and the pair each was merged from.
+// The inside of a vocabulary: its tokens, and the pair that each was merged from. tokenizer.h has the public half.
 #pragma once
 
 #include "tokenizer/tokenizer.h"
 
 enum {
     NO_TOKEN = 0xFFFF,
-    BYTE_TOKENS = 256,                // ids 0..255 are the single bytes, the others are merges, in order of rank
+    BYTE_TOKENS = 256,                // ids 0..255 are the single bytes; the others are merges, in order of rank
     MERGED_COUNT = TOKEN_END_OF_TEXT, // tokens without <|endoftext|>
-    TOKEN_BYTES = 320814,             // of all of them; a property of the one table there is
+    TOKEN_BYTES = 320814,             // of all tokens together, in GPT-2's table
     PAIR_SLOTS = 1 << 17              // 38 % full
 };
 
@@ -16,8 +16,8 @@ struct Vocab {
     uint32_t pair[MERGED_COUNT];      // left << 16 | right: the merge that made the token; unused for single bytes
     uint16_t byte_token[256];
     uint16_t byte_merged[256][256];  // what two bytes merge to, or NO_TOKEN
-    uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id by the hash of their pair; 0 = empty (no merge makes a byte)
-    _Atomic(struct Trie *) trie;     // built when first needed (trie.h)
+    uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id, by the hash of the pair; 0 = empty (no merge gives id 0)
+    struct Trie *trie;               // of the tokens' bytes (trie.h)
     uint8_t bytes[TOKEN_BYTES];
 };
 
@@ -27,7 +27,11 @@ static inline uint64_t vocab_hash(uint32_t key) { return key * 0x9E3779B97F4A7C1
 static inline uint32_t pair_slot(uint64_t hash) { return (uint32_t)(hash >> 47); }
 static inline uint16_t pair_tag(uint64_t hash) { return (uint16_t)(hash >> 31); }
 
-// The token that a and b merge to, or NO_TOKEN. Most pairs merge to none, and tags tell so without a look at the pair.
+// Builds the vocabulary from a merge table, without its trie. NULL after fail() (65) when the table is not GPT-2's;
+// `name` is for the error's text. hugepages_free frees it.
+Vocab *vocab_build(Bytes table, const char *name);
+
+// The token that a and b merge to, or NO_TOKEN. Most pairs merge to none, which the tag shows without reading the pair.
 static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) {
     uint32_t pair = a << 16 | b;
     uint64_t hash = vocab_hash(pair);

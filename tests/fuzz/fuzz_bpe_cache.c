@@ -23,10 +23,11 @@ static void correct(const uint8_t fingerprint[32], uint8_t *file, size_t size) {
 static void check_entry(const Vocab *vocab, const uint8_t *entry) {
     uint16_t ids[SHARED_CACHE_PIECE_MAX];
     uint64_t dead[SHARED_CACHE_PIECE_MAX / 64 + 1];
-    size_t size = entry[0], count = entry[1];
+    size_t size = shared_entry_size(entry), count = shared_entry_count(entry);
     size_t (*merged)(const Vocab *, const uint8_t *, size_t, uint16_t *, uint64_t *) =
         cpu_isa() == ISA_AVX512 ? bpe_merge_avx512 : bpe_merge;
-    if (merged(vocab, entry + 2 + 2 * count, size, ids, dead) != count || memcmp(ids, entry + 2, 2 * count)) abort();
+    if (merged(vocab, shared_entry_piece(entry), size, ids, dead) != count || memcmp(ids, entry + 2, 2 * count))
+        abort();
 }
 
 static uint16_t *encoded(const Vocab *vocab, SharedCache *shared_cache, Bytes text, ssize_t *count) {

@@ -1,51 +1,57 @@
-// The word table: what each word was encoded to before. Text repeats its words; 98 in 100 are answered from here.
+// The piece cache of one encoder: the ids of the pieces it has encoded before. Text repeats its words, so 98 of 100
+// pieces are answered from here. Used by one thread.
 #pragma once
 
 #include "common/cpu.h"
 #include "tokenizer/cache/shared_cache.h"
 
-// Entries of 32 bytes hold words of up to 15 bytes and 7 ids (nine words in ten), entries of 64 bytes words of up to 31
-// bytes and 15 ids, entries of 256 bytes up to 127 bytes and 63 ids. What is beyond is merged each time.
+// Three tables by the size of a piece: entries of 32 bytes hold up to 15 bytes and 7 ids (nine pieces in ten), entries
+// of 64 bytes up to 31 bytes and 15 ids, entries of 256 bytes up to 127 bytes and 63 ids. Longer pieces are merged each
+// time.
 enum { PIECE_SIZES = 3, PIECE_READ = 128 };
 
 typedef struct {
-    uint64_t *entries; // an entry is `words` words of key, the rest ids, and the count of ids in its last 16 bits
-    size_t mask;       // entries - 1
+    uint64_t *entries; // see piece_cache_entry.h
+    size_t mask;       // entry count - 1
     size_t used, limit;
-    unsigned words;
+    unsigned width; // of a key, in u64; an entry is twice as wide
 } PieceTable;
 
 typedef struct PieceCache {
     const Vocab *vocab;
     PieceTable tables[PIECE_SIZES];
-    size_t (*encode)(struct PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+    size_t (*encode)(struct PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                      uint16_t *ids);
     size_t (*merge)(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
     uint64_t *dead;            // scratch of merge
-    SharedCache *shared_cache; // where other threads' words are, and ours go; may be NULL
-    unsigned found;            // not at once, since the last swap
-    SharedCacheChunk room;
-    bool seeded;     // has the words that the shared_cache was loaded with
-    uint64_t merged; // words that nobody knew
+    SharedCache *shared_cache; // the next level, used by all encoders; may be NULL
+    SharedCacheChunk chunk;    // where this encoder writes its entries of the shared cache
+    bool seeded;               // holds the entries that the shared cache was loaded with
+    unsigned slow_hits;        // pieces found outside the bucket that the fast path probes, modulo SWAP_INTERVAL
+    uint64_t merged;           // pieces found in neither cache
 } PieceCache;
 
-void piece_cache_open(PieceCache *words, const Vocab *vocab, SharedCache *shared_cache, Isa isa);
-void piece_cache_close(PieceCache *words);
+// Exits (82) when there is no memory.
+void piece_cache_open(PieceCache *cache, const Vocab *vocab, SharedCache *shared_cache, Isa isa);
+void piece_cache_close(PieceCache *cache);
 
-// Takes in what the shared_cache was loaded with. In the encoder's own thread: it takes 50 ns a word.
-void piece_cache_seed(PieceCache *words);
+// Copies the entries that the shared cache was loaded with. Call it in the encoder's own thread: it takes 50 ns an
+// entry.
+void piece_cache_seed(PieceCache *cache);
 
-// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH. Reads PIECE_READ bytes from
-// each start, whatever the length, and 16 starts past the last; writes up to 64 ids past those it returns the count of.
-static inline size_t piece_cache_encode(PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+// Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of ids.
+// Reads PIECE_READ bytes from each start, whatever the piece's size, and 16 starts past the last; writes up to 64 ids
+// past the last.
+static inline size_t piece_cache_encode(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                                         uint16_t *ids) {
-    return words->encode(words, text, starts, count, ids);
+    return cache->encode(cache, text, starts, count, ids);
 }
 
-// Any one piece, known or not, and learns it.
-size_t piece_cache_encode_one(PieceCache *words, const uint8_t *piece, size_t size, uint16_t *ids);
+// Encodes one piece: looks into all tables, then into the shared cache, then merges. Adds the piece to both caches.
+size_t piece_cache_encode_one(PieceCache *cache, const uint8_t *piece, size_t size, uint16_t *ids);
 
-size_t piece_cache_encode_portable(PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+// The fast paths over a batch, one for each instruction set (piece_cache_batch.h).
+size_t piece_cache_encode_portable(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                                    uint16_t *ids);
-size_t piece_cache_encode_avx512(PieceCache *words, const uint8_t *text, const uint32_t *starts, size_t count,
+size_t piece_cache_encode_avx512(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                                  uint16_t *ids);
