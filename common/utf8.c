@@ -1,10 +1,8 @@
 // UTF-8 in plain C; ASCII is skipped eight bytes at a time.
 #include "common/utf8.h"
 
-unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point) {
+unsigned utf8_decode_long(const uint8_t *at, const uint8_t *end, uint32_t *point) {
     uint8_t lead = at[0];
-    *point = lead;
-    if (lead < 0x80) return 1;
     *point = UTF8_INVALID;
     if (lead < 0xC2 || lead > 0xF4) return 1;
     // the second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF

@@ -13,9 +13,15 @@ enum { UTF8_BYTES_MAX = 4 };
 #define UTF8_LAST     0x10FFFFu // the largest code point
 #define UTF8_REPLACED "\xEF\xBF\xBD"
 
+unsigned utf8_decode_long(const uint8_t *at, const uint8_t *end, uint32_t *point); // utf8_decode beyond ASCII
+
 // Sets *point to the code point at `at` (at < end) and returns its length, 1 to 4. After UTF8_INVALID or UTF8_CUT the
 // length is that of the maximal subpart, which one U+FFFD replaces.
-unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point);
+static inline unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32_t *point) {
+    if (*at >= 0x80) return utf8_decode_long(at, end, point);
+    *point = *at;
+    return 1;
+}
 
 // Writes the code point (up to UTF8_LAST) and returns its length.
 unsigned utf8_encode(uint32_t point, uint8_t bytes[UTF8_BYTES_MAX]);
