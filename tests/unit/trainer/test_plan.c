@@ -321,12 +321,12 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     CHECK_TEXT((char *)text.data, "optimizer state in host memory    18692236800    17.4 GiB");
     buffer_close(&text);
     model_close(&model);
-    large.offload = "none";
+    large.offload = OFFLOAD_NONE;
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), -1);
     CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.2 GiB)");
     err_clear(), model_close(&model);
-    large.offload = "optimizer", large.mem_limit = 0, large.n_embd = 25600,
+    large.offload = OFFLOAD_OPTIMIZER, large.mem_limit = 0, large.n_embd = 25600,
     large.n_head = 400; // 377 billion parameters
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, true), -1);
