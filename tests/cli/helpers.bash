@@ -106,6 +106,12 @@ as_user() {
     "${user[@]}" "$@"
 }
 
+# needs_cpu FLAG...: skips the test where the processor lacks one of /proc/cpuinfo's flags.
+needs_cpu() {
+    local flag
+    for flag in "$@"; do grep -m 1 '^flags' /proc/cpuinfo | grep -qw "$flag" || skip "this processor has no $flag"; done
+}
+
 end_background() { # for teardown
     for pid in ${LOADER:-} ${TRAINER:-}; do
         { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
