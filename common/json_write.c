@@ -8,16 +8,38 @@ static void add_character(Buffer *out, const uint8_t *p, unsigned length, uint32
     if (point > UTF8_LAST)
         buffer_add(out, UTF8_REPLACED, 3);
     else if (*p == '"' || *p == '\\')
-        buffer_print(out, "\\%c", *p);
+        buffer_add(out, (uint8_t[]){'\\', *p}, 2);
     else if (*p >= '\b' && *p <= '\r' && short_names[*p - '\b'])
-        buffer_print(out, "\\%c", short_names[*p - '\b']);
+        buffer_add(out, (char[]){'\\', short_names[*p - '\b']}, 2);
     else if (*p < 0x20)
         buffer_print(out, "\\u%04x", *p);
     else
         buffer_add(out, p, length);
 }
 
-static bool is_plain(uint8_t byte) { return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\'; }
+// Finds the first quote, backslash, control character or byte above ASCII, eight bytes at a time. Each of the tests
+// sets the high bit of a byte that matches, and possibly of later bytes, which do not matter.
+static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
+    const uint64_t ones = 0x0101010101010101u;
+    for (; end - at >= 8; at += 8) {
+        uint64_t word = get_u64(at), quote = word ^ ones * '"', backslash = word ^ ones * '\\';
+        uint64_t hits = (word | (word - ones * 0x20) | (quote - ones) | (backslash - ones)) & ones * 0x80;
+        if (hits) return at + __builtin_ctzll(hits) / 8;
+    }
+    while (at < end && *at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\') at++;
+    return at;
+}
+
+// Passes what stands in JSON as it is, valid characters above ASCII included.
+static const uint8_t *skip_plain(const uint8_t *at, const uint8_t *end) {
+    while ((at = find_special(at, end)) < end && *at >= 0x80) {
+        uint32_t point;
+        unsigned length = utf8_decode(at, end, &point);
+        if (point > UTF8_LAST) break;
+        at += length;
+    }
+    return at;
+}
 
 void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
     const uint8_t *at = text.data, *end = at + text.size;
@@ -35,7 +57,7 @@ void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
     }
     while (at < end) {
         const uint8_t *run = at;
-        while (at < end && is_plain(*at)) at++;
+        at = skip_plain(at, end);
         buffer_add(out, run, (size_t)(at - run));
         if (at == end) break;
         unsigned length = utf8_decode(at, end, &point);
