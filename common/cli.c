@@ -1,4 +1,4 @@
-// From argv to a command's variables, and from its table to the words about it.
+// Parses argv into a command's variables and runs the command.
 #include "common/cli.h"
 #include "common/cli_help.h"
 #include "common/err.h"
@@ -30,7 +30,7 @@ const Option *option_find(const Option *options, const char *name, size_t length
     return NULL;
 }
 
-// Edits between two names: a letter put in, taken out or changed each count 1, two neighbours swapped too.
+// Edit distance of two names: an insertion, a deletion, a change and a swap of two neighbours count 1 each.
 static size_t distance(const char *a, const char *b) {
     size_t n = strlen(a), m = strlen(b);
     size_t rows[3][64];
@@ -81,7 +81,8 @@ static int set_size(const Option *option, const char *value) {
     if (end == value || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
         return fail(EX_USAGE, "'%s' is not a size such as 4096, 64k or 1.5GiB", value);
     *(uint64_t *)option->value = (uint64_t)number;
-    if (scale == 1 && !strpbrk(value, ".eE")) *(uint64_t *)option->value = strtoull(value, NULL, 10); // every digit
+    if (scale == 1 && !strpbrk(value, ".eE"))
+        *(uint64_t *)option->value = strtoull(value, NULL, 10); // exact beyond 2^53
     return 0;
 }
 
@@ -233,15 +234,15 @@ static int parse_short(const Command *command, const char *given, const char *ne
 // Leaves the positional arguments at argv[0..*count). Returns 0, -1, or 1 when help was printed.
 static int parse(const Program *program, const Command *command, int *count, char **argv) {
     int kept = 0;
-    bool words_only = false;
+    bool arguments_only = false; // after "--"
     for (int i = 0; i < *count;) {
         char *given = argv[i];
         const char *next = i + 1 < *count ? argv[i + 1] : NULL;
         int taken = 1;
-        if (words_only || given[0] != '-' || !given[1])
+        if (arguments_only || given[0] != '-' || !given[1])
             argv[kept++] = given;
         else if (!strcmp(given, "--"))
-            words_only = true;
+            arguments_only = true;
         else if (!strcmp(given, "--help") || !strcmp(given, "-h"))
             return cli_print_help(program, command), 1;
         else if (!strcmp(given, "--quiet") || !strcmp(given, "-q"))
@@ -269,14 +270,14 @@ static const Command *command_find(const Program *program, const char *name) {
     return NULL;
 }
 
-// A full disk under stdout must not end in exit 0.
+// A write to stdout that failed, as on a full disk, must not end in exit code 0.
 static int check_stdout(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     return errno == EPIPE ? fail(EX_IO, "stdout was closed") : fail_errno("cannot write to stdout");
 }
 
-// What a program tells of itself. Returns false when `first` asks for none of it.
-static bool tells(const Program *program, const char *first) {
+// Prints help, version, manual page or completion if `first` requests one; else returns false.
+static bool print_about(const Program *program, const char *first) {
     if (!strcmp(first, "--help") || !strcmp(first, "-h"))
         cli_print_program(program);
     else if (!strcmp(first, "--version"))
@@ -295,10 +296,10 @@ int cli_main(const Program *program, int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;
-    if (tells(program, first))
+    if (print_about(program, first))
         status = EX_DONE;
     else if (!*first)
-        fail(EX_USAGE, "which command? (see %s --help)", program->name);
+        fail(EX_USAGE, "missing command (see %s --help)", program->name);
     else
         command = command_find(program, first);
     if (command) {
@@ -317,5 +318,5 @@ int cli_main(const Program *program, int argc, char **argv) {
 
 int cli_refuse_terminal(void) {
     if (!isatty(STDOUT_FILENO)) return 0;
-    return fail(EX_USAGE, "this would write binary data to the terminal: redirect it, or pipe it on");
+    return fail(EX_USAGE, "the output is binary: redirect it to a file or a pipe");
 }

@@ -1,4 +1,5 @@
-// Command lines: one table of options per command makes parsing, usage, defaults, man page and shell completion.
+// Command lines: parsing, help, defaults, manual page and shell completion follow from one table of options per
+// command.
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@ typedef struct {
 typedef enum { OPT_END, OPT_FLAG, OPT_SIZE, OPT_INT, OPT_FLOAT, OPT_STRING, OPT_WORD, OPT_AUTO, OPT_LIST } OptionType;
 
 // {OPT_SIZE, "shard-tokens", &shard_tokens, "N", "start a new shard after N tokens"}. The variable's initial value is
-// the default. "o,output" gives -o and --output; "-" and "_" are alike in long names.
+// the default. "o,output" gives -o and --output; "-" and "_" are equal in long names. Of an option given several times
+// the last one wins.
 //   OPT_FLAG bool (--x, --no-x, --x=true), OPT_SIZE uint64_t (1000, 64k, 1.5GiB: k M G T are binary),
 //   OPT_INT int64_t, OPT_FLOAT double, OPT_STRING const char * (borrowed)
 //   OPT_WORD an enum from 0: `argument` lists its words, "replace|fail|bytes"
@@ -34,16 +36,16 @@ typedef struct {
     const char *help;
 } Option;
 
-// Options that a command reads itself, such as the keys of a configuration.
+// Options that a command parses itself, such as the keys of a configuration.
 typedef struct {
-    const Option *rows;                            // for help, manual and completion
+    const Option *rows;                            // for help, manual page and completion
     bool (*take)(const char *option, int *status); // "key=value"; false when it is not one of them
 } MoreOptions;
 
 typedef struct {
     const char *name, *arguments, *summary;
     const Option *options; // NULL when there are none
-    // Gets what is left after the options. Returns 0, or -1 after fail(), or an exit code.
+    // Receives the arguments that are not options. Returns 0, an exit code, or -1 after fail().
     int (*run)(int count, char **arguments);
     const MoreOptions *more; // NULL when there are none
 } Command;
@@ -53,16 +55,17 @@ typedef struct {
     const Command *const *commands; // NULL-terminated
 } Program;
 
-// The whole of main: finds the command, parses, runs, checks stdout, prints the error. Returns the exit code.
+// All of main: finds the command, parses its options, runs it, checks that stdout was written, prints the error.
+// Returns the exit code.
 int cli_main(const Program *program, int argc, char **argv);
 
-// For those that read keys from elsewhere (config files).
+// For values from elsewhere, such as configuration files.
 const Option *option_find(const Option *options, const char *name, size_t length); // NULL when there is none
-int option_set(const Option *option, const char *value); // 2 with the reason when it does not parse; ranges: caller's
-const char *option_nearest(const Option *options, const char *name); // NULL when nothing is near
-void option_print(const Option *option, char *out, size_t size);     // the variable's value now
+int option_set(const Option *option, const char *value); // -1 (2) when it does not parse; the caller checks ranges
+const char *option_nearest(const Option *options, const char *name); // NULL when no name is similar
+void option_print(const Option *option, char *out, size_t size);     // the variable's present value
 
 // The word of an OPT_WORD list with this number.
 void word_print(const char *words, unsigned number, char *out, size_t size);
 
-int cli_refuse_terminal(void); // 2 when stdout is a terminal and would get binary data
+int cli_refuse_terminal(void); // -1 (2) when stdout is a terminal; for commands that write binary data

@@ -31,7 +31,8 @@ static void default_text(const Option *option, char *out, size_t size) {
 void cli_print_program(const Program *program) {
     printf("%s: %s\n\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name, program->summary, program->name);
     for (const Command *const *c = program->commands; *c; c++) printf("  %-10s %s\n", (*c)->name, (*c)->summary);
-    printf("\n%s COMMAND --help explains a command; --version, --man and --completion print what they say.\n",
+    printf("\n%s COMMAND --help explains a command; --version, --man and --completion print the version, the manual "
+           "page and a bash completion.\n",
            program->name);
 }
 
@@ -47,13 +48,14 @@ static void print_rows(const Option *options) {
 void cli_print_help(const Program *program, const Command *command) {
     printf("usage: %s %s [OPTIONS] %s\n%s\n\n", program->name, command->name, command->arguments, command->summary);
     print_rows(command->options);
-    printf("  %-26s %s\n  %-26s %s\n", "-q, --quiet", "no progress, no notes", "-h, --help", "this");
+    printf("  %-26s %s\n  %-26s %s\n", "-q, --quiet", "print warnings and errors only", "-h, --help",
+           "print this help");
     if (!command->more) return;
     printf("\nkeys, in config files (key = value) and as flags (--key=value):\n");
     print_rows(command->more->rows);
 }
 
-// roff reads "-" as a hyphen and a leading "." or "'" as a request.
+// roff takes "-" for a hyphen and a leading "." or "'" for a request.
 static void print_roff(const char *text) {
     if (*text == '.' || *text == '\'') fputs("\\&", stdout);
     for (; *text; text++) {

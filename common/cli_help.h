@@ -1,4 +1,4 @@
-// What a program says about itself, made from its tables: help, manual page, shell completion. All go to stdout.
+// Help, manual page and shell completion of a program, made from its tables and printed to stdout.
 #pragma once
 
 #include "common/cli.h"

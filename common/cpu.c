@@ -1,4 +1,4 @@
-// Instruction sets at run time.
+// Detects instruction sets at run time.
 #include "common/cpu.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// What this processor can do, capped by MILLRACE_ISA=portable|avx2|avx512 (for tests and valgrind).
+// The instruction set to use: the processor's, or a lower one by MILLRACE_ISA=portable|avx2|avx512 (for tests).
 #pragma once
 
 typedef enum { ISA_PORTABLE, ISA_AVX2, ISA_AVX512 } Isa; // AVX512: F BW DQ VL VBMI VBMI2 (Ice Lake, Zen 4 and newer)

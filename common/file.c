@@ -28,7 +28,7 @@ int file_map(Bytes *map, const char *path) {
         else
             *map = (Bytes){data, (size_t)st.st_size};
     }
-    close(fd); // the mapping holds the file, the descriptor may go
+    close(fd); // the mapping keeps the file open
     return status;
 }
 
@@ -118,7 +118,7 @@ int newfile_commit(NewFile *file) {
     char directory[PATH_MAX_BYTES];
     path_split(file->path, directory);
     int status = 0;
-    // A failed fsync is never tried again: the kernel may have dropped the pages.
+    // Do not retry a failed fsync: the kernel may have dropped the pages.
     if (fsync(file->fd)) status = fail_errno("cannot write '%s' to disk", file->path);
     if (close(file->fd) && status == 0) status = fail_errno("cannot close '%s'", file->path);
     file->fd = -1;
@@ -193,7 +193,7 @@ int lock_take(Lock *lock, const char *path) {
     if (flock(lock->fd, LOCK_EX | LOCK_NB) == 0) {
         char pid[24];
         int length = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-        // The pid only helps the message of whom we keep out.
+        // The pid is only for the error message of other processes.
         if (ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, pid, (size_t)length, 0) == length) return 0;
         lock_drop(lock);
         return fail_errno("cannot write '%s'", name);

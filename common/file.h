@@ -1,5 +1,5 @@
-// Files: read-only maps, whole reads and writes, durable creation (temp, fsync, rename, fsync the directory), locks.
-// Only write(2) and pwrite(2): short writes show, and a fault injector sees every one.
+// Files: read-only maps, whole reads and writes, durable creation, locks. Functions return 0, or -1 after fail() with
+// the file's name. Writing uses write(2) only, so that short writes and a full disk are noticed.
 #pragma once
 
 #include "common/bytes.h"
@@ -7,36 +7,40 @@
 
 enum { PATH_MAX_BYTES = 4096 };
 
-int file_map(Bytes *map, const char *path); // an empty file maps to {NULL, 0}
-void file_unmap(Bytes *map);                // accepts a zeroed map
+// Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
+int file_map(Bytes *map, const char *path);
+void file_unmap(Bytes *map); // accepts a zeroed map
 
-// The whole file or stream, at most `limit` bytes (65 beyond). Appends to `out`.
+// Appends the whole file or stream to `out`. A file of more than `limit` bytes is refused (65).
 int file_read(Buffer *out, const char *path, size_t limit);
 
-// read(2) until `size` bytes or the end: returns the bytes read, or -1. `what` names the stream in errors.
+// Reads until `size` bytes or the end, and returns the number of bytes read, or -1. `what` names the stream in errors.
 ssize_t fd_read(int fd, void *data, size_t size, const char *what);
-int fd_write(int fd, const void *data, size_t size, const char *what);
+int fd_write(int fd, const void *data, size_t size, const char *what); // writes all of it
 
-// A file that appears under its name only when it is complete and on disk.
+// A file that appears under its name only when it is complete and on disk: it is written beside it as .NAME.tmp.PID,
+// then renamed. Zero it before use; newfile_abandon accepts it in every state.
 typedef struct {
-    int fd; // the temp file, open for write(2) and pwrite(2)
+    int fd; // of the temporary file, for pwrite(2)
     uint64_t written;
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES];
 } NewFile;
 
-int newfile_open(NewFile *file, const char *path); // the temp is .NAME.tmp.PID beside it
+int newfile_open(NewFile *file, const char *path);
 int newfile_write(NewFile *file, const void *data, size_t size);
-int newfile_commit(NewFile *file);   // fsync, close, rename over path, fsync the directory; on failure the temp is gone
-void newfile_abandon(NewFile *file); // removes the temp; accepts a zeroed or committed one
+int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 removes the temporary file
+void newfile_abandon(NewFile *file); // closes and removes the temporary file, if there is one
 
-int dir_make(const char *path);   // with its parents; an existing directory is fine
-int dir_sync(const char *path);   // fsync of the directory itself
-void dir_sweep(const char *path); // removes .*.tmp.PID (files and directories) left by dead processes, not recursive
+int dir_make(const char *path); // creates the directory and its parents; an existing directory is fine
+int dir_sync(const char *path); // fsync of the directory itself
 
-// An exclusive lock on directory `path` (file .lock inside), held until lock_drop or death. Held by another: 73,
-// with its pid.
+// Removes entries .*.tmp.PID (files and directories) of processes that no longer exist. Not recursive; ignores errors.
+void dir_sweep(const char *path);
+
+// An exclusive lock on the directory `path` (by flock on the file .lock in it), held until lock_drop or until the
+// process ends. -1 (73, with the holder's pid) when another process holds it.
 typedef struct {
-    int fd; // -1 or 0 = none
+    int fd; // -1 or 0: not held
 } Lock;
 int lock_take(Lock *lock, const char *path);
-void lock_drop(Lock *lock);
+void lock_drop(Lock *lock); // accepts a lock that is not held

@@ -35,7 +35,7 @@ void sha256(const void *data, size_t size, uint8_t digest[32]) {
 
 static uint32_t crc32c_portable(uint32_t crc, const uint8_t *p, size_t size) {
     static uint32_t table[256];
-    static volatile int ready; // filled alike by every thread that finds it empty
+    static volatile int ready; // several threads may fill the table, all with the same numbers
     if (!ready) {
         for (uint32_t i = 0; i < 256; i++) {
             uint32_t c = i;
@@ -56,20 +56,21 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, con
     return (uint32_t)c;
 }
 
-// The instruction takes three cycles and can start in each: three extents side by side. Behind n more bytes a crc is
-// crc * x^8n; multiplied carry-less by x^(8n-33) mod P, the instruction's own x^32 and the product's bit do the rest.
+// The crc32 instruction has a latency of three cycles and a throughput of one, so three extents are computed side by
+// side. Appending n bytes multiplies a CRC by x^8n mod P: a carry-less product with x^(8n-33) mod P, to which the
+// product itself adds x and the crc32 instruction that reduces it adds x^32.
 __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_three(uint32_t crc, const uint8_t *p, size_t size) {
-    enum { STRETCH = 1024 };
-    const __m128i behind = _mm_set_epi64x(0xa51b6135, 0x170076fa); // n = 2048 (high), 1024 (low)
-    for (; size >= 3 * STRETCH; p += 3 * STRETCH, size -= 3 * STRETCH) {
+    enum { EXTENT = 1024 };
+    const __m128i shift = _mm_set_epi64x(0xa51b6135, 0x170076fa); // n = 2048 (high), 1024 (low)
+    for (; size >= 3 * EXTENT; p += 3 * EXTENT, size -= 3 * EXTENT) {
         uint64_t a = crc, b = 0, c = 0;
-        for (size_t i = 0; i < STRETCH; i += 8) {
+        for (size_t i = 0; i < EXTENT; i += 8) {
             a = _mm_crc32_u64(a, get_u64(p + i));
-            b = _mm_crc32_u64(b, get_u64(p + STRETCH + i));
-            c = _mm_crc32_u64(c, get_u64(p + 2 * STRETCH + i));
+            b = _mm_crc32_u64(b, get_u64(p + EXTENT + i));
+            c = _mm_crc32_u64(c, get_u64(p + 2 * EXTENT + i));
         }
         __m128i ab = _mm_set_epi64x((long long)b, (long long)a);
-        __m128i sum = _mm_xor_si128(_mm_clmulepi64_si128(ab, behind, 0x10), _mm_clmulepi64_si128(ab, behind, 0x01));
+        __m128i sum = _mm_xor_si128(_mm_clmulepi64_si128(ab, shift, 0x10), _mm_clmulepi64_si128(ab, shift, 0x01));
         crc = (uint32_t)(c ^ _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum)));
     }
     return crc32c_sse42(crc, p, size);

@@ -1,4 +1,4 @@
-// Hashes: SHA-256 for identity, CRC32C for damage. (XXH3 comes from libxxhash as it is.)
+// Hashes: SHA-256 for identity, CRC32C for damage. (XXH3 is used from libxxhash directly.)
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,7 @@ void sha256_add(Sha256 *sha, const void *data, size_t size);
 void sha256_close(Sha256 *sha, uint8_t digest[32]); // frees; digest may be NULL
 void sha256(const void *data, size_t size, uint8_t digest[32]);
 
-// Castagnoli polynomial, as iSCSI and zstd's peers use it. Chain: crc32c(crc32c(0, a), b) = crc32c(0, ab).
+// CRC with the Castagnoli polynomial, as in iSCSI. Chained: crc32c(crc32c(0, a), b) = crc32c(0, ab).
 uint32_t crc32c(uint32_t crc, const void *data, size_t size);
 
 void hex_encode(char *out, const void *data, size_t size); // 2*size digits and a NUL

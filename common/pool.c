@@ -27,7 +27,7 @@ struct Pool {
     unsigned count, threads;
     Worker *workers;
     Slot *slots;
-    uint64_t submitted, started, taken; // serial numbers; job n lives in slot n % count
+    uint64_t submitted, started, collected; // counts of jobs; job n is in slot n % count
     bool closing;
     pthread_mutex_t lock;
     pthread_cond_t more, less;
@@ -83,8 +83,8 @@ Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, 
 
 unsigned pool_threads(const Pool *pool) { return pool->threads; }
 
-void *pool_acquire(Pool *pool) { // only the feeding thread moves submitted and taken, so no lock
-    if (pool->submitted - pool->taken == pool->count) return NULL;
+void *pool_acquire(Pool *pool) { // only the owner changes submitted and collected: no lock
+    if (pool->submitted - pool->collected == pool->count) return NULL;
     return pool->jobs + (pool->submitted % pool->count) * pool->job_bytes;
 }
 
@@ -98,13 +98,13 @@ void pool_submit(Pool *pool) {
 
 int pool_collect(Pool *pool, void **job) {
     *job = NULL;
-    if (pool->taken == pool->submitted) return 0;
-    unsigned index = (unsigned)(pool->taken % pool->count);
+    if (pool->collected == pool->submitted) return 0;
+    unsigned index = (unsigned)(pool->collected % pool->count);
     Slot *slot = &pool->slots[index];
     pthread_mutex_lock(&pool->lock);
     while (!slot->done) pthread_cond_wait(&pool->less, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
-    pool->taken++;
+    pool->collected++;
     *job = pool->jobs + index * pool->job_bytes;
     if (slot->status < 0) err_give(&slot->error);
     return slot->status < 0 ? -1 : 0;

@@ -1,8 +1,18 @@
-// Worker threads with a bounded ring of jobs: submitted in order, handed back in the same order.
+// A pool of worker threads over a ring of jobs. Jobs are handed in and collected in the same order, whatever order the
+// workers finish them in.
 //
-//   ...input | pool_acquire, fill, pool_submit | workers | pool_collect | output, in order...
+// One thread, the owner, feeds the pool and drains it. The jobs are an array that belongs to the owner and is used as a
+// ring, so that their buffers are reused:
 //
-// One thread feeds and drains; the jobs belong to the caller, who may keep arenas in them.
+//   while (there is input) {
+//       while (!(job = pool_acquire(pool))) pool_collect(pool, &done), write the output of `done`;
+//       fill the job;
+//       pool_submit(pool);
+//   }
+//   while (pool_collect(pool, &done), done) write the output of `done`;
+//
+// A job belongs to a worker from pool_submit until pool_collect returns it, and to the owner otherwise. All functions
+// but pool_cores are for the owner only.
 #pragma once
 
 #include "common/err.h"
@@ -10,17 +20,30 @@
 
 typedef struct Pool Pool;
 
-// Runs in a worker; returns 0, or -1 after fail(). `worker` is 0 .. threads-1.
+// Does one job in a worker thread, `worker` in 0 .. threads - 1. Returns 0, or -1 after fail(); pool_collect hands the
+// error to the owner.
 typedef int PoolWork(void *job, unsigned worker);
 
-// `jobs` is an array of `count` jobs of `job_bytes` each, borrowed until pool_close. NULL after fail (71).
-// threads 0 = pool_cores().
+// Starts the threads (0: as many as pool_cores()). `jobs` is an array of `count` jobs of `job_bytes` bytes, borrowed
+// until pool_close. NULL after fail() (71) when a thread cannot be started.
 Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count);
+
+// Waits for the jobs that are running, drops those that no worker has begun, and frees the pool. Accepts NULL.
+void pool_close(Pool *pool);
+
 unsigned pool_threads(const Pool *pool);
 
-void *pool_acquire(Pool *pool);           // the next job to fill, NULL when all are in flight: pool_collect first
-void pool_submit(Pool *pool);             // the job that pool_acquire gave last
-int pool_collect(Pool *pool, void **job); // waits for the oldest; *job NULL when none is in flight; -1 with its error
-void pool_close(Pool *pool);              // waits for what runs, drops what waits; accepts NULL
+// The next job to fill, or NULL when all jobs are submitted and not yet collected. Does not block. Calling it again
+// before pool_submit returns the same job.
+void *pool_acquire(Pool *pool);
 
-unsigned pool_cores(void); // cores this process may use (affinity)
+// Submits the job that pool_acquire returned last. Does not block.
+void pool_submit(Pool *pool);
+
+// Waits for the oldest submitted job and returns it in *job, NULL when there is none. The job may be acquired again by
+// the next pool_acquire, so use its output before. Returns 0, or -1 with the job's error pending; *job is set in both
+// cases.
+int pool_collect(Pool *pool, void **job);
+
+// The number of cores that this process may use (its affinity mask). Thread-safe.
+unsigned pool_cores(void);

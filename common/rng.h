@@ -1,4 +1,4 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). The same on every machine, no state to keep:
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). The same on every machine and without state:
 // number i of a stream is a pure function of (key, i).
 #pragma once
 
