@@ -16,11 +16,11 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     static const char *const names[] = {"train", "val"};
     const BatchSource source = source_of_feed(feed);
     uint64_t samples = evaluate_samples(config, feed_dataset(feed)->tokens[split]);
-    uint64_t tokens = samples * (uint64_t)config->block_size;
+    uint64_t tokens = samples * (uint64_t)config_eval_block(config);
     double loss;
     if (!samples)
-        return fail(EX_USAGE, "the %s data has no more than block_size = %lld tokens", names[split],
-                    (long long)config->block_size);
+        return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", names[split],
+                    (long long)config_eval_block(config));
     FeedResult result = evaluate(&trained->network, &source, split, samples, NULL, &loss);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");

@@ -153,11 +153,13 @@ uint32_t feed_capacity(const Feed *feed) {
 int feed_request(Feed *feed, const FeedRequest *what) {
     uint32_t slot = 0;
     assert(feed->ring.base && feed->outstanding < feed->window && what->rows && what->rows <= feed->config.max_rows);
+    assert(what->sequence_tokens <= feed->config.sequence_tokens);
     if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot for a request: feed_release was not called");
     Request *request = feed_request_at(feed, feed->outstanding++);
     *request =
         (Request){.what = *what, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
     feed->slots[slot] = SLOT_REQUESTED;
+    if (!what->sequence_tokens) request->what.sequence_tokens = feed->config.sequence_tokens;
     connection_send(feed, request);
     return 0;
 }

@@ -43,6 +43,7 @@ typedef struct {
     uint8_t mode;  // Sampling
     uint32_t rows;
     uint64_t seed, first_sample;
+    uint32_t sequence_tokens; // T of these rows, at most that of the feed; 0 = that of the feed
 } FeedRequest;
 
 typedef struct {

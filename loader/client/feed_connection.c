@@ -139,7 +139,7 @@ void connection_send(Feed *feed, Request *request) {
     WireGet *get = &message.get;
     memcpy(get->dataset_fp8, feed->dataset.fingerprint, sizeof get->dataset_fp8);
     get->seed = request->what.seed, get->first_sample = request->what.first_sample;
-    get->rows = request->what.rows, get->sequence_tokens = feed->config.sequence_tokens;
+    get->rows = request->what.rows, get->sequence_tokens = request->what.sequence_tokens;
     get->split = request->what.split, get->mode = request->what.mode;
     get->slot = request->slot, get->generation = request->generation;
     Bytes frame = wire_encode(&message);
@@ -272,7 +272,7 @@ static void on_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     bool expected = request && message->header.loader_instance == feed->instance &&
                     message->header.attach_id == feed->attach_id && batch->slot == request->slot &&
                     batch->generation == request->generation && batch->first_sample == request->what.first_sample &&
-                    batch->sequence_tokens == feed->config.sequence_tokens && batch->rows <= request->what.rows &&
+                    batch->sequence_tokens == request->what.sequence_tokens && batch->rows <= request->what.rows &&
                     (batch->rows == request->what.rows || request->what.mode == SAMPLING_SEQUENTIAL) &&
                     payload.size == (feed->attach_id ? 0 : batch->length);
     if (!expected) {

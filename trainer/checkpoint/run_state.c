@@ -264,7 +264,7 @@ void saved_resolve_auto(const SavedState *saved, Config *config) {
     if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
     if (config->recompute == RECOMPUTE_AUTO) saved_value(saved, KEY_recompute, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
-    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config->block_size;
+    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
 }
 

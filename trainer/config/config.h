@@ -37,6 +37,10 @@ enum {
     KEY_COUNT
 };
 
+static inline int64_t config_eval_block(const Config *config) {
+    return config->eval_block_size ? config->eval_block_size : config->block_size;
+}
+
 extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for help
 
 // Reads files and flags into `config`, and collects all mistakes before it fails.
@@ -47,7 +51,9 @@ typedef struct {
     Buffer mistakes;               // one line each: "FILE:LINE:COLUMN: ..."
     Buffer ignored;                // nanoGPT keys without a meaning here, as "compile, wandb_log"
     int mistake_count;
-    Arena strings; // strings of the files
+    int files, file[KEY_COUNT];       // number of files read, and the number of the file that set a key, from 1
+    struct ConfigVariable *variables; // names set by files that are no keys, newest first
+    Arena strings;                    // strings and variables of the files
 } ConfigReader;
 
 void config_open(ConfigReader *reader); // defaults; strings of files live until config_close
@@ -65,3 +71,9 @@ const char *config_key(int key); // its name
 // false when `text` is not a value of the key. Strings are borrowed.
 void config_value(const Config *config, int key, char *out, size_t size);
 bool config_parse(Config *config, int key, const char *text);
+
+// The WORD keys: whether a key is one, the value of a word (false when it is not a word of the key), and all words as
+// "a, b, c".
+bool config_is_word(int key);
+bool config_find_word(int key, const char *text, int *value);
+void config_words(int key, Buffer *out);

@@ -53,6 +53,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_log_interval,                1, 0x1p53   },
         {KEY_eval_iters,                  1, 1 << 30  },
         {KEY_eval_batch_size,             0, 1 << 16  },
+        {KEY_eval_block_size,             0, 1 << 16  },
         {KEY_eval_tokens,                 0, 0x1p53   },
         {KEY_loss_chunk_rows,             1, 1 << 20  },
         {KEY_max_iters,                   0, 0x1p53   },
@@ -90,6 +91,12 @@ static void check_model(ConfigReader *reader) {
               "'init_from' is '%s': nothing is downloaded; give the directory that holds its "
               "model.safetensors",
               config->init_from);
+    if (config->eval_block_size > config->block_size)
+        wrong(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
+              (long long)config->eval_block_size, (long long)config->block_size);
+    if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
+        wrong(reader, KEY_grad_checkpoint,
+              "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
     if (!*config->out_dir) wrong(reader, KEY_out_dir, "'out_dir' is empty");
 }
 
@@ -97,6 +104,11 @@ int config_check(ConfigReader *reader) {
     check_ranges(reader);
     check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_model(reader);
+    Config *config = &reader->config;
+    if (!reader->mistake_count && config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {
+        config->recompute = RECOMPUTE_BLOCK;
+        log_line("grad_checkpoint: recompute = block");
+    }
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)
         log_warn("%.*s", (int)(end - line), line);

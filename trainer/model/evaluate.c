@@ -4,7 +4,7 @@
 // Adds the losses of the uploaded batch to the scalars, sequence by sequence.
 static void add_losses(Network *network, int B) {
     const PassLayout *pass = &network->plan->eval;
-    int T = network->model->shape.block;
+    int T = pass->block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, 0, false, false);
@@ -15,7 +15,7 @@ static void add_losses(Network *network, int B) {
 void evaluate_warm_up(Network *network, uint64_t samples) {
     const uint64_t most = (uint64_t)network->plan->eval.rows, last = samples % most;
     network->ops->zero(network_at(network, network->plan->eval.tokens),
-                       most * (uint64_t)(network->model->shape.block + 1) * sizeof(uint16_t));
+                       most * (uint64_t)(network->plan->eval.block + 1) * sizeof(uint16_t));
     if (samples >= most) add_losses(network, (int)most);
     if (last) add_losses(network, (int)last);
 }
@@ -24,9 +24,12 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
                     double *loss) {
     const PassLayout *pass = &network->plan->eval;
     const Backend *ops = network->ops;
-    int T = network->model->shape.block;
+    int T = pass->block;
     StepScalars *scalars = network_at(network, network->plan->scalars), found;
-    const FeedRequest form = {.split = (uint8_t)split, .mode = SAMPLING_SEQUENTIAL, .rows = (uint32_t)pass->rows};
+    const FeedRequest form = {.split = (uint8_t)split,
+                              .mode = SAMPLING_SEQUENTIAL,
+                              .rows = (uint32_t)pass->rows,
+                              .sequence_tokens = (uint32_t)T};
     BatchStream stream = {0};
     batch_stream_start(&stream, source, &form, 0, samples);
     ops->zero(scalars, sizeof *scalars);
@@ -45,7 +48,7 @@ FeedResult evaluate(Network *network, const BatchSource *source, int split, uint
 }
 
 uint64_t evaluate_samples(const Config *config, uint64_t split_tokens) {
-    uint64_t T = (uint64_t)config->block_size, most = split_tokens ? (split_tokens - 1) / T : 0;
+    uint64_t T = (uint64_t)config_eval_block(config), most = split_tokens ? (split_tokens - 1) / T : 0;
     uint64_t tokens = config->eval_tokens ? (uint64_t)config->eval_tokens
                                           : (uint64_t)(config->eval_iters * config->batch_size.value) * T;
     uint64_t samples = (tokens + T - 1) / T;

@@ -57,7 +57,8 @@ enum {
 static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, int chunk_rows, const ModelShape *shape,
                          const Backend *backend) {
     const size_t bytes[] = {backend->act_bytes, backend->res_bytes, sizeof(float), sizeof(uint16_t)};
-    const size_t B = (size_t)pass->rows, T = (size_t)shape->block, N = B * T, C = (size_t)shape->channels;
+    const size_t T = (size_t)pass->block, least = ((size_t)shape->block + T - 1) / T; // sampling takes a whole block
+    const size_t B = (size_t)pass->rows > least ? (size_t)pass->rows : least, N = B * T, C = (size_t)shape->channels;
     const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
     const size_t M = N < (size_t)chunk_rows ? N : (size_t)chunk_rows;
     int count = 0;
@@ -92,12 +93,13 @@ static size_t lay_shared(const BufferSize sizes[BUFFERS], BufferGroup group, siz
 }
 
 // Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
-static void lay_pass(PassLayout *pass, size_t at, int rows, bool backward, Recompute recompute, int chunk_rows,
-                     const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
+static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool backward, Recompute recompute,
+                     int chunk_rows, const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
     const int layers = backward ? shape->layers : 1;
     BufferSize sizes[BUFFERS];
     size_t start = at;
-    *pass = (PassLayout){.rows = rows, .backward = backward, .recompute = backward ? recompute : RECOMPUTE_BLOCK};
+    *pass = (PassLayout){
+        .rows = rows, .block = block, .backward = backward, .recompute = backward ? recompute : RECOMPUTE_BLOCK};
     buffer_sizes(sizes, pass, chunk_rows, shape, backend);
 
     at = lay_layers(pass, sizes, GROUP_INPUT, at, layers);
@@ -197,7 +199,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     int train_rows = training ? (int)config->batch_size.value : 0;
     int eval_rows = (int)(config->eval_batch_size ? config->eval_batch_size : config->batch_size.value);
     const ModelShape *m = &model->shape;
-    const Shape largest = {train_rows > eval_rows ? train_rows : eval_rows,
+    int eval_block = (int)config_eval_block(config), eval_blocks = (eval_rows * eval_block + m->block - 1) / m->block;
+    const Shape largest = {train_rows > eval_blocks ? train_rows : eval_blocks,
                            m->block,
                            m->channels,
                            m->heads,
@@ -212,8 +215,9 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     plan->passes = at;
     plan->train.end = plan->passes;
     Recompute recompute = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
-    if (training) lay_pass(&plan->train, at, train_rows, true, recompute, plan->chunk_rows, m, backend, plan);
-    lay_pass(&plan->eval, at, eval_rows, false, recompute, plan->chunk_rows, m, backend, training ? NULL : plan);
+    if (training) lay_pass(&plan->train, at, train_rows, m->block, true, recompute, plan->chunk_rows, m, backend, plan);
+    lay_pass(&plan->eval, at, eval_rows, eval_block, false, recompute, plan->chunk_rows, m, backend,
+             training ? NULL : plan);
     plan->bytes = plan->train.end;
     if (plan->eval.end > plan->bytes) {
         if (training) add_row(plan, "more for evaluation", plan->eval.end - plan->bytes, false);

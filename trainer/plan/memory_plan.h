@@ -22,7 +22,7 @@ typedef enum {
 // The working memory of a forward (and backward) pass: the offset of each buffer, of layer 0 where there is one per
 // layer, and the bytes from a layer to the next (0: the layers share one).
 typedef struct {
-    int rows; // B: sequences at a time
+    int rows, block; // B sequences of T tokens at a time
     bool backward;
     Recompute recompute;
 #define BUFFER(group, type, name, elements) size_t name;

@@ -86,7 +86,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     Model model;
     model_open(&model, &shape);
     if (asked.batch_size.is_auto && !asked.eval_tokens) // keeps the number of evaluated tokens
-        asked.eval_tokens = asked.eval_iters * rows_asked * asked.block_size;
+        asked.eval_tokens = asked.eval_iters * rows_asked * config_eval_block(&asked);
     if (automatic) asked.offload = OFFLOAD_NONE;
     choose(config, &asked, &model, backend, &available, &best, &least);
     asked.offload = OFFLOAD_OPTIMIZER, least = 0; // slower, and needs host memory: only if nothing else fits

@@ -67,13 +67,15 @@ static int open_directory(Run *run, bool fresh) {
 
 static int check_dataset(const Run *run, const FeedDataset *dataset) {
     static const char *const splits[] = {"training", "validation"};
-    uint64_t block = (uint64_t)run->config->block_size;
-    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
+        bool val = split == SPLIT_VAL;
+        uint64_t block = (uint64_t)(val ? config_eval_block(run->config) : run->config->block_size);
         if (dataset->tokens[split] <= block)
             return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
                         splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
                         (unsigned long long)block, (unsigned long long)block + 1,
-                        split == SPLIT_VAL ? ": tokenize with --val 0.01, or more" : "");
+                        val ? ": tokenize with --val 0.01, or more" : "");
+    }
     return 0;
 }
 

@@ -46,9 +46,12 @@ static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *b
     if (!state->step) state->first_loss = losses[SPLIT_VAL];
     if (*best) state->best_loss = losses[SPLIT_VAL], state->best_step = state->step;
     print_loss(val, losses[SPLIT_VAL]), print_loss(trained, losses[SPLIT_TRAIN]);
+    char length[48] = "";
+    if (run->config->eval_block_size)
+        snprintf(length, sizeof length, " | sequences of %lld tokens", (long long)run->config->eval_block_size);
     if (!log_quiet)
-        printf("step %6llu | train loss %.4f | val loss %.4f%s\n", (unsigned long long)state->step, losses[SPLIT_TRAIN],
-               losses[SPLIT_VAL], *best && state->step ? " | best so far" : "");
+        printf("step %6llu | train loss %.4f | val loss %.4f%s%s\n", (unsigned long long)state->step,
+               losses[SPLIT_TRAIN], losses[SPLIT_VAL], length, *best && state->step ? " | best so far" : "");
     return metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
 }
 

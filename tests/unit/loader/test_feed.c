@@ -69,8 +69,8 @@ static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_
         Feed *feed = feeds[rank];
         for (; feed_capacity(feed) && requested[rank] < samples; requested[rank] += (uint64_t)way->rows * way->world) {
             uint64_t left = samples - requested[rank];
-            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337,
-                                   requested[rank]};
+            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode,   left < way->rows ? (uint32_t)left : way->rows,
+                                   1337,        requested[rank], 0};
             NEED(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -105,7 +105,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         Sampling mode = epochs ? SAMPLING_EPOCH : SAMPLING_CROP;
         uint64_t samples = epochs ? SAMPLES : 3000;
         uint8_t want[32], got[32];
-        FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0};
+        FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0, 0};
         uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
         expected_rows(ids, &big, &all, T);
         sha256(ids, samples * (T + 1) * sizeof *ids, want);
@@ -128,7 +128,7 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     uint64_t requested = 0, got = 0;
     for (bool end = false; !end;) {
         for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested};
+            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested, 0};
             NEED(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -150,13 +150,13 @@ TEST(feed_cancel_drops_every_outstanding_request) {
     FeedConfig config = feed_config(64, 4);
     Feed *feed = open_feed(&config);
     FeedBatch held, batch;
-    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0};
+    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0};
     NEED(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
     for (uint64_t i = 1; i <= 200; i++) {
         train.first_sample = 4 * i;
         while (feed_capacity(feed)) NEED(feed_request(feed, &train) == 0);
         feed_cancel(feed);
-        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i};
+        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i, 0};
         NEED(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         check_batch(&batch, &small, &val, 64);
         feed_release(feed, &batch);
@@ -177,7 +177,7 @@ typedef struct {
 } Stream;
 
 static FeedRequest stream_request(const Stream *stream, uint64_t first) {
-    return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first};
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first, 0};
 }
 
 static void request_all(Stream *stream) {

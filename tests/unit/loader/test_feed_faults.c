@@ -40,7 +40,7 @@ static Feed *open_feed(uint64_t timeout_ms) {
 }
 
 static FeedRequest sequential(uint64_t first) {
-    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first};
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first, 0};
 }
 
 static void check_rows(const FeedBatch *batch) {
@@ -234,7 +234,7 @@ TEST(feed_error_names_a_split_that_is_too_short) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(FOREVER);
     FeedBatch batch;
-    FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0};
+    FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0, 0};
     NEED(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);

@@ -30,7 +30,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 
     Feed *feed = open_feed("listed.key", loader.public_key, 120000);
     NEED(feed && feed_attach(feed) == 0);
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5};
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
     FeedBatch batch;
     NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)

@@ -129,7 +129,7 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     Feed *feed = feed_open(&config);
     NEED(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
-        FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first};
+        FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0};
         FeedBatch batch;
         NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);

@@ -74,7 +74,7 @@ TEST(config_reports_all_mistakes_at_once) {
               "what is this\n"
               "max_iters = 6\n"
               "beta2 == 3\n"
-              "grad_checkpoint = True\n"
+              "gradient_checkpoint = True\n"
               "mem_limit = '11.3 parsecs'\n");
     static const char *const wanted[] = {
         "a.py:1:1: unknown key 'batchsize', did you mean 'batch_size'?\n",
@@ -82,13 +82,13 @@ TEST(config_reports_all_mistakes_at_once) {
         "a.py:3:10: 'n_head' takes an integer\n",
         "a.py:4:10: 'bias' takes True or False\n",
         "a.py:5:10: unexpected text after the value of 'seed'\n",
-        "a.py:6:11: the string for 'out_dir' has no closing quote\n",
+        "a.py:6:11: 'out_dir' takes a quoted string: the string has no closing quote\n",
         "a.py:7:17: 'learning_rate' takes a number\n",
         "a.py:8:14: 'eval_iters' takes an integer\n",
         "a.py:10:1: not a 'key = value' line\n",
         "a.py:11:1: 'max_iters' is set twice, first at a.py:9\n",
         "a.py:12:1: not a 'key = value' line\n",
-        "a.py:13:1: unknown key 'grad_checkpoint'\n",
+        "a.py:13:1: unknown key 'gradient_checkpoint'",
         "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
     };
     size_t count = sizeof wanted / sizeof *wanted;
@@ -141,13 +141,160 @@ TEST(config_checks_ranges_and_combinations) {
     config_close(&reader);
 }
 
+// The five files of nanoGPT's config/: every assignment of theirs, without most comments.
+TEST(config_reads_every_file_of_nanogpt_unchanged) {
+    static const char *const files[] = {
+        "wandb_log = True\nwandb_project = 'owt'\nwandb_run_name='gpt2-124M'\n\n# 12 batch size * 1024 block size * 5 "
+        "gradaccum * 8 GPUs = 491,520\nbatch_size = 12\nblock_size = 1024\ngradient_accumulation_steps = 5 * 8\n"
+        "max_iters = 600000\nlr_decay_iters = 600000\neval_interval = 1000\neval_iters = 200\nlog_interval = 10\n"
+        "weight_decay = 1e-1\n",
+        "out_dir = 'out-shakespeare-char'\neval_interval = 250 # keep frequent because we'll overfit\n"
+        "eval_iters = 200\nlog_interval = 10 # don't print too too often\nalways_save_checkpoint = False\n"
+        "wandb_log = False # override via command line if you like\nwandb_project = 'shakespeare-char'\n"
+        "wandb_run_name = 'mini-gpt'\ndataset = 'shakespeare_char'\ngradient_accumulation_steps = 1\n"
+        "batch_size = 64\nblock_size = 256 # context of up to 256 previous characters\nn_layer = 6\nn_head = 6\n"
+        "n_embd = 384\ndropout = 0.2\nlearning_rate = 1e-3\nmax_iters = 5000\nlr_decay_iters = 5000\n"
+        "min_lr = 1e-4 # learning_rate / 10 usually\nbeta2 = 0.99\nwarmup_iters = 100\n\n# on macbook also add\n"
+        "# device = 'cpu'  # run on cpu only\n# compile = False # do not torch compile the model\n",
+        "import time\n\nout_dir = 'out-shakespeare'\neval_interval = 5\neval_iters = 40\nwandb_log = False\n"
+        "wandb_project = 'shakespeare'\nwandb_run_name = 'ft-' + str(time.time())\n\ndataset = 'shakespeare'\n"
+        "init_from = 'gpt2-xl' # this is the largest GPT-2 model\nalways_save_checkpoint = False\nbatch_size = 1\n"
+        "gradient_accumulation_steps = 32\nmax_iters = 20\nlearning_rate = 3e-5\ndecay_lr = False\n",
+        "batch_size = 8\neval_iters = 500 # use more iterations to get good estimate\neval_only = True\n"
+        "wandb_log = False\ninit_from = 'gpt2'\n",
+        "batch_size = 8\neval_iters = 500\neval_only = True\nwandb_log = False\ninit_from = 'gpt2-xl'\n",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        read_text(files[i]);
+        CHECK_TEXT(mistakes(), "");
+        CHECK_EQUAL(reader.mistake_count, 0);
+        config_close(&reader);
+    }
+}
+
+TEST(config_computes_values_as_python_does) {
+    static const struct {
+        const char *text;
+        double value;
+    } rows[] = {
+        {"2 + 3 * 4",           14  },
+        {"(2 + 3) * 4",         20  },
+        {"10 - 4 - 3",          3   },
+        {"-2 ** 2",             -4  },
+        {"2 ** 3 ** 2",         512 },
+        {"2 ** -1",             0.5 },
+        {"7 // 2",              3   },
+        {"-7 // 2",             -4  },
+        {"-7 % 3",              2   },
+        {"7 / 2",               3.5 },
+        {"1_000 * 1e-3",        1   },
+        {"- - 3",               3   },
+        {"( ( 3 ) )",           3   },
+        {"learning_rate / 10",  6e-5},
+        {"beta1 + 0.05 * 1",    0.95},
+        {"batch_size * 2 ** 3", 96  },
+        {"max_iters // 100",    6000},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "min_lr = %s # comment\n", rows[i].text);
+        read_text(line);
+        CHECK_TEXT(mistakes(), "");
+        CHECK(fabs(reader.config.min_lr - rows[i].value) < 1e-15 * fabs(rows[i].value) + 1e-18);
+        config_close(&reader);
+    }
+}
+
+TEST(config_names_stand_for_what_was_set_above) {
+    read_text("tokens = 2 ** 19 # no key: a name for later\n"
+              "block_size = 512\n"
+              "gradient_accumulation_steps = tokens // (block_size * batch_size)\n"
+              "max_iters = 5_000 + 1\n"
+              "lr_decay_iters = max_iters\n"
+              "min_lr = learning_rate / 10\n"
+              "half = True\n"
+              "bias = half\n"
+              "name = 'web'\n"
+              "dataset = name\n");
+    CHECK_TEXT(mistakes(), "");
+    const Config *c = &reader.config;
+    CHECK_EQUAL(c->gradient_accumulation_steps, 85);
+    CHECK_EQUAL(c->lr_decay_iters, 5001);
+    CHECK(c->min_lr == 6e-4 / 10 && c->bias && !strcmp(c->dataset, "web"));
+    config_flag(&reader, "warmup_iters=max_iters // 100");
+    CHECK_EQUAL(c->warmup_iters, 50);
+    config_close(&reader);
+}
+
+TEST(config_reports_expressions_that_have_no_value) {
+    read_text("max_iters = later + 1\n"
+              "warmup_iters = 1 // 0\n"
+              "eval_iters = 4 / 2\n"
+              "beta1 = (0.9\n"
+              "beta2 = 'a' * 2\n"
+              "batch_size = 2 *\n"
+              "learnin_rate = 1e-3\n"
+              "seed = 0x10\n"
+              "n_layer = 1111111111111111111111111111111111111111111111111111111111111111111\n");
+    static const char *const wanted[] = {
+        "a.py:1:13: 'max_iters' takes an integer: the name 'later' is not set above\n",
+        "a.py:2:18: 'warmup_iters' takes an integer: division by zero\n",
+        "a.py:3:14: 'eval_iters' takes an integer\n",
+        "a.py:4:9: 'beta1' takes a number: the parenthesis is not closed\n",
+        "a.py:5:13: 'beta2' takes a number: only numbers can be computed with\n",
+        "a.py:6:14: 'batch_size' takes an integer or 'auto'\n",
+        "a.py:7:1: unknown key 'learnin_rate', did you mean 'learning_rate'?\n",
+        "a.py:8:8: 'seed' takes an integer\n",
+        "a.py:9:11: 'n_layer' takes an integer: the number has more than 63 digits\n",
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) CHECK_TEXT(mistakes(), wanted[i]);
+    CHECK_EQUAL(reader.mistake_count, sizeof wanted / sizeof *wanted);
+    config_close(&reader);
+}
+
+TEST(config_skips_a_byte_order_mark_and_reports_nul_bytes) {
+    static const char text[] = "\xef\xbb\xbfn_layer = 3\nbeta1 = 0.5\0\nn_head = 2\n";
+    write_file("a.py", text, sizeof text - 1);
+    config_open(&reader);
+    config_file(&reader, "a.py");
+    CHECK_TEXT(mistakes(), "a.py:2:12: the line has a NUL byte: not a text file\n");
+    CHECK_EQUAL(reader.mistake_count, 1);
+    CHECK(reader.config.n_layer == 3 && reader.config.n_head == 2);
+    config_close(&reader);
+}
+
+TEST(config_finds_a_key_set_twice_in_a_file_with_a_long_path) {
+    char path[200];
+    memset(path, 'd', 180), path[180] = 0;
+    write_file(path, "n_layer = 3\nn_layer = 4\n", 24);
+    config_open(&reader);
+    config_file(&reader, path);
+    CHECK_TEXT(mistakes(), "'n_layer' is set twice");
+    CHECK_EQUAL(reader.mistake_count, 1);
+    config_close(&reader);
+}
+
+TEST(config_takes_the_keys_of_other_nanogpt_forks) {
+    read_text("grad_checkpoint = True\neval_block_size = 256\ndevice = 'cuda:3'\n");
+    CHECK_EQUAL(config_check(&reader), 0);
+    const Config *c = &reader.config;
+    CHECK(c->recompute == RECOMPUTE_BLOCK && c->eval_block_size == 256 && c->device == DEVICE_CUDA + 3);
+    config_close(&reader);
+    read_text("grad_checkpoint = True\nrecompute = 'gelu'\nblock_size = 128\neval_block_size = 256\n");
+    CHECK_EQUAL(config_check(&reader), -1);
+    CHECK_TEXT(mistakes(), "a.py:1: 'grad_checkpoint' is True, which is recompute = block");
+    CHECK_TEXT(mistakes(), "a.py:4: 'eval_block_size' 256 is larger than 'block_size' 128");
+    config_close(&reader);
+    err_clear();
+}
+
 TEST(config_words_become_enums) {
     read_text(
         "sampling = 'crop'\nrecompute = 5\nlr_schedule = 'cubic'\ngelu = tanh # unquoted\noffload = 'optimizer\n");
     const Config *c = &reader.config;
     CHECK(c->sampling == SAMPLING_CROP && c->recompute == RECOMPUTE_BLOCK && c->gelu == GELU_TANH);
     CHECK_TEXT(mistakes(), "a.py:3:15: 'lr_schedule' is 'cubic', not one of cosine, linear, constant\n");
-    CHECK_TEXT(mistakes(), "a.py:5:11: the string for 'offload' has no closing quote\n");
+    CHECK_TEXT(mistakes(), "a.py:5:11: 'offload' takes a quoted string: the string has no closing quote\n");
     config_flag(&reader, "recompute=gelu");
     config_flag(&reader, "sampling='sequential'");
     config_flag(&reader, "offload=");

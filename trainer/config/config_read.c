@@ -1,0 +1,330 @@
+// The configuration: files and flags into values.
+#include "common/err.h"
+#include "common/file.h"
+#include "trainer/config/config.h"
+#include "trainer/config/expression.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
+
+// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases.
+static const char *const ignored_keys[] = {"compile", "backend", NULL};
+static const char ignored_prefix[] = "wandb_";
+
+// A name that a file sets and that is no key. It may be used in later values; if it is not, it was meant as a key.
+typedef struct ConfigVariable {
+    struct ConfigVariable *next;
+    char name[NAME_BYTES];
+    Value value;
+    bool used;
+    int number, column;
+} Variable;
+
+// The position of an assignment, for messages.
+typedef struct {
+    ConfigReader *reader;
+    const char *file; // NULL: a flag
+    const char *line; // its first byte
+    int number;
+} Place;
+
+__attribute__((format(printf, 3, 4))) static void mistake(const Place *place, int column, const char *format, ...) {
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    Buffer *out = &place->reader->mistakes;
+    if (place->file)
+        buffer_print(out, "%s:%d:%d: %s\n", place->file, place->number, column, text);
+    else
+        buffer_print(out, "%s\n", text);
+    place->reader->mistake_count++;
+}
+
+static int column(const Place *place, const char *at) { return (int)(at - place->line) + 1; }
+
+static bool same_name(const char *text, const char *name, size_t length) {
+    return strlen(text) == length && !memcmp(text, name, length);
+}
+
+static bool is_ignored(const char *name, size_t length) {
+    for (int i = 0; ignored_keys[i]; i++)
+        if (same_name(ignored_keys[i], name, length)) return true;
+    return length >= sizeof ignored_prefix && !memcmp(name, ignored_prefix, sizeof ignored_prefix - 1);
+}
+
+static void note_ignored(ConfigReader *reader, const char *name, size_t length) {
+    buffer_print(&reader->ignored, "%s%.*s", reader->ignored.size ? ", " : "", (int)length, name);
+}
+
+static const char *skip_blank(const char *at) {
+    while (*at == ' ' || *at == '\t' || *at == '\r') at++;
+    return at;
+}
+
+// ---- names
+
+static const Option *find_option(const ConfigReader *reader, const char *name, size_t length) {
+    const Option *option = option_find(reader->options, name, length);
+    return option && strlen(option->name) == length ? option : NULL;
+}
+
+static int key_index(const ConfigReader *reader, const Option *option) { return (int)(option - reader->options); }
+
+static Variable *find_variable(const ConfigReader *reader, const char *name, size_t length) {
+    for (Variable *variable = reader->variables; variable; variable = variable->next)
+        if (same_name(variable->name, name, length)) return variable;
+    return NULL;
+}
+
+static Value key_value(const Option *option) {
+    switch (option->type) {
+    case OPT_FLAG:
+        return (Value){.type = VALUE_FLAG, .flag = *(bool *)option->value};
+    case OPT_FLOAT:
+        return (Value){.type = VALUE_NUMBER, .number = *(double *)option->value};
+    case OPT_STRING:
+        return (Value){.type = VALUE_TEXT, .text = *(const char **)option->value};
+    case OPT_AUTO:
+        return (Value){.type = VALUE_NUMBER, .number = (double)((AutoInt *)option->value)->value, .whole = true};
+    case OPT_SIZE:
+        return (Value){.type = VALUE_NUMBER, .number = (double)*(uint64_t *)option->value, .whole = true};
+    default:
+        return (Value){.type = VALUE_NUMBER, .number = (double)*(int64_t *)option->value, .whole = true};
+    }
+}
+
+// The value of a variable or a key, for expressions.
+static bool find_name(void *names, const char *name, size_t length, Value *value) {
+    ConfigReader *reader = names;
+    Variable *variable = find_variable(reader, name, length);
+    if (variable) return variable->used = true, *value = variable->value, true;
+    const Option *option = find_option(reader, name, length);
+    if (!option || config_is_word(key_index(reader, option))) return false;
+    return *value = key_value(option), true;
+}
+
+static void unknown_key(const Place *place, int at, const char *name) {
+    const char *near = option_nearest(place->reader->options, name);
+    mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
+            near ? "'?" : "");
+}
+
+// ---- values
+
+static const char *const type_names[] = {
+    [OPT_FLAG] = "True or False",        [OPT_INT] = "an integer",
+    [OPT_AUTO] = "an integer or 'auto'", [OPT_FLOAT] = "a number",
+    [OPT_STRING] = "a quoted string",    [OPT_SIZE] = "a number of bytes, as 1000000 or '11.3GiB'",
+};
+
+// Integers must be exact: 2^53 is far beyond any sensible setting.
+static bool store_number(const Option *option, double value, bool whole) {
+    bool integral = whole && fabs(value) <= 0x1p53;
+    if (option->type == OPT_INT && integral)
+        *(int64_t *)option->value = (int64_t)value;
+    else if (option->type == OPT_AUTO && integral && value >= 0)
+        *(AutoInt *)option->value = (AutoInt){false, (int64_t)value};
+    else if (option->type == OPT_SIZE && integral && value >= 0)
+        *(uint64_t *)option->value = (uint64_t)value;
+    else if (option->type == OPT_FLOAT && isfinite(value))
+        *(double *)option->value = value;
+    else
+        return false;
+    return true;
+}
+
+static bool store_text(const Option *option, const char *text) {
+    if (option->type == OPT_STRING) return *(const char **)option->value = text, true;
+    if (option->type != OPT_SIZE && option->type != OPT_AUTO) return false;
+    if (option_set(option, text) == 0) return true;
+    return err_clear(), false;
+}
+
+static bool store(const Option *option, const Value *value) {
+    if (value->type == VALUE_NUMBER) return store_number(option, value->number, value->whole);
+    if (value->type == VALUE_TEXT) return store_text(option, value->text);
+    if (option->type != OPT_FLAG) return false;
+    return *(bool *)option->value = value->flag, true;
+}
+
+static void store_word(const Place *place, const char *at, const Option *option, const char *text) {
+    int key = key_index(place->reader, option);
+    if (config_find_word(key, text, option->value)) return;
+    Buffer words = {0};
+    config_words(key, &words);
+    mistake(place, column(place, at), "'%s' is '%s', not one of %s", option->name, text, (const char *)words.data);
+    buffer_close(&words);
+}
+
+// A word may stand without quotes, as in flags and in "recompute = 5".
+static const char *read_bare_word(const Place *place, const char *at, const Option *option) {
+    const char *end = at;
+    while (*end && !strchr(" \t\r#", *end)) end++;
+    char *text = arena_push(&place->reader->strings, (size_t)(end - at) + 1);
+    memcpy(text, at, (size_t)(end - at));
+    text[end - at] = 0;
+    store_word(place, at, option, text);
+    return end;
+}
+
+// Reads the value at `at` into the option. Returns what follows, or NULL after a mistake.
+static const char *read_value(const Place *place, const char *at, const Option *option) {
+    const bool is_word = config_is_word(key_index(place->reader, option));
+    if (is_word && *at != '"' && *at != '\'') return read_bare_word(place, at, option);
+    ExpressionReader reader = {.find = find_name, .names = place->reader, .strings = &place->reader->strings};
+    Value value;
+    const char *end = expression_read(&reader, at, &value);
+    if (!end && *reader.error)
+        mistake(place, column(place, reader.where), "'%s' takes %s: %s", option->name, type_names[option->type],
+                reader.error);
+    else if (end && is_word && value.type == VALUE_TEXT)
+        return store_word(place, at, option, value.text), end;
+    else if (!end || !store(option, &value))
+        mistake(place, column(place, at), "'%s' takes %s", option->name, type_names[option->type]), end = NULL;
+    return end;
+}
+
+// ---- files
+
+// Notes where a key is set. A file that sets a key twice has a mistake.
+static bool take_origin(const Place *place, const Option *option, const char *at) {
+    ConfigReader *reader = place->reader;
+    int key = key_index(reader, option);
+    char *origin = reader->origin[key];
+    if (reader->file[key] == reader->files) {
+        mistake(place, column(place, at), "'%s' is set twice, first at %s", option->name, origin);
+        return false;
+    }
+    reader->file[key] = reader->files;
+    snprintf(origin, sizeof reader->origin[0], "%.*s:%d", (int)sizeof reader->origin[0] - 16, place->file,
+             place->number);
+    return true;
+}
+
+static const char *set_variable(const Place *place, const char *name, size_t length, const char *at) {
+    ConfigReader *reader = place->reader;
+    ExpressionReader expression = {.find = find_name, .names = reader, .strings = &reader->strings};
+    Value value;
+    const char *end = expression_read(&expression, at, &value);
+    Variable *variable = find_variable(reader, name, length);
+    if (!end) return NULL;
+    if (!variable) {
+        variable = arena_push(&reader->strings, sizeof *variable);
+        *variable = (Variable){.next = reader->variables, .number = place->number, .column = column(place, name)};
+        memcpy(variable->name, name, length);
+        reader->variables = variable;
+    }
+    variable->value = value;
+    return end;
+}
+
+static void read_line(const Place *place) {
+    const char *name = skip_blank(place->line), *end = name;
+    if (!*name || *name == '#') return;
+    while (isalnum((unsigned char)*end) || *end == '_') end++;
+    size_t length = (size_t)(end - name);
+    const char *at = skip_blank(end);
+    if (same_name("import", name, length) || same_name("from", name, length)) {
+        note_ignored(place->reader, name, length);
+        return;
+    }
+    if (!length || *at != '=' || at[1] == '=') {
+        mistake(place, column(place, name), "not a 'key = value' line");
+        return;
+    }
+    if (is_ignored(name, length)) {
+        note_ignored(place->reader, name, length);
+        return;
+    }
+    const Option *option = find_option(place->reader, name, length);
+    const char *rest = NULL, *value = skip_blank(at + 1);
+    char text[NAME_BYTES];
+    snprintf(text, sizeof text, "%.*s", (int)length, name);
+    if (option)
+        rest = take_origin(place, option, name) ? read_value(place, value, option) : NULL;
+    else if (length >= NAME_BYTES || !(rest = set_variable(place, name, length, value)))
+        unknown_key(place, column(place, name), text);
+    if (!rest) return;
+    rest = skip_blank(rest);
+    if (*rest && *rest != '#') mistake(place, column(place, rest), "unexpected text after the value of '%s'", text);
+}
+
+// A name that no later value uses was meant as a key.
+static void check_variables(Place *place) {
+    for (Variable *variable = place->reader->variables; variable; variable = variable->next) {
+        if (variable->used) continue;
+        place->number = variable->number, variable->used = true;
+        unknown_key(place, variable->column, variable->name);
+    }
+}
+
+void config_file(ConfigReader *reader, const char *path) {
+    Buffer text = {0};
+    Place place = {reader, path, "", 0};
+    reader->files++;
+    if (file_read(&text, path, FILE_MAX_BYTES) < 0) {
+        buffer_print(&reader->mistakes, "%s\n", err_text());
+        reader->mistake_count++, err_clear();
+    }
+    buffer_add(&text, "", 1);
+    char *line = (char *)text.data, *const end = line + text.size - 1;
+    if (!strncmp(line, "\xef\xbb\xbf", 3)) line += 3; // a byte order mark
+    for (char *next; line; line = next) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        if (next) *next = 0;
+        place.line = line, place.number++;
+        if (strlen(line) < (size_t)((next ? next : end) - line))
+            mistake(&place, (int)strlen(line) + 1, "the line has a NUL byte: not a text file");
+        else
+            read_line(&place);
+        if (next) next++;
+    }
+    check_variables(&place);
+    buffer_close(&text);
+}
+
+// ---- flags
+
+// The shell has removed the quotes of a flag, so that any text is a string. true and false may have any case.
+void config_flag(ConfigReader *reader, const char *assignment) {
+    Place place = {reader, NULL, assignment, 0};
+    const char *equals = strchr(assignment, '=');
+    size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)length, assignment);
+    for (char *c = name; *c; c++)
+        if (*c == '-') *c = '_';
+    if (is_ignored(name, strlen(name))) {
+        note_ignored(reader, name, strlen(name));
+        return;
+    }
+    const Option *option = find_option(reader, name, strlen(name));
+    if (!option) {
+        unknown_key(&place, 1, name);
+        return;
+    }
+    if (!equals && option->type != OPT_FLAG) {
+        mistake(&place, 1, "write --%s=VALUE", option->name);
+        return;
+    }
+    snprintf(reader->origin[key_index(reader, option)], sizeof reader->origin[0], "--%s", option->name);
+    const char *value = equals ? equals + 1 : "True";
+    const bool is_word = config_is_word(key_index(reader, option));
+    if (option->type == OPT_STRING && !is_word && *value != '"' && *value != '\'')
+        *(const char **)option->value = value;
+    else if (option->type == OPT_FLAG || option->type == OPT_SIZE ||
+             (option->type == OPT_AUTO && !strcmp(value, "auto"))) {
+        if (option_set(option, value) == 0) return;
+        err_clear();
+        mistake(&place, 1, "'--%s' takes %s", option->name, type_names[option->type]);
+    } else {
+        const char *rest = read_value(&place, value, option);
+        if (rest && *skip_blank(rest)) mistake(&place, 1, "unexpected text after the value of '--%s'", option->name);
+    }
+}
