@@ -18,7 +18,7 @@ FOLDERS  := $(filter-out $(if $(filter 0,$(CUDA)),kernels/cuda),$(patsubst %/,%,
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror=incompatible-pointer-types $(if $(filter true,$(CI)),-Werror)
-LIBS     := -lzmq -lzstd -lz -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl -lpthread -lm
+LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl -lpthread -lm
 # Vector code is selected at run time; a file whose name ends in an instruction set is compiled for that set.
 # -ffp-contract=off: fused multiply-add would make results depend on the compiler.
 ISA_avx2   := -march=x86-64-v3

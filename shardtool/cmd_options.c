@@ -2,7 +2,16 @@
 #include "shardtool/cmd_options.h"
 #include "shardtool/ingest/where.h"
 
-SourceOptions source_options = {.text_field = "text", .text_column = "text"};
+SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
+
+// The documents rows of the table: containers are always detected.
+#define WORD_INPUT_CONTAINER(name) ""
+#define WORD_INPUT_DOCUMENTS(name) "|" #name
+const char input_format_words[] = "auto"
+#define INPUT_FORMAT(name, title, extensions, kind, needs_seek) WORD_##kind(name)
+#include "shardtool/ingest/input_formats.def"
+#undef INPUT_FORMAT
+    ;
 
 int input_check(void) {
     for (size_t i = 0; i < source_options.where.count; i++) {

@@ -12,6 +12,19 @@
 
 // For every command that reads documents.
 extern SourceOptions source_options;
+extern const char input_format_words[];
+#define ROW_FORMAT                                                                                                     \
+    {                                                                                                                  \
+        OPT_WORD, "format", &source_options.format, input_format_words,                                                \
+            "format of all inputs, inside archives and compressed files too"                                           \
+    }
+#define ROW_MAX_DEPTH                                                                                                  \
+    { OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open" }
+#define ROW_MAX_RATIO                                                                                                  \
+    {                                                                                                                  \
+        OPT_SIZE, "max-ratio", &source_options.max_ratio, "N",                                                         \
+            "refuse inputs that expand more than N times, 0 = no limit"                                                \
+    }
 #define ROW_DOCS                                                                                                       \
     { OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text" }
 #define ROW_TEXT_FIELD                                                                                                 \

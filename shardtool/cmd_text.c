@@ -11,11 +11,14 @@ static bool raw;
 
 static const Option options[] = {
     {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
+    ROW_FORMAT,
     ROW_DOCS,
     ROW_TEXT_FIELD,
     ROW_TEXT_COLUMN,
     ROW_WHERE,
     ROW_MAX_BAD,
+    ROW_MAX_DEPTH,
+    ROW_MAX_RATIO,
     ROW_END,
 };
 

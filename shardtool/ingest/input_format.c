@@ -1,9 +1,10 @@
 // Streams, and the choice of the format that reads one.
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
-#include "shardtool/format/shard.h"
-#include <ctype.h>
+#include "shardtool/ingest/foreign.h"
+#include <inttypes.h>
 #include <stdio.h>
+#include <strings.h>
 
 static const InputFormat formats[] = {
 #define INPUT_FORMAT(...) INPUT_FORMAT_ROW(__VA_ARGS__),
@@ -36,28 +37,11 @@ ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size)
 }
 
 void stream_name(Stream *stream, const char *outer, const char *member) {
+    const char *path = member ? member : outer, *slash = strrchr(path, '/');
+    snprintf(stream->base, sizeof stream->base, "%s", slash ? slash + 1 : path);
     snprintf(stream->name, sizeof stream->name, "%s%s%s", outer, member ? ":" : "", member ? member : "");
     for (char *p = stream->name; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 0x7F) *p = '?';
-}
-
-static bool starts_with(Bytes head, const char *text) {
-    size_t length = strlen(text);
-    return head.size >= length && !strncasecmp((const char *)head.data, text, length);
-}
-
-// Detects inputs that would otherwise be read as text without an error. Returns what the input is, or NULL.
-static const char *find_refused(Bytes head) {
-    size_t shard = sizeof SHARD_OPENING - 1;
-    if (head.size >= shard + 16 && !memcmp(head.data, SHARD_OPENING, shard) &&
-        get_u32(head.data + shard) == SHARD_HEADER_MAGIC && !memcmp(head.data + shard + SKIPPABLE_BYTES, "SHRDHDR1", 8))
-        return "is a shard already: use cat, decode or merge";
-    if (starts_with(head, "version https://git-lfs.github.com/"))
-        return "is a git-lfs pointer, not the file itself: run 'git lfs pull'";
-    while (head.size && isspace(*head.data)) head.data++, head.size--;
-    if (starts_with(head, "<!doctype html") || starts_with(head, "<html"))
-        return "is an HTML page, perhaps the error page of a failed download";
-    return NULL;
 }
 
 static int fail_no_format(const Stream *stream) {
@@ -75,27 +59,86 @@ int refuse_conditions(const Stream *stream, const SourceOptions *options) {
                 options->where.items[0]);
 }
 
-int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth) {
+static bool has_word(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        size_t size = strcspn(at, " ");
+        if (size == length && !strncasecmp(at, word, length)) return true;
+        at += size;
+    }
+    return false;
+}
+
+// The format that the extension of the name promises, or NULL.
+static const InputFormat *promised_format(const Stream *stream) {
+    const char *dot = strrchr(stream->base, '.');
+    for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
+        if (has_word(formats[i].extensions, dot + 1)) return &formats[i];
+    return NULL;
+}
+
+static const InputFormat *forced_format(const SourceOptions *options) {
+    const InputFormat *format = formats;
+    for (unsigned left = options->format; left; format++)
+        if (format->kind == INPUT_DOCUMENTS && --left == 0) return format;
+    return NULL;
+}
+
+static const InputFormat *highest_bid(Bytes head, InputKind kind, int least) {
+    const InputFormat *best = NULL;
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        int bid = formats[i].kind == kind ? formats[i].bid(head) : BID_NONE;
+        if (bid >= least) best = &formats[i], least = bid + 1;
+    }
+    return best;
+}
+
+static int refuse(const Stream *stream, const char *is) { return fail(EX_DATA, "'%s' %s", stream->name, is); }
+
+// A page of text may start with anything, with JSON or the magic number of a compressed file too. So a file in a folder
+// or an archive whose name promises text is text. For others, the magic number decides, then the name, then the
+// content.
+static int choose_format(const Stream *stream, const SourceOptions *options, Bytes head, const InputFormat **format) {
+    const InputFormat *promised = promised_format(stream), *forced = forced_format(options);
+    const char *is;
+    if (stream->is_listed && promised && promised->bid == text_bid) {
+        *format = forced ? forced : promised;
+        return 0;
+    }
+    is = foreign_find(head);
+    if (!is && (*format = highest_bid(head, INPUT_CONTAINER, BID_MAGIC))) return 0;
+    if (forced) {
+        *format = forced;
+        return 0;
+    }
+    if ((*format = highest_bid(head, INPUT_DOCUMENTS, BID_MAGIC))) return 0;
+    if (is) return refuse(stream, is);
+    if (stream->level == 0 && (is = misplaced_find(head))) return refuse(stream, is);
+    if (promised && promised->kind == INPUT_CONTAINER)
+        return fail(EX_DATA, "'%s' is named like %s, but is not in that format", stream->name, promised->title);
+    if (promised && promised->bid != text_bid) {
+        *format = promised;
+        return 0;
+    }
+    if (!promised && highest_bid(head, INPUT_DOCUMENTS, BID_CONTENT) == NULL && (is = not_json_lines_find(head)))
+        return refuse(stream, is);
+    *format = promised && text_bid(head) ? promised : highest_bid(head, INPUT_DOCUMENTS, 1);
+    return *format ? 0 : fail_no_format(stream);
+}
+
+int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     *reader = NULL;
     Bytes head;
+    const InputFormat *format = NULL;
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return 0;
-    const char *refused = find_refused(head);
-    if (refused) return fail(EX_DATA, "'%s' %s", stream->name, refused);
-
-    const InputFormat *best = NULL;
-    int highest = 0;
-    for (size_t i = 0; i < FORMAT_COUNT; i++) {
-        int bid = formats[i].bid(head);
-        if (bid > highest) highest = bid, best = &formats[i];
-    }
-    if (!best) return fail_no_format(stream);
-    if (best->needs_seek && !stream->read_at)
+    if (choose_format(stream, options, head, &format) < 0) return -1;
+    if (format->needs_seek && !stream->read_at)
         return fail(EX_DATA, "'%s': %s can only be read from a file, not from a pipe or an archive: unpack it first",
-                    stream->name, best->title);
-    *reader = best->open(stream, options, depth);
+                    stream->name, format->title);
+    *reader = format->open(stream, options);
     if (!*reader) return -1;
-    (*reader)->format = best;
+    (*reader)->format = format;
     return 0;
 }
 
@@ -103,4 +146,18 @@ int reader_next(FormatReader *reader, Part *part) { return reader->format->next(
 
 void reader_close(FormatReader *reader) {
     if (reader) reader->format->close(reader);
+}
+
+int level_check(const Stream *stream, const SourceOptions *options) {
+    if (stream->level <= options->max_depth) return 0;
+    return fail(EX_DATA, "'%s': containers nested more than %" PRIu64 " deep (--max-depth)", stream->name,
+                options->max_depth);
+}
+
+int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes) {
+    enum { RATIO_FROM_BYTES = 16 << 20 }; // a small input of zeros is harmless
+    if (!options->max_ratio || out_bytes < RATIO_FROM_BYTES || out_bytes / options->max_ratio <= in_bytes) return 0;
+    return fail(EX_DATA,
+                "'%s': expands to more than %" PRIu64 " times its size, like a decompression bomb (--max-ratio)", name,
+                options->max_ratio);
 }

@@ -12,7 +12,7 @@
 enum {
     SOURCE_HEAD_BYTES = 16384,    // the first bytes of a stream, on which formats bid
     SOURCE_WINDOW_BYTES = 262144, // the part of a stream that a reader holds in memory
-    SOURCE_DEPTH_MAX = 3          // archives in archives
+    SOURCE_BASE_BYTES = 256       // of a file name
 };
 
 typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
@@ -22,6 +22,9 @@ typedef struct {
     const char *text_field;  // dotted path of the text in a JSON line
     const char *text_column; // dotted path of the text in a Parquet file
     StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
+    unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
+    uint64_t max_depth;      // levels of containers; a compressed archive is one level
+    uint64_t max_ratio;      // output per byte of input, 0 = no limit
     uint64_t max_bad;        // bad lines to skip; one more is an error
     uint64_t bad;            // skipped so far
     char first_bad[512];     // reason and place of the first
@@ -41,8 +44,12 @@ struct Stream {
     ssize_t (*read)(Stream *stream, void *data, size_t size);
     // Reads at any offset, independently of `read`. NULL for pipes and members of archives.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
-    uint64_t size;             // in bytes, where there is read_at
-    char name[PATH_MAX_BYTES]; // printable
+    uint64_t size;                // in bytes, where there is read_at
+    char name[PATH_MAX_BYTES];    // printable
+    char base[SOURCE_BASE_BYTES]; // the file name without the extensions of codecs that were decoded
+    unsigned level;               // of containers around it
+    bool decompressed;            // the output of a codec
+    bool is_listed;               // found in a folder or an archive, not named by the user
     size_t head_at, head_size;
     uint8_t head[SOURCE_HEAD_BYTES]; // peeked at, not yet read
 };
@@ -50,39 +57,49 @@ int stream_peek(Stream *stream, Bytes *head); // the first bytes, at most SOURCE
 ssize_t stream_read(Stream *stream, void *data, size_t size);
 // Only for streams with read_at. Fewer than `size` bytes only at the end.
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size);
-// Names a stream "outer" or "outer:member"; control characters become '?'.
+// Names a stream "outer" or "outer:member", its base by the last component; control characters become '?' in `name`.
 void stream_name(Stream *stream, const char *outer, const char *member);
 
 // A format's reader is a struct of its own, whose first field is a FormatReader.
+typedef enum { INPUT_CONTAINER, INPUT_DOCUMENTS } InputKind;
+// Bids on the first bytes of a stream.
+enum { BID_NONE, BID_TEXT = 10, BID_CONTENT = 50, BID_MAGIC = 100 };
+
 typedef struct InputFormat InputFormat;
 typedef struct {
     const InputFormat *format;
 } FormatReader;
 struct InputFormat {
     const char *name, *title, *extensions;
-    bool needs_seek;                                                          // requires Stream.read_at
-    int (*bid)(Bytes head);                                                   // 0 = not this format
-    FormatReader *(*open)(Stream *stream, SourceOptions *options, int depth); // NULL after fail()
-    int (*next)(FormatReader *reader, Part *part);                            // 1, 0 at the end, -1 after fail()
+    InputKind kind;
+    bool needs_seek;                                               // requires Stream.read_at
+    int (*bid)(Bytes head);                                        // BID_NONE ... BID_MAGIC
+    FormatReader *(*open)(Stream *stream, SourceOptions *options); // NULL after fail()
+    int (*next)(FormatReader *reader, Part *part);                 // 1, 0 at the end, -1 after fail()
     void (*close)(FormatReader *reader);
 };
 
 #define INPUT_FORMAT(name, ...)                                                                                        \
     int name##_bid(Bytes head);                                                                                        \
-    FormatReader *name##_open(Stream *stream, SourceOptions *options, int depth);                                      \
+    FormatReader *name##_open(Stream *stream, SourceOptions *options);                                                 \
     int name##_next(FormatReader *reader, Part *part);                                                                 \
     void name##_close(FormatReader *reader);
 #include "shardtool/ingest/input_formats.def"
 #undef INPUT_FORMAT
 
 // The row of the table for a format, whose `bid` ... `close` are the functions of that name.
-#define INPUT_FORMAT_ROW(name, title, extensions, needs_seek)                                                          \
-    { #name, title, extensions, needs_seek, name##_bid, name##_open, name##_next, name##_close }
+#define INPUT_FORMAT_ROW(name, title, extensions, kind, needs_seek)                                                    \
+    { #name, title, extensions, kind, needs_seek, name##_bid, name##_open, name##_next, name##_close }
 
 // For formats whose documents have no columns: 65 when there are conditions, which would be passed over in silence.
 int refuse_conditions(const Stream *stream, const SourceOptions *options);
 
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
-int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options, int depth);
+int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
 int reader_next(FormatReader *reader, Part *part);
 void reader_close(FormatReader *reader); // accepts NULL
+
+// For containers: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from `in_bytes`
+// of input exceed --max-ratio.
+int level_check(const Stream *stream, const SourceOptions *options);
+int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes);

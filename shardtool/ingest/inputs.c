@@ -26,9 +26,10 @@ typedef struct {
     uint32_t argument;
 } Walk;
 
-static void add_file(Walk *walk, const char *path, const struct stat *st) {
+static void add_file(Walk *walk, const char *path, const struct stat *st, bool is_listed) {
     InputFile file = {.path = arena_copy_string(&walk->inputs->arena, path),
                       .regular = S_ISREG(st->st_mode),
+                      .is_listed = is_listed,
                       .bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
                       .argument = walk->argument};
     Identity identity = {st->st_dev, st->st_ino, file.path};
@@ -77,7 +78,7 @@ static int walk_directory(Walk *walk, const char *path) {
         else if (stat(full, &st))
             status = fail_errno("cannot stat '%s'", full);
         else if (S_ISREG(st.st_mode))
-            add_file(walk, full, &st);
+            add_file(walk, full, &st, true);
     }
     free(names);
     return status;
@@ -88,14 +89,14 @@ static int walk_argument(Walk *walk, const char *path) {
     if (!strcmp(path, "-")) {
         if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
         st.st_mode = S_IFIFO; // even a file: its read position is not known
-        add_file(walk, path, &st);
+        add_file(walk, path, &st, false);
         return 0;
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
     if (S_ISDIR(st.st_mode)) return walk_directory(walk, path);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
-    add_file(walk, path, &st);
+    add_file(walk, path, &st, false);
     return 0;
 }
 

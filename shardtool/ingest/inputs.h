@@ -9,6 +9,7 @@ typedef struct {
     const char *path; // "-" is standard input
     uint64_t bytes;   // 0 unless it is a regular file
     bool regular;
+    bool is_listed; // found in a folder, not named by the user
     uint32_t argument;
 } InputFile;
 

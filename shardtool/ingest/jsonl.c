@@ -69,7 +69,7 @@ int jsonl_bid(Bytes head) {
     while (at < end && (is_space(*at) || *at == '\n')) at++;
     if (at == end || *at++ != '{') return 0;
     while (at < end && is_space(*at)) at++;
-    return at < end && (*at == '"' || *at == '}') ? 50 : 0;
+    return at < end && (*at == '"' || *at == '}') ? BID_CONTENT : BID_NONE;
 }
 
 static int split_path(JsonlReader *jsonl, const char *path) {
@@ -91,8 +91,7 @@ void jsonl_close(FormatReader *reader) {
     free(jsonl);
 }
 
-FormatReader *jsonl_open(Stream *stream, SourceOptions *options, int depth) {
-    (void)depth;
+FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     if (refuse_conditions(stream, options) < 0) return NULL;
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");

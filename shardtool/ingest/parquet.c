@@ -22,8 +22,8 @@ typedef struct {
 
 int parquet_bid(Bytes head) {
     return head.size >= 4 && (!memcmp(head.data, PARQUET_MAGIC, 4) || !memcmp(head.data, PARQUET_MAGIC_ENCRYPTED, 4))
-               ? 100
-               : 0;
+               ? BID_MAGIC
+               : BID_NONE;
 }
 
 static int find_columns(ParquetReader *parquet) {
@@ -64,8 +64,7 @@ static int find_group(ParquetReader *parquet, size_t group, bool begin) {
     return 0;
 }
 
-FormatReader *parquet_open(Stream *stream, SourceOptions *options, int depth) {
-    (void)depth;
+FormatReader *parquet_open(Stream *stream, SourceOptions *options) {
     ParquetReader *parquet = calloc(1, sizeof *parquet);
     if (!parquet) die(EX_MEMORY, "no memory for a reader");
     parquet->options = options, parquet->stream = stream;

@@ -55,12 +55,13 @@ static int open_file(Source *source) {
     stream->stream = (Stream){.read = file_read_some};
     if (file->regular) stream->stream.read_at = file_read_at, stream->stream.size = file->bytes;
     stream_name(&stream->stream, is_stdin ? "standard input" : file->path, NULL);
+    stream->stream.is_listed = file->is_listed;
     stream->fd = is_stdin ? dup(STDIN_FILENO) : open(file->path, O_RDONLY | O_CLOEXEC);
     stream->file = file;
     stream->bytes = 0;
     source->document = 0;
     if (stream->fd < 0) return fail_errno("cannot open '%s'", stream->stream.name);
-    return reader_open(&source->reader, &stream->stream, source->options, 0);
+    return reader_open(&source->reader, &stream->stream, source->options);
 }
 
 static void close_file(Source *source) {

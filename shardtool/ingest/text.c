@@ -20,11 +20,10 @@ int text_bid(Bytes head) {
         uint8_t c = head.data[i];
         controls += c < 0x20 && !(c >= '\b' && c <= '\r') && c != 0x1B;
     }
-    return controls > 1 + head.size / 64 ? 0 : 10;
+    return controls > 1 + head.size / 64 ? BID_NONE : BID_TEXT;
 }
 
-FormatReader *text_open(Stream *stream, SourceOptions *options, int depth) {
-    (void)depth;
+FormatReader *text_open(Stream *stream, SourceOptions *options) {
     if (refuse_conditions(stream, options) < 0) return NULL;
     TextReader *text = malloc(sizeof *text);
     if (!text) die(EX_MEMORY, "no memory for a reader");

@@ -117,3 +117,11 @@ end_background() { # for teardown
         { kill -9 "$pid"; wait "$pid"; } 2>/dev/null || true
     done
 }
+
+# run_code CODE COMMAND...: the exit code, and stdout and stderr together in $output
+run_code() {
+    local want=$1
+    shift
+    run "$@"
+    [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
+}

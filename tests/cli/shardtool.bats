@@ -15,14 +15,6 @@ texts() { # a folder of small documents
     printf 'hidden' >in/.dot
 }
 
-# run_code CODE COMMAND...: the exit code, and stdout and stderr together in $output
-run_code() {
-    local want=$1
-    shift
-    run "$@"
-    [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
-}
-
 @test "a folder becomes a dataset: one summary line, shards that zstd reads" {
     texts
     run_code 0 shardtool tokenize -o out in

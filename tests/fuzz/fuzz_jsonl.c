@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     FormatReader *reader;
     Part part;
     bool open = false;
-    int status = reader_open(&reader, &memory.stream, &options, 0);
+    int status = reader_open(&reader, &memory.stream, &options);
     if (status == 0 && reader) {
         while ((status = reader_next(reader, &part)) > 0) {
             if (part.first == open) abort();

@@ -4,15 +4,15 @@
 
 #define INPUT_FORMAT(name, ...)                                                                                        \
     int name##_bid(Bytes head);                                                                                        \
-    FormatReader *name##_open(Stream *stream, SourceOptions *options, int depth);                                      \
+    FormatReader *name##_open(Stream *stream, SourceOptions *options);                                                 \
     int name##_next(FormatReader *reader, Part *part);                                                                 \
     void name##_close(FormatReader *reader);
 INPUT_FORMAT(dummy)
 #undef INPUT_FORMAT
 
 int dummy_bid(Bytes head) { return head.size > 4 && !memcmp(head.data, "DUMMY", 5) ? 100 : 0; }
-FormatReader *dummy_open(Stream *stream, SourceOptions *options, int depth) {
-    (void)stream, (void)options, (void)depth;
+FormatReader *dummy_open(Stream *stream, SourceOptions *options) {
+    (void)stream, (void)options;
     return calloc(1, sizeof(FormatReader));
 }
 int dummy_next(FormatReader *reader, Part *part) {
@@ -24,7 +24,7 @@ void dummy_close(FormatReader *reader) { free(reader); }
 static const InputFormat formats[] = {
 #define INPUT_FORMAT(...) INPUT_FORMAT_ROW(__VA_ARGS__),
 #include "shardtool/ingest/input_formats.def"
-    INPUT_FORMAT(dummy, "dummy", "dummy", true)
+    INPUT_FORMAT(dummy, "dummy", "dummy", INPUT_DOCUMENTS, true)
 #undef INPUT_FORMAT
 };
 

@@ -25,7 +25,7 @@ static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
           .left = text
     };
     FormatReader *reader;
-    int status = reader_open(&reader, &memory.stream, options, 0);
+    int status = reader_open(&reader, &memory.stream, options);
     Part part;
     bool open = false;
     out->size = 0;

@@ -1,0 +1,32 @@
+// Stream codecs: gzip, xz, zstd and bzip2, through their own libraries, with every checksum checked.
+#pragma once
+
+#include "common/bytes.h"
+
+typedef enum {
+    CODEC_MORE, // continue: give more input or more space
+    CODEC_END,  // a gzip member, xz stream, zstd frame or bzip2 stream is complete; another may follow
+    CODEC_BAD   // damaged; `error` says how
+} CodecStatus;
+
+typedef struct {
+    Bytes in;     // unread input, advanced
+    bool ended;   // no input follows `in`
+    uint8_t *out; // advanced
+    size_t space; // bytes left at `out`, reduced
+    const char *error;
+} CodecStep;
+
+typedef struct {
+    const char *name;
+    const char *extensions; // separated by spaces
+    bool (*matches)(Bytes head);
+    void *(*open)(void); // dies (82) without memory
+    CodecStatus (*decode)(void *state, CodecStep *step);
+    void (*close)(void *state);
+} Codec;
+
+const Codec *codec_find(Bytes head); // NULL when no magic number matches
+// Removes the extension of a codec from a file name: "a.txt.gz" becomes "a.txt", "a.tgz" becomes "a.tar". False when
+// the name has none.
+bool codec_strip_extension(char *name);

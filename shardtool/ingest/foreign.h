@@ -1,0 +1,10 @@
+// Recognizes inputs that no format reads but that could pass as text, so that they are refused by name.
+#pragma once
+
+#include "common/bytes.h"
+
+// By magic number: "is a PDF document". NULL when there is none.
+const char *foreign_find(Bytes head);
+// A git-lfs pointer or an HTML page in place of a data file; JSON that is not JSON lines. NULL otherwise.
+const char *misplaced_find(Bytes head);
+const char *not_json_lines_find(Bytes head);

@@ -1,0 +1,166 @@
+# shardtool: the inputs that tokenize and text read, and those they refuse. Programs come from $BIN, data from $DATA.
+
+load helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+documents() { # N files d/NNN.txt, with pages of every kind among them
+    mkdir -p "$1"
+    for i in $(seq 100 119); do printf 'Page %s of the collection.\n' "$i" >"$1/$i.txt"; done
+    printf '{"text": "not the whole page"}\nmore\n' >"$1/101.txt"
+    printf '<html><body>a page about HTML</body></html>\n' >"$1/102.txt"
+    printf '<!DOCTYPE html>\n' >"$1/103.txt"
+    printf '\0\1\2\3\4\5\6\7\0\1\2\3\4\5\6\7 control characters\n' >"$1/104.txt"
+    printf '\x1f\x8b\x08 begins like gzip\n' >"$1/105.txt"
+    printf '%%PDF-1.4 begins like a PDF\n' >"$1/106.txt"
+    printf '[{"a": 1}]\n' >"$1/107.txt"
+    printf '{\n  "a": 1\n}\n' >"$1/108.txt"
+}
+
+@test "a .txt in a folder or an archive is text, whatever it starts with" {
+    documents pages
+    cat pages/*.txt >want
+    run_code 0 shardtool tokenize -q --val 0 --invalid-utf8 bytes -o out pages
+    shardtool cat out/train/000/000000.zst | shardtool decode --raw | sed 's/<|endoftext|>//g' | cmp - want
+    run_code 0 shardtool info out
+    [[ "$output" == *"train_documents 20"* ]]
+    # the nest that OpenWebText ships: a tar.xz of .xz files, each a tar of .txt
+    tar cf a.tar pages/10* && tar cf b.tar pages/11* && xz -0 a.tar b.tar && mv a.tar.xz a.xz && mv b.tar.xz b.xz
+    tar cJf nest.tar.xz a.xz b.xz
+    shardtool text -0 nest.tar.xz | tr -d '\0' >got
+    cat want | tr -d '\0' | cmp - got
+}
+
+@test "foreign formats are refused by name, also where they look like text" {
+    printf 'PAR1' >x.parquet && head -c 1000 /dev/zero | tr '\0' 'a' >>x.parquet
+    printf '%%PDF-1.7\ntext\n' >x.pdf
+    printf 'Rar!\x1a\x07\x00 stored text' >x.rar
+    printf "7z\xbc\xaf\x27\x1c" >x.7z
+    printf 'WARC/1.0\r\nWARC-Type: response\r\n' >x.warc
+    printf 'ARROW1\0\0' >x.arrow
+    printf '\x93NUMPY\x01\0' >x.npy
+    printf 'SQLite format 3\0' >x.db
+    printf '\xff\xfeh\0i\0' >utf16
+    local -A name=([x.pdf]="PDF" [x.rar]="RAR" [x.7z]="7-Zip" [x.warc]="WARC" [x.arrow]="Arrow" [x.npy]="NumPy" [x.db]="SQLite" [utf16]="UTF-16")
+    for file in "${!name[@]}"; do
+        run_code 65 shardtool text "$file"
+        [[ "$output" == *"'$file' is "*"${name[$file]}"* ]] || { echo "$file: $output" && return 1; }
+        cp "$file" unknown
+        run_code 65 shardtool text - <unknown
+    done
+    run_code 65 shardtool text x.parquet
+    [[ "$output" == *"x.parquet"* ]]
+}
+
+@test "JSON that is not JSON lines is refused with the command that converts it" {
+    printf '[{"text": "a"}, {"text": "b"}]\n' >array
+    run_code 65 shardtool text array
+    [[ "$output" == *"is a JSON array"*"jq -c '.[]'"* ]]
+    printf '{\n  "text": "a"\n}\n' >indented
+    run_code 65 shardtool text indented
+    [[ "$output" == *"over several lines"*"jq -c ."* ]]
+    printf '# comment\n{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n' >comment
+    run_code 65 shardtool text - <comment
+    [[ "$output" == *"--format jsonl"* ]]
+    # a name that promises JSON lines must hold them
+    for file in array indented comment; do
+        cp "$file" "$file.jsonl"
+        run_code 65 shardtool text "$file.jsonl"
+        [[ "$output" == *"'$file.jsonl' line 1"* ]] || { echo "$output" && return 1; }
+    done
+    run_code 0 shardtool text --format text array
+    [ "$(jq -r .text <<<"$output")" = "$(cat array)" ]
+}
+
+@test "--format forces the format of files, of standard input and of archive members" {
+    printf '{"text": "one"}\n{"text": "two"}\n' >a.txt
+    run_code 0 shardtool text a.txt
+    [ "${#lines[@]}" = 1 ]
+    run_code 0 shardtool text --format jsonl a.txt
+    [ "${#lines[@]}" = 2 ]
+    gzip -k a.txt && tar cf a.tar a.txt
+    for input in a.txt.gz a.tar; do
+        run_code 0 shardtool text --format jsonl "$input"
+        [ "${#lines[@]}" = 2 ]
+    done
+    run_code 0 shardtool text --format text - <<<'{"text": "one"}'
+    [ "$(jq -r .text <<<"$output")" = '{"text": "one"}' ]
+    run_code 2 shardtool text --format tar a.tar
+    [[ "$output" == *"auto|parquet|jsonl|text"* ]]
+}
+
+@test "a damaged gzip file is 65: a flipped bit, a cut member, data after the end" {
+    seq 400 | sed 's/.*/line & of a text/' | gzip -n >a.gz
+    for at in 100 400 700; do
+        cp a.gz b.gz
+        printf '\x55' | dd of=b.gz bs=1 seek=$at conv=notrunc status=none
+        run_code 65 shardtool tokenize -o "out$at" b.gz
+        [[ "$output" == *"b.gz"* ]]
+    done
+    size=$(stat -c %s a.gz)
+    for extra in 1 5 9; do
+        cat a.gz a.gz | head -c $((size + extra)) >cut.gz
+        run_code 65 shardtool text cut.gz
+        [[ "$output" == *"ends within"* ]]
+    done
+    (cat a.gz && echo garbage) >garbage.gz
+    run_code 65 shardtool text garbage.gz
+    [[ "$output" == *"data after the last gzip member"* ]]
+    cat a.gz a.gz >two.gz
+    shardtool text -0 two.gz | tr -d '\0' | cmp - <(gzip -dc two.gz)
+}
+
+@test "concatenated tars are read to the end, and data after the end is 65" {
+    echo one >1.txt && echo two >2.txt && echo three >3.txt
+    tar cf a.tar 1.txt && tar cf b.tar 2.txt 3.txt
+    cat a.tar b.tar >both.tar
+    [ "$(shardtool text - <both.tar | wc -l)" = 3 ]
+    [ "$(gzip -c both.tar | shardtool text - | wc -l)" = 3 ]
+    (cat a.tar && echo garbage) >garbage.tar
+    run_code 65 shardtool text garbage.tar
+    (cat a.tar && head -c 2000 /dev/urandom) >garbage.tar
+    run_code 65 shardtool text garbage.tar
+}
+
+@test "zip archives are read from files and pipes, stored and deflated; a wrong CRC is 65" {
+    documents pages
+    cat pages/*.txt >want
+    (cd pages && zip -q ../a.zip *.txt && zip -q0 ../stored.zip *.txt)
+    for zip in a.zip stored.zip; do
+        shardtool text -0 $zip | tr -d '\0' | cmp - <(tr -d '\0' <want)
+    done
+    shardtool text -0 - <stored.zip | tr -d '\0' | cmp - <(tr -d '\0' <want)
+    offset=$(grep -abo 'Page 110' stored.zip | head -1 | cut -d: -f1)
+    printf 'X' | dd of=stored.zip bs=1 seek="$offset" conv=notrunc status=none
+    run_code 65 shardtool text stored.zip
+    [[ "$output" == *"stored.zip:110.txt"*"CRC"* ]]
+    echo secret >s.txt && zip -qP word secret.zip s.txt
+    run_code 65 shardtool text secret.zip
+    [[ "$output" == *"encrypted"* ]]
+}
+
+@test "bz2 is read, alone and around a tar" {
+    seq 1000 >a.txt
+    bzip2 -k a.txt && tar cjf a.tar.bz2 a.txt
+    shardtool text -0 a.txt.bz2 | tr -d '\0' | cmp - a.txt
+    shardtool text -0 a.tar.bz2 | tr -d '\0' | cmp - a.txt
+}
+
+@test "bombs are 65: nested too deep, or expanding too far" {
+    yes text | head -c 100M | xz -0 >a.xz
+    run_code 65 shardtool text a.xz
+    [[ "$output" == *"a.xz"*"--max-ratio"* ]]
+    [ "$(shardtool text -0 --max-ratio 0 a.xz | wc -c)" = $((100 * 1024 * 1024 + 1)) ]
+    truncate -s 20G s.txt && echo end >>s.txt && tar cSf sparse.tar s.txt && rm s.txt
+    run_code 65 shardtool text sparse.tar
+    [[ "$output" == *"sparse.tar:s.txt"*"--max-ratio"* ]]
+    echo text | xz | xz | xz >three.xz
+    [ "$(shardtool text -0 three.xz | tr -d '\0')" = text ]
+    xz <three.xz >four.xz
+    run_code 65 shardtool text four.xz
+    [[ "$output" == *"four.xz"*"--max-depth"* ]]
+    [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
+}

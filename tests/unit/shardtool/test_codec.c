@@ -1,0 +1,159 @@
+// Codecs: every flipped bit and every truncation of a compressed stream is an error or leaves its content unchanged.
+#include "common/bytes.h"
+#include "shardtool/ingest/input_format.h"
+#include "tests/test.h"
+#include <bzlib.h>
+#include <lzma.h>
+#include <zlib.h>
+#include <zstd.h>
+
+typedef struct {
+    Stream stream;
+    Bytes left;
+} MemoryStream;
+
+static ssize_t memory_read(Stream *stream, void *data, size_t size) {
+    MemoryStream *memory = (MemoryStream *)stream;
+    size_t take = memory->left.size < size ? memory->left.size : size;
+    if (take) memcpy(data, memory->left.data, take);
+    memory->left.data += take, memory->left.size -= take;
+    return (ssize_t)take;
+}
+
+// The text of a stream, or -1 after fail().
+static int read_text(Bytes input, Buffer *out) {
+    static MemoryStream memory;
+    memory = (MemoryStream){
+        .stream = {.read = memory_read, .name = "memory"},
+          .left = input
+    };
+    SourceOptions options = {.max_depth = 3, .max_ratio = 1000};
+    FormatReader *reader;
+    Part part;
+    out->size = 0;
+    int status = reader_open(&reader, &memory.stream, &options);
+    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0)
+        buffer_add(out, part.text.data, part.text.size), status = 0;
+    reader_close(reader);
+    return status;
+}
+
+static void add_gzip(Buffer *out, const char *text) {
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)text, .avail_in = (uInt)strlen(text)};
+    NEED(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+    buffer_reserve(out, 4096);
+    z.next_out = out->data + out->size, z.avail_out = 4096;
+    NEED(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    out->size += z.total_out;
+    deflateEnd(&z);
+}
+
+static void add_xz(Buffer *out, const char *text) {
+    size_t size = 0;
+    buffer_reserve(out, 4096);
+    NEED(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, strlen(text), out->data + out->size,
+                                 &size, 4096) == LZMA_OK);
+    out->size += size;
+}
+
+static void add_zstd(Buffer *out, const char *text) {
+    ZSTD_CCtx *context = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+    buffer_reserve(out, 4096);
+    out->size += ZSTD_compress2(context, out->data + out->size, 4096, text, strlen(text));
+    ZSTD_freeCCtx(context);
+}
+
+static void add_bzip2(Buffer *out, const char *text) {
+    unsigned size = 4096;
+    buffer_reserve(out, size);
+    NEED(BZ2_bzBuffToBuffCompress((char *)out->data + out->size, &size, (char *)(uintptr_t)text, (unsigned)strlen(text),
+                                  9, 0, 0) == BZ_OK);
+    out->size += size;
+}
+
+static const struct {
+    const char *name;
+    void (*add)(Buffer *out, const char *text);
+} codecs[] = {
+    {"gzip",  add_gzip },
+    {"xz",    add_xz   },
+    {"zstd",  add_zstd },
+    {"bzip2", add_bzip2},
+};
+enum { CODECS = sizeof codecs / sizeof *codecs };
+
+static const char *const parts[] = {"The quick brown fox jumps over the lazy dog, the dog, the lazy lazy dog.\n",
+                                    "Pack my box with five dozen liquor jugs, five dozen, five dozen jugs!\n"};
+
+static bool is_text(const Buffer *got, const char *want) {
+    return got->size == strlen(want) && !memcmp(got->data, want, got->size);
+}
+
+TEST(concatenated_members_of_every_codec_are_read_to_the_end) {
+    Buffer input = {0}, got = {0};
+    char both[256];
+    snprintf(both, sizeof both, "%s%s", parts[0], parts[1]);
+    for (int c = 0; c < CODECS; c++) {
+        input.size = 0;
+        codecs[c].add(&input, parts[0]);
+        codecs[c].add(&input, parts[1]);
+        CHECK(read_text((Bytes){input.data, input.size}, &got) == 0);
+        CHECK(is_text(&got, both));
+        buffer_add(&input, "garbage", 7);
+        CHECK(read_text((Bytes){input.data, input.size}, &got) < 0);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        err_clear();
+    }
+    buffer_close(&input), buffer_close(&got);
+}
+
+TEST(every_flipped_bit_of_a_compressed_stream_is_an_error_or_harmless) {
+    Buffer input = {0}, got = {0};
+    for (int c = 0; c < CODECS; c++) {
+        input.size = 0;
+        codecs[c].add(&input, parts[0]);
+        unsigned refused = 0;
+        // A flip in the magic number makes it another kind of input.
+        for (size_t bit = 8 * (c == 3 ? 10 : 6); bit < 8 * input.size; bit++) {
+            input.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            if (read_text((Bytes){input.data, input.size}, &got) < 0)
+                refused++, CHECK_EQUAL(err_code(), EX_DATA), err_clear();
+            else if (!is_text(&got, parts[0]))
+                print_error("%s: bit %zu\n", codecs[c].name, bit), test_failed("an error", __FILE__, __LINE__);
+            input.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+        CHECK(refused > 8 * 16);
+    }
+    buffer_close(&input), buffer_close(&got);
+}
+
+TEST(every_truncation_within_a_member_of_a_compressed_stream_is_an_error) {
+    Buffer input = {0}, got = {0};
+    for (int c = 0; c < CODECS; c++) {
+        input.size = 0;
+        codecs[c].add(&input, parts[0]);
+        size_t first = input.size;
+        codecs[c].add(&input, parts[1]);
+        for (size_t size = 10; size < input.size; size++) {
+            bool boundary = size == first; // nobody can see that a member is missing
+            CHECK_EQUAL(read_text((Bytes){input.data, size}, &got), boundary ? 0 : -1);
+            if (!boundary) CHECK_EQUAL(err_code(), EX_DATA);
+            err_clear();
+        }
+    }
+    buffer_close(&input), buffer_close(&got);
+}
+
+TEST(zeros_after_the_last_gzip_member_are_padding) {
+    Buffer input = {0}, got = {0};
+    static const uint8_t zeros[700];
+    add_gzip(&input, parts[0]);
+    buffer_add(&input, zeros, sizeof zeros);
+    CHECK(read_text((Bytes){input.data, input.size}, &got) == 0 && is_text(&got, parts[0]));
+    buffer_add(&input, "x", 1);
+    CHECK(read_text((Bytes){input.data, input.size}, &got) < 0);
+    CHECK_TEXT(err_text(), "data after the last gzip member");
+    err_clear();
+    buffer_close(&input), buffer_close(&got);
+}
