@@ -1,8 +1,9 @@
-// Times the encoder over a file of documents (u32 size, bytes, ...): tokenizer DOCUMENTS THREADS PASSES [IDS].
-// One JSON line: the first pass from an empty word table, the best later one; of one thread its own time counts, which
-// a busy machine does not change. IDS gets the ids of the first thread's documents, and so of all with one thread. With
-// MILLRACE_BPE_CACHE set, and empty, the threads share their words; if it is a FILE, the first pass starts from what
-// that holds, and what was learnt goes there at the end.
+// Times the encoder over a file of documents (u32 size, bytes, ...): bench_tokenizer DOCUMENTS THREADS PASSES [IDS].
+//
+// Prints one JSON line: MB/s of the first pass (cold: empty caches) and of the best later pass (warm). With one thread
+// its processor time counts, which a busy machine changes less than wall time. IDS is a file for the ids of the first
+// thread's documents. With MILLRACE_BPE_CACHE set to an empty string the threads share a cache; set to a FILE, the
+// cache is loaded from it before the first pass and saved to it at the end.
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -80,7 +81,7 @@ int main(int count, char **arguments) {
         saved ? shared_cache_open(vocab, *saved ? (unsigned)threads : SHARED_CACHE_THREADS) : NULL;
     start = time_ns(1);
     if (saved && *saved && access(saved, F_OK) == 0 && shared_cache_load(shared_cache, saved) < 0)
-        fprintf(stderr, "starting anew: %s\n", err_text()), err_clear();
+        fprintf(stderr, "starting with an empty BPE cache: %s\n", err_text()), err_clear();
     double load_ms = (double)(time_ns(1) - start) / 1e6;
     for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, shared_cache);
 

@@ -1,4 +1,4 @@
-"""Texts that bring tokenizers to their knees, beside tiktoken: tokenizer_hard.py TIMER [GB].
+"""Worst-case texts, compared with tiktoken: bench_tokenizer_hard.py TIMER [GB].
 
 A line each: 1 MB of one character of each class, random bytes, pieces made to be hard to merge. MB/s of the first pass
 on every path and of tiktoken, and how often the slowest path is as fast; ids compared. With GB, that many gigabytes of

@@ -1,5 +1,5 @@
-// Pushes text that never repeats through one encoder: tokenizer_soak GB. A line a gigabyte: speed, and the memory that
-// the process holds. Exit 1 when it holds more than LEAST more at the end than after the first one.
+// Encodes text that never repeats with one encoder: soak_tokenizer GB. Prints the speed and the resident memory after
+// each gigabyte. Exits with 1 when the memory grew by more than GROWTH_MAX after the first one.
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { DOCUMENT = 1 << 20, PER_GB = 1000000000 / DOCUMENT, LEAST = 8 << 20 };
+enum { DOCUMENT = 1 << 20, PER_GB = 1000000000 / DOCUMENT, GROWTH_MAX = 8 << 20 };
 
-// Words of letters of any script, numbers, signs, and now and then a byte that is no UTF-8.
+// Words of letters of several scripts, signs, and a few bytes that are not UTF-8.
 static size_t write_document(uint8_t *text, uint64_t number) {
     size_t size = 0;
     for (uint64_t turn = 0; size < DOCUMENT - 8; turn++) {
@@ -39,7 +39,7 @@ static size_t resident(void) {
 
 int main(int count, char **arguments) {
     unsigned long last = count == 2 ? strtoul(arguments[1], NULL, 10) : 0;
-    if (!last) die(EX_USAGE, "usage: tokenizer_soak GB");
+    if (!last) die(EX_USAGE, "usage: soak_tokenizer GB");
     const Vocab *vocab = vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
@@ -70,5 +70,5 @@ int main(int count, char **arguments) {
     vocab_close(vocab);
     free(text);
     free(ids);
-    return now > first + LEAST;
+    return now > first + GROWTH_MAX;
 }

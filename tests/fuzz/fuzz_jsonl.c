@@ -1,4 +1,4 @@
-// Any bytes as text, JSON lines or an archive: whole documents, or bad data.
+// Any bytes as text, JSON lines or an archive: the reader gives whole documents or reports bad data.
 #include "common/err.h"
 #include "shardtool/ingest/source.h"
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static ssize_t memory_read(Stream *stream, void *data, size_t size) {
     return (ssize_t)take;
 }
 
-// The first byte chooses how text is cut, and whether the text lies deeper.
+// The bits of the first byte choose the options.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;
     if (!size) return 0;

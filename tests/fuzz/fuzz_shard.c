@@ -1,12 +1,12 @@
-// Any bytes as a shard: opened, every frame decoded, verified. Good or bad data, never anything else.
+// Any bytes as a shard: opens it, looks up tokens, verifies it. Every error must be bad data (65).
 #include "common/err.h"
 #include "shardtool/format/shard.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// A checksum that does not fit keeps a fuzzer out of all that is behind it: make those of B, D and E right.
-static void mend(uint8_t *data, size_t size) {
+// A wrong checksum would keep the fuzzer out of the code behind the check: correct those of the blocks B, D and E.
+static void correct(uint8_t *data, size_t size) {
     for (size_t at = 0; at + SKIPPABLE_BYTES + 4 < size; at++) {
         uint32_t magic = get_u32(data + at), bytes = get_u32(data + at + 4);
         if (magic < SHARD_HEADER_MAGIC || magic > SHARD_TRAILER_MAGIC || bytes < 4) continue;
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!cursor) cursor = shard_cursor_open();
     uint8_t *copy = malloc(size + !size);
     memcpy(copy, data, size);
-    mend(copy, size);
+    correct(copy, size);
     ShardFile shard;
     if (shard_file_open_bytes(&shard, "fuzzed", (Bytes){copy, size}) == 0) {
         for (uint64_t token = 0; token < shard.tokens; token += 1 + shard.tokens / 16)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh NAME FUZZER SHARDTOOL [SECONDS]: a fuzzer over seeds made of tests/data; what it finds stays in build/fuzz/NAME.
+# run_fuzz.sh NAME FUZZER SHARDTOOL [SECONDS]: runs a fuzzer with seeds made of tests/data. Findings are kept in build/fuzz/NAME.
 set -eu
 name=$1 fuzzer=$(realpath "$2") shardtool=$(realpath "$3") seconds=${4:-60}
 vectors=$PWD/tests/data/tokenizer_vectors.jsonl

@@ -1,4 +1,5 @@
-// The tokenizer against what tiktoken gave for 2,000 texts (tests/data/tokenizer_vectors.jsonl), and its promises.
+// The tokenizer against the ids of tiktoken for 2,000 texts (tests/data/tokenizer_vectors.jsonl), and its other
+// guarantees.
 #include "common/file.h"
 #include "common/hash.h"
 #include "common/rng.h"
@@ -15,7 +16,7 @@ typedef struct {
     Buffer text;
     uint16_t *ids;
     size_t count;
-    bool known; // else count and sha say what the ids are
+    bool known; // else only count and sha are given
     char sha[65];
     bool invalid; // text is not UTF-8
 } Vector;
@@ -49,7 +50,7 @@ static void vector_read(Vector *vector, json_t *line) {
         vector->ids[i] = (uint16_t)json_integer_value(json_array_get(ids, i));
 }
 
-// The vocabulary and the vectors stay for all tests.
+// Opens the vocabulary and reads the vectors, once for all tests.
 static void prepare(void) {
     if (vectors) return;
     vocab = vocab_open();
@@ -104,9 +105,9 @@ static Encoder *portable_encoder(InvalidUtf8 invalid, SharedCache *shared_cache)
 TEST_ON_EACH_ISA(tokenizer_gives_the_ids_of_tiktoken) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
-    for (size_t pass = 0; pass < 2; pass++) // the second time every word is known
+    for (size_t pass = 0; pass < 2; pass++) // in the second pass every piece is in the cache
         for (Vector *v = vectors; v < vectors + vector_count; v++) {
-            // a copy of exact size, so that reading past the end is seen by the sanitizer
+            // a copy of exact size, so that the sanitizer detects reads past the end
             uint8_t *exact = malloc(v->text.size + !v->text.size);
             uint16_t *ids = ids_for(v->text.size);
             memcpy(exact, v->text.data ? v->text.data : exact, v->text.size);
@@ -118,7 +119,7 @@ TEST_ON_EACH_ISA(tokenizer_gives_the_ids_of_tiktoken) {
     encoder_close(encoder);
 }
 
-TEST(tokenizer_decodes_what_it_encoded) {
+TEST(tokenizer_decoding_restores_the_text) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_BYTES, NULL);
     Buffer back = {0};
@@ -137,7 +138,7 @@ TEST(tokenizer_decodes_what_it_encoded) {
     encoder_close(encoder);
 }
 
-TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
+TEST(tokenizer_gives_the_same_ids_for_a_document_in_parts) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
@@ -168,7 +169,7 @@ TEST(tokenizer_gives_the_same_ids_for_a_document_in_pieces) {
     encoder_close(encoder);
 }
 
-TEST(tokenizer_holds_little_of_a_document_in_pieces) {
+TEST(tokenizer_holds_back_little_of_a_document_in_parts) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     uint16_t *ids = ids_for(1000);
@@ -186,7 +187,7 @@ TEST(tokenizer_holds_little_of_a_document_in_pieces) {
     encoder_close(encoder);
 }
 
-TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
+TEST(tokenizer_refuses_invalid_utf8_with_its_offset) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[256];
@@ -194,18 +195,18 @@ TEST(tokenizer_refuses_invalid_utf8_and_names_the_place) {
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "invalid UTF-8 at byte 3");
     err_clear();
-    // the place counts from the start of the document, whatever was encoded before
+    // the offset counts from the start of the document, in several parts too
     CHECK(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"one two three ", 14}, false, ids) > 0);
     CHECK_EQUAL(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"x\xFF", 2}, true, ids), -1);
     CHECK_TEXT(err_text(), "invalid UTF-8 at byte 15");
     err_clear();
-    // and the encoder is ready for the next document
+    // the encoder can be used for the next document
     CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"hello", 5}, ids), 1);
     CHECK_EQUAL(ids[0], 31373);
     encoder_close(encoder);
 }
 
-TEST(tokenizer_counts_what_it_replaces) {
+TEST(tokenizer_counts_replaced_bytes) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
     uint16_t ids[256];
@@ -219,7 +220,7 @@ TEST(tokenizer_counts_what_it_replaces) {
     encoder_close(encoder);
 }
 
-TEST(tokenizer_takes_the_end_of_text_marker_as_text) {
+TEST(tokenizer_encodes_the_end_of_text_marker_as_text) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
     uint16_t ids[128], want[] = {27, 91, 437, 1659, 5239, 91, 29};
@@ -247,7 +248,7 @@ TEST(tokenizer_refuses_any_other_merge_table) {
     CHECK(same);
     vocab_close(same);
 
-    char *first = strchr(table, '\n') + 1, *second = strchr(first, '\n') + 1; // two merges change places
+    char *first = strchr(table, '\n') + 1, *second = strchr(first, '\n') + 1; // swaps two merges
     char *shuffled = malloc(size);
     size_t head = (size_t)(first - table), line = (size_t)(second - first);
     memcpy(shuffled, table, size);
@@ -276,7 +277,7 @@ TEST(tokenizer_refuses_any_other_merge_table) {
     free(shuffled);
 }
 
-TEST(tokenizer_knows_its_vocabulary) {
+TEST(tokenizer_vocabulary_has_the_published_ids) {
     prepare();
     // ids of single bytes and of the longest token, as in the published encoder.json
     CHECK(!memcmp(vocab_bytes(vocab, 0).data, "!", 1));
@@ -291,7 +292,7 @@ TEST(tokenizer_knows_its_vocabulary) {
 
 // hashlib.sha256 over the same bytes, built from encoder.json's content (tests/oracle/test_tokenizer.py computes it
 // too)
-TEST(tokenizer_fingerprint_is_that_of_the_format) {
+TEST(tokenizer_fingerprint_matches_the_shard_format) {
     prepare();
     uint8_t fingerprint[32];
     char hex[65];
@@ -300,7 +301,7 @@ TEST(tokenizer_fingerprint_is_that_of_the_format) {
     CHECK_TEXT(hex, "4a155e7ccd300e17a6ae4acfecc77a9abd086ff78a6f5b52c536499071748e6c");
 }
 
-TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
+TEST(tokenizer_takes_linear_time_for_a_very_long_word) {
     prepare();
     enum { SIZE = 4 << 20 };
     uint8_t *text = malloc(SIZE);
@@ -321,7 +322,7 @@ TEST(tokenizer_takes_linear_time_for_a_word_without_end) {
     free(ids);
 }
 
-// All vectors in one document, again and again: what is long, invalid or odd gets many neighbours.
+// Random vectors in one document, so that each meets many neighbours.
 static Buffer long_document(size_t size) {
     Buffer text = {0};
     for (uint64_t i = 0; text.size < size; i++) {
@@ -377,7 +378,7 @@ static void *encode_in_thread(void *wanted) {
 TEST(tokenizer_threads_share_the_vocabulary) {
     prepare();
     pthread_t threads[3];
-    char right[1]; // what a thread hands back when all was right
+    char right[1]; // a thread returns its address if all ids were equal
     for (int i = 0; i < 3; i++) CHECK(!pthread_create(&threads[i], NULL, encode_in_thread, right));
     for (int i = 0; i < 3; i++) {
         void *result;
@@ -386,7 +387,7 @@ TEST(tokenizer_threads_share_the_vocabulary) {
     }
 }
 
-TEST(tokenizer_memory_stays_below_its_cap) {
+TEST(tokenizer_memory_stays_below_its_limit) {
     prepare();
     enum { SIZE = 1 << 20, CAP_KB = 72 << 10 };
     uint8_t *text = malloc(SIZE);
@@ -396,7 +397,7 @@ TEST(tokenizer_memory_stays_below_its_cap) {
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
-    for (uint64_t turn = 0; turn < 24; turn++) { // words of all sizes that never come again
+    for (uint64_t turn = 0; turn < 24; turn++) { // words of all sizes that never repeat
         for (size_t i = 0; i < SIZE; i++) {
             uint64_t random = rng_u64(turn, 0, i);
             text[i] = random % 11 == 0 || (random >> 32) % 64 == 0 ? ' ' : (uint8_t)('a' + (random >> 8) % 26);
@@ -404,7 +405,7 @@ TEST(tokenizer_memory_stays_below_its_cap) {
         CHECK(encoder_encode(encoder, (Bytes){text, SIZE}, ids) > 0);
     }
     getrusage(RUSAGE_SELF, &after);
-#ifndef __SANITIZE_THREAD__ // which keeps several bytes for each
+#ifndef __SANITIZE_THREAD__ // which uses several bytes for each
     CHECK(after.ru_maxrss - before.ru_maxrss < CAP_KB);
 #endif
     encoder_close(encoder);
@@ -438,7 +439,7 @@ static void *read_text(void *argument) {
     return NULL;
 }
 
-TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
+TEST(tokenizer_threads_share_a_cache_and_give_the_ids_of_one) {
     prepare();
     enum { READERS = 4 };
     Buffer text = long_document(2 << 20);
@@ -465,8 +466,8 @@ TEST(tokenizer_threads_share_what_they_learn_and_give_the_ids_of_one) {
         merged += readers[i].merged;
         free(readers[i].ids);
     }
-    CHECK(merged < READERS * alone.merged); // two that come upon a word at the same time both merge it
-    // who comes later merges nothing but what is too long to keep
+    CHECK(merged <= READERS * alone.merged); // two threads that meet a piece at the same time both merge it
+    // a later encoder merges only pieces that are too long for the cache
     Reader last = alone;
     last.shared_cache = shared_cache, last.ids = ids_for(text.size);
     read_text(&last);
@@ -492,7 +493,7 @@ static Buffer random_words(void) {
     return text;
 }
 
-TEST(tokenizer_lexicon_that_is_full_takes_no_more_and_still_serves) {
+TEST(tokenizer_shared_cache_that_is_full_still_answers) {
     prepare();
     Buffer text = random_words();
     Bytes all = {text.data, text.size}, tail = {text.data + text.size - 7000, 7000}, head = {text.data, 700000};
@@ -533,7 +534,7 @@ static void check_refused(SharedCache *shared_cache, const char *path, const cha
     err_clear();
 }
 
-TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
+TEST(tokenizer_saves_and_loads_the_bpe_cache) {
     prepare();
     Buffer text = long_document(1 << 20);
     Bytes all = {text.data, text.size};
@@ -549,9 +550,9 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     read_text(&second);
     CHECK_EQUAL(second.count, first.count);
     CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
-    CHECK(second.merged < first.merged / 10); // only what is too long to keep
+    CHECK(second.merged < first.merged / 10); // only pieces that are too long for the cache
     check_with_encoder(portable_encoder(INVALID_BYTES, second.shared_cache), all, first.ids, first.count);
-    CHECK(shared_cache_save(second.shared_cache, "again") == 0); // and nothing was new
+    CHECK(shared_cache_save(second.shared_cache, "again") == 0); // nothing was added
     size_t size, again_size;
     char *content = read_file("cache", &size), *again = read_file("again", &again_size);
     CHECK(size == again_size && !memcmp(content, again, size));
@@ -581,7 +582,7 @@ TEST(tokenizer_keeps_what_it_learnt_in_a_file) {
     free(second.ids);
 }
 
-// A file of one word with these ids, and a right sum.
+// Writes a cache file of one piece with these ids and a correct checksum.
 static void write_cache(const char *path, const char *head, const char *word, unsigned count, const uint16_t *ids) {
     uint8_t file[128] = {0};
     memcpy(file, head, 40);
@@ -593,7 +594,7 @@ static void write_cache(const char *path, const char *head, const char *word, un
     write_file(path, file, size + 8);
 }
 
-TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
+TEST(tokenizer_refuses_a_bpe_cache_with_wrong_ids) {
     prepare();
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
     CHECK(shared_cache_save(shared_cache, "empty") == 0);
@@ -609,7 +610,7 @@ TEST(tokenizer_takes_no_ids_from_a_file_that_merging_would_not_give) {
     write_cache("long", head, "hell", 1, (uint16_t[]){31373});
     check_refused(shared_cache, "long", "its merges do not give");
     write_cache("split", head, "hello", 2,
-                (uint16_t[]){258, 18798}); // "he", "llo": right bytes, but not what merging gives
+                (uint16_t[]){258, 18798}); // "he", "llo": the right bytes, but not the merges'
     check_refused(shared_cache, "split", "its merges do not give");
     write_cache("above", head, "hello", 1, (uint16_t[]){65535});
     check_refused(shared_cache, "above", "its merges do not give");
