@@ -7,6 +7,8 @@ import pathlib
 import re
 import sys
 
+import runner
+
 HEADER = pathlib.Path(__file__).resolve().parents[2] / "loader" / "protocol" / "sampling.h"
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
@@ -103,6 +105,5 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         body = "\n".join(line(case) for case in CASES)
         HEADER.write_text(HEADER.read_text().replace("//   @vectors@", body))
-    test_the_header_contains_these_vectors()
-    test_an_epoch_has_every_block_once()
-    print("2 passed")
+        sys.exit()
+    runner.main(globals())
