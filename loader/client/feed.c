@@ -186,6 +186,7 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
     for (;;) {
         if (feed->changed) {
             feed->changed = false;
+            feed_cancel(feed); // requests since the change, made before the caller could know of it
             return FEED_CHANGED;
         }
         if (feed_request_at(feed, 0)->ready) return lend_batch(feed, batch);

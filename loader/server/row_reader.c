@@ -49,6 +49,13 @@ struct RowReader {
     size_t whole_split_bytes; // limit on the decoded frames of a window that holds a whole split
 };
 
+// What differs between a shard and its line in the manifest; NULL when nothing does.
+static const char *manifest_difference(const ShardFile *shard, const DatasetShard *name, const Dataset *dataset) {
+    if (shard->tokens != name->tokens) return "number of tokens";
+    if (shard->vocab_size != dataset->vocab_size || memcmp(shard->vocab_fp, dataset->vocab_fp, 32)) return "vocabulary";
+    return memcmp(shard->content_hash, name->content_hash, 32) ? "content hash" : NULL;
+}
+
 static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned split) {
     uint64_t count = dataset->shard_count[split], frames = 0;
     stream->names = dataset->shards[split];
@@ -59,11 +66,11 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
         ShardFile *shard = &stream->shards[stream->count];
         const DatasetShard *name = &stream->names[stream->count];
         if (shard_file_open(shard, name->path) < 0) return -1;
-        if (shard->tokens != name->tokens || shard->vocab_size != dataset->vocab_size ||
-            memcmp(shard->vocab_fp, dataset->vocab_fp, sizeof shard->vocab_fp)) {
+        const char *difference = manifest_difference(shard, name, dataset);
+        if (difference) {
             shard_file_close(shard);
-            return fail(EX_DATA, "'%s' is not the shard that the manifest lists: its tokens or vocabulary differ",
-                        name->path);
+            return fail(EX_DATA, "'%s' is not the shard that the manifest lists: its %s differs", name->path,
+                        difference);
         }
         for (uint64_t i = 0; i < shard->frame_count; i++)
             if (shard->frames[i].tokens > stream->frame_tokens) stream->frame_tokens = shard->frames[i].tokens;

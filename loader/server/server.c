@@ -87,6 +87,7 @@ Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    signal(SIGPIPE, SIG_IGN); // stderr may be a pipe whose reader has ended
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
     if (served_open(&server->current, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
@@ -188,7 +189,8 @@ static void shut_down(Server *server) {
     while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) receive_message(server);
 }
 
-// SIGHUP: replaces the dataset by the one that the directory holds now, if trainers can use it.
+// SIGHUP: replaces the dataset by the one that the directory holds now, if trainers can use it. The same dataset is
+// opened again as well: a damaged shard may have been replaced.
 static void reload_dataset(Server *server) {
     ServedDataset fresh;
     if (served_open(&fresh, server->path) < 0) {
@@ -196,12 +198,15 @@ static void reload_dataset(Server *server) {
         err_clear();
         return;
     }
-    bool same = !memcmp(fresh.dataset.fingerprint, server->current.dataset.fingerprint, 32);
-    bool fits = !memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32);
-    if (same || !fits) {
-        log_warn(same ? "the dataset is the same as before"
-                      : "the dataset stays as it was: the new one has another vocabulary");
+    if (memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32)) {
+        log_warn("the dataset stays as it was: the new one has another vocabulary");
         served_close(&fresh);
+        return;
+    }
+    if (!memcmp(fresh.dataset.fingerprint, server->current.dataset.fingerprint, 32)) {
+        log_line("the dataset is the same as before: its files have been opened again");
+        served_close(&server->current);
+        server->current = fresh;
         return;
     }
     served_close(&server->previous);

@@ -123,7 +123,8 @@ static int parse_member(ShardFile *shard, Shard *member) {
     for (uint64_t i = 0; i < count; i++) {
         const uint8_t *entry = table + i * SHARD_ENTRY_BYTES;
         Bytes block = {shard->map.data + offset, get_u32(entry)}; // in bounds: find_member checked the sum of all sizes
-        uint32_t magic = block.size >= SKIPPABLE_BYTES ? get_u32(block.data) : 0;
+        bool is_data = get_u32(entry + 4) > 0; // not read here: opening a dataset must not touch all of its pages
+        uint32_t magic = !is_data && block.size >= SKIPPABLE_BYTES ? get_u32(block.data) : 0;
         bool skippable = magic >> 4 == SHARD_HEADER_MAGIC >> 4;
         if (skippable && get_u32(block.data + 4) != block.size - SKIPPABLE_BYTES)
             return fail(EX_DATA, "block at offset %" PRIu64 ": its size differs from the seek table", offset);
@@ -135,7 +136,7 @@ static int parse_member(ShardFile *shard, Shard *member) {
         } else if (i == 1) {
             status = magic == SHARD_HEADER_MAGIC ? shard_read_header(member, block, offset)
                                                  : fail(EX_DATA, "not a shard: no header at offset %" PRIu64, offset);
-        } else if (get_u32(entry + 4) > 0) {
+        } else if (is_data) {
             status = parse_data_frame(shard, member, entry, offset);
         } else if (i == count - 1) {
             status = magic == SHARD_TRAILER_MAGIC ? parse_trailer(member, block, offset, index_offset)

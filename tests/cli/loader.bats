@@ -65,6 +65,22 @@ start() { serve_until_ready set "$@"; }
     [[ "$output" == *000000.zst* ]]
 }
 
+@test "a closed stderr does not stop the loader" {
+    mkfifo pipe
+    head -1 pipe >first 3>&- &
+    "$BIN/loader" serve set --endpoint ipc://place 2>pipe 3>&- &
+    LOADER=$!
+    wait %1 # head has read the line "ready" and closed the pipe
+    grep -q ready first
+    for _ in 1 2 3; do # each reload logs a line
+        kill -HUP "$LOADER"
+        "$BIN/loader" stats --endpoint ipc://place
+    done
+    kill -TERM "$LOADER"
+    wait "$LOADER"
+    LOADER=
+}
+
 @test "a directory that other users may enter exits with 77" {
     mkdir -m 755 place
     run "$BIN/loader" serve set --endpoint ipc://place

@@ -31,7 +31,8 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
     NEED(ids && shard_writer_open(&writer, path, -1, &params, (first % 97) != 0) == 0);
     for (uint64_t at = 0; at < tokens;) {
         size_t count = tokens - at < spec->frame_tokens ? tokens - at : spec->frame_tokens;
-        for (size_t i = 0; i < count; i++) ids[i] = test_id(spec->salt, split, first + at + i);
+        for (size_t i = 0; i < count; i++)
+            ids[i] = spec->constant ? (uint16_t)spec->salt : test_id(spec->salt, split, first + at + i);
         frame.size = 0;
         NEED(shard_encode(encoder, &params, ids, count, &frame) == 0);
         NEED(shard_writer_append(&writer, ids, count, (Bytes){frame.data, frame.size}, 0) == 0);

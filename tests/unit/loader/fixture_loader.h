@@ -17,6 +17,7 @@ typedef struct {
     uint64_t train_tokens, val_tokens, shard_tokens;
     uint32_t frame_tokens;
     bool other_vocabulary;
+    bool constant; // every id is `salt`, so that all such shards have the same size
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
 

@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const TestDataset small = {1, 300000, 20001, 120000, 4096, false};
-static const TestDataset other = {2, 250000, 9000, 120000, 4096, false};
+static const TestDataset small = {1, 300000, 20001, 120000, 4096, false, false};
+static const TestDataset other = {2, 250000, 9000, 120000, 4096, false, false};
 
 // The rows by sampling.h and test_id, computed without a loader.
 static void expected_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *request, uint32_t T) {
@@ -89,7 +89,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         T = 512,
         SAMPLES = 21000
     }; // an epoch has one group of 16384 samples and 2170 more, so the second epoch begins
-    const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false};
+    const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false, false};
     static const Transport ways[] = {
         {64,  4, 1, false, false},
         {64,  4, 1, true,  false},

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
+static const TestDataset small = {1, 100000, 5000, 60000, 4096, false, false};
 enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, which only a broken loader takes
 
 static FeedConfig feed_config(uint64_t timeout_ms) {

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-static const TestDataset small = {1, 100000, 5000, 60000, 4096, false};
+static const TestDataset small = {1, 100000, 5000, 60000, 4096, false, false};
 enum { T = 64, ROWS = 8 };
 
 static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t timeout_ms) {

@@ -1,0 +1,135 @@
+// A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
+#include "tests/unit/loader/fixture_loader.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, a limit that only a defect reaches
+static const TestDataset small = {
+    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+static const TestDataset other = {
+    .salt = 2, .train_tokens = 90000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+
+static Feed *open_feed(void) {
+    FeedConfig config = {
+        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = FOREVER};
+    Feed *feed = feed_open(&config);
+    NEED(feed);
+    return feed;
+}
+
+static FeedResult request_rows(Feed *feed, uint64_t first, FeedBatch *batch) {
+    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
+    NEED(feed_request(feed, &request) == 0);
+    return feed_next(feed, batch);
+}
+
+static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
+    FeedBatch batch;
+    NEED(request_rows(feed, first, &batch) == FEED_BATCH);
+    CHECK(batch.first_sample == first && batch.rows == ROWS);
+    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
+        CHECK_EQUAL(batch.ids[i], test_id(salt, 0, (first + i / (T + 1)) * T + i % (T + 1)));
+    feed_release(feed, &batch);
+}
+
+// The trainer initializes its weights between feed_open and feed_attach, which takes seconds.
+TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &other);
+    pid_t pid = start_loader("a", "p");
+    Feed *feed = open_feed();
+    stop_loader(pid, SIGKILL);
+    pid = start_loader("b", "p");
+    wait_for_loader("p", 2);
+    NEED(feed_attach(feed) == 0);
+    // The change is known, the caller is not: its requests must not be answered after FEED_CHANGED.
+    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS};
+    FeedBatch batch;
+    while (feed_capacity(feed)) NEED(feed_request(feed, &request) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
+    CHECK_TEXT(feed_dataset(feed)->name, "b");
+    for (uint64_t first = 40; first < 100; first += ROWS) check_rows(feed, 2, first);
+    feed_close(feed);
+    stop_loader(pid, SIGTERM);
+}
+
+TEST(loader_refuses_a_shard_with_the_content_of_another) {
+    const TestDataset ones = {
+        .salt = 1, .train_tokens = 40000, .shard_tokens = 40000, .frame_tokens = 4096, .constant = true};
+    TestDataset twos = ones;
+    twos.salt = 2;
+    make_test_dataset("d", &ones);
+    make_test_dataset("e", &twos);
+    NEED(rename("e/train/000/000000.zst", "d/train/000/000000.zst") == 0);
+    CHECK_EQUAL(stop_loader(start_loader("d", "p"), 0), EX_DATA);
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "000000.zst");
+    CHECK_TEXT(log, "content hash differs");
+    free(log);
+}
+
+static void flip_byte(const char *path, uint64_t offset) {
+    uint8_t byte;
+    int fd = open(path, O_RDWR);
+    NEED(fd >= 0 && pread(fd, &byte, 1, (off_t)offset) == 1);
+    byte ^= 0x10;
+    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+    close(fd);
+}
+
+static uint64_t middle_of_frame(const char *path, uint64_t frame) {
+    ShardFile shard;
+    NEED(shard_file_open(&shard, path) == 0);
+    uint64_t offset = shard.frames[frame].offset + shard.frames[frame].bytes / 2;
+    shard_file_close(&shard);
+    return offset;
+}
+
+TEST(loader_serves_a_repaired_shard_after_a_reload) {
+    char *path = (char[]){"d/train/000/000000.zst"};
+    make_test_dataset("d", &small);
+    NEED(system("cp d/train/000/000000.zst whole") == 0);
+    flip_byte(path, middle_of_frame(path, 2));
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed();
+    FeedBatch batch;
+    NEED(feed_attach(feed) == 0);
+    CHECK_EQUAL(request_rows(feed, 2 * 4096 / T, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    err_clear();
+    feed_close(feed);
+    NEED(rename("whole", path) == 0);
+    kill(pid, SIGHUP);
+    wait_for_line("p", "files have been opened again", 1);
+    feed = open_feed();
+    NEED(feed_attach(feed) == 0);
+    check_rows(feed, 1, 2 * 4096 / T);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// Opening reads headers and tables only: the pages inside data frames are not accessible here.
+TEST(shard_open_does_not_touch_the_data_frames) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const TestDataset large = {.salt = 5, .train_tokens = 1 << 19, .shard_tokens = 1 << 19, .frame_tokens = 1 << 16};
+    make_test_dataset("d", &large);
+    size_t size;
+    char *text = read_file("d/train/000/000000.zst", &size);
+    ShardFile shard;
+    NEED(text && shard_file_open(&shard, "d/train/000/000000.zst") == 0);
+    uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    NEED(map != MAP_FAILED);
+    memcpy(map, text, size);
+    free(text);
+    size_t first = shard.frames[0].offset, end = shard.frames[shard.frame_count - 1].offset;
+    shard_file_close(&shard);
+    first = (first + page - 1) / page * page, end = end / page * page;
+    NEED(end > first + 4 * page && mprotect(map + first, end - first, PROT_NONE) == 0);
+    NEED(shard_file_open_bytes(&shard, "shard", (Bytes){map, size}) == 0);
+    CHECK_EQUAL(shard.tokens, 1 << 19);
+    CHECK_EQUAL(shard.frame_count, 8);
+    shard_file_close(&shard);
+    munmap(map, size);
+}
