@@ -24,7 +24,7 @@ typedef struct {
     int rows, cols;
 } Weight;
 
-typedef struct AdamW AdamW; // kernels/adamw.h
+typedef struct AdamW AdamW; // kernels/adamw_scalars.h
 
 // The largest shapes a run will use: what scratch and workspaces are sized by.
 typedef struct {

@@ -7,7 +7,7 @@
 // Sums over rows are cut here, whatever the number of threads: their bits depend on the shape alone.
 enum { CHUNK_ROWS = 32 };
 
-// Kernels of one activation type, compiled for one instruction set (unit.h).
+// Kernels of one activation type, compiled for one instruction set (variant.h).
 typedef struct {
     void (*install)(Backend *backend, OptimizerState state); // every operation but the matrix products
     size_t (*attention_bytes)(int T, int D);                 // scratch of one thread

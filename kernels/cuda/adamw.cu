@@ -1,5 +1,5 @@
 // The update: global gradient norm, and AdamW over the flat arena in one launch, eight parameters a thread.
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include "kernels/cuda/ptx.cuh"
 
 enum { THREADS = 256, NORM_GRID = 512 }; // by the count alone: the sum does not depend on the card

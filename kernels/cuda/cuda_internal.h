@@ -73,7 +73,7 @@ void graph_end(int key);
 bool graph_is_warmup_run(void); // what is done now is the plain run of what will be recorded: the time to time things
 void graph_clear(void);
 
-// slots.c: copies beside the operations.
+// copy_streams.c: copies beside the operations.
 void cuda_fetch(int slot, void *device, const void *host, size_t bytes);
 void cuda_fetched(int slot);
 void cuda_store(int slot, void *host, const void *device, size_t bytes);

@@ -2,7 +2,7 @@
 // bench_kernels [L=12 C=768 H=12 T=256 B=4 V=50304 chunk=1024 steps=5 threads=0 dtype=auto]. Random weights and tokens.
 #include "common/err.h"
 #include "common/log.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include "kernels/backend.h"
 #include <stdio.h>
 #include <stdlib.h>

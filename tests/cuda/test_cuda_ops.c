@@ -1,6 +1,6 @@
 // Every row of ops.def: CUDA against the CPU backend, values and gradients.
 #include "common/rng.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include "tests/cuda/pair.h"
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/rng.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 
 enum {
     NORM_PIECES = 4096, // at most; their borders depend on the count alone

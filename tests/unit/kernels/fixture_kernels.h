@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/arena.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include "kernels/backend.h"
 #include "kernels/half.h"
 #include "tests/test.h"

@@ -1,5 +1,5 @@
 // The scalars of an AdamW step.
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include <math.h>
 
 AdamW adamw_init(const AdamWSettings *settings) {

@@ -1,5 +1,5 @@
 // AdamW with nanoGPT's groups: matrices and embeddings decay, vectors do not.
-#include "kernels/adamw.h"
+#include "kernels/adamw_scalars.h"
 #include "trainer/model/network.h"
 
 static void adamw_prepare(void *scalars, const Config *config, double learning_rate, uint64_t update) {
