@@ -33,7 +33,7 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     return 0;
 }
 
-static int evaluate_with(Trained *trained, const Config *config, const LoaderProcess *loader_process) {
+static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *loader_process) {
     FeedConfig wanted = {
         .vocab_size = (uint32_t)trained->model.shape.vocab,
         .sequence_tokens = (uint32_t)config->block_size,

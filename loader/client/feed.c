@@ -58,6 +58,10 @@ int feed_allocate_ring(Feed *feed) {
 
 static bool stopped(const Feed *feed) { return feed->config.stop && *feed->config.stop; }
 
+static int while_waiting(const Feed *feed) {
+    return feed->config.while_waiting ? feed->config.while_waiting(feed->config.while_waiting_self) : 0;
+}
+
 static void log_waiting(Feed *feed, const char *what) {
     uint64_t now = clock_ns();
     if (now - feed->last_log_ns < LOG_MS * MS) return;
@@ -71,7 +75,7 @@ static int wait_until_ready(Feed *feed) {
     uint64_t end = clock_ns() + feed->config.timeout_ms * MS;
     feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = clock_ns();
     while (feed->state != CONNECTION_READY) {
-        if (connection_wait(feed, end) < 0) return -1;
+        if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end)
             return fail(EX_PEER, "no loader at %s after %llu s: start `loader serve DIR`, or raise data_timeout",
@@ -197,7 +201,8 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
             return FEED_ERROR;
         }
         uint64_t batches = feed->stats.batches;
-        if (connection_wait(feed, quiet_ns + feed->config.timeout_ms * MS) < 0) return FEED_ERROR;
+        if (while_waiting(feed) < 0 || connection_wait(feed, quiet_ns + feed->config.timeout_ms * MS) < 0)
+            return FEED_ERROR;
         if (feed->stats.batches != batches) quiet_ns = clock_ns();
         log_waiting(feed, "no data from the loader");
     }

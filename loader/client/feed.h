@@ -28,7 +28,10 @@ typedef struct {
     bool inline_only;         // receive rows over the socket even where a ring is possible (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // page-locks the ring for the device; NULL = not needed
     void (*unpin)(void *address);             // called before the ring is unmapped; NULL = not needed
-    const volatile int *stop; // set by a signal handler: feed_next returns FEED_STOPPED soon after; may be NULL
+    const volatile int *stop;         // set by a signal handler: feed_next returns FEED_STOPPED soon after; may be NULL
+    int (*while_waiting)(void *self); // called every 100 ms or more often while the feed waits; -1 after fail() ends
+                                      // the wait with this error; NULL = nothing to do
+    void *while_waiting_self;
 } FeedConfig;
 
 typedef struct {

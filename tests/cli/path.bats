@@ -70,28 +70,69 @@ END
     begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
     wait_for_steps orphan 3
     pkill -9 -P "$TRAINER"
-    wait_until grep -q "the loader was killed (signal 9): starting it again" words
+    wait_until grep -q "the loader was killed (signal 9): restarting it" words
     wait_for_more_steps orphan 20 # more than what was fetched ahead
     kill -INT "$TRAINER"
     ends 75
     finish orphan --dataset="Das Mühlrad"
 }
 
-@test "a loader that is killed again without a step between ends the run, saved, 69" {
-    mkdir programs
+# A loader that runs until the file `broken` exists, and is then killed at each start.
+breakable_loader() {
+    mkdir -p programs
     cp "$BIN/trainer" programs
     printf '#!/bin/sh\n[ -e broken ] && kill -9 $$\nexec "$BIN/loader" "$@"\n' >programs/loader
     chmod +x programs/loader
-    programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed "${endless[@]}" >lines 2>words 3>&- &
+}
+
+@test "a loader that is killed at every start is restarted until data_timeout, then the run saves and exits with 69" {
+    breakable_loader
+    rm -f broken
+    programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed --data_timeout=2 \
+        "${endless[@]}" >lines 2>words 3>&- &
     TRAINER=$!
     wait_for_steps doomed 3
     touch broken
     pkill -9 -P "$TRAINER"
     ends 69
-    grep -q "the loader was killed twice (signal 9) without a step between" words
+    [ "$(grep -c 'the loader was killed (signal 9): restarting it' words)" -ge 3 ]
     [ -n "$(ls -d doomed/ckpt-*)" ]
 }
 
+@test "a loader that is killed before the first step is restarted" {
+    breakable_loader
+    touch broken
+    programs/trainer train tiny.conf --dataset="Das Mühlrad" --out_dir=late --max_iters=2 >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_until grep -q "the loader was killed (signal 9): restarting it" words
+    rm broken
+    ends 0
+}
+
+@test "a loader that is stopped does not keep the trainer from exiting" {
+    begin --dataset="Das Mühlrad" --out_dir=stopped --data_timeout=2 "${endless[@]}"
+    wait_for_steps stopped 3
+    pkill -STOP -P "$TRAINER"
+    ends 69
+    [ -n "$(ls -d stopped/ckpt-*)" ]
+}
+
+@test "a trainer leaves the directory of another one alone, also from another process id namespace" {
+    begin --dataset="Das Mühlrad" --out_dir=first "${endless[@]}"
+    wait_for_steps first 2
+    directory=$(tr '\0' '\n' <"/proc/$(pgrep -P "$TRAINER")/cmdline" | sed -n 's|^ipc://||p')
+    mkdir -p "/tmp/millrace-$(id -u)/run-stale0"
+    touch "/tmp/millrace-$(id -u)/run-stale0/owner"
+    # Each process in the new namespace has a process id that is not the one of the first trainer.
+    enter=
+    unshare --map-root-user --pid --fork true 2>/dev/null && enter="unshare --map-root-user --pid --fork"
+    $enter "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=second --max_iters=1
+    [ -S "$directory/data.sock" ]
+    [ ! -e "/tmp/millrace-$(id -u)/run-stale0" ]
+    kill -INT "$TRAINER"
+    ends 75
+    [ ! -e "$directory" ]
+}
 
 @test "over tcp with keys the run is the same; without the loader's key it says what to do" {
     endpoint=tcp://127.0.0.1:$(free_port)
@@ -104,7 +145,7 @@ END
     same_run whole far
     run "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
     [ "$status" -eq 2 ]
-    [[ "$output" == *"keys come in twos"* ]]
+    [[ "$output" == *"must be given together"* ]]
 }
 
 @test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {

@@ -2,15 +2,26 @@
 #include "trainer/run/loader_process.h"
 #include "common/err.h"
 #include "common/log.h"
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define MS 1000000ull
+enum {
+    BRIEF_MS = 5000, // a loader that ends sooner than this is restarted with a delay
+    DELAY_MIN_MS = 50,
+    DELAY_MAX_MS = 1000,
+    END_MS = 2000 // for the loader to end after a signal
+};
 
 extern char **environ;
 
@@ -42,31 +53,53 @@ static int spawn(LoaderProcess *loader_process) {
     posix_spawnattr_setpgroup(&attributes, 0);
     int error = posix_spawn(&loader_process->pid, loader_process->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
+    loader_process->started_ns = clock_ns();
     if (!error) return 0;
     loader_process->pid = 0;
     errno = error;
     return fail_errno("cannot start '%s'", loader_process->program);
 }
 
-static int ended(LoaderProcess *loader_process, int status) {
-    int code = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : EX_PEER;
-    loader_process->pid = 0;
-    return fail(code, "the loader for '%s' ended with exit code %d", loader_process->dataset, code);
-}
+// The directory of the loader's sockets: /tmp/millrace-UID/run-XXXXXX. Its file `owner` is locked while the trainer
+// runs.
 
-// The loader is ready when ctl.sock exists.
-static int wait_until_ready(LoaderProcess *loader_process) {
-    char socket_path[96];
-    snprintf(socket_path, sizeof socket_path, "%s/ctl.sock", loader_process->directory);
-    while (access(socket_path, F_OK)) {
-        int status;
-        if (waitpid(loader_process->pid, &status, WNOHANG) == loader_process->pid) return ended(loader_process, status);
-        usleep(2000);
+static const char *const own_files[] = {"data.sock", "ctl.sock", ".lock", "owner"};
+
+static void remove_directory(const char *directory) {
+    for (size_t i = 0; i < sizeof own_files / sizeof *own_files; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", directory, own_files[i]);
+        unlink(path);
     }
-    return 0;
+    rmdir(directory);
 }
 
-// Creates /tmp/millrace-UID/.run.tmp.PID and removes the directories of runs that were killed.
+// Locks the file `owner` of a directory; -1 with errno when another process holds it.
+static int lock_owner(const char *directory, int flags) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/owner", directory);
+    int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+// Removes the directories of trainers that were killed. The lock, not a process id, shows who is alive: the directory
+// is shared by containers, which have their own process ids.
+static void remove_stale_directories(const char *base) {
+    DIR *list = opendir(base);
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        char path[96];
+        if (strncmp(entry->d_name, "run-", 4) || strlen(entry->d_name) != 10) continue;
+        snprintf(path, sizeof path, "%s/%.10s", base, entry->d_name);
+        int fd = lock_owner(path, 0);
+        if (fd < 0) continue;
+        remove_directory(path);
+        close(fd);
+    }
+    if (list) closedir(list);
+}
+
 static int make_directory(LoaderProcess *loader_process) {
     char base[48];
     struct stat st;
@@ -74,12 +107,15 @@ static int make_directory(LoaderProcess *loader_process) {
     if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", base);
     if (lstat(base, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
         return fail(EX_PERMISSION, "'%s' is accessible to other users: remove it, or give --loader", base);
-    dir_sweep(base);
-    snprintf(loader_process->directory, sizeof loader_process->directory, "%.*s/.run.tmp.%d", 47, base, (int)getpid());
+    remove_stale_directories(base);
+    do { // again when another trainer removed the directory before its owner was locked
+        snprintf(loader_process->directory, sizeof loader_process->directory, "%s/run-XXXXXX", base);
+        if (!mkdtemp(loader_process->directory)) return fail_errno("cannot create '%s'", loader_process->directory);
+        loader_process->owner = lock_owner(loader_process->directory, O_CREAT);
+    } while (loader_process->owner < 0 && (errno == ENOENT || errno == EWOULDBLOCK));
+    if (loader_process->owner < 0) return fail_errno("cannot lock '%s/owner'", loader_process->directory);
     snprintf(loader_process->endpoint, sizeof loader_process->endpoint, "ipc://%s", loader_process->directory);
-    return mkdir(loader_process->directory, 0700) < 0 && errno != EEXIST
-               ? fail_errno("cannot create '%s'", loader_process->directory)
-               : 0;
+    return 0;
 }
 
 static bool is_dataset(const char *path) {
@@ -89,7 +125,7 @@ static bool is_dataset(const char *path) {
 }
 
 int loader_process_open(LoaderProcess *loader_process, const Config *config) {
-    *loader_process = (LoaderProcess){.restart_step = UINT64_MAX};
+    *loader_process = (LoaderProcess){.owner = -1};
     if (*config->loader || !*config->dataset) return 0;
     snprintf(loader_process->dataset, sizeof loader_process->dataset, "%s", config->dataset);
     if (!is_dataset(loader_process->dataset)) // where nanoGPT keeps its datasets
@@ -99,58 +135,70 @@ int loader_process_open(LoaderProcess *loader_process, const Config *config) {
         return fail(EX_NOINPUT,
                     "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader",
                     config->dataset);
-    if (find_loader(loader_process->program) < 0 || make_directory(loader_process) < 0) return -1;
-    if (spawn(loader_process) < 0 || wait_until_ready(loader_process) < 0) {
+    if (find_loader(loader_process->program) < 0 || make_directory(loader_process) < 0 || spawn(loader_process) < 0) {
         loader_process_close(loader_process);
         return -1;
     }
     return 0;
 }
 
-static volatile int *watched;
-
-static void on_child_end(int number) {
-    (void)number;
-    if (!*watched) *watched = LOADER_PROCESS_ENDED;
-}
-
-void loader_process_watch(volatile int *flag) {
-    struct sigaction action = {.sa_handler = on_child_end, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
-    sigemptyset(&action.sa_mask);
-    watched = flag;
-    sigaction(SIGCHLD, &action, NULL);
-}
-
-int loader_process_restart(LoaderProcess *loader_process, uint64_t step) {
-    int status;
-    if (!loader_process->pid || waitpid(loader_process->pid, &status, WNOHANG) != loader_process->pid) return 0;
-    if (!WIFSIGNALED(status)) return ended(loader_process, status);
+// Logs how the process ended and decides when to start the next one: at once, or after a delay that doubles while the
+// processes end within seconds. Fails when the process ended with an error of its own.
+static int after_end(LoaderProcess *loader_process, int status) {
+    uint64_t now = clock_ns();
     loader_process->pid = 0;
-    if (step == loader_process->restart_step)
-        return fail(EX_PEER, "the loader was killed twice (signal %d) without a step between", WTERMSIG(status));
-    loader_process->restart_step = step;
-    log_warn("the loader was killed (signal %d): restarting it", WTERMSIG(status));
-    return spawn(loader_process);
+    if (WIFEXITED(status) && WEXITSTATUS(status))
+        return fail(WEXITSTATUS(status), "the loader for '%s' ended with exit code %d", loader_process->dataset,
+                    WEXITSTATUS(status));
+    bool brief = now - loader_process->started_ns < BRIEF_MS * MS;
+    uint64_t delay_ns = loader_process->delay_ns;
+    loader_process->delay_ns = !brief ? 0 : delay_ns ? 2 * delay_ns : DELAY_MIN_MS * MS;
+    if (loader_process->delay_ns > DELAY_MAX_MS * MS) loader_process->delay_ns = DELAY_MAX_MS * MS;
+    loader_process->restart_ns = now + (brief ? delay_ns : 0);
+    if (WIFSIGNALED(status))
+        log_warn("the loader was killed (signal %d): restarting it", WTERMSIG(status));
+    else
+        log_warn("the loader was stopped: restarting it");
+    return 0;
 }
 
-void loader_process_configure(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed) {
-    feed->endpoint = loader_process->pid ? loader_process->endpoint : *config->loader ? config->loader : NULL;
+int loader_process_check(void *self) {
+    LoaderProcess *loader_process = self;
+    int status;
+    if (!*loader_process->directory) return 0;
+    if (loader_process->pid && waitpid(loader_process->pid, &status, WNOHANG) == loader_process->pid &&
+        after_end(loader_process, status) < 0)
+        return -1;
+    return loader_process->pid || clock_ns() < loader_process->restart_ns ? 0 : spawn(loader_process);
+}
+
+void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed) {
+    feed->endpoint = *loader_process->directory ? loader_process->endpoint : *config->loader ? config->loader : NULL;
     feed->loader_key = *config->loader_key ? config->loader_key : NULL;
     feed->key_file = *config->key_file ? config->key_file : NULL;
     feed->timeout_ms = (uint64_t)config->data_timeout * 1000;
+    feed->while_waiting = loader_process_check, feed->while_waiting_self = loader_process;
+}
+
+// Whether the process ended within the time.
+static bool ends_within(pid_t pid, uint64_t ms) {
+    for (uint64_t end_ns = clock_ns() + ms * MS; waitpid(pid, NULL, WNOHANG) != pid; usleep(1000))
+        if (clock_ns() >= end_ns) return false;
+    return true;
 }
 
 void loader_process_close(LoaderProcess *loader_process) {
-    static const char *const names[] = {"data.sock", "ctl.sock", ".lock"};
-    if (loader_process->pid > 0) {
-        kill(loader_process->pid, SIGTERM);
-        waitpid(loader_process->pid, NULL, 0);
+    pid_t pid = loader_process->pid;
+    if (pid) {
+        kill(pid, SIGTERM);
+        if (!ends_within(pid, END_MS)) { // a stopped process does not act on SIGTERM
+            kill(pid, SIGKILL);
+            if (!ends_within(pid, END_MS)) log_warn("the loader (process %d) does not end: leaving it", (int)pid);
+        }
     }
-    for (size_t i = 0; *loader_process->directory && i < sizeof names / sizeof *names; i++) {
-        char path[96];
-        snprintf(path, sizeof path, "%s/%s", loader_process->directory, names[i]);
-        unlink(path);
+    if (*loader_process->directory) {
+        remove_directory(loader_process->directory);
+        if (loader_process->owner >= 0) close(loader_process->owner);
     }
-    if (*loader_process->directory) rmdir(loader_process->directory);
     *loader_process = (LoaderProcess){0};
 }

@@ -1,5 +1,5 @@
 // The loader process of a trainer: `loader serve DIR`, started for runs whose configuration names a dataset and no
-// loader.
+// loader, and restarted whenever it ends without an error of its own.
 #pragma once
 
 #include "common/file.h"
@@ -7,24 +7,22 @@
 #include "trainer/config/config.h"
 #include <sys/types.h>
 
-enum { LOADER_PROCESS_ENDED = 2 }; // the value that loader_process_watch sets
-
 typedef struct {
-    pid_t pid; // 0: none
-    char directory[64], endpoint[80];
+    pid_t pid;                                             // 0: none, or waiting for its restart
+    char directory[64], endpoint[80];                      // of its sockets; empty: this run has no loader process
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to restart it
-    uint64_t restart_step; // the step of the run at the last restart; UINT64_MAX: never restarted
+    int owner;                                             // the locked file DIRECTORY/owner
+    uint64_t started_ns, restart_ns, delay_ns;
 } LoaderProcess;
 
-// Starts a loader when the configuration names a dataset and no loader, and waits until it is ready; otherwise the
-// struct is zeroed. Fails with 66 when there is no such dataset, and with the loader's exit code when the loader fails.
-// Call it before any thread is created.
+// Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
+// with 66 when there is no such dataset. The feed waits until the loader is ready.
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
-// From now on, when a loader process ends and *flag is 0, *flag becomes LOADER_PROCESS_ENDED.
-void loader_process_watch(volatile int *flag);
-// Restarts the loader after a signal killed it at `step` of the run. Fails when it ended by itself (with its exit
-// code), and when it was killed twice without a step between (69).
-int loader_process_restart(LoaderProcess *loader_process, uint64_t step);
-// Copies what the configuration says about the loader (endpoint, keys, timeout) to the configuration of a feed.
-void loader_process_configure(const LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
-void loader_process_close(LoaderProcess *loader_process); // stops it and removes its directory; accepts a zeroed struct
+// Copies what the configuration says about the loader (endpoint, keys, timeout) to the configuration of a feed, which
+// borrows the loader process to watch it.
+void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
+// For FeedConfig.while_waiting: restarts a loader that has ended. Fails with the loader's exit code when it ended with
+// an error, such as a damaged dataset.
+int loader_process_check(void *self);
+// Stops the loader, with SIGKILL after two seconds, and removes its directory. Accepts a zeroed struct.
+void loader_process_close(LoaderProcess *loader_process);

@@ -26,10 +26,10 @@ typedef struct {
     RunState state;
     char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
     char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
-    volatile sig_atomic_t stop; // set by signal handlers: 1, or LOADER_PROCESS_ENDED when the loader process ended
-    uint64_t saved_step;        // step of the last checkpoint written or resumed from
-    int failed_saves;           // consecutive
-    Buffer sample;              // sampled after training, for the report
+    volatile sig_atomic_t stop;            // set by signal handlers
+    uint64_t saved_step;                   // step of the last checkpoint written or resumed from
+    int failed_saves;                      // consecutive
+    Buffer sample;                         // sampled after training, for the report
 } Run;
 
 // `fresh` moves an earlier run in out_dir to a sub-directory. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83, or 75

@@ -159,20 +159,14 @@ static int save_and_exit(Run *run) {
 
 static Next loop_once(Run *run) {
     const RunState *state = &run->state;
-    if (__sync_bool_compare_and_swap(&run->stop, LOADER_PROCESS_ENDED, 0) &&
-        loader_process_restart(&run->loader_process, state->step) < 0)
-        return NEXT_EXIT;
     bool last = state->step >= (uint64_t)run->config->max_iters;
-    // The next loader may have ended since: that is for the next turn.
-    if (run->stop && run->stop != LOADER_PROCESS_ENDED)
-        return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
+    if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
         return evaluate_now(run);
     return last ? NEXT_RESTART : step_now(run);
 }
 
 int train(Run *run) {
-    loader_process_watch(&run->stop);
     while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     if (run->state.step == run->saved_step) return 0;
