@@ -138,6 +138,9 @@ $(O)/bench_loader: $(O)/tests/bench/bench_loader.o $(O)/core.a
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
 	$(Q)build/venv/bin/python tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+## bench-parquet  MB of text a second out of Parquet files beside pyarrow
+bench-parquet: test-deps $(O)/bin/shardtool
+	$(Q)mkdir -p build/bench/parquet && build/venv/bin/python tests/bench/bench_parquet.py $(O)/bin/shardtool build/bench/parquet
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
 $(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
@@ -148,7 +151,7 @@ soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
 $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, shard, wire or bpe_cache, random bytes
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, parquet, parquet_page, shard, wire or bpe_cache, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else
@@ -184,7 +187,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-tokenizer bench-tokenizer-hard soak-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -11,9 +11,10 @@ typedef struct {
     SourceOptions *options;
     Stream *stream;
     ParquetFooter footer;
-    size_t group;       // the next one
-    uint64_t rows_left; // of the group before it
-    uint64_t row;       // of the file, the next one
+    size_t group;        // the next one
+    uint64_t rows_left;  // of the group before it
+    uint64_t row;        // of the file, the next one
+    uint64_t text_bytes; // of all rows so far, one more for each
     ParquetColumn text_column, where_columns[STRING_LIST_MAX];
     ParquetColumnReader text, where[STRING_LIST_MAX];
     Where conditions[STRING_LIST_MAX];
@@ -31,9 +32,9 @@ static int find_columns(ParquetReader *parquet) {
     ParquetColumn *text = &parquet->text_column;
     if (parquet_find_column(&parquet->footer, options->text_column, text) < 0) return fail_in("--text-column");
     if (!parquet_is_text(text))
-        return fail(EX_DATA, "'%s': column '%s' is %s %s, not text: name another with --text-column",
-                    parquet->stream->name, options->text_column, parquet_type_name((int)text->type),
-                    text->logical ? text->logical : "");
+        return fail(EX_DATA, "'%s': column '%s' is %s, not text: name another with --text-column",
+                    parquet->stream->name, options->text_column,
+                    text->logical ? text->logical : parquet_type_name((int)text->type));
     for (unsigned i = 0; i < options->where.count; i++) {
         Where *where = &parquet->conditions[i];
         ParquetColumn *column = &parquet->where_columns[i];
@@ -98,7 +99,8 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
     if (parquet_column_next(&parquet->text, text) < 0)
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
     parquet->rows_left--, parquet->row++;
-    return 0;
+    parquet->text_bytes += 1 + (text->null ? 0 : text->bytes.size);
+    return ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes);
 }
 
 static int count_bad(ParquetReader *parquet) {

@@ -283,7 +283,7 @@ int parquet_footer_open(ParquetFooter *footer, Stream *stream) {
         return fail(EX_DATA, "'%s': a footer of %" PRIu32 " bytes does not fit into a file of %" PRIu64, stream->name,
                     size, stream->size);
     footer->begin = stream->size - TAIL_BYTES - size;
-    buffer_reserve(&footer->bytes, size);
+    buffer_reserve(&footer->bytes, size + 1ull); // never NULL
     footer->bytes.size = size;
     if (size && read_exactly(stream, footer->begin, footer->bytes.data, size) < 0) return -1;
     return read_metadata(footer);

@@ -25,5 +25,8 @@ jsonl) # the first byte chooses the options
         (printf "$option" && xz <lines.jsonl) >"seeds/xz${option#*x}"
     done
     ;;
+parquet | parquet_page)
+    ../../venv/bin/python ../../../tests/fuzz/seeds_parquet.py "$name" seeds
+    ;;
 esac
 exec "$fuzzer" -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 found seeds

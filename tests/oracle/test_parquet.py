@@ -217,6 +217,15 @@ def test_a_flipped_byte_is_found_or_changes_nothing_with_checksums(folder):
             assert done.returncode or done.stdout.split(b"\0")[:-1] == wanted, (version, encoding, codec, at)
 
 
+def test_a_small_file_of_endless_text_is_refused(folder):
+    path = os.path.join(folder, "bomb.parquet")
+    write(path, ["a long line of the same text " * 40] * 30000, encoding="dictionary")
+    assert os.path.getsize(path) < 3000
+    done = tool("text", path)
+    assert done.returncode == 65 and b"--max-ratio" in done.stderr, done.stderr
+    assert tool("text", "--max-ratio", "0", path).returncode == 0
+
+
 def is_text(column):
     return (column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0
             and column.logical_type.type in ("STRING", "JSON", "ENUM", "NONE"))  # fmt: skip

@@ -1,0 +1,88 @@
+"""Parquet in, as FineWeb ships it: MB of text a second beside pyarrow: bench_parquet.py SHARDTOOL FOLDER.
+
+Real text out of Debian packages (bench_corpus.py) in the columns of FineWeb, written three ways: a row group for each
+1000 documents (as its authors wrote it), one large row group, and zstd with version 2 pages. A line has the best of three
+runs: wall seconds, CPU seconds beside them, and the ratio to pyarrow's iter_batches in the same run. pyarrow only hands
+the texts out as an Arrow array; `text` prints them as JSON lines, `tokenize` makes a dataset.
+"""
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import bench_corpus
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TOOL, FOLDER = sys.argv[1:3]
+LAYOUTS = {  # name: rows of a group, options of the writer
+    "snappy, groups of 1000": (1000, {"compression": "snappy"}),
+    "snappy, one group": (1 << 30, {"compression": "snappy"}),
+    "zstd, version 2": (1 << 30, {"compression": "zstd", "data_page_version": "2.0", "use_dictionary": False}),
+}
+PYARROW = """
+import sys, pyarrow.parquet as pq
+for batch in pq.ParquetFile(sys.argv[1]).iter_batches(1000, columns=["text"], use_threads=False): batch.column(0)
+"""
+
+
+def write(path, documents, rows, options):
+    n = len(documents)
+    table = pa.table({
+        "text": [document.decode() for document in documents],
+        "id": [f"<urn:uuid:{i:032x}>" for i in range(n)],
+        "dump": ["CC-MAIN-2024-10"] * n,
+        "url": [f"https://example.org/{i}" for i in range(n)],
+        "language": ["en"] * n,
+        "language_score": [0.65 + i % 100 / 300 for i in range(n)],
+        "token_count": [len(document) // 4 for document in documents],
+    })  # fmt: skip
+    with pq.ParquetWriter(path, table.schema, **options) as writer:
+        for batch in table.to_batches(max_chunksize=rows):
+            writer.write_batch(batch, rows)
+
+
+def timed(command):
+    """Best wall seconds of three runs, and the CPU seconds of that run."""
+    best = None
+    for _ in range(3):
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        best = min(best or (wall, cpu), (wall, cpu))
+    return best
+
+
+def main():
+    groups = bench_corpus.load("build/bench")
+    documents = [document for group in groups.values() for document in group]
+    size = sum(map(len, documents)) / 1e6
+    cores = len(os.sched_getaffinity(0))
+    print(f"{size:.0f} MB of text in {len(documents)} documents, {cores} cores")
+    print(f"{'':26}{'':20}{'wall s':>8}{'CPU s':>8}{'MB/s':>8}{'of pyarrow':>12}")
+    for name, (rows, options) in LAYOUTS.items():
+        path = os.path.join(FOLDER, "bench.parquet")
+        write(path, documents, rows, options)
+        dataset = os.path.join(FOLDER, "dataset")
+        commands = {
+            "pyarrow iter_batches": [sys.executable, "-c", PYARROW, path],
+            "text": [TOOL, "text", path],
+            "text, one of 3 rows": [TOOL, "text", "--where", "language_score>=0.87", path],
+            "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "--no-bpe-cache", "-j", "2", "-o", dataset, path],
+        }
+        reference = None
+        start, _ = timed([sys.executable, "-c", "import pyarrow.parquet"])
+        for engine, command in commands.items():
+            wall, cpu = timed(command)
+            if reference is None:
+                wall, cpu = wall - start, cpu - start  # without Python's start
+                reference = wall
+            print(f"{name:26}{engine:20}{wall:8.2f}{cpu:8.2f}{size / wall:8.0f}{reference / wall:11.2f}x", flush=True)
+        os.remove(path)
+        shutil.rmtree(dataset)
+
+
+main()

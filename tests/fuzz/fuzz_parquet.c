@@ -1,0 +1,61 @@
+// Any bytes as a Parquet file: whole documents, or bad data. The input is the file without its last eight bytes, before
+// which a footer's length has to be right: its last two bytes are that length.
+#include "common/err.h"
+#include "shardtool/ingest/input_format.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    Stream stream;
+    Bytes bytes;
+} MemoryStream;
+
+static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    Bytes bytes = ((MemoryStream *)stream)->bytes;
+    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
+    if (take) memcpy(data, bytes.data + offset, take);
+    return (ssize_t)take;
+}
+
+static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left) {
+    Part part;
+    FormatReader *reader = parquet_open(stream, options);
+    int status = reader ? 0 : -1;
+    // Few bytes can be many rows: that is no error, and not worth the time.
+    while (status == 0 && *left && (status = parquet_next(reader, &part)) > 0) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < part.text.size; i++) sum += part.text.data[i]; // every byte can be read
+        volatile uint64_t keep = sum;
+        (void)keep;
+        *left = *left > part.text.size + 1 ? *left - part.text.size - 1 : 0;
+        status = 0;
+    }
+    if (reader) parquet_close(reader);
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static MemoryStream memory;
+    static const char *const conditions[] = {"n>=3", "text!='x'"};
+    if (size < 2) return 0;
+    Buffer file = {0};
+    uint32_t footer_bytes = get_u16(data + size - 2);
+    buffer_add(&file, data, size - 2);
+    buffer_add(&file, &footer_bytes, sizeof footer_bytes);
+    buffer_add(&file, "PAR1", 4);
+    memory = (MemoryStream){
+        .stream = {.read_at = memory_read_at, .size = file.size, .name = "fuzzed"},
+          .bytes = {file.data,                         file.size                                 }
+    };
+    for (size_t count = 0; count <= 2; count += 2) {
+        SourceOptions options = {.text_column = "text", .max_bad = UINT64_MAX};
+        uint64_t left = 1 << 20;
+        for (size_t i = 0; i < count; i++) options.where.items[options.where.count++] = conditions[i];
+        if (read_documents(&memory.stream, &options, &left) < 0 && err_code() != EX_DATA && err_code() != EX_USAGE)
+            abort();
+        err_clear();
+    }
+    buffer_close(&file);
+    return 0;
+}

@@ -1,0 +1,52 @@
+// Any bytes as the pages of one column: values that lie in memory, or bad data. Four bytes choose codec, type, levels
+// and the number of values.
+#include "common/err.h"
+#include "shardtool/ingest/parquet_column.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    Stream stream;
+    Bytes bytes;
+} MemoryStream;
+
+static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    Bytes bytes = ((MemoryStream *)stream)->bytes;
+    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
+    if (take) memcpy(data, bytes.data + offset, take);
+    return (ssize_t)take;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static MemoryStream memory;
+    static const ParquetType types[] = {PARQUET_BYTE_ARRAY, PARQUET_INT32, PARQUET_INT64, PARQUET_FLOAT,
+                                        PARQUET_DOUBLE};
+    if (size < 4) return 0;
+    memory = (MemoryStream){
+        .stream = {.read_at = memory_read_at, .size = size - 4, .name = "fuzzed"},
+          .bytes = {data + 4,                         size - 4                                 }
+    };
+    ParquetColumn column = {.type = types[data[1] % 5], .is_unsigned = data[1] & 8, .max_definition = data[2] % 4};
+    ParquetChunk chunk = {.end = size - 4, .values = data[3], .uncompressed_bytes = 1 << 20};
+    chunk.codec = (ParquetCodec)(data[0] % 8);
+    ParquetColumnReader reader = {.page_left = 0};
+    parquet_column_begin(&reader, &memory.stream, &column, &chunk);
+    ParquetValue value;
+    uint64_t sum = 0, values = 0;
+    int status;
+    while ((status = parquet_column_next(&reader, &value)) > 0) {
+        values++;
+        if (value.null) continue;
+        if (column.type != PARQUET_BYTE_ARRAY)
+            sum += (uint64_t)value.integer;
+        else
+            for (size_t i = 0; i < value.bytes.size; i++) sum += value.bytes.data[i];
+    }
+    volatile uint64_t keep = sum;
+    (void)keep;
+    if (status == 0 ? values != chunk.values : err_code() != EX_DATA) abort();
+    err_clear();
+    parquet_column_close(&reader);
+    return 0;
+}

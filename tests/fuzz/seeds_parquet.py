@@ -1,0 +1,33 @@
+"""Seeds of the Parquet fuzzers: small files of every codec and encoding: seeds_parquet.py parquet|parquet_page FOLDER."""
+import itertools
+import os
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TARGET, FOLDER = sys.argv[1:3]
+CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "zstd": 6, "lz4": 7}
+ENCODINGS = ["dictionary", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]
+TEXTS = ["some", "some text", None, "", "text", "some"] * 3
+TABLE = pa.table({"text": TEXTS, "n": pa.array(range(len(TEXTS)), pa.int32())})
+
+for i, (codec, version, encoding) in enumerate(itertools.product(CODECS, ["1.0", "2.0"], ENCODINGS)):
+    path = os.path.join(FOLDER, str(i))
+    options = {"use_dictionary": encoding == "dictionary", "write_statistics": i % 5 == 0}
+    if encoding != "dictionary":
+        options["column_encoding"] = {"text": encoding, "n": "DELTA_BINARY_PACKED" if "DELTA" in encoding else "PLAIN"}
+    pq.write_table(TABLE, path, compression=codec, data_page_version=version, store_schema=False, row_group_size=9,
+                   data_page_size=20, write_batch_size=4, **options)  # fmt: skip
+    with open(path, "rb") as file:
+        data = file.read()
+    if TARGET == "parquet":  # the last two bytes become the footer's length
+        assert data[-6:-4] == b"\0\0"
+        data = data[:-8] + data[-8:-6]
+    else:
+        column = pq.ParquetFile(path).metadata.row_group(0).column(i // 4 % 2)
+        begin = column.dictionary_page_offset or column.data_page_offset
+        options = bytes([CODECS[codec], i // 4 % 2, 1, 9])
+        data = options + data[begin : begin + column.total_compressed_size]
+    with open(path, "wb") as file:
+        file.write(data)

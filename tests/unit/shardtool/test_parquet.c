@@ -1,0 +1,410 @@
+// The Parquet reader on files that no library writes: every field of a small file can be made to lie.
+#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/parquet_column.h"
+#include "shardtool/ingest/thrift_compact.h"
+#include "shardtool/ingest/where.h"
+#include "tests/test.h"
+
+static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
+
+// A stream over memory that offers random access.
+typedef struct {
+    Stream stream;
+    Bytes bytes;
+    uint64_t at;
+} MemoryStream;
+
+static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    Bytes bytes = ((MemoryStream *)stream)->bytes;
+    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
+    if (take) memcpy(data, bytes.data + offset, take);
+    return (ssize_t)take;
+}
+
+static ssize_t memory_read(Stream *stream, void *data, size_t size) {
+    ssize_t got = memory_read_at(stream, ((MemoryStream *)stream)->at, data, size);
+    ((MemoryStream *)stream)->at += (uint64_t)got;
+    return got;
+}
+
+static void memory_open(MemoryStream *memory, Bytes bytes) {
+    *memory = (MemoryStream){
+        .stream = {.read = memory_read, .read_at = memory_read_at, .size = bytes.size, .name = "memory"},
+        .bytes = bytes
+    };
+}
+
+// Thrift
+
+static void put_varint(Buffer *out, uint64_t value) {
+    for (; value >= 0x80; value >>= 7) buffer_add(out, &(uint8_t){(uint8_t)(value | 0x80)}, 1);
+    buffer_add(out, &(uint8_t){(uint8_t)value}, 1);
+}
+static void put_zigzag(Buffer *out, int64_t value) { put_varint(out, (uint64_t)value << 1 ^ (uint64_t)(value >> 63)); }
+static void put_byte(Buffer *out, unsigned byte) { buffer_add(out, &(uint8_t){(uint8_t)byte}, 1); }
+// Fields are written with their whole id, so that their order is free.
+static void put_field(Buffer *out, int id, ThriftType type) { put_byte(out, type), put_zigzag(out, id); }
+static void put_integer(Buffer *out, int id, int64_t value) { put_field(out, id, THRIFT_I64), put_zigzag(out, value); }
+static void put_string(Buffer *out, const char *text) {
+    put_varint(out, strlen(text)), buffer_add(out, text, strlen(text));
+}
+static void put_list(Buffer *out, int id, unsigned count, ThriftType element) {
+    put_field(out, id, THRIFT_LIST), put_byte(out, count << 4 | element);
+}
+static void put_stop(Buffer *out) { put_byte(out, THRIFT_STOP); }
+
+TEST(thrift_skips_every_type_and_stops_at_the_end_of_the_bytes) {
+    Buffer out = {0};
+    put_field(&out, 1, THRIFT_MAP), put_varint(&out, 2), put_byte(&out, THRIFT_BINARY << 4 | THRIFT_LIST);
+    for (int i = 0; i < 2; i++)
+        put_string(&out, "key"), put_byte(&out, 3 << 4 | THRIFT_TRUE), buffer_add(&out, "\1\2\1", 3);
+    put_field(&out, 2, THRIFT_STRUCT), put_integer(&out, 1, -1), put_field(&out, 2, THRIFT_FALSE), put_stop(&out);
+    put_field(&out, 3, THRIFT_DOUBLE), buffer_add(&out, "12345678", 8);
+    put_field(&out, 4, THRIFT_SET), put_byte(&out, 1 << 4 | THRIFT_BYTE), put_byte(&out, 7);
+    put_integer(&out, 5, INT64_MIN);
+    put_stop(&out);
+    for (size_t size = 0; size <= out.size; size++) {
+        ThriftReader thrift = {.cursor = cursor_init(bytes_of(out.data, size))};
+        int64_t last = 0;
+        for (ThriftField field = {0}; thrift_next(&thrift, &field);) {
+            if (field.id == 5)
+                last = thrift_i64(&thrift, field.type);
+            else
+                thrift_skip(&thrift, field.type);
+        }
+        CHECK(!thrift.malformed);
+        CHECK_EQUAL(thrift.cursor.failed, size < out.size);
+        CHECK(last == (size >= out.size - 1 ? INT64_MIN : 0));
+    }
+    buffer_close(&out);
+}
+
+TEST(thrift_refuses_deep_nesting_wrong_types_and_endless_numbers) {
+    uint8_t deep[200], endless[20];
+    memset(deep, 1 << 4 | THRIFT_LIST, sizeof deep);
+    memset(endless, 0xFF, sizeof endless);
+    ThriftReader thrift = {.cursor = cursor_init(bytes_of(deep, sizeof deep))};
+    thrift_skip(&thrift, THRIFT_LIST);
+    CHECK(thrift.malformed);
+    thrift = (ThriftReader){.cursor = cursor_init(bytes_of(endless, sizeof endless))};
+    thrift_i64(&thrift, THRIFT_I64);
+    CHECK(thrift.malformed);
+    thrift = (ThriftReader){.cursor = cursor_init(bytes_of("\2", 1))};
+    CHECK_EQUAL(thrift_i64(&thrift, THRIFT_BINARY), 0);
+    CHECK(thrift.malformed);
+}
+
+// Encodings, with the examples of Parquet's Encodings.md
+
+TEST(rle_reads_the_examples_of_the_specification) {
+    uint32_t value;
+    RleReader packed = rle_open(bytes_of("\x03\x88\xC6\xFA", 4), 3);
+    RleReader old = rle_open_packed(bytes_of("\x05\x39\x77", 3), 3);
+    for (uint32_t i = 0; i < 8; i++) {
+        CHECK(rle_next(&packed, &value));
+        CHECK_EQUAL(value, i);
+        CHECK(rle_next(&old, &value));
+        CHECK_EQUAL(value, i);
+    }
+    CHECK(!rle_next(&packed, &value) && !rle_next(&old, &value));
+}
+
+TEST(rle_mixes_runs_and_refuses_what_is_cut_short_or_too_wide) {
+    static const uint8_t bytes[] = {5 << 1, 0xFF, 0x01, 0, 0, 0, 1 << 1 | 1, 1,    2,   3,
+                                    4,      5,    6,    7, 8, 9, 2 << 1,     0xFF, 0x02};
+    uint32_t value;
+    RleReader rle = rle_open(bytes_of(bytes, sizeof bytes), 9);
+    for (int i = 0; i < 5; i++) CHECK(rle_next(&rle, &value) && value == 0x1FF);
+    for (int i = 0; i < 8; i++) CHECK(rle_next(&rle, &value) && value == (get_u64(bytes + 7 + i) >> i & 0x1FF));
+    CHECK(!rle_next(&rle, &value)); // 0x2FF has ten bits
+    RleReader wide = rle_open(bytes_of("\x02\x01\x02\x03\x84\x03\x01\x02\x03\x04\x05", 11), 32);
+    CHECK(rle_next(&wide, &value) && value == 0x84030201u);
+    CHECK(rle_next(&wide, &value) && value == 0x04030201u && !rle_next(&wide, &value)); // a group without its padding
+    RleReader none = rle_open(bytes_of("\xFE\xFF\xFF\xFF\x0F", 5), 0);
+    for (int i = 0; i < 1000; i++) CHECK(rle_next(&none, &value) && value == 0);
+    RleReader endless = rle_open(bytes_of("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 11), 8);
+    CHECK(!rle_next(&endless, &value));
+}
+
+TEST(delta_reads_the_examples_of_the_specification) {
+    static const int64_t want[2][8] = {
+        {1,  2, 3, 4, 5},
+        { 7, 5, 3, 1, 2, 3, 4, 5}
+    };
+    static const size_t counts[] = {5, 8};
+    // Block of 128, 4 miniblocks; the second example packs differences 0 and 3 beyond -2 into 2 bits each.
+    Buffer bytes[2] = {{0}, {0}};
+    buffer_add(&bytes[0], "\x80\x01\x04\x05\x02\x02\0\0\0\0rest", 14);
+    buffer_add(&bytes[1], "\x80\x01\x04\x08\x0E\x03\x02\0\0\0\xC0\x3F\0\0\0\0\0\0rest", 22);
+    for (int i = 0; i < 2; i++) {
+        DeltaReader delta;
+        Bytes rest;
+        int64_t value;
+        CHECK(delta_open(&delta, bytes_of(bytes[i].data, bytes[i].size), 32));
+        for (size_t j = 0; j < counts[i]; j++) {
+            CHECK(delta_rest(&delta, &rest) && rest.size == 4 && !memcmp(rest.data, "rest", 4));
+            CHECK(delta_next(&delta, &value));
+            CHECK_EQUAL(value, want[i][j]);
+        }
+        CHECK(!delta_next(&delta, &value));
+        for (size_t size = 0; size < bytes[i].size - 4; size++) {
+            bool opened = delta_open(&delta, bytes_of(bytes[i].data, size), 32);
+            CHECK(!opened || !delta_rest(&delta, &rest));
+        }
+        buffer_close(&bytes[i]);
+    }
+}
+
+TEST(delta_refuses_impossible_blocks) {
+    static const char *const headers[] = {"\x81\x01\x04\x05\x02", "\x80\x01\x03\x05\x02", "\x80\x01\x08\x05\x02",
+                                          "\x80\x80\x80\x80\x80\x80\x01\x01\x05\x02"};
+    DeltaReader delta;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        CHECK(!delta_open(&delta, bytes_of(headers[i], strlen(headers[i])), 64));
+    Bytes rest; // a miniblock of 33 bits in a column of 32
+    CHECK(delta_open(&delta, bytes_of("\x80\x01\x04\x05\x02\x02\x21\0\0\0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 43), 32));
+    CHECK(!delta_rest(&delta, &rest));
+}
+
+// Conditions
+
+TEST(conditions_are_parsed_or_refused_with_the_reason) {
+    static const struct {
+        const char *text, *column, *literal;
+        WhereOperator operator;
+    } rows[] = {
+        {"language_score>=0.65", "language_score", "0.65", WHERE_GREATER_EQUAL},
+        {" a.b == \" x \" ",     "a.b",            " x ",  WHERE_EQUAL        },
+        {"a!=''",                "a",              "",     WHERE_NOT_EQUAL    },
+        {"a<-1",                 "a",              "-1",   WHERE_LESS         },
+        {"a <= b=c",             "a",              "b=c",  WHERE_LESS_EQUAL   },
+        {"a>b",                  "a",              "b",    WHERE_GREATER      },
+    };
+    Where where;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK(where_parse(&where, rows[i].text) == 0);
+        CHECK(!strcmp(where.column, rows[i].column) && where.operator== rows[i].operator);
+        CHECK(where.literal.size == strlen(rows[i].literal));
+        CHECK(!memcmp(where.literal.data, rows[i].literal, where.literal.size));
+    }
+    static const char *const wrong[] = {"", "a", "a=1", "==1", "a=>1", "a<>1", "a===1", "a!1", "a>=", "a >= "};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CHECK(where_parse(&where, wrong[i]) < 0);
+        CHECK_EQUAL(err_code(), EX_USAGE);
+        CHECK_TEXT(err_text(), "--where");
+        err_clear();
+    }
+}
+
+// Whole files: "PAR1", one page of column `text`, the footer. Every number can be replaced by a lie.
+typedef struct {
+    const char *name, *body;
+    int64_t body_bytes, values, rows, group_rows, chunk_values, type, physical, codec, encoding, page_type;
+    int64_t plain_bytes, stored_bytes, crc, data_at, chunk_bytes, children, repetition, footer_bytes, converted;
+    const char *path;
+    bool encrypted, elsewhere, no_metadata, has_crc, many_columns;
+} FakeFile;
+
+static const FakeFile honest = {.name = "text",
+                                .path = "text",
+                                .body = "\2\0\0\0hi\3\0\0\0you",
+                                .body_bytes = 13,
+                                .values = 2,
+                                .rows = 2,
+                                .group_rows = 2,
+                                .chunk_values = 2,
+                                .type = PARQUET_BYTE_ARRAY,
+                                .physical = PARQUET_BYTE_ARRAY,
+                                .plain_bytes = 13,
+                                .stored_bytes = 13,
+                                .data_at = 4,
+                                .chunk_bytes = -1,
+                                .children = 1,
+                                .footer_bytes = -1,
+                                .converted = -1};
+
+static void put_column(Buffer *out, const FakeFile *file, int64_t chunk_bytes) {
+    if (file->elsewhere) put_field(out, 1, THRIFT_BINARY), put_string(out, "other.parquet");
+    if (!file->no_metadata) {
+        put_field(out, 3, THRIFT_STRUCT);
+        put_integer(out, 1, file->physical);
+        put_list(out, 3, 1, THRIFT_BINARY), put_string(out, file->path);
+        put_integer(out, 4, file->codec);
+        put_integer(out, 5, file->chunk_values);
+        put_integer(out, 6, 1000);
+        put_integer(out, 7, chunk_bytes);
+        put_integer(out, 9, file->data_at);
+        put_stop(out);
+    }
+    if (file->encrypted) put_field(out, 8, THRIFT_STRUCT), put_stop(out);
+    put_stop(out);
+}
+
+static Buffer write_fake(const FakeFile *file) {
+    Buffer out = {0};
+    buffer_add(&out, "PAR1", 4);
+    put_integer(&out, 1, file->page_type);
+    put_integer(&out, 2, file->plain_bytes);
+    put_integer(&out, 3, file->stored_bytes);
+    if (file->has_crc) put_integer(&out, 4, file->crc);
+    put_field(&out, file->page_type == 2 ? 7 : 5, THRIFT_STRUCT);
+    put_integer(&out, 1, file->values);
+    put_integer(&out, 2, file->encoding);
+    put_integer(&out, 3, PARQUET_RLE);
+    put_stop(&out), put_stop(&out);
+    buffer_add(&out, file->body, (size_t)file->body_bytes);
+    int64_t chunk_bytes = file->chunk_bytes < 0 ? (int64_t)out.size - 4 : file->chunk_bytes;
+
+    size_t footer_at = out.size;
+    put_list(&out, 2, 2, THRIFT_STRUCT);
+    put_field(&out, 4, THRIFT_BINARY), put_string(&out, "schema"), put_integer(&out, 5, file->children), put_stop(&out);
+    put_integer(&out, 1, file->type), put_integer(&out, 3, file->repetition);
+    if (file->converted >= 0) put_integer(&out, 6, file->converted);
+    put_field(&out, 4, THRIFT_BINARY), put_string(&out, file->name), put_stop(&out);
+    put_integer(&out, 3, file->rows);
+    put_list(&out, 4, 1, THRIFT_STRUCT);
+    put_list(&out, 1, file->many_columns ? 2 : 1, THRIFT_STRUCT), put_column(&out, file, chunk_bytes);
+    if (file->many_columns) put_column(&out, file, chunk_bytes);
+    put_integer(&out, 3, file->group_rows), put_stop(&out);
+    put_stop(&out);
+    uint32_t footer_bytes = file->footer_bytes < 0 ? (uint32_t)(out.size - footer_at) : (uint32_t)file->footer_bytes;
+    buffer_add(&out, &footer_bytes, 4);
+    buffer_add(&out, "PAR1", 4);
+    return out;
+}
+
+// All texts, each ended by a byte 0xFF. Returns -1 after fail().
+static int read_all(Bytes file, Buffer *texts) {
+    static MemoryStream memory;
+    memory_open(&memory, file);
+    SourceOptions options = {.text_column = "text"};
+    FormatReader *reader;
+    Part part;
+    texts->size = 0;
+    int status = reader_open(&reader, &memory.stream, &options);
+    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0) {
+        CHECK(part.first && part.last);
+        buffer_add(texts, part.text.data, part.text.size);
+        buffer_add(texts, "\xFF", 1);
+        status = 0;
+    }
+    reader_close(reader);
+    return status;
+}
+
+TEST(a_parquet_file_written_by_hand_is_read) {
+    Buffer file = write_fake(&honest), texts = {0};
+    CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
+    CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
+    buffer_close(&file);
+    FakeFile optional = honest; // levels 1, 1 in a run
+    optional.repetition = 1;
+    optional.body = "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", optional.body_bytes = 19;
+    optional.plain_bytes = optional.stored_bytes = 19;
+    file = write_fake(&optional);
+    CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
+    CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
+    buffer_close(&file), buffer_close(&texts);
+}
+
+// Writes the file, expects 65 with `why`, and makes the file honest again.
+static void check_refused(FakeFile *lie, const char *why) {
+    Buffer file = write_fake(lie), texts = {0};
+    CHECK(read_all(bytes_of(file.data, file.size), &texts) < 0);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "'memory'");
+    CHECK_TEXT(err_text(), why);
+    err_clear();
+    buffer_close(&file), buffer_close(&texts);
+    *lie = honest;
+}
+
+TEST(a_parquet_footer_that_lies_is_refused) {
+    FakeFile lie = honest;
+    lie.footer_bytes = INT32_MAX, check_refused(&lie, "a footer of 2147483647 bytes does not fit");
+    lie.footer_bytes = 0, check_refused(&lie, "the footer is malformed");
+    lie.footer_bytes = 20, check_refused(&lie, "the footer has no schema");
+    lie.children = 2, check_refused(&lie, "in the middle of a group");
+    lie.children = 0, check_refused(&lie, "element 1 of the schema");
+    lie.children = -1, check_refused(&lie, "element 0 of the schema");
+    lie.type = 8, check_refused(&lie, "element 1 of the schema");
+    lie.repetition = 3, check_refused(&lie, "element 1 of the schema");
+    lie.rows = 1, check_refused(&lie, "more rows than the file");
+    lie.rows = 3, check_refused(&lie, "fewer rows than the file");
+    lie.group_rows = -2, check_refused(&lie, "the footer is malformed");
+    lie.many_columns = true, check_refused(&lie, "2 columns, but the schema has 1");
+    lie.chunk_values = 3, check_refused(&lie, "row group 0, column 'text': 3 values for 2 rows");
+    lie.physical = PARQUET_INT64, check_refused(&lie, "another column");
+    lie.path = "id", check_refused(&lie, "another column");
+    lie.no_metadata = true, check_refused(&lie, "no metadata");
+    lie.data_at = 3, check_refused(&lie, "at offset 3 are not inside the file");
+    lie.data_at = INT64_MAX, check_refused(&lie, "are not inside the file");
+    lie.chunk_bytes = INT64_MAX, check_refused(&lie, "9223372036854775807 bytes at offset 4");
+    lie.chunk_bytes = 2000, check_refused(&lie, "2000 bytes at offset 4 are not inside the file");
+}
+
+TEST(what_the_parquet_reader_does_not_read_is_refused_by_name) {
+    FakeFile lie = honest;
+    lie.name = lie.path = "words", check_refused(&lie, "has no column 'text'; its columns: words (BYTE_ARRAY)");
+    lie.converted = 5, check_refused(&lie, "column 'text' is DECIMAL, not text");
+    lie.type = lie.physical = PARQUET_INT64, check_refused(&lie, "column 'text' is INT64");
+    lie.repetition = 2, check_refused(&lie, "a list, not one value");
+    lie.codec = PARQUET_LZO, check_refused(&lie, "codec 3 (LZO)");
+    lie.codec = 99, check_refused(&lie, "codec 99 (unknown)");
+    lie.encoding = PARQUET_BYTE_STREAM_SPLIT, check_refused(&lie, "encoding 9 (BYTE_STREAM_SPLIT) is not supported");
+    lie.encoding = 1, check_refused(&lie, "encoding 1 (unknown)");
+    lie.encoding = PARQUET_DELTA_BINARY_PACKED,
+    check_refused(&lie, "(DELTA_BINARY_PACKED) is not supported for BYTE_ARRAY");
+    lie.encrypted = true, check_refused(&lie, "the column is encrypted");
+    lie.elsewhere = true, check_refused(&lie, "in another file");
+    lie.page_type = 7, check_refused(&lie, "a page of unknown type 7");
+}
+
+TEST(a_parquet_page_that_lies_is_refused) {
+    FakeFile lie = honest;
+    lie.stored_bytes = 14, check_refused(&lie, "page at byte 4: its 14 bytes are not inside");
+    lie.stored_bytes = INT32_MAX, check_refused(&lie, "its 2147483647 bytes are not inside the column's");
+    lie.stored_bytes = -1, check_refused(&lie, "its -1 bytes are not inside");
+    lie.plain_bytes = 12, check_refused(&lie, "13 bytes, not compressed, for 12");
+    lie.plain_bytes = INT32_MAX, lie.codec = PARQUET_SNAPPY, check_refused(&lie, "says 2147483647 bytes");
+    lie.plain_bytes = 60 << 20, lie.codec = PARQUET_ZSTD, check_refused(&lie, "13 bytes of ZSTD do not decompress");
+    lie.plain_bytes = -1, check_refused(&lie, "says -1 bytes");
+    lie.values = 3, check_refused(&lie, "3 values, but only 2 are left");
+    lie.values = 1, check_refused(&lie, "more values");
+    lie.values = -1, check_refused(&lie, "no number of values");
+    lie.has_crc = true, lie.crc = 1, check_refused(&lie, "its checksum does not fit");
+    lie.body = "\2\0\0\0hi\4\0\0\0you", check_refused(&lie, "value 1 is missing or malformed (PLAIN)");
+    lie.body = "\xFF\xFF\xFF\xFFhi\3\0\0\0you", check_refused(&lie, "value 0 is missing or malformed");
+    lie.encoding = PARQUET_RLE_DICTIONARY, check_refused(&lie, "value 0 is missing or malformed (RLE_DICTIONARY)");
+    lie.encoding = PARQUET_RLE_DICTIONARY, lie.body = "\x21\0\0\0hi\3\0\0\0you";
+    check_refused(&lie, "dictionary indices of 33 bits");
+    lie.encoding = PARQUET_DELTA_BYTE_ARRAY, check_refused(&lie, "its DELTA_BYTE_ARRAY values are malformed");
+    lie.page_type = 2, lie.values = 4, check_refused(&lie, "4 values do not fit into a dictionary of 13 bytes");
+    lie.page_type = 2, lie.values = 3, check_refused(&lie, "value 2 of the dictionary ends beyond the page");
+    lie.page_type = 2, check_refused(&lie, "its pages end 2 values too early");
+    lie.repetition = 1, check_refused(&lie, "its levels end too early"); // the first string is taken for the levels
+}
+
+TEST(every_prefix_of_a_parquet_file_is_refused) {
+    Buffer file = write_fake(&honest), texts = {0};
+    for (size_t size = 4; size < file.size; size++) {
+        CHECK(read_all(bytes_of(file.data, size), &texts) < 0);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        CHECK_TEXT(err_text(), "cut short");
+        err_clear();
+    }
+    buffer_close(&file), buffer_close(&texts);
+}
+
+TEST(parquet_in_a_pipe_is_refused_with_the_way_out) {
+    Buffer file = write_fake(&honest);
+    static MemoryStream memory;
+    memory_open(&memory, bytes_of(file.data, file.size));
+    memory.stream.read_at = NULL;
+    SourceOptions options = {.text_column = "text"};
+    FormatReader *reader;
+    CHECK(reader_open(&reader, &memory.stream, &options) < 0);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "Parquet can only be read from a file");
+    buffer_close(&file);
+}
