@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# style.sh format: rewrites sources in the house style. style.sh lint: names what is off, includes that point up too.
+# lint.sh format: rewrites sources in the house style. lint.sh lint: lists what breaks it: format, includes that point up, names,
+# references to files that are gone.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 sources() { git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' | grep -v 'unicode_table.h$'; }
@@ -14,20 +15,75 @@ while read -r file; do
     clang-format --dry-run --Werror "$file" 2>/dev/null || say "$file: not in the house format (make format)"
 done < <(sources)
 
-up() { # FOLDER, FOLDERS it may not see
-    hits=$(grep -rnE "^#include \"($2)/" --include='*.[ch]' --include='*.cu' --include='*.cuh' "$1" 2>/dev/null)
-    [ -z "$hits" ] || say "includes that point up or sideways: $hits"
+# What the files of a folder may include beside those of their own folder: folders, or single headers.
+layers() {
+    cat <<'END'
+common
+tokenizer           common tokenizer/cache
+tokenizer/cache     common tokenizer/vocab.h tokenizer/bpe.h tokenizer/pretokenize.h
+kernels             common kernels/cpu/cpu_internal.h
+kernels/cpu         common kernels kernels/cpu/ops
+kernels/cpu/ops     common kernels
+kernels/cuda        common kernels
+shardtool/format    common
+shardtool/ingest    common shardtool/format tokenizer
+shardtool           common shardtool/format shardtool/ingest tokenizer
+loader/protocol     common shardtool/format/split.h
+loader/client       common shardtool/format/split.h loader/protocol
+loader/server       common shardtool/format loader/protocol
+loader              common loader/protocol loader/client loader/server
+trainer/config      common kernels loader/client/feed.h
+trainer/plan        common kernels trainer/config trainer/optim/optimizer.h
+trainer/model       common kernels trainer/plan trainer/run/batch_stream.h
+trainer/optim       common kernels trainer/config trainer/model trainer/run/batch_stream.h
+trainer/checkpoint  common trainer/model trainer/optim
+trainer/run         common kernels loader/client/feed.h loader/protocol/wire.h tokenizer trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint
+trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/run
+END
 }
-up common 'tokenizer|shardtool|loader|kernels|trainer'
-up tokenizer 'shardtool|loader|kernels|trainer'
-up kernels 'tokenizer|shardtool|loader|trainer'
-up shardtool 'loader|kernels|trainer'
-up loader 'tokenizer|kernels|trainer'
-up trainer 'shardtool'
-hits=$(grep -rlE '^#include "tokenizer/' trainer | grep -vE 'trainer/run/sample_text\.c$')
-[ -z "$hits" ] || say "only sample_text may see the tokenizer: $hits"
-hits=$(grep -rlE '^#include "loader/' trainer | xargs -r grep -hE '^#include "loader/' | grep -vE 'loader/(client/feed|protocol/wire)\.h')
-[ -z "$hits" ] || say "trainer sees more of the loader than feed.h and wire.h: $hits"
+hits=$(sources | grep -v ^tests/ | xargs grep -nE '^#include "' | awk '
+    NR == FNR { known[$1]; for (i = 1; i <= NF; i++) may[$1, $i]; next }
+    {
+        split($0, part, "\""); header = part[2]
+        file = folder = $0; sub(/:.*/, "", file); folder = file; sub(/\/[^\/]*$/, "", folder)
+        of = header; sub(/\/[^\/]*$/, "", of)
+        if (!(folder in known)) print file ": the folder has no row in scripts/lint.sh"
+        else if (!((folder, of) in may) && !((folder, header) in may)) print file " includes " header
+    }' <(layers) - | sort -u)
+[ -z "$hits" ] || say "includes that point up or sideways:
+$hits"
+
+hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
+[ -z "$hits" ] || say "file names that occur twice: $hits"
+
+# Comments and pages that name a file of the tree. Not meant: a placeholder, or a file of another project.
+foreign='^(name|cmd_name|a|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
+hits=$(git grep -nI '' -- '*.[ch]' '*.cc' '*.cu' '*.cuh' '*.def' '*.sh' '*.bats' '*.bash' '*.py' '*.md' Makefile ':!CHANGELOG.md' | awk -v foreign="$foreign" '
+    NR == FNR { n = split($0, part, "/"); path = part[n]; files[path]; for (i = n - 1; i; i--) files[path = part[i] "/" path]; next }
+    {
+        split($0, part, ":"); text = $0; sub(/^[^:]*:[^:]*:/, "", text)
+        if (part[1] ~ /\.([ch]|cc|cu|cuh|def)$/) { if (!sub(/.*\/\/ ?/, "", text)) next }
+        else if (part[1] !~ /\.md$/ && !sub(/^ *# /, "", text)) next
+        while (match(text, /[A-Za-z0-9_\/.-]*[A-Za-z0-9_]\.(c|h|cc|cu|cuh|def|sh|bats)([^A-Za-z0-9_.\/]|$)/)) {
+            name = substr(text, RSTART, RLENGTH); text = substr(text, RSTART + RLENGTH)
+            sub(/[^A-Za-z0-9_]$/, "", name); gsub(/^(\.\.?\/)+/, "", name); short = tolower(name); sub(/.*\//, "", short)
+            if (!(name in files) && short !~ foreign && name !~ /^build\//) print part[1] ":" part[2] ": " name
+        }
+    }' <(git ls-files --cached --others --exclude-standard) -)
+[ -z "$hits" ] || say "files that do not exist:
+$hits"
+
+hits=$(sources | grep -v emu.h | xargs grep -nE '^ *# *define [a-z][A-Za-z0-9_]*(\([^)]*\))? +[a-z_][A-Za-z0-9_]*(\([^)]*\))?$')
+[ -z "$hits" ] || say "lower-case macros that rename a function: $hits"
+
+# A test's name is a sentence: three words at least.
+hits=$(
+    git grep -nE '^TEST(_ON_EACH_ISA)?\([a-z0-9]+(_[a-z0-9]+)?\)' -- tests
+    git grep -nE '^def test_[a-z0-9]+(_[a-z0-9]+)?\(' -- tests
+    git grep -nE '^@test "[^ "]+( [^ "]+)?"' -- tests
+)
+[ -z "$hits" ] || say "test names of less than three words:
+$hits"
 
 for word in TODO FIXME XXX; do
     hits=$(git grep -nIw "$word" -- '*.c' '*.h' '*.cu' '*.cuh')
