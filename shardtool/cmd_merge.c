@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/cmd_options.h"
-#include "shardtool/format/dataset.h"
+#include "shardtool/format/dataset_build.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -56,8 +56,8 @@ static int link_shards(Dataset *whole, const Dataset *part) {
     return 0;
 }
 
-static void begin_whole(Dataset *whole, const Dataset *first) {
-    dataset_begin(whole, output);
+static void begin_whole(Dataset *whole, const Dataset *first, const char *directory) {
+    dataset_begin(whole, directory);
     whole->params = arena_copy_string(&whole->arena, first->params);
     whole->val = arena_copy_string(&whole->arena, first->val);
     whole->val_seed = first->val_seed;
@@ -66,12 +66,12 @@ static void begin_whole(Dataset *whole, const Dataset *first) {
     memcpy(whole->params_fp, first->params_fp, 32);
 }
 
-static int merge_locked(int count, char **paths) {
+static int merge_locked(DatasetBuild *build, int count, char **paths) {
     Dataset whole = {0}, first = {0};
-    if (dataset_is(output) && !force)
+    if (build->has_manifest && !force)
         return fail(EX_CREATE, "'%s' already holds a dataset; --force replaces it", output);
-    if (dataset_clear(output) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
-    begin_whole(&whole, &first);
+    if (dataset_build_start(build, force) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
+    begin_whole(&whole, &first, build->target);
     int status = 0;
     for (int i = 0; status == 0 && i < count; i++) {
         Dataset part;
@@ -81,12 +81,12 @@ static int merge_locked(int count, char **paths) {
         if (status == 0) status = link_shards(&whole, &part);
         dataset_close(&part);
     }
-    if (status == 0) status = dataset_save(&whole);
+    if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0)
         log_line("%d datasets, %" PRIu64 " train and %" PRIu64 " val tokens", count, whole.tokens[SPLIT_TRAIN],
                  whole.tokens[SPLIT_VAL]);
     else
-        dataset_clear(output);
+        dataset_build_abandon(build);
     dataset_close(&whole);
     dataset_close(&first);
     return status;
@@ -99,11 +99,10 @@ static int run(int count, char **arguments) {
         if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is not a dataset", arguments[i]);
         if (refuse_itself(arguments[i]) < 0) return -1;
     }
-    Lock lock = {0};
-    int status = dir_make(output);
-    if (status == 0) status = lock_take(&lock, output);
-    if (status == 0) status = merge_locked(count, arguments);
-    lock_drop(&lock);
+    DatasetBuild build;
+    int status = dataset_build_open(&build, output);
+    if (status == 0) status = merge_locked(&build, count, arguments);
+    dataset_build_close(&build);
     return status;
 }
 

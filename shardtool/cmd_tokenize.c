@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/pipeline.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,6 +39,12 @@ static const Option options[] = {
     ROW_END,
 };
 
+typedef struct {
+    PipelineOptions pipeline;
+    Buffer line;    // the options of make_params, without line end
+    char share[32]; // --val as text
+} RunParams;
+
 // The shortest decimal that reads back as the same number, so that the text does not depend on the C library.
 static void print_number(char out[32], double number) {
     for (int digits = 1; digits <= 17; digits++) {
@@ -48,13 +55,14 @@ static void print_number(char out[32], double number) {
 
 // All options that determine the bytes of the shards, in one line. params_fp is its hash.
 static void make_params(Buffer *line, const char *share) {
-    char invalid[16], docs[16];
+    char invalid[16], docs[16], format[16];
     word_print(INVALID_UTF8_WORDS, invalid_utf8, invalid, sizeof invalid);
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
+    word_print(input_format_words, source_options.format, format, sizeof format);
     buffer_print(line,
                  "frame_tokens=%" PRIu64
-                 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;docs=%s;field=%s;column=%s;where=",
-                 frame_tokens, invalid, docs, source_options.text_field, source_options.text_column);
+                 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;format=%s;docs=%s;field=%s;column=%s;where=",
+                 frame_tokens, invalid, format, docs, source_options.text_field, source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)
         buffer_print(line, "%s%s", i ? "&" : "", source_options.where.items[i]);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
@@ -151,19 +159,19 @@ static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t star
                  dataset->tokens[SPLIT_VAL], val);
 }
 
-static int tokenize_to(const char *directory, const PipelineOptions *pipeline, const Inputs *inputs, Dataset *dataset) {
+static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset) {
     Progress progress;
     uint64_t started_ns = clock_ns(), replaced;
     progress_start(&progress, "tokenizing", "B", inputs->bytes);
-    PipelineOptions all = *pipeline;
-    all.directory = directory, all.progress = &progress;
+    PipelineOptions pipeline = run->pipeline;
+    pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
     Source *source = source_open(inputs, &source_options);
-    int status = pipeline_run(&all, inputs, source, dataset, &replaced);
+    int status = pipeline_run(&pipeline, inputs, source, dataset, &replaced);
     source_close(source);
-    progress_finish(&progress);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "the inputs contain no documents");
-    if (status == 0 && directory) status = dataset_save(dataset);
+    if (status == 0 && build) status = dataset_build_finish(build, dataset);
+    progress_finish(&progress);
     if (status == 0) log_summary(dataset, replaced, started_ns);
     return status;
 }
@@ -181,84 +189,100 @@ static void save_cache(const SharedCache *cache, const char *path) {
     err_clear();
 }
 
-// Called with the lock of the directory held.
-static int tokenize_locked(const PipelineOptions *pipeline, Inputs *inputs, Dataset *dataset) {
-    if (inputs_digest(inputs) < 0) return -1;
-    if (dataset_is(output) && !force) {
-        int same = compare_finished(dataset->params, &pipeline->params, inputs);
-        if (same > 0) log_line("'%s' is already complete", output);
-        return same < 0 ? -1 : 0;
-    }
-    if (dataset_clear(output) < 0 || check_space(inputs) < 0) return -1;
+static void add_sources(Dataset *dataset, const Inputs *inputs) {
     for (uint64_t i = 0; i < inputs->argument_count; i++) {
         const InputArgument *argument = &inputs->arguments[i];
         DatasetSource source = {.path = argument->path, .files = argument->files, .bytes = argument->bytes};
         memcpy(source.digest, argument->digest, sizeof source.digest);
         dataset_add_source(dataset, &source);
     }
-    char cache_path[PATH_MAX_BYTES];
-    dataset_bpe_cache_path(cache_path, output);
-    if (!bpe_cache && !no_bpe_cache && access(cache_path, F_OK) == 0) load_cache(pipeline->shared_cache, cache_path);
-    int status = tokenize_to(output, pipeline, inputs, dataset);
-    if (status == 0 && !no_bpe_cache) save_cache(pipeline->shared_cache, cache_path);
-    return status;
 }
 
-static int tokenize(const PipelineOptions *pipeline, Inputs *inputs, const char *params, const char *share) {
-    Dataset dataset;
-    dataset_begin(&dataset, output);
-    dataset.params = params, dataset.val = share, dataset.val_seed = val_seed;
-    dataset.vocab_size = pipeline->params.vocab_size, dataset.eot_id = pipeline->params.eot_id;
-    memcpy(dataset.vocab_fp, pipeline->params.vocab_fp, 32);
-    memcpy(dataset.params_fp, pipeline->params.params_fp, 32);
+static void begin_dataset(Dataset *dataset, const char *directory, const RunParams *run) {
+    const ShardParams *params = &run->pipeline.params;
+    dataset_begin(dataset, directory);
+    dataset->params = (const char *)run->line.data, dataset->val = run->share, dataset->val_seed = val_seed;
+    dataset->vocab_size = params->vocab_size, dataset->eot_id = params->eot_id;
+    memcpy(dataset->vocab_fp, params->vocab_fp, 32);
+    memcpy(dataset->params_fp, params->params_fp, 32);
+}
 
-    int status = 0;
-    Lock lock = {0};
-    if (!strcmp(output, "-"))
-        status = tokenize_to(NULL, pipeline, inputs, &dataset);
-    else {
-        status = dir_make(output);
-        if (status == 0) status = lock_take(&lock, output);
-        if (status == 0) status = tokenize_locked(pipeline, inputs, &dataset);
-        lock_drop(&lock);
+// Called with the lock of the directory held.
+static int tokenize_locked(DatasetBuild *build, const RunParams *run, Inputs *inputs) {
+    if (inputs_digest(inputs) < 0) return -1;
+    if (build->has_manifest && !force) {
+        int same = compare_finished((const char *)run->line.data, &run->pipeline.params, inputs);
+        if (same > 0) log_line("'%s' is already complete", output);
+        return same < 0 ? -1 : 0;
     }
+    if (check_space(inputs) < 0 || dataset_build_start(build, force) < 0) return -1;
+    char cache_path[PATH_MAX_BYTES];
+    dataset_bpe_cache_path(cache_path, output);
+    SharedCache *cache = run->pipeline.shared_cache;
+    if (!bpe_cache && !no_bpe_cache && access(cache_path, F_OK) == 0) load_cache(cache, cache_path);
+    Dataset dataset;
+    begin_dataset(&dataset, build->target, run);
+    add_sources(&dataset, inputs);
+    int status = tokenize_to(build, run, inputs, &dataset);
+    if (status == 0 && !no_bpe_cache) save_cache(cache, cache_path);
     dataset_close(&dataset);
     return status;
 }
 
+static int tokenize(const RunParams *run, Inputs *inputs, bool to_stdout) {
+    int status;
+    if (to_stdout) {
+        Dataset dataset; // collects the totals only
+        begin_dataset(&dataset, output, run);
+        status = tokenize_to(NULL, run, inputs, &dataset);
+        dataset_close(&dataset);
+        return status;
+    }
+    DatasetBuild build;
+    status = dataset_build_open(&build, output);
+    if (status == 0) status = tokenize_locked(&build, run, inputs);
+    dataset_build_close(&build);
+    return status;
+}
+
+// All options that determine the bytes of the shards, and their line.
+static void set_params(RunParams *run) {
+    PipelineOptions *pipeline = &run->pipeline;
+    print_number(run->share, val);
+    make_params(&run->line, run->share);
+    buffer_print(&run->line, "\n");
+    sha256(run->line.data, run->line.size, pipeline->params.params_fp);
+    run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
+    pipeline->threads = (unsigned)threads, pipeline->invalid = invalid_utf8;
+    pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shard_tokens = shard_tokens;
+    pipeline->params.frame_tokens = frame_tokens;
+    pipeline->params.vocab_size = TOKEN_COUNT, pipeline->params.eot_id = TOKEN_END_OF_TEXT;
+    vocab_fingerprint(pipeline->vocab, pipeline->params.vocab_fp);
+}
+
 static int run(int count, char **arguments) {
-    PipelineOptions pipeline = {.invalid = invalid_utf8};
+    RunParams params = {0};
+    PipelineOptions *pipeline = &params.pipeline;
     bool to_stdout = output && !strcmp(output, "-");
     if (check_options(to_stdout) < 0) return -1;
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
 
     Inputs inputs;
     if (inputs_open(&inputs, count, arguments) < 0) return -1;
-    pipeline.vocab = merges ? vocab_open_file(merges) : vocab_open();
-    int status = pipeline.vocab ? 0 : -1;
+    pipeline->vocab = merges ? vocab_open_file(merges) : vocab_open();
+    int status = pipeline->vocab ? 0 : -1;
     if (status == 0) {
-        char share[32];
-        Buffer params = {0};
-        print_number(share, val);
-        make_params(&params, share);
-        buffer_print(&params, "\n");
-        sha256(params.data, params.size, pipeline.params.params_fp);
-        params.data[params.size - 1] = '\0'; // drop the line end, which only the hash includes
-        pipeline.threads = (unsigned)threads, pipeline.val = val, pipeline.val_seed = val_seed,
-        pipeline.shard_tokens = shard_tokens;
-        pipeline.params.frame_tokens = frame_tokens;
-        pipeline.params.vocab_size = TOKEN_COUNT, pipeline.params.eot_id = TOKEN_END_OF_TEXT;
-        vocab_fingerprint(pipeline.vocab, pipeline.params.vocab_fp);
-        bool keeps_cache = !to_stdout && !no_bpe_cache;
+        set_params(&params);
+        bool saves_cache = !to_stdout && !no_bpe_cache;
         unsigned encoders = threads ? (unsigned)threads : pool_cores();
-        if (keeps_cache || bpe_cache || encoders >= SHARED_CACHE_THREADS)
-            pipeline.shared_cache = shared_cache_open(pipeline.vocab, encoders);
-        if (bpe_cache) load_cache(pipeline.shared_cache, bpe_cache);
-        status = tokenize(&pipeline, &inputs, (const char *)params.data, share);
-        shared_cache_close(pipeline.shared_cache);
-        buffer_close(&params);
+        if (saves_cache || bpe_cache || encoders >= SHARED_CACHE_THREADS)
+            pipeline->shared_cache = shared_cache_open(pipeline->vocab, encoders);
+        if (bpe_cache) load_cache(pipeline->shared_cache, bpe_cache);
+        status = tokenize(&params, &inputs, to_stdout);
+        shared_cache_close(pipeline->shared_cache);
+        buffer_close(&params.line);
     }
-    vocab_close(pipeline.vocab);
+    vocab_close(pipeline->vocab);
     inputs_close(&inputs);
     return status;
 }

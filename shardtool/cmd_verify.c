@@ -4,7 +4,7 @@
 #include "common/log.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
-#include "shardtool/format/dataset.h"
+#include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@ typedef struct {
     bool listed; // listed in a manifest, which gives the expected values
     DatasetShard expected;
     uint8_t vocab_fp[32];
+    uint32_t vocab_size, eot_id;
     ShardCursor *cursor;
 
     uint64_t tokens;
@@ -53,6 +54,8 @@ static int compare_manifest(const Check *check, const ShardFile *shard) {
         what = "stored hash";
     else if (memcmp(shard->vocab_fp, check->vocab_fp, 32))
         what = "vocabulary";
+    else if (shard->vocab_size != check->vocab_size || shard->eot_id != check->eot_id)
+        what = "vocab_size or eot_id";
     return what ? fail(EX_DATA, "shard '%s': its %s differs from the manifest", shard->path, what) : 0;
 }
 
@@ -109,16 +112,40 @@ static bool report_oldest(Verifier *verifier) {
     return true;
 }
 
-static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const uint8_t *vocab_fp) {
+static void submit(Verifier *verifier, const char *path, const DatasetShard *expected, const Dataset *dataset) {
     Check *check;
     while (!(check = pool_acquire(verifier->pool))) report_oldest(verifier);
     snprintf(check->path, sizeof check->path, "%s", path);
     check->listed = expected != NULL;
     if (expected) {
         check->expected = *expected;
-        memcpy(check->vocab_fp, vocab_fp, 32);
+        memcpy(check->vocab_fp, dataset->vocab_fp, 32);
+        check->vocab_size = dataset->vocab_size, check->eot_id = dataset->eot_id;
     }
     pool_submit(verifier->pool);
+}
+
+typedef struct {
+    Verifier *verifier;
+    const Dataset *dataset;
+} Unlisted;
+
+// A file in train/ or val/ that the manifest does not list would be read by `zstd -dc train/*/*.zst`.
+static int report_unlisted(void *context, const char *file) {
+    const Unlisted *unlisted = context;
+    const Dataset *dataset = unlisted->dataset;
+    char path[PATH_MAX_BYTES];
+    if (snprintf(path, sizeof path, "%s/%s", dataset->path, file) >= (int)sizeof path)
+        return fail(EX_DATA, "path too long: '%.60s...'", path);
+    unsigned long long number;
+    int split = strncmp(file, "val/", 4) ? SPLIT_TRAIN : SPLIT_VAL;
+    const char *name = strrchr(file, '/') + 1;
+    if (sscanf(name, "%llu", &number) == 1 && number < dataset->shard_count[split] &&
+        !strcmp(dataset->shards[split][number].path, path))
+        return 0;
+    fail(EX_DATA, "'%s' is not listed in the manifest", path);
+    report(unlisted->verifier, path, 0);
+    return 0;
 }
 
 static void verify_path(Verifier *verifier, const char *path) {
@@ -134,8 +161,10 @@ static void verify_path(Verifier *verifier, const char *path) {
     for (int split = 0; split < SPLIT_COUNT; split++)
         for (uint64_t i = 0; i < dataset.shard_count[split]; i++) {
             const DatasetShard *shard = &dataset.shards[split][i];
-            submit(verifier, shard->path, shard, dataset.vocab_fp);
+            submit(verifier, shard->path, shard, &dataset);
         }
+    Unlisted unlisted = {verifier, &dataset};
+    if (dataset_files(path, report_unlisted, &unlisted) < 0) report(verifier, path, 0);
     dataset_close(&dataset);
 }
 

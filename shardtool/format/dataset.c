@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MANIFEST "dataset.jsonl"
-#define FORMAT   "SHRDSET1"
+#define FORMAT "SHRDSET2"
 enum { ARENA_BYTES = 1 << 30 }; // reserved address space; 1e5 shards use about 20 MB of it
 
 const char *const split_names[SPLIT_COUNT] = {"train", "val"};
@@ -40,7 +39,8 @@ static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int 
 bool dataset_is(const char *path) {
     char manifest[PATH_MAX_BYTES];
     struct stat st;
-    return snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path) < (int)sizeof manifest && stat(manifest, &st) == 0;
+    return snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, path) < (int)sizeof manifest &&
+           stat(manifest, &st) == 0;
 }
 
 void dataset_begin(Dataset *dataset, const char *path) {
@@ -157,6 +157,8 @@ static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
                      split_names[split], dataset->shard_count[split], dataset->tokens[split],
                      dataset->documents[split]);
     json_add_hex(out, "lines_hash", hash, 32);
+    sha256(out->data, out->size, hash);
+    json_add_hex(out, "header_hash", hash, 32);
     buffer_print(out, "}\n");
 }
 
@@ -170,7 +172,7 @@ int dataset_save(Dataset *dataset) {
 
     NewFile file = {0};
     char path[PATH_MAX_BYTES];
-    int status = snprintf(path, sizeof path, "%s/" MANIFEST, dataset->path) < (int)sizeof path
+    int status = snprintf(path, sizeof path, "%s/" DATASET_MANIFEST, dataset->path) < (int)sizeof path
                      ? newfile_open(&file, path)
                      : fail(EX_CREATE, "path too long: '%.60s...'", dataset->path);
     if (status == 0) status = newfile_write(&file, header.data, header.size);
@@ -212,11 +214,28 @@ static int get_place(Dataset *dataset, const json_t *object, const char *key, Da
                                                                                                                    : 0;
 }
 
-static int read_header(Dataset *dataset, const json_t *object, uint8_t fingerprint[32], uint8_t lines_hash[32]) {
+// The header ends in ,"header_hash":"..."} over the bytes before it.
+static int check_header_hash(Bytes line) {
+    enum { END_BYTES = 16 + 64 + 2 };
+    uint8_t hash[32];
+    Buffer end = {0};
+    if (line.size < END_BYTES) return fail(EX_DATA, "no header hash");
+    sha256(line.data, line.size - END_BYTES, hash);
+    json_add_hex(&end, "header_hash", hash, sizeof hash);
+    buffer_add(&end, "}", 1);
+    bool same = end.size == END_BYTES && !memcmp(end.data, line.data + line.size - END_BYTES, END_BYTES);
+    buffer_close(&end);
+    return same ? 0 : fail(EX_DATA, "damaged: the header does not match its hash");
+}
+
+static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8_t fingerprint[32],
+                       uint8_t lines_hash[32]) {
     const char *format = NULL;
     uint64_t vocab_size = 0, eot_id = 0;
     if (get_string(dataset, object, "format", &format)) return -1;
-    if (strcmp(format, FORMAT)) return fail(EX_DATA, "format '%s', this program reads '" FORMAT "'", format);
+    if (strcmp(format, FORMAT))
+        return fail(EX_DATA, "format '%s', this program reads '" FORMAT "': tokenize again", format);
+    if (check_header_hash(line) < 0) return -1;
     if (get_hex(object, "fingerprint", fingerprint, 32) || get_hex(object, "vocab_fp", dataset->vocab_fp, 32) ||
         get_hex(object, "params_fp", dataset->params_fp, 32) || get_hex(object, "lines_hash", lines_hash, 32) ||
         get_number(object, "vocab_size", &vocab_size) || get_number(object, "eot_id", &eot_id) ||
@@ -283,7 +302,8 @@ static int read_lines(Dataset *dataset, Bytes text) {
         json_t *object = json_loadb((const char *)line.data, line.size, 0, &error);
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
         if (status == 0)
-            status = number == 1 ? read_header(dataset, object, fingerprint, lines_hash) : read_shard(dataset, object);
+            status =
+                number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash) : read_shard(dataset, object);
         json_decref(object);
         if (status < 0) return fail_in("line %" PRIu64, number);
         if (number > 1) continue;
@@ -299,7 +319,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
 int dataset_open(Dataset *dataset, const char *path) {
     *dataset = (Dataset){0};
     char manifest[PATH_MAX_BYTES];
-    if (snprintf(manifest, sizeof manifest, "%s/" MANIFEST, path) >= (int)sizeof manifest)
+    if (snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, path) >= (int)sizeof manifest)
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
     Bytes text;
     if (file_map(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
@@ -308,24 +328,7 @@ int dataset_open(Dataset *dataset, const char *path) {
     file_unmap(&text);
     if (status == 0) return 0;
     dataset_close(dataset);
-    return fail_in("dataset '%s': " MANIFEST, path);
-}
-
-int dataset_clear(const char *directory) {
-    char path[PATH_MAX_BYTES];
-    dir_sweep(directory);
-    snprintf(path, sizeof path, "%s/" MANIFEST, directory);
-    unlink(path);
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        for (uint64_t number = 0;; number++) {
-            if (number % 1000 == 0) {
-                dataset_folder(path, directory, split, number);
-                dir_sweep(path);
-            }
-            dataset_shard_path(path, directory, split, number);
-            if (unlink(path) < 0) break;
-        }
-    return dir_sync(directory);
+    return fail_in("dataset '%s': " DATASET_MANIFEST, path);
 }
 
 int dataset_make_folder(const char *directory, int split, uint64_t number) {

@@ -1,8 +1,8 @@
 // A dataset directory: the shards train/%03u/%06u.zst and val/%03u/%06u.zst, and the manifest dataset.jsonl.
 //
-// The manifest has a header line (format, fingerprints, options, sources, totals, hash of the following lines), then
-// one line per shard (file, split, tokens, documents, bytes, content hash, stored hash, source range). The order of the
-// sorted paths is the order of the tokens.
+// The manifest has a header line (format, fingerprints, options, sources, totals, hash of the following lines, hash of
+// the header up to here), then one line per shard (file, split, tokens, documents, bytes, content hash, stored hash,
+// source range). The order of the sorted paths is the order of the tokens.
 //
 // The directory may also hold .lock, and .bpe-cache: the merged pieces of a `tokenize` run (shared_cache_save), at most
 // 32 MB, which speed up the next run over similar text. The cache is not part of the data; it may be deleted.
@@ -14,6 +14,9 @@
 #include "common/arena.h"
 #include "shardtool/format/shard.h"
 #include "shardtool/format/split.h"
+
+#define DATASET_MANIFEST "dataset.jsonl"
+#define DATASET_JOURNAL  ".journal"
 
 typedef struct {
     const char *source; // path of the input file
@@ -66,5 +69,3 @@ bool dataset_is(const char *path);                                            //
 void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/.bpe-cache"
 // Creates the folder of a shard, durably.
 int dataset_make_folder(const char *directory, int split, uint64_t number);
-// Removes temporary files, shards and the manifest, before a run writes the directory again.
-int dataset_clear(const char *directory);

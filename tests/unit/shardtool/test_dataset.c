@@ -104,19 +104,19 @@ TEST(dataset_names_a_shard_that_is_missing_or_has_another_size) {
     check_refused(EX_DATA, "000001.zst' is missing");
 }
 
-TEST(dataset_finds_every_change_of_its_shard_lines_and_every_cut) {
+TEST(every_flipped_bit_and_every_truncation_of_a_manifest_is_found) {
     make_dataset("set");
     size_t size;
     char *bytes = read_file("set/dataset.jsonl", &size);
-    size_t header = (size_t)(strchr(bytes, '\n') - bytes) + 1;
     Dataset dataset;
-    for (size_t i = header; i < size; i++) {
-        bytes[i] ^= 1;
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
         write_file("set/dataset.jsonl", bytes, size);
-        CHECK(dataset_open(&dataset, "set") < 0);
+        if (dataset_open(&dataset, "set") == 0)
+            print_error("bit %zu\n", bit), test_failed("an error", __FILE__, __LINE__);
         CHECK_EQUAL(err_code(), EX_DATA);
         err_clear();
-        bytes[i] ^= 1;
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
     for (size_t length = 0; length < size; length++) {
         write_file("set/dataset.jsonl", bytes, length);
@@ -124,5 +124,15 @@ TEST(dataset_finds_every_change_of_its_shard_lines_and_every_cut) {
         CHECK_EQUAL(err_code(), EX_DATA);
         err_clear();
     }
+    free(bytes);
+}
+
+TEST(a_manifest_of_an_older_format_is_refused_by_name) {
+    make_dataset("set");
+    size_t size;
+    char *bytes = read_file("set/dataset.jsonl", &size);
+    *strchr(strstr(bytes, "SHRDSET"), '2') = '1';
+    write_file("set/dataset.jsonl", bytes, size);
+    check_refused(EX_DATA, "format 'SHRDSET1', this program reads 'SHRDSET2'");
     free(bytes);
 }

@@ -1,0 +1,188 @@
+// The states of a dataset directory: unfinished (.journal), finished (the manifest), being replaced (.new).
+#include "shardtool/format/dataset_build.h"
+#include "common/err.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int join(char out[PATH_MAX_BYTES], const char *directory, const char *name) {
+    if (snprintf(out, PATH_MAX_BYTES, "%s/%s", directory, name) < PATH_MAX_BYTES) return 0;
+    return fail(EX_CREATE, "path too long: '%.60s...'", directory);
+}
+
+static bool exists(const char *directory, const char *name) {
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    return snprintf(path, sizeof path, "%s/%s", directory, name) < (int)sizeof path && lstat(path, &st) == 0;
+}
+
+static int remove_file(const char *directory, const char *name) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, name) < 0) return -1;
+    return unlink(path) == 0 || errno == ENOENT ? 0 : fail_errno("cannot remove '%s'", path);
+}
+
+// Visits the entries of one directory. A missing directory has none.
+static int visit_entries(const char *directory, const char *folder, int (*visit)(void *, const char *), void *context) {
+    char path[PATH_MAX_BYTES], file[PATH_MAX_BYTES];
+    if (join(path, directory, folder) < 0) return -1;
+    DIR *entries = opendir(path);
+    if (!entries) return errno == ENOENT || errno == ENOTDIR ? 0 : fail_errno("cannot open directory '%s'", path);
+    int status = 0;
+    for (struct dirent *entry; status == 0 && (errno = 0, entry = readdir(entries));) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        status = join(file, folder, entry->d_name);
+        if (status == 0) status = visit(context, file);
+    }
+    if (status == 0 && errno) status = fail_errno("cannot read directory '%s'", path);
+    closedir(entries);
+    return status;
+}
+
+typedef struct {
+    const char *directory;
+    int (*visit)(void *context, const char *file);
+    void *context;
+} FileVisit;
+
+static int visit_folder(void *data, const char *name) {
+    const FileVisit *files = data;
+    char path[PATH_MAX_BYTES];
+    struct stat st;
+    if (join(path, files->directory, name) < 0) return -1;
+    if (lstat(path, &st)) return errno == ENOENT ? 0 : fail_errno("cannot stat '%s'", path);
+    if (!S_ISDIR(st.st_mode)) return files->visit(files->context, name);
+    return visit_entries(files->directory, name, files->visit, files->context);
+}
+
+int dataset_files(const char *directory, int (*visit)(void *context, const char *file), void *context) {
+    FileVisit files = {directory, visit, context};
+    int status = 0;
+    for (int split = 0; status == 0 && split < SPLIT_COUNT; split++)
+        status = visit_entries(directory, split_names[split], visit_folder, &files);
+    return status;
+}
+
+// "train/000/000017.zst", or a temporary file of it
+static bool is_shard_name(const char *file) {
+    const char *name = strrchr(file, '/') + 1;
+    unsigned long number;
+    char end[8] = "";
+    if (*name == '.') name++;
+    return sscanf(name, "%lu%7s", &number, end) == 2 && !strncmp(end, ".zst", 4);
+}
+
+static int remove_shard(void *directory, const char *file) {
+    return is_shard_name(file) ? remove_file(directory, file) : 0;
+}
+
+static int find_shard(void *found, const char *file) {
+    *(bool *)found |= is_shard_name(file);
+    return 0;
+}
+
+static int remove_folder(void *directory, const char *folder) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, folder) < 0) return -1;
+    rmdir(path); // a folder with files that are not ours stays
+    return 0;
+}
+
+// Removes manifest, shards, temporary files and empty folders.
+static int remove_dataset(const char *directory) {
+    dir_sweep(directory);
+    if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    if (dataset_files(directory, remove_shard, (void *)(uintptr_t)directory) < 0) return -1;
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        if (visit_entries(directory, split_names[split], remove_folder, (void *)(uintptr_t)directory) < 0) return -1;
+        remove_folder((void *)(uintptr_t)directory, split_names[split]);
+    }
+    return dir_sync(directory);
+}
+
+static int move_up(const char *directory, const char *from, const char *name) {
+    char old[PATH_MAX_BYTES], new[PATH_MAX_BYTES];
+    if (join(old, from, name) < 0 || join(new, directory, name) < 0) return -1;
+    return rename(old, new) ? fail_errno("cannot rename '%s'", old) : 0;
+}
+
+// Each step leaves a state from which this function continues. A split that was moved up is not in .new any more.
+static int replace(const char *directory, const char *from) {
+    if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        const char *name = split_names[split];
+        if (!exists(from, name)) continue;
+        FileVisit files = {directory, remove_shard, (void *)(uintptr_t)directory};
+        if (visit_entries(directory, name, visit_folder, &files) < 0 ||
+            visit_entries(directory, name, remove_folder, (void *)(uintptr_t)directory) < 0)
+            return -1;
+        remove_folder((void *)(uintptr_t)directory, name);
+        if (move_up(directory, from, name) < 0) return -1;
+    }
+    if (dir_sync(directory) < 0 || move_up(directory, from, DATASET_MANIFEST) < 0) return -1;
+    remove_file(from, DATASET_JOURNAL);
+    rmdir(from);
+    return dir_sync(directory);
+}
+
+int dataset_build_open(DatasetBuild *build, const char *directory) {
+    *build = (DatasetBuild){.directory = directory};
+    char from[PATH_MAX_BYTES];
+    if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 || lock_take(&build->lock, directory) < 0)
+        return -1;
+    int status = 0;
+    if (exists(from, DATASET_MANIFEST))
+        status = replace(directory, from);
+    else if (exists(directory, ".new"))
+        status = remove_dataset(from) < 0 || remove_file(from, DATASET_JOURNAL) < 0 ? -1 : (rmdir(from), 0);
+    dir_sweep(directory);
+    build->has_manifest = exists(directory, DATASET_MANIFEST);
+    if (status == 0 && build->has_manifest) status = remove_file(directory, DATASET_JOURNAL);
+    if (status < 0) dataset_build_close(build);
+    return status;
+}
+
+static int make_journal(const char *directory) {
+    char path[PATH_MAX_BYTES];
+    if (join(path, directory, DATASET_JOURNAL) < 0) return -1;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return fail_errno("cannot create '%s'", path);
+    close(fd);
+    return dir_sync(directory);
+}
+
+int dataset_build_start(DatasetBuild *build, bool force) {
+    bool found = false;
+    if (!build->has_manifest && !exists(build->directory, DATASET_JOURNAL) &&
+        dataset_files(build->directory, find_shard, &found) < 0)
+        return -1;
+    if (found && !force)
+        return fail(EX_CREATE, "'%s' holds shards but no manifest; --force replaces them", build->directory);
+    bool aside = build->has_manifest || found;
+    if (join(build->target, build->directory, aside ? ".new" : "") < 0) return -1;
+    if (!aside) build->target[strlen(build->directory)] = '\0';
+    if (dir_make(build->target) < 0 || make_journal(build->target) < 0 || remove_dataset(build->target) < 0) return -1;
+    for (int split = 0; aside && split < SPLIT_COUNT; split++) { // an empty split replaces the old one too
+        char path[PATH_MAX_BYTES];
+        if (join(path, build->target, split_names[split]) < 0 || dir_make(path) < 0) return -1;
+    }
+    return 0;
+}
+
+int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
+    if (dataset_save(dataset) < 0) return -1;
+    if (strcmp(build->target, build->directory)) return replace(build->directory, build->target);
+    return remove_file(build->directory, DATASET_JOURNAL);
+}
+
+void dataset_build_abandon(DatasetBuild *build) {
+    if (!build->target[0] || remove_dataset(build->target) < 0) return;
+    remove_file(build->target, DATASET_JOURNAL);
+    if (strcmp(build->target, build->directory)) rmdir(build->target);
+}
+
+void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }

@@ -1,0 +1,31 @@
+// Writing a dataset directory so that a kill at any moment loses no finished dataset and leaves no file behind.
+//
+// While shards are being written the directory holds .journal, which marks them as those of an unfinished run; the
+// manifest is written last. A finished dataset is replaced by building the new one in DIR/.new: only when its manifest
+// is on disk are the old files removed and the new ones moved up, and an interrupted move is completed by the next
+// dataset_build_open.
+#pragma once
+
+#include "shardtool/format/dataset.h"
+
+typedef struct {
+    const char *directory;       // borrowed
+    char target[PATH_MAX_BYTES]; // the directory itself, or DIR/.new
+    Lock lock;
+    bool has_manifest; // a finished dataset is there
+} DatasetBuild;
+
+// Creates and locks the directory (73 when another run holds it) and completes an interrupted replacement.
+int dataset_build_open(DatasetBuild *build, const char *directory);
+// Prepares `target`. Removes the files of an unfinished run. 73 when there are shards that no manifest and no journal
+// accounts for, unless `replace`.
+int dataset_build_start(DatasetBuild *build, bool replace);
+// Writes the manifest of `dataset`, which was begun with `target`, and moves it into place.
+int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
+// Removes what dataset_build_start prepared, for a command that does not continue later.
+void dataset_build_abandon(DatasetBuild *build);
+void dataset_build_close(DatasetBuild *build); // unlocks; accepts a zeroed struct
+
+// Calls `visit` for each file in train/ and val/ of a dataset directory, with its path relative to the directory.
+// Directories are left out. Stops at a status other than 0 and returns it.
+int dataset_files(const char *directory, int (*visit)(void *context, const char *file), void *context);
