@@ -55,7 +55,7 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = loader_process_open(&loader_process, config);
-    if (result == 0) result = trained_open(&trained, config);
+    if (result == 0) result = trained_open(&trained, &reader);
     if (result == 0) result = evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);

@@ -1,5 +1,6 @@
 // trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
 #include "trainer/trainer_commands.h"
@@ -34,6 +35,7 @@ static int print_plan(Config *config) {
 static int run(int count, char **files) {
     ConfigReader reader;
     int result = config_read(&reader, count, files);
+    if (result == 0) result = model_config_resolve(&reader, true);
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0)

@@ -44,7 +44,7 @@ static int run(int count, char **files) {
         buffer_add(&text, start, strlen(start));
     buffer_add(&text, "", 1);
     reader.config.eval_batch_size = 1;
-    if (result == 0) result = trained_open(&trained, &reader.config);
+    if (result == 0) result = trained_open(&trained, &reader);
     if (result == 0) result = print_samples(&trained, (const char *)text.data, (uint64_t)reader.config.seed);
     trained_close(&trained);
     buffer_close(&text);

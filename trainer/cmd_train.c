@@ -1,6 +1,7 @@
 // trainer train: trains a model; writes checkpoints, metrics and a report to the run directory.
 #include "common/err.h"
 #include "common/log.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/run/report.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/train.h"
@@ -77,6 +78,7 @@ static int run_all(Run *run, const Config *config) {
 static int run(int count, char **files) {
     ConfigReader reader;
     int result = config_read(&reader, count, files);
+    if (result == 0) result = model_config_resolve(&reader, !fresh);
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0) {

@@ -1,8 +1,9 @@
-// Checkpoints: writing, finding and reading them.
+// Checkpoints: writing and finding them.
 #include "trainer/checkpoint/checkpoint.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
 #include <dirent.h>
@@ -218,7 +219,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
     return 0;
 }
 
-// ---- reading
+// ---- finding
 
 static int verify_file(const char *directory, const char *name, const uint8_t header_hash[SAFE_HASH_BYTES]) {
     char path[PATH_MAX_BYTES];
@@ -300,86 +301,4 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
     *state = saved.state;
     saved_close(&saved);
     return 1;
-}
-
-static int load_tensor(Network *network, const SafeFile *file, const char *prefix, const Tensor *tensor, bool turned,
-                       size_t offset, const size_t *ranges, const Dtype *types, int range_count) {
-    char name[SAFE_NAME_BYTES];
-    snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
-    const SafeTensor *found = safe_find(file, name);
-    uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
-    if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
-    if (strcmp(found->dtype, "F32")) return fail(EX_DATA, "'%s' is of type %s, not F32", name, found->dtype);
-    bool vector = tensor->kind >= KIND_GAIN;
-    bool fits = vector ? found->dims == 1 && found->shape[0] == rows
-                       : found->dims == 2 && found->shape[turned] == rows && found->shape[!turned] == cols;
-    if (!fits)
-        return fail(EX_DATA, "'%s' has another shape than the model's %llu x %llu", name, (unsigned long long)rows,
-                    (unsigned long long)cols);
-    const uint8_t *data = file->data + found->begin;
-    size_t piece = network->plan->staging / sizeof(float), total = file_elements(tensor);
-    for (size_t first = 0; first < total; first += piece) {
-        size_t n = total - first < piece ? total - first : piece;
-        if (!turned)
-            memcpy(network->staging, data + first * sizeof(float), n * sizeof(float));
-        else // the whole matrix fits the staging buffer
-            for (size_t r = 0; r < rows; r++)
-                for (size_t c = 0; c < cols; c++)
-                    memcpy(network->staging + r * cols + c, data + (c * rows + r) * sizeof(float), sizeof(float));
-        for (int i = 0; i < range_count; i++)
-            network_write(network, ranges[i], types[i], offset + first, n, network->staging);
-    }
-    return 0;
-}
-
-static int load_model(Network *network, const char *path) {
-    const MemoryPlan *plan = network->plan;
-    const size_t ranges[] = {plan->params, plan->master};
-    const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
-    int range_count = plan->master == plan->params ? 1 : 2;
-    SafeFile file;
-    if (safe_open(&file, path) < 0) return -1;
-    // Files of GPT2LMHeadModel have the prefix, those of GPT2Model do not.
-    const char *prefix = safe_find(&file, "transformer.wte.weight") ? "transformer." : "";
-    int result = 0;
-    for (int i = 0; i < network->model->count && result == 0; i++) {
-        const Tensor *tensor = &network->model->tensors[i];
-        result = load_tensor(network, &file, prefix, tensor, tensor_transposed(tensor), tensor->offset, ranges, types,
-                             range_count);
-    }
-    if (result < 0) fail_in("'%s'", path);
-    safe_close(&file);
-    return result;
-}
-
-static int load_optimizer(Network *network, const char *path) {
-    const Model *model = network->model;
-    const Optimizer *optimizer = network->plan->optimizer;
-    SafeFile file;
-    if (safe_open(&file, path) < 0) return -1;
-    int result = 0;
-    for (int s = 0; s < optimizer->state_count; s++) {
-        const StateRange *state = &optimizer->states[s];
-        const Dtype type = optimizer_dtype(state, network->ops); // the file has floats, which hold it exactly
-        char prefix[32];
-        snprintf(prefix, sizeof prefix, "%s.", state->name);
-        for (int i = 0; i < model->count && result == 0; i++) {
-            const Tensor *tensor = &model->tensors[i];
-            if (optimizer_has(state, tensor))
-                result = load_tensor(network, &file, prefix, tensor, false, optimizer_offset(state, model, tensor),
-                                     &network->plan->states[s], &type, 1);
-        }
-    }
-    if (result < 0) fail_in("'%s'", path);
-    safe_close(&file);
-    return result;
-}
-
-int checkpoint_load(Network *network, const char *path, bool optimizer) {
-    char file[PATH_MAX_BYTES];
-    if (load_model(network, join(file, path, model_file)) < 0) return -1;
-    if (optimizer && load_optimizer(network, join(file, path, optimizer_file)) < 0) return -1;
-    if (!optimizer) network_reset_optimizer(network);
-    network_pack(network);
-    return 0;
 }

@@ -63,9 +63,7 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step);
 
 // Loads the tensors of a directory into the network and packs them, with `optimizer` also the moments, which are zero
-// otherwise. A directory made by others needs only model.safetensors. 65 when a tensor is missing or does not fit.
+// otherwise. A directory made by others needs model.safetensors, or model.safetensors.index.json and the files that it
+// lists; tensors may be F32, F16 or BF16, and wpe may have more rows than the model's block. 65 when a tensor is
+// missing, does not fit, or is not part of the model.
 int checkpoint_load(Network *network, const char *path, bool optimizer);
-
-// Sets the keys of the model from the config.json of a directory, which may be made by others. 65 when it is damaged,
-// 76 when the vocabulary is not that of GPT-2.
-int checkpoint_config(const char *path, Config *config);

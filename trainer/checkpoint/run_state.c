@@ -102,19 +102,6 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_decref(root);
 }
 
-void model_config_print(const ModelShape *shape, Buffer *out) {
-    enum { END_OF_TEXT = 50256 };
-    buffer_print(out,
-                 "{\n \"architectures\": [\"GPT2LMHeadModel\"],\n \"model_type\": \"gpt2\",\n"
-                 " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
-                 " \"vocab_size\": %d,\n \"bias\": %s,\n \"activation_function\": \"%s\",\n"
-                 " \"layer_norm_epsilon\": 1e-05,\n \"initializer_range\": 0.02,\n \"attn_pdrop\": 0.0,\n"
-                 " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": true,\n"
-                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"float32\"\n}\n",
-                 shape->layers, shape->heads, shape->channels, shape->block, shape->block, shape->vocab,
-                 shape->bias ? "true" : "false", shape->exact_gelu ? "gelu" : "gelu_new", END_OF_TEXT, END_OF_TEXT);
-}
-
 // ---- from text
 
 static bool take_number(const json_t *object, const char *key, uint64_t *value) {
@@ -266,36 +253,4 @@ void saved_resolve_auto(const SavedState *saved, Config *config) {
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);
     config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
-}
-
-static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {
-    const json_t *found = json_object_get(root, key);
-    *value = json_integer_value(found);
-    return json_is_integer(found) && *value >= low && *value <= high;
-}
-
-int checkpoint_config(const char *directory, Config *config) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    snprintf(path, sizeof path, "%s/config.json", directory);
-    if (file_read(&text, path, 1 << 20) < 0) return -1;
-    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
-    const char *type = json_string_value(json_object_get(root, "model_type"));
-    const char *gelu = json_string_value(json_object_get(root, "activation_function"));
-    int64_t vocab;
-    int result = 0;
-    if (!root || !type || strcmp(type, "gpt2"))
-        result = fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
-    else if (!take_int(root, "n_layer", 1, 1024, &config->n_layer) ||
-             !take_int(root, "n_head", 1, 1024, &config->n_head) ||
-             !take_int(root, "n_embd", 1, 1 << 16, &config->n_embd) || config->n_embd % config->n_head ||
-             !take_int(root, "n_positions", 1, 1 << 16, &config->block_size))
-        result = fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
-    else if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
-        result = fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
-    config->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has them
-    config->gelu = gelu && !strcmp(gelu, "gelu") ? GELU_EXACT : GELU_TANH;
-    json_decref(root);
-    buffer_close(&text);
-    return result;
 }

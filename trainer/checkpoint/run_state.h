@@ -1,4 +1,4 @@
-// state.json and config.json of a checkpoint, to and from text.
+// state.json of a checkpoint, to and from text.
 #pragma once
 
 #include "trainer/checkpoint/checkpoint.h"
@@ -23,6 +23,3 @@ void saved_close(SavedState *saved);            // accepts a zeroed struct
 int saved_compare(const SavedState *saved, const Config *config, const char *path);
 
 void saved_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto
-
-// In the format of transformers' GPT2Config.
-void model_config_print(const ModelShape *shape, Buffer *out);

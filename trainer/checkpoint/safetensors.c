@@ -249,7 +249,7 @@ void safe_close(SafeFile *file) {
     *file = (SafeFile){0};
 }
 
-const SafeTensor *safe_find(const SafeFile *file, const char *name) {
+SafeTensor *safe_find(const SafeFile *file, const char *name) {
     for (size_t i = 0; i < file->count; i++)
         if (!strcmp(file->tensors[i].name, name)) return &file->tensors[i];
     return NULL;

@@ -12,7 +12,7 @@ typedef struct {
     uint64_t shape[SAFE_DIMS];
     int dims;
     uint64_t begin, end; // bytes, from the end of the header
-    bool hashed;
+    bool hashed, used;   // used: for the reader of the file, to find what it left out
     uint8_t hash[SAFE_HASH_BYTES];
 } SafeTensor;
 
@@ -43,6 +43,6 @@ typedef struct {
 } SafeFile;
 
 int safe_open(SafeFile *file, const char *path);
-void safe_close(SafeFile *file);                                     // accepts a zeroed struct
-const SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when there is none
-int safe_verify(const SafeFile *file, const char *path);             // all hashes; 65 names the tensor
+void safe_close(SafeFile *file);                               // accepts a zeroed struct
+SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when there is none
+int safe_verify(const SafeFile *file, const char *path);       // all hashes; 65 names the tensor

@@ -59,6 +59,9 @@ typedef struct {
 void config_open(ConfigReader *reader); // defaults; strings of files live until config_close
 void config_file(ConfigReader *reader, const char *path);
 void config_flag(ConfigReader *reader, const char *assignment); // "key=value", borrowed
+bool config_is_set(const ConfigReader *reader, int key);        // by a file or a flag
+// Adds a mistake about a key, with the place where it was set. config_check prints it.
+void config_mistake(ConfigReader *reader, int key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int config_check(ConfigReader *reader); // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
 void config_close(ConfigReader *reader);
 

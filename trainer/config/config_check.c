@@ -5,9 +5,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
-// Adds a mistake, with the place where the value was set.
-__attribute__((format(printf, 3, 4))) static void wrong(ConfigReader *reader, int key, const char *format, ...) {
+bool config_is_set(const ConfigReader *reader, int key) { return strcmp(reader->origin[key], "default"); }
+
+void config_mistake(ConfigReader *reader, int key, const char *format, ...) {
     char text[512];
     va_list list;
     va_start(list, format);
@@ -23,7 +25,7 @@ static void check_range(ConfigReader *reader, int key, double low, double high) 
                    : option->type == OPT_AUTO ? (double)((AutoInt *)option->value)->value
                                               : (double)*(int64_t *)option->value;
     if (!(value >= low && value <= high))
-        wrong(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
+        config_mistake(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
 }
 
 static void check_word(ConfigReader *reader, int key, const char *const *words) {
@@ -34,7 +36,8 @@ static void check_word(ConfigReader *reader, int key, const char *const *words) 
         if (!strcmp(words[i], value)) return buffer_close(&list);
         buffer_print(&list, "%s%s", i ? ", " : "", words[i]);
     }
-    wrong(reader, key, "'%s' is '%s', not one of %.*s", option->name, value, (int)list.size, (const char *)list.data);
+    config_mistake(reader, key, "'%s' is '%s', not one of %.*s", option->name, value, (int)list.size,
+                   (const char *)list.data);
     buffer_close(&list);
 }
 
@@ -81,23 +84,19 @@ static void check_model(ConfigReader *reader) {
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
         char smaller[32] = "";
         if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
-        wrong(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
-              (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
+        config_mistake(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
+                       (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
     }
     if (config->dropout != 0)
-        wrong(reader, KEY_dropout, "'dropout' is %g: only 0.0 works, which is what pretraining uses", config->dropout);
-    if (!strncmp(config->init_from, "gpt2", 4) && !strchr(config->init_from, '/'))
-        wrong(reader, KEY_init_from,
-              "'init_from' is '%s': nothing is downloaded; give the directory that holds its "
-              "model.safetensors",
-              config->init_from);
+        config_mistake(reader, KEY_dropout, "'dropout' is %g: only 0.0 works, which is what pretraining uses",
+                       config->dropout);
     if (config->eval_block_size > config->block_size)
-        wrong(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
-              (long long)config->eval_block_size, (long long)config->block_size);
+        config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
+                       (long long)config->eval_block_size, (long long)config->block_size);
     if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
-        wrong(reader, KEY_grad_checkpoint,
-              "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
-    if (!*config->out_dir) wrong(reader, KEY_out_dir, "'out_dir' is empty");
+        config_mistake(reader, KEY_grad_checkpoint,
+                       "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
+    if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 
 int config_check(ConfigReader *reader) {

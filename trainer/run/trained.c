@@ -2,19 +2,28 @@
 #include "trainer/run/trained.h"
 #include "common/err.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
 #include <stdio.h>
 
-int trained_open(Trained *trained, Config *config) {
+// The directory of the model to trained->path.
+static int find_model(Trained *trained, const ConfigReader *reader) {
+    const Config *config = &reader->config;
+    const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
     RunState state;
+    int found = 0;
+    if (!names_model || config_is_set(reader, KEY_out_dir))
+        found = checkpoint_newest(config->out_dir, trained->path, &state);
+    if (found) return found < 0 ? -1 : 0;
+    if (names_model) return model_directory(trained->path, config->init_from, config->out_dir);
+    return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
+}
+
+int trained_open(Trained *trained, ConfigReader *reader) {
+    Config *config = &reader->config;
     *trained = (Trained){0};
-    int found = checkpoint_newest(config->out_dir, trained->path, &state);
-    if (found < 0) return -1;
-    if (!found && !strcmp(config->init_from, "scratch"))
-        return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
-    if (!found) snprintf(trained->path, sizeof trained->path, "%s", config->init_from);
-    if (checkpoint_config(trained->path, config) < 0) return -1;
+    if (find_model(trained, reader) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
 
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;

@@ -12,7 +12,7 @@ typedef struct {
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;
 
-// Loads the newest checkpoint of out_dir, or, if there is none, the directory init_from. The keys of the model in
-// `config` are set from its config.json. -1 after fail().
-int trained_open(Trained *trained, Config *config);
+// Loads the newest checkpoint of out_dir, or the directory that init_from names when there is no checkpoint or
+// init_from was set and out_dir was not. The keys of the model are set from its config.json. -1 after fail().
+int trained_open(Trained *trained, ConfigReader *reader);
 void trained_close(Trained *trained); // accepts a zeroed struct

@@ -1,0 +1,228 @@
+// Reading the tensors of a model directory, a checkpoint or one made by others, into the network.
+#include "common/err.h"
+#include "common/file.h"
+#include "kernels/half.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/safetensors.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+// The safetensors files of a directory: one, or the shards that an index lists.
+typedef struct {
+    SafeFile *files;
+    char (*paths)[PATH_MAX_BYTES];
+    size_t count;
+} TensorFiles;
+
+static void files_close(TensorFiles *files) {
+    for (size_t i = 0; i < files->count; i++) safe_close(&files->files[i]);
+    free(files->files);
+    free(files->paths);
+    *files = (TensorFiles){0};
+}
+
+static int files_add(TensorFiles *files, const char *directory, const char *name) {
+    char path[PATH_MAX_BYTES];
+    snprintf(path, sizeof path, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
+    for (size_t i = 0; i < files->count; i++)
+        if (!strcmp(files->paths[i], path)) return 0;
+    files->files = realloc(files->files, (files->count + 1) * sizeof *files->files);
+    files->paths = realloc(files->paths, (files->count + 1) * sizeof *files->paths);
+    if (!files->files || !files->paths) die(EX_MEMORY, "no memory for the list of files");
+    memcpy(files->paths[files->count], path, sizeof path);
+    if (safe_open(&files->files[files->count], path) < 0) return -1;
+    files->count++;
+    return 0;
+}
+
+// The shards of an index: {"weight_map": {TENSOR: FILE}}.
+static int open_index(TensorFiles *files, const char *directory, const char *path) {
+    Buffer text = {0};
+    if (file_read(&text, path, 16 << 20) < 0) return -1;
+    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL), *file;
+    json_t *map = json_object_get(root, "weight_map");
+    const char *tensor;
+    int result = json_object_size(map) ? 0 : fail(EX_DATA, "'%s' has no weight_map", path);
+    json_object_foreach(map, tensor, file) {
+        const char *name = json_string_value(file);
+        if (result == 0 && (!name || strchr(name, '/')))
+            result = fail(EX_DATA, "'%s': '%s' is not in a file of the directory", path, tensor);
+        if (result == 0) result = files_add(files, directory, name);
+    }
+    json_decref(root);
+    buffer_close(&text);
+    return result;
+}
+
+static int files_open(TensorFiles *files, const char *directory) {
+    static const char single[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    char path[PATH_MAX_BYTES];
+    *files = (TensorFiles){0};
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, single);
+    if (access(path, F_OK) == 0) return files_add(files, directory, single);
+    snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, index);
+    if (access(path, F_OK) == 0) return open_index(files, directory, path);
+    return fail(EX_NOINPUT, "there is no %s in '%s'", single, directory);
+}
+
+static SafeTensor *find_tensor(const TensorFiles *files, const char *name, const SafeFile **file) {
+    for (size_t i = 0; i < files->count; i++) {
+        SafeTensor *found = safe_find(*file = &files->files[i], name);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+// ---- one tensor
+
+static bool dtype_of(const char *name, Dtype *type) {
+    static const char *const names[] = {[DTYPE_FP32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_FP16] = "F16"};
+    for (*type = DTYPE_FP32; *type <= DTYPE_FP16; (*type)++)
+        if (!strcmp(names[*type], name)) return true;
+    return false;
+}
+
+static float value_at(const uint8_t *data, Dtype type, size_t i) {
+    float value;
+    uint16_t half;
+    if (type == DTYPE_FP32) return memcpy(&value, data + i * sizeof value, sizeof value), value;
+    memcpy(&half, data + i * sizeof half, sizeof half);
+    return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half);
+}
+
+// Where a tensor goes: ranges of the plan and their types.
+typedef struct {
+    size_t offset; // of the tensor in each range, in elements
+    const size_t *ranges;
+    const Dtype *types;
+    int range_count;
+} Destination;
+
+static int load_tensor(Network *network, const TensorFiles *files, const char *prefix, const Tensor *tensor,
+                       bool transposed, const Destination *to) {
+    char name[SAFE_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
+    const SafeFile *file;
+    SafeTensor *found = find_tensor(files, name, &file);
+    uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
+    Dtype type;
+    if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
+    if (!dtype_of(found->dtype, &type))
+        return fail(EX_DATA, "'%s' is of type %s, not F32, F16 or BF16", name, found->dtype);
+    bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE; // its first rows are loaded
+    bool fits = vector ? found->dims == 1 && found->shape[0] == rows
+                       : found->dims == 2 && found->shape[!transposed] == cols &&
+                             (cropped ? found->shape[0] >= rows : found->shape[transposed] == rows);
+    if (!fits)
+        return fail(EX_DATA, "'%s' has another shape than the model's %llu x %llu", name, (unsigned long long)rows,
+                    (unsigned long long)cols);
+    found->used = true;
+    const uint8_t *data = file->data + found->begin;
+    size_t piece = network->plan->staging / sizeof(float), total = (size_t)(rows * cols);
+    for (size_t first = 0; first < total; first += piece) {
+        size_t n = total - first < piece ? total - first : piece;
+        if (!transposed)
+            for (size_t i = 0; i < n; i++) network->staging[i] = value_at(data, type, first + i);
+        else // the whole matrix fits the staging buffer
+            for (size_t r = 0; r < rows; r++)
+                for (size_t c = 0; c < cols; c++) network->staging[r * cols + c] = value_at(data, type, c * rows + r);
+        for (int i = 0; i < to->range_count; i++)
+            network_write(network, to->ranges[i], to->types[i], to->offset + first, n, network->staging);
+    }
+    return 0;
+}
+
+// ---- the model
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+static bool is_zero(const SafeFile *file, const SafeTensor *tensor) {
+    for (uint64_t i = tensor->begin; i < tensor->end; i++)
+        if (file->data[i]) return false;
+    return true;
+}
+
+// Whether a tensor that the model does not have can be left out: the causal mask of older files, a copy of the
+// embedding, or zero biases, which this trainer writes for models without biases.
+static bool can_be_left_out(const TensorFiles *files, const SafeFile *file, const SafeTensor *tensor, bool bias) {
+    if (ends_with(tensor->name, ".attn.bias") || ends_with(tensor->name, ".attn.masked_bias")) return true;
+    if (ends_with(tensor->name, ".bias")) return !bias && is_zero(file, tensor);
+    if (strcmp(tensor->name, "lm_head.weight")) return false;
+    const SafeFile *other;
+    const SafeTensor *wte = find_tensor(files, "transformer.wte.weight", &other);
+    uint64_t bytes = tensor->end - tensor->begin;
+    return wte && wte->end - wte->begin == bytes &&
+           !memcmp(other->data + wte->begin, file->data + tensor->begin, bytes);
+}
+
+static int check_left_out(const TensorFiles *files, bool bias) {
+    enum { NAMED_MAX = 4 };
+    Buffer names = {0};
+    int count = 0;
+    for (size_t i = 0; i < files->count; i++)
+        for (size_t k = 0; k < files->files[i].count; k++) {
+            const SafeTensor *tensor = &files->files[i].tensors[k];
+            if (tensor->used || can_be_left_out(files, &files->files[i], tensor, bias)) continue;
+            if (count++ < NAMED_MAX) buffer_print(&names, "%s'%s'", names.size ? ", " : "", tensor->name);
+        }
+    if (count > NAMED_MAX) buffer_print(&names, " and %d more", count - NAMED_MAX);
+    int result =
+        count ? fail(EX_DATA, "not part of the model that config.json describes: %s", (const char *)names.data) : 0;
+    buffer_close(&names);
+    return result;
+}
+
+static int load_model(Network *network, const char *directory) {
+    const MemoryPlan *plan = network->plan;
+    const size_t ranges[] = {plan->params, plan->master};
+    const Dtype types[] = {par_type(network->ops), DTYPE_FP32};
+    Destination to = {0, ranges, types, plan->master == plan->params ? 1 : 2};
+    TensorFiles files;
+    const SafeFile *file;
+    int result = files_open(&files, directory);
+    // Files of GPT2LMHeadModel have the prefix, those of GPT2Model do not.
+    const char *prefix = result == 0 && find_tensor(&files, "transformer.wte.weight", &file) ? "transformer." : "";
+    for (int i = 0; i < network->model->count && result == 0; i++) {
+        const Tensor *tensor = &network->model->tensors[i];
+        to.offset = tensor->offset;
+        result = load_tensor(network, &files, prefix, tensor, tensor_transposed(tensor), &to);
+    }
+    if (result == 0) result = check_left_out(&files, network->model->shape.bias);
+    if (result < 0) fail_in("'%s'", directory);
+    files_close(&files);
+    return result;
+}
+
+static int load_optimizer(Network *network, const char *directory) {
+    const Model *model = network->model;
+    const Optimizer *optimizer = network->plan->optimizer;
+    TensorFiles files = {0};
+    int result = files_add(&files, directory, "optimizer.safetensors");
+    for (int s = 0; s < optimizer->state_count && result == 0; s++) {
+        const StateRange *state = &optimizer->states[s];
+        const Dtype type = optimizer_dtype(state, network->ops); // the file has floats, which hold it exactly
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "%s.", state->name);
+        for (int i = 0; i < model->count && result == 0; i++) {
+            const Tensor *tensor = &model->tensors[i];
+            const Destination to = {optimizer_offset(state, model, tensor), &network->plan->states[s], &type, 1};
+            if (optimizer_has(state, tensor)) result = load_tensor(network, &files, prefix, tensor, false, &to);
+        }
+    }
+    if (result < 0) fail_in("'%s'", directory);
+    files_close(&files);
+    return result;
+}
+
+int checkpoint_load(Network *network, const char *path, bool optimizer) {
+    if (load_model(network, path) < 0) return -1;
+    if (optimizer && load_optimizer(network, path) < 0) return -1;
+    if (!optimizer) network_reset_optimizer(network);
+    network_pack(network);
+    return 0;
+}

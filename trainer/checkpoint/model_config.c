@@ -1,0 +1,156 @@
+// config.json of a model directory.
+#include "trainer/checkpoint/model_config.h"
+#include "common/err.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void model_config_print(const ModelShape *shape, Buffer *out) {
+    enum { END_OF_TEXT = 50256 };
+    buffer_print(out,
+                 "{\n \"architectures\": [\"GPT2LMHeadModel\"],\n \"model_type\": \"gpt2\",\n"
+                 " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
+                 " \"vocab_size\": %d,\n \"bias\": %s,\n \"activation_function\": \"%s\",\n"
+                 " \"layer_norm_epsilon\": 1e-05,\n \"initializer_range\": 0.02,\n \"attn_pdrop\": 0.0,\n"
+                 " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": true,\n"
+                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"float32\"\n}\n",
+                 shape->layers, shape->heads, shape->channels, shape->block, shape->block, shape->vocab,
+                 shape->bias ? "true" : "false", shape->exact_gelu ? "gelu" : "gelu_new", END_OF_TEXT, END_OF_TEXT);
+}
+
+static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {
+    const json_t *found = json_object_get(root, key);
+    *value = json_integer_value(found);
+    return json_is_integer(found) && *value >= low && *value <= high;
+}
+
+static bool take_gelu(const json_t *root, Gelu *gelu) {
+    static const struct {
+        const char *name;
+        Gelu gelu;
+    } names[] = {
+        {"gelu",              GELU_EXACT},
+        {"gelu_new",          GELU_TANH },
+        {"gelu_pytorch_tanh", GELU_TANH }
+    };
+    const json_t *found = json_object_get(root, "activation_function");
+    if (!found) return *gelu = GELU_TANH, true; // the default of GPT2Config
+    for (size_t i = 0; json_is_string(found) && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i].name, json_string_value(found))) return *gelu = names[i].gelu, true;
+    return false;
+}
+
+// Keys that select a computation other than that of GPT-2: their only value here, or absent. NULL when all are right.
+static const char *other_computation(const json_t *root, int64_t n_embd) {
+    static const struct {
+        const char *key;
+        bool value;
+    } flags[] = {
+        {"scale_attn_weights",              true },
+        {"scale_attn_by_inverse_layer_idx", false},
+        {"add_cross_attention",             false},
+        {"tie_word_embeddings",             true }
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const json_t *found = json_object_get(root, flags[i].key);
+        if (found && !(flags[i].value ? json_is_true(found) : json_is_false(found))) return flags[i].key;
+    }
+    const json_t *inner = json_object_get(root, "n_inner"), *epsilon = json_object_get(root, "layer_norm_epsilon");
+    if (inner && !json_is_null(inner) && json_integer_value(inner) != 4 * n_embd) return "n_inner";
+    if (epsilon && fabs(json_number_value(epsilon) - 1e-5) > 1e-12) return "layer_norm_epsilon";
+    return NULL;
+}
+
+static int take_config(ModelConfig *model, const json_t *root, const char *path) {
+    const char *type = json_string_value(json_object_get(root, "model_type")), *other;
+    int64_t vocab;
+    if (!root || !type || strcmp(type, "gpt2")) return fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
+    if (!take_int(root, "n_layer", 1, 1024, &model->n_layer) || !take_int(root, "n_head", 1, 1024, &model->n_head) ||
+        !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
+        !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
+        return fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
+    if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
+        return fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
+    if (!take_gelu(root, &model->gelu))
+        return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh", path);
+    if ((other = other_computation(root, model->n_embd)))
+        return fail(EX_DATA, "'%s': %s has a value that is not supported", path, other);
+    model->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has biases
+    return 0;
+}
+
+int model_config_read(ModelConfig *model, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    snprintf(path, sizeof path, "%.*s/config.json", PATH_MAX_BYTES - 16, directory);
+    if (file_read(&text, path, 1 << 20) < 0) return -1;
+    json_t *root = json_loadb((const char *)text.data, text.size, 0, NULL);
+    int result = take_config(model, root, path);
+    json_decref(root);
+    buffer_close(&text);
+    return result;
+}
+
+int model_config_apply(ConfigReader *reader, const char *directory) {
+    ModelConfig model;
+    if (model_config_read(&model, directory) < 0) return -1;
+    Config *config = &reader->config, loaded = *config;
+    loaded.n_layer = model.n_layer, loaded.n_head = model.n_head, loaded.n_embd = model.n_embd;
+    loaded.bias = model.bias, loaded.gelu = model.gelu;
+    bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < model.block_size;
+    if (!shorter) loaded.block_size = model.block_size;
+    static const int keys[] = {KEY_n_layer, KEY_n_head, KEY_n_embd, KEY_block_size, KEY_bias, KEY_gelu};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char now[32], then[32];
+        config_value(config, keys[i], now, sizeof now), config_value(&loaded, keys[i], then, sizeof then);
+        if (config_is_set(reader, keys[i]) && strcmp(now, then))
+            config_mistake(reader, keys[i], "'%s' is %s, and the model in '%s' has %s", config_key(keys[i]), now,
+                           directory, then);
+    }
+    *config = loaded;
+    return config_check(reader);
+}
+
+// ---- directories
+
+static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_length, const char *name) {
+    char file[PATH_MAX_BYTES];
+    snprintf(path, PATH_MAX_BYTES, "%.*s%.*s", folder_length, folder, PATH_MAX_BYTES / 4, name);
+    snprintf(file, sizeof file, "%.*s/config.json", PATH_MAX_BYTES - 16, path);
+    return access(file, F_OK) == 0;
+}
+
+int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
+    const char *models = getenv("MILLRACE_MODELS"), *slash = strrchr(out_dir, '/');
+    char folder[PATH_MAX_BYTES] = "";
+    struct stat st;
+    if (strchr(init_from, '/') || stat(init_from, &st) == 0)
+        return snprintf(path, PATH_MAX_BYTES, "%.*s", PATH_MAX_BYTES - 1, init_from), 0;
+    if (slash && is_model(path, out_dir, (int)(slash - out_dir) + 1, init_from)) return 0;
+    if (models) snprintf(folder, sizeof folder, "%.*s/", PATH_MAX_BYTES / 4, models);
+    if (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from)) return 0;
+    return fail(EX_NOINPUT,
+                "there is no directory '%s' here, beside '%s' or in $MILLRACE_MODELS: put config.json and "
+                "model.safetensors of the model '%s' into '%s%s'",
+                init_from, out_dir, init_from, folder, init_from);
+}
+
+int model_config_resolve(ConfigReader *reader, bool resume) {
+    Config *config = &reader->config;
+    ModelConfig model;
+    char path[PATH_MAX_BYTES];
+    uint64_t step;
+    if (!strcmp(config->init_from, "scratch")) return 0;
+    if (resume && checkpoint_any(config->out_dir, path, &step)) {
+        if (model_config_read(&model, path) == 0) return model_config_apply(reader, path);
+        err_clear(); // damaged: reported when the checkpoint is loaded
+    }
+    if (!strcmp(config->init_from, "resume")) return 0; // without a checkpoint: reported by run_open
+    if (model_directory(path, config->init_from, config->out_dir) < 0) return -1;
+    config->init_from = strcpy(arena_push(&reader->strings, strlen(path) + 1), path);
+    return model_config_apply(reader, path);
+}

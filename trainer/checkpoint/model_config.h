@@ -1,0 +1,28 @@
+// config.json of a model directory, in the format of transformers' GPT2Config, and where such directories are found.
+#pragma once
+
+#include "common/file.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+typedef struct {
+    int64_t n_layer, n_head, n_embd, block_size; // block_size: n_positions
+    bool bias;
+    Gelu gelu;
+} ModelConfig;
+
+// 66 without a file, 65 when it describes a model that is not computed here, 76 when the vocabulary is not GPT-2's.
+int model_config_read(ModelConfig *model, const char *directory);
+void model_config_print(const ModelShape *shape, Buffer *out);
+
+// Sets the keys of the model from the config.json of `directory`. A smaller block_size may be set by the user; any
+// other key that the user has set to another value is a mistake. -1 after fail().
+int model_config_apply(ConfigReader *reader, const char *directory);
+
+// Sets the keys of the model before a run: unless init_from is scratch, from the newest checkpoint of out_dir (if
+// `resume`) or from the directory that init_from names, whose path init_from is afterwards. -1 after fail().
+int model_config_resolve(ConfigReader *reader, bool resume);
+
+// The directory that init_from names: a path, or a name of a directory beside out_dir or in $MILLRACE_MODELS. 66 with
+// what to put where.
+int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir);
