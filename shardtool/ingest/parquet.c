@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { PART_BYTES = 1 << 20 }; // of a text are handed out at a time
+
 typedef struct {
     FormatReader reader;
     SourceOptions *options;
@@ -18,6 +20,7 @@ typedef struct {
     ParquetColumn text_column, where_columns[STRING_LIST_MAX];
     ParquetColumnReader text, where[STRING_LIST_MAX];
     Where conditions[STRING_LIST_MAX];
+    Bytes text_left; // of the row before, not yet handed out
     WhereTest tests[STRING_LIST_MAX];
 } ParquetReader;
 
@@ -115,8 +118,21 @@ static int count_bad(ParquetReader *parquet) {
     return 0;
 }
 
+// Hands out what is left of a text, at most PART_BYTES of it.
+static int lend_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
+    Bytes *left = &parquet->text_left;
+    size_t size = left->size < PART_BYTES ? left->size : PART_BYTES;
+    *part = (Part){
+        .text = {left->data, size},
+          .first = first, .last = size == left->size, .skipped = skipped
+    };
+    left->data += size, left->size -= size;
+    return 1;
+}
+
 int parquet_next(FormatReader *reader, Part *part) {
     ParquetReader *parquet = (ParquetReader *)reader;
+    if (parquet->text_left.size) return lend_part(parquet, part, false, 0);
     for (uint64_t first = parquet->row;;) {
         ParquetValue text;
         bool wanted;
@@ -129,7 +145,7 @@ int parquet_next(FormatReader *reader, Part *part) {
         if (!wanted) continue;
         if (text.null && count_bad(parquet) < 0) return -1;
         if (text.null) continue;
-        *part = (Part){.text = text.bytes, .first = true, .last = true, .skipped = parquet->row - 1 - first};
-        return 1;
+        parquet->text_left = text.bytes;
+        return lend_part(parquet, part, true, parquet->row - 1 - first);
     }
 }
