@@ -58,7 +58,7 @@ typedef struct {
 
 // FEED_CHANGED: the loader serves another dataset now (with the same vocabulary), all requests are cancelled;
 // feed_dataset describes it, and the caller requests from it or closes the feed. Errors: 69 no data in time, 65 the
-// loader cannot read its data, 76 another vocabulary or protocol version.
+// data is damaged, 74 the loader cannot read it, 76 another vocabulary or protocol version.
 typedef enum { FEED_BATCH = 0, FEED_CHANGED = 1, FEED_STOPPED = 2, FEED_ERROR = -1 } FeedResult;
 
 typedef struct {

@@ -310,9 +310,11 @@ static int on_error(Feed *feed, const WireMessage *message) {
         close_ctl(feed);
         connection_reopen(feed);
         return 0;
+    case WIRE_DATA:
     case WIRE_IO:
     case WIRE_RANGE:
-        return fail(EX_DATA, "the loader cannot serve dataset '%s': %s", feed->dataset.name, error->text);
+        return fail(error->code == WIRE_IO ? EX_IO : EX_DATA, "the loader cannot serve dataset '%s': %s",
+                    feed->dataset.name, error->text);
     default:
         return fail(EX_PROTOCOL, "the loader refused the request (%s): %s", wire_code_name(error->code), error->text);
     }

@@ -167,6 +167,6 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field) {
 }
 
 const char *wire_code_name(unsigned code) {
-    static const char *const names[] = {"?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "IO", "SHUTDOWN"};
+    static const char *const names[] = {"?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "SHUTDOWN"};
     return names[code < sizeof names / sizeof *names ? code : 0];
 }

@@ -86,7 +86,8 @@ typedef enum {
     WIRE_DATASET,   // send HELLO: this dataset is not served here
     WIRE_RANGE,     // stop: the split is too short for one sample
     WIRE_SLOT,      // attach the ring again: unknown attachment, or the rows do not fit the slot
-    WIRE_IO,        // stop: the data cannot be read; `detail` is the number of the shard in its split
+    WIRE_DATA,      // stop: the data is damaged; `detail` is the number of the shard in its split
+    WIRE_IO,        // stop: the data cannot be read (disk, network file system); `detail` as for DATA
     WIRE_SHUTDOWN   // NOTICE only: the loader is stopping, wait for another
 } WireCode;
 

@@ -188,8 +188,8 @@ static void handle_get(Server *server, const Route *route, const WireMessage *re
     WireBatch *batch = &reply.batch;
     uint32_t shard = UINT32_MAX;
     if (row_reader_read(served->reader, get, ids, &batch->rows, &batch->epoch, &shard) < 0) {
-        send_error(server, route, &request->header, shard == UINT32_MAX ? WIRE_RANGE : WIRE_IO, shard, "%s",
-                   err_text());
+        WireCode code = shard == UINT32_MAX ? WIRE_RANGE : err_code() == EX_IO ? WIRE_IO : WIRE_DATA;
+        send_error(server, route, &request->header, code, shard, "%s", err_text());
         err_clear();
         return;
     }

@@ -3,6 +3,7 @@
 #include "loader/server/row_reader.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/mapguard.h"
 #include "common/search.h"
 #include "loader/protocol/sampling.h"
 #include <errno.h>
@@ -56,6 +57,16 @@ static const char *manifest_difference(const ShardFile *shard, const DatasetShar
     return memcmp(shard->content_hash, name->content_hash, 32) ? "content hash" : NULL;
 }
 
+typedef struct {
+    ShardFile *shard;
+    const char *path;
+} Opening;
+
+static int open_shard(void *self) {
+    const Opening *opening = self;
+    return shard_file_open(opening->shard, opening->path);
+}
+
 static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned split) {
     uint64_t count = dataset->shard_count[split], frames = 0;
     stream->names = dataset->shards[split];
@@ -65,7 +76,10 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
     for (; stream->count < count; stream->count++) {
         ShardFile *shard = &stream->shards[stream->count];
         const DatasetShard *name = &stream->names[stream->count];
-        if (shard_file_open(shard, name->path) < 0) return -1;
+        if (mapguard_run(open_shard, &(Opening){shard, name->path}, name->path) < 0) {
+            shard_file_close(shard);
+            return -1;
+        }
         const char *difference = manifest_difference(shard, name, dataset);
         if (difference) {
             shard_file_close(shard);
@@ -198,6 +212,32 @@ static Window *window_get(RowReader *reader, const SampleOrder *order, uint64_t 
     return oldest;
 }
 
+typedef struct {
+    const ShardFile *file;
+    ShardCursor *cursor;
+    uint64_t index;
+    uint16_t *ids;
+} FrameDecoding;
+
+static int decode_guarded(void *self) {
+    const FrameDecoding *decoding = self;
+    return shard_decode(decoding->file, decoding->cursor, decoding->index, decoding->ids);
+}
+
+// Logs the error with its path, which the trainer must not see, and replaces it by one without.
+static int decoding_failed(RowReader *reader, const char *split, uint64_t shard, uint64_t index) {
+    bool readable = err_code() != EX_IO;
+    log_warn("%s", err_text());
+    err_clear();
+    if (!readable) { // the decoder was interrupted
+        shard_cursor_close(reader->cursor);
+        reader->cursor = shard_cursor_open();
+    }
+    return fail(readable ? EX_DATA : EX_IO, "%s shard %llu, frame %llu %s", split, (unsigned long long)shard,
+                (unsigned long long)index,
+                readable ? "is damaged: `shardtool verify` the dataset" : "cannot be read: see the loader's log");
+}
+
 // Decodes frame `number` of the extent into the window.
 static int frame_decode(RowReader *reader, Window *window, const Extent *extent, uint64_t number,
                         uint32_t *shard_number) {
@@ -206,12 +246,11 @@ static int frame_decode(RowReader *reader, Window *window, const Extent *extent,
     if (window->decoded[extent->first + number]) return 0;
     frame_at(stream, extent->frame + number, &shard, &first);
     index = extent->frame + number - stream->first_frame[shard];
-    if (shard_decode(&stream->shards[shard], reader->cursor, index, extent->ids + (first - extent->origin)) < 0) {
-        log_warn("%s", err_text()); // with the path, which the trainer must not see
-        err_clear();
+    const ShardFile *file = &stream->shards[shard];
+    FrameDecoding decoding = {file, reader->cursor, index, extent->ids + (first - extent->origin)};
+    if (mapguard_run(decode_guarded, &decoding, file->path) < 0) {
         *shard_number = (uint32_t)shard;
-        return fail(EX_DATA, "%s shard %llu, frame %llu is damaged: `shardtool verify` the dataset",
-                    split_names[window->order.split], (unsigned long long)shard, (unsigned long long)index);
+        return decoding_failed(reader, split_names[window->order.split], shard, index);
     }
     window->decoded[extent->first + number] = 1;
     window->missing--;

@@ -110,6 +110,29 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed();
+    FeedBatch batch;
+    NEED(feed_attach(feed) == 0);
+    NEED(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
+    CHECK_EQUAL(request_rows(feed, (60000 + 9 * 4096) / T + 1, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_IO);
+    CHECK_TEXT(err_text(), "train shard 1, frame 9 cannot be read");
+    CHECK(!strchr(err_text(), '/'));
+    err_clear();
+    feed_close(feed);
+    char *log = read_file("p.log", NULL);
+    CHECK_TEXT(log, "000001.zst': the file was truncated");
+    free(log);
+    feed = open_feed(); // the loader still runs and serves the other shard
+    NEED(feed_attach(feed) == 0);
+    for (uint64_t first = 0; first < 900; first += 64) check_rows(feed, 1, first);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
 // Opening reads headers and tables only: the pages inside data frames are not accessible here.
 TEST(shard_open_does_not_touch_the_data_frames) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
