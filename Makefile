@@ -25,7 +25,9 @@ ISA_avx2   := -march=x86-64-v3
 ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-vector-width=512
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
-CSRC  := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
+CSRC  := $(filter-out kernels/cpu/variant.c,$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c)))
+# The vector kernels of the CPU, once for each activation type and instruction set.
+VARIANTS := $(foreach t,fp32 bf16 fp16,$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
@@ -51,7 +53,7 @@ EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDA
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c) tests/test_main.c)
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
-CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
+CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
@@ -68,6 +70,9 @@ $(O)/deps.ok:
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	@mkdir -p $(@D); echo "  CC   $<"
 	$(Q)$(CC) $(DEFS) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$<) -MMD -MP -c $< -o $@
+$(VARIANTS): $(O)/kernels/cpu/variant_%.o: kernels/cpu/variant.c Makefile | $(O)/deps.ok
+	@mkdir -p $(@D); echo "  CC   $< ($*)"
+	$(Q)$(CC) $(DEFS) -DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$@) -MMD -MP -c $< -o $@
 $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@

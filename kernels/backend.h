@@ -77,7 +77,7 @@ typedef struct {
     bool (*begin)(int key); // below BACKEND_RECORDINGS
     void (*end)(int key);
 
-#define OP(name, arguments) void(*name) arguments;
+#define OP(name, scratch, arguments) void(*name) arguments;
 #include "kernels/ops.def"
 #undef OP
 } Backend;

@@ -1,11 +1,12 @@
-// Activations in vectors, and the units that products are made of: ACT_BF16 or ACT_FP16 chooses the storage type.
+// Activations as vectors, and the operands of dot products. ACT_BF16 or ACT_FP16 chooses the storage type, Number.
 //
-// A unit is what one 32-bit lane of a dot product holds: two neighbouring bf16 where the processor multiplies those
-// (UNIT = 2), else one fp32 (UNIT = 1).
+// A Lane is what one 32-bit lane of a dot product's operand holds: two neighbouring bf16 where the processor multiplies
+// those (PER_LANE = 2), else one fp32 (PER_LANE = 1). A LaneNumber is one of the PER_LANE numbers in it.
 #pragma once
 
 #include "kernels/cpu/simd.h"
 #include "kernels/half.h"
+#include <string.h>
 
 #if defined ACT_BF16
 typedef uint16_t Number;
@@ -35,20 +36,20 @@ static inline V act_load(const Number *p) { return _mm256_cvtph_ps(_mm_loadu_si1
 static inline void act_store(Number *p, V v) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
-#else // half.h's ways, lane by lane the one that applies
-static inline VW lanes(VW chosen, VW yes, VW no) { return (yes & chosen) | (no & ~chosen); }
+#else // the branches of half.h, selected lane by lane
+static inline VW select_lanes(VW chosen, VW yes, VW no) { return (yes & chosen) | (no & ~chosen); }
 static inline V act_load(const Number *p) {
     const VW half = __builtin_convertvector(*(const VHAnywhere *)p, VW), magnitude = (half & 0x7fff) << 13;
     const VW infinite = (VW)((half & 0x7c00) == 0x7c00), value = (VW)((V)magnitude * v_set(FP16_REBIAS));
-    return (V)(lanes(infinite, magnitude | 0x7f800000, value) | (half & 0x8000) << 16);
+    return (V)(select_lanes(infinite, magnitude | 0x7f800000, value) | (half & 0x8000) << 16);
 }
 static inline void act_store(Number *p, V v) {
     const VW bits = (VW)v, magnitude = bits & 0x7fffffff;
     const VW normal = (magnitude - FP16_BIAS + 0xfff + (magnitude >> 13 & 1)) >> 13;
     const VW small = (VW)((V)magnitude + v_set(0.5f)) - FP16_HALF;
-    VW half = lanes((VW)(magnitude < FP16_NORMAL), small, normal);
-    half = lanes((VW)(magnitude >= FP16_OVERFLOW), v_word(0x7c00), half);
-    half = lanes((VW)(v != v), v_word(0x7e00), half);
+    VW half = select_lanes((VW)(magnitude < FP16_NORMAL), small, normal);
+    half = select_lanes((VW)(magnitude >= FP16_OVERFLOW), v_word(0x7c00), half);
+    half = select_lanes((VW)(v != v), v_word(0x7e00), half);
     *(VHAnywhere *)p = __builtin_convertvector(half | (bits >> 16 & 0x8000), VHAnywhere);
 }
 #endif
@@ -77,37 +78,34 @@ static inline void act_store_part(Number *p, V v, int left) {
 }
 
 #if defined ACT_BF16 && defined __AVX512BF16__
-enum { UNIT = 2 };
-typedef uint32_t Unit;
-typedef uint16_t UnitPart;
-static inline VW unit_load(const Unit *p) { return *(const VWAnywhere *)p; }
-static inline void unit_store(Unit *p, VW v) { *(VWAnywhere *)p = v; }
-static inline VW unit_set(Unit u) { return (VW){ALL(u)}; }
-static inline V unit_dot(V c, VW a, VW b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
-static inline void unit_store_part(UnitPart *p, V v) { act_store(p, v); }
+enum { PER_LANE = 2 };
+typedef uint32_t Lane;
+typedef uint16_t LaneNumber;
+static inline VW lane_load(const Lane *p) { return *(const VWAnywhere *)p; }
+static inline void lane_store(Lane *p, VW v) { *(VWAnywhere *)p = v; }
+static inline VW lane_set(Lane u) { return (VW){ALL(u)}; }
+static inline V lane_dot(V c, VW a, VW b) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
+static inline void lane_store_part(LaneNumber *p, V v) { act_store(p, v); }
 // Lane i: a[i] below b[i], for operands whose two halves lie in neighbouring rows.
-static inline VW unit_zip(V a, V b) {
+static inline VW lane_zip(V a, V b) {
     VW low = (VW)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a));
     return low | (VW)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b)) << 16;
 }
-static inline VW unit_of_numbers(const Number *p) { return *(const VWAnywhere *)p; }
-static inline VW unit_of_floats(const float *p) { return (VW)_mm512_cvtne2ps_pbh(v_load(p + W), v_load(p)); }
+static inline VW lane_of_numbers(const Number *p) { return *(const VWAnywhere *)p; }
+static inline VW lane_of_floats(const float *p) { return (VW)_mm512_cvtne2ps_pbh(v_load(p + W), v_load(p)); }
 #else
-enum { UNIT = 1 };
-typedef float Unit;
-typedef float UnitPart;
-static inline VW unit_load(const Unit *p) { return (VW)v_load(p); }
-static inline void unit_store(Unit *p, VW v) { v_store(p, (V)v); }
-static inline VW unit_set(Unit u) { return (VW)v_set(u); }
-static inline V unit_dot(V c, VW a, VW b) { return v_fma((V)a, (V)b, c); }
-static inline void unit_store_part(UnitPart *p, V v) { v_store(p, v); }
-static inline VW unit_zip(V a, V b) {
+enum { PER_LANE = 1 };
+typedef float Lane;
+typedef float LaneNumber;
+static inline VW lane_load(const Lane *p) { return (VW)v_load(p); }
+static inline void lane_store(Lane *p, VW v) { v_store(p, (V)v); }
+static inline VW lane_set(Lane u) { return (VW)v_set(u); }
+static inline V lane_dot(V c, VW a, VW b) { return v_fma((V)a, (V)b, c); }
+static inline void lane_store_part(LaneNumber *p, V v) { v_store(p, v); }
+static inline VW lane_zip(V a, V b) {
     (void)b;
     return (VW)a;
 }
-static inline VW unit_of_numbers(const Number *p) { return (VW)act_load(p); }
-static inline VW unit_of_floats(const float *p) { return (VW)v_load(p); }
+static inline VW lane_of_numbers(const Number *p) { return (VW)act_load(p); }
+static inline VW lane_of_floats(const float *p) { return (VW)v_load(p); }
 #endif
-
-static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-static inline int smaller(int a, int b) { return a < b ? a : b; }

@@ -4,7 +4,6 @@
 #include "common/hugepages.h"
 #include "common/log.h"
 #include "kernels/cpu/cpu_internal.h"
-#include <assert.h>
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -15,41 +14,12 @@
 #include <string.h>
 
 static Backend backend;
-static const CpuVariant *unit;
-static struct {
-    char *base;
-    size_t bytes;
-} scratch;
-
-void *scratch_take(size_t *used, size_t bytes) {
-    void *taken = scratch.base + *used;
-    *used += (bytes + 63) / 64 * 64;
-    assert(*used <= scratch.bytes); // scratch_bytes() promised it, or the shape is larger than what it was told
-    return taken;
-}
-
-static size_t scratch_bytes(const Shape *s) {
-    const size_t C = (size_t)s->C, B = (size_t)s->B, chunks = (B * (size_t)s->T + CHUNK_ROWS - 1) / CHUNK_ROWS;
-    const size_t threads = (size_t)(s->threads > 0 ? s->threads : omp_get_max_threads());
-    const size_t needs[] = {
-        chunks * 4 * C * sizeof(float),                                                      // gelu_backward
-        B * 3 * C * sizeof(float) + 64 + threads * unit->attention_bytes(s->T, s->C / s->H), // attention_backward
-        matmul_scratch_bytes(s),
-    };
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) most = needs[i] > most ? needs[i] : most;
-    return (most + 63) / 64 * 64;
-}
+OptimizerState cpu_optimizer_state;
 
 static void *cpu_alloc(size_t bytes) {
     void *arena = hugepages_alloc(bytes);
     if (!arena) fail(EX_MEMORY, "cannot allocate %.2f GiB of host memory", (double)bytes / (1 << 30));
     return arena;
-}
-
-static void cpu_bind_scratch(void *base, size_t bytes) {
-    scratch.base = base;
-    scratch.bytes = bytes;
 }
 
 static void cpu_pin(void *host, size_t bytes) { (void)host, (void)bytes; }
@@ -74,8 +44,7 @@ static void cpu_end(int key) { (void)key; }
 
 static void cpu_close(void) {
     matmul_close();
-    scratch.base = NULL;
-    scratch.bytes = 0;
+    scratch_bind(NULL, 0);
 }
 
 static bool multiplies_bf16(Isa isa) {
@@ -112,12 +81,13 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const bool native = multiplies_bf16(isa), automatic = choice->dtype == DTYPE_AUTO;
     const bool slow = native && !gains_by_bf16();
     const Dtype type = !automatic ? choice->dtype : native && !slow ? DTYPE_BF16 : DTYPE_FP32;
-    static const CpuVariant *const units[3][3] = {
+    cpu_optimizer_state = choice->optimizer_state;
+    static const CpuVariant *const variants[3][3] = {
         {&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
         {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512},
         {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}
     };
-    unit = units[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
+    const CpuVariant *variant = variants[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
     CpuProducts products = isa == ISA_AVX512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
     if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
         products = PRODUCTS_WIDENED;
@@ -128,7 +98,6 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     if (!all_threads) all_threads = omp_get_max_threads();
     omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
     cap_onednn(isa);
-    matmul_open(unit, type, products);
 
     backend = (Backend){.name = "cpu",
                         .act_type = type,
@@ -137,10 +106,11 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .grad_bytes = 4,
                         .res_bytes = 4,
                         .moment_bytes = choice->optimizer_state == STATE_FP32 ? 4 : 2,
-                        .scratch_bytes = scratch_bytes,
+                        .packed_bytes = matmul_packed_bytes,
+                        .scratch_bytes = variant->scratch_bytes,
                         .alloc = cpu_alloc,
                         .release = hugepages_free,
-                        .bind_scratch = cpu_bind_scratch,
+                        .bind_scratch = scratch_bind,
                         .pin = cpu_pin,
                         .unpin = cpu_unpin,
                         .upload = cpu_upload,
@@ -153,8 +123,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .stored = cpu_stored,
                         .begin = cpu_begin,
                         .end = cpu_end};
-    unit->install(&backend, choice->optimizer_state);
-    matmul_install(&backend);
+    variant->install(&backend);
+    matmul_open(&backend, variant, products);
     const int threads = omp_get_max_threads();
     snprintf(how, 96, "%d thread%s, %s (%s%s)", threads, threads == 1 ? "" : "s", dtype_name(type), cpu_isa_name(isa),
              slow && automatic ? ", faster here than its bfloat16" : "");

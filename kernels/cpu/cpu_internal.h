@@ -1,16 +1,23 @@
-// The CPU backend's inside: one unit of vector kernels for each activation type and instruction set, the matrix
-// products around oneDNN, and the scratch they share.
+// What the files of the CPU backend share: the variants of the vector kernels, one for each activation type and
+// instruction set (variant.c), the matrix products around oneDNN (matmul.c), and the scratch memory of all operations.
 #pragma once
 
 #include "kernels/backend.h"
 
-// Sums over rows are cut here, whatever the number of threads: their bits depend on the shape alone.
+static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static inline size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static inline int smaller(int a, int b) { return a < b ? a : b; }
+
+// Sums over rows are divided into chunks of this many, whatever the number of threads, so that their bits depend on the
+// shape alone.
 enum { CHUNK_ROWS = 32 };
 
-// Kernels of one activation type, compiled for one instruction set (variant.h).
+extern OptimizerState cpu_optimizer_state; // of the open backend; adamw reads it
+
+// Kernels of one activation type, compiled for one instruction set.
 typedef struct {
-    void (*install)(Backend *backend, OptimizerState state); // every operation but the matrix products
-    size_t (*attention_bytes)(int T, int D);                 // scratch of one thread
+    void (*install)(Backend *backend);           // sets every operation of ops.def
+    size_t (*scratch_bytes)(const Shape *shape); // the largest need of an operation
     // For weights in oneDNN's blocked layout, rows of `block` outputs: rows and cols are multiples of it and of 32.
     void (*pack_transposed)(const float *w, int rows, int cols, int block, void *packed); // for w^T
     void (*pack_plain)(const float *w, int rows, int cols, int block, void *packed);      // for w
@@ -22,21 +29,35 @@ extern const CpuVariant cpu_fp32_portable, cpu_fp32_avx2, cpu_fp32_avx512;
 extern const CpuVariant cpu_bf16_portable, cpu_bf16_avx2, cpu_bf16_avx512;
 extern const CpuVariant cpu_fp16_portable, cpu_fp16_avx2, cpu_fp16_avx512;
 
-// Scratch: each operation lays out what it needs from the start, nothing lives longer than the call.
-void *scratch_take(size_t *used, size_t bytes); // used from 0; 64-byte aligned; fits by scratch_bytes()
+// Scratch: each operation takes what it needs from the start; nothing in it outlives the call.
+void scratch_bind(void *base, size_t bytes);
+void *scratch_take(size_t *used, size_t bytes); // *used starts at 0; 64-byte aligned; fits by scratch_bytes()
 
-// How matrix products are made.
+// The scratch column of ops.def: cpu_<column>_scratch. matmul.c has cpu_matmul_scratch, the variants have the others.
+static inline size_t cpu_no_scratch(const Shape *shape) { return (void)shape, 0; }
+static inline size_t cpu_embed_scratch(const Shape *shape) { return (void)shape, 0; }
+static inline size_t cpu_norm_scratch(const Shape *shape) { return (void)shape, 0; }
+size_t cpu_matmul_scratch(const Shape *shape);
+
+// The operations that multiply by weights, the same functions in every variant.
+void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M);
+void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M);
+void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add);
+void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact);
+void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
+                              bool add);
+void cpu_pack(const Weight *w);
+
+// How matrix products are computed.
 typedef enum {
-    PRODUCTS_PACKED,  // oneDNN's blocked weights, made from the fp32 parameters
-    PRODUCTS_PLAIN,   // straight from the parameters
-    PRODUCTS_WIDENED, // fp16, and bf16 on a processor that does not multiply it: fp32 products of their operands
+    PRODUCTS_PACKED,  // from weights in oneDNN's blocked layout, packed from the fp32 parameters
+    PRODUCTS_PLAIN,   // from the fp32 parameters themselves
+    PRODUCTS_WIDENED, // fp16, and bf16 on a processor without bf16 dot products: operands are widened to fp32
 } CpuProducts;
 
-void matmul_open(const CpuVariant *unit, Dtype dtype, CpuProducts products);
-void matmul_install(Backend *backend);
-size_t matmul_packed_bytes(int rows, int cols);
-size_t matmul_scratch_bytes(const Shape *shape);
+void matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products);
 void matmul_close(void);
+size_t matmul_packed_bytes(int rows, int cols);
 
-// Says in `how` what it took: "2 threads, bfloat16 (avx512)".
+// Describes the backend in `how`: "2 threads, bfloat16 (avx512)".
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]);

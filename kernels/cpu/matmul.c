@@ -5,7 +5,7 @@
 
 enum { WIDE_ROWS = 128 }; // rows widened at a time
 
-static const CpuVariant *unit;
+static const CpuVariant *variant;
 static CpuProducts products;
 static const Backend *operations;
 
@@ -38,10 +38,10 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     float *wide_out = scratch_take(&used, WIDE_ROWS * out_cols * sizeof(float));
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
-        unit->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
+        variant->widen(wide_in, (const uint16_t *)in + (size_t)row * in_cols, (size_t)count * in_cols);
         product(direction, count, w->rows, w->cols, false, wide_in, weights_of(w, direction), (const float *)bias,
                 wide_out);
-        unit->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
+        variant->narrow((uint16_t *)out + (size_t)row * out_cols, wide_out, (size_t)count * out_cols);
     }
 }
 
@@ -51,46 +51,45 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
     float *wide_in = scratch_take(&used, WIDE_ROWS * (size_t)cols * sizeof(float));
     for (int row = 0; row < M; row += WIDE_ROWS) {
         const int count = M - row < WIDE_ROWS ? M - row : WIDE_ROWS;
-        unit->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
-        unit->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
+        variant->widen(wide_dout, (const uint16_t *)dout + (size_t)row * (size_t)rows, (size_t)count * (size_t)rows);
+        variant->widen(wide_in, (const uint16_t *)in + (size_t)row * (size_t)cols, (size_t)count * (size_t)cols);
         product(BACKWARD_WEIGHT, count, rows, cols, add || row, wide_dout, wide_in, NULL, dw);
     }
 }
 
-static void matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
     if (products == PRODUCTS_WIDENED)
         multiply_widened(FORWARD, M, w, in, bias, out);
     else
         product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
 }
 
-static void matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
+void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
     if (products == PRODUCTS_WIDENED)
         multiply_widened(BACKWARD_INPUT, M, w, dout, NULL, din);
     else
         product(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din);
 }
 
-static void matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
+void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
     if (products == PRODUCTS_WIDENED)
         multiply_weight_widened(dw, dout, in, M, rows, cols, add);
     else
         product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
 }
 
-static void matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
-                                bool exact) {
-    matmul_forward(pre, in, w, bias, M);
+void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact) {
+    cpu_matmul_forward(pre, in, w, bias, M);
     operations->gelu_forward(out, pre, (size_t)M * (size_t)w->rows, exact);
 }
 
-static void matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
-                                 bool exact, bool add) {
-    matmul_backward_input(d, dout, w, M);
+void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
+                              bool add) {
+    cpu_matmul_backward_input(d, dout, w, M);
     operations->gelu_backward(d, dbias, pre, M, w->cols, exact, add);
 }
 
-static void pack(const Weight *w) {
+void cpu_pack(const Weight *w) {
     const float *params = (const float *)w->param;
     if (products == PRODUCTS_WIDENED) { // rounded as weights of two bytes would be
         const size_t count = (size_t)w->rows * (size_t)w->cols, piece = (size_t)WIDE_ROWS * (size_t)w->cols;
@@ -98,8 +97,8 @@ static void pack(const Weight *w) {
         uint16_t *rounded = scratch_take(&used, piece * sizeof *rounded);
         for (size_t i = 0; i < count; i += piece) {
             const size_t n = count - i < piece ? count - i : piece;
-            unit->narrow(rounded, params + i, n);
-            unit->widen((float *)w->packed + i, rounded, n);
+            variant->narrow(rounded, params + i, n);
+            variant->widen((float *)w->packed + i, rounded, n);
         }
     }
     if (products != PRODUCTS_PACKED) return;
@@ -110,32 +109,22 @@ static void pack(const Weight *w) {
         if (!block)
             product_reorder(direction, params, w->rows, w->cols, packed);
         else if (direction == FORWARD)
-            unit->pack_transposed(params, w->rows, w->cols, block, packed);
+            variant->pack_transposed(params, w->rows, w->cols, block, packed);
         else
-            unit->pack_plain(params, w->rows, w->cols, block, packed);
+            variant->pack_plain(params, w->rows, w->cols, block, packed);
     }
 }
 
-size_t matmul_scratch_bytes(const Shape *s) {
+size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 5 * C, head = V + C;
-    return products == PRODUCTS_WIDENED ? WIDE_ROWS * sizeof(float) * (hidden > head ? hidden : head) + 128 : 0;
+    return products == PRODUCTS_WIDENED ? WIDE_ROWS * sizeof(float) * larger(hidden, head) + 128 : 0;
 }
 
-void matmul_open(const CpuVariant *its_unit, Dtype dtype, CpuProducts how) {
-    unit = its_unit;
+void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {
+    operations = its_operations;
+    variant = its_variant;
     products = how;
-    product_open(dtype == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
-}
-
-void matmul_install(Backend *backend) {
-    operations = backend;
-    backend->packed_bytes = matmul_packed_bytes;
-    backend->matmul_forward = matmul_forward;
-    backend->matmul_backward_input = matmul_backward_input;
-    backend->matmul_backward_weight = matmul_backward_weight;
-    backend->matmul_gelu_forward = matmul_gelu_forward;
-    backend->matmul_gelu_backward = matmul_gelu_backward;
-    backend->pack = pack;
+    product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 
 void matmul_close(void) { product_close(); }

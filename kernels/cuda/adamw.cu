@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(32)
     if (threadIdx.x == 0) *norm = (float)(sqrt(sum) / *loss_scale);
 }
 
-size_t norm_scratch(void) { return NORM_GRID * sizeof(float); }
+size_t FOR_ACT(cuda_norm_scratch)(const Shape *) { return NORM_GRID * sizeof(float); }
 
 void FOR_ACT(cuda_gradient_norm)(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
     assert(count % 8 == 0);

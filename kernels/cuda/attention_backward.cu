@@ -339,7 +339,7 @@ static Scratch lay_out(char *base, int B, int T, int H, int D) {
     return s;
 }
 
-size_t attention_scratch(const Shape *shape) {
+size_t FOR_ACT(cuda_attention_scratch)(const Shape *shape) {
     return lay_out(NULL, shape->B, shape->T, shape->H, shape->C / shape->H).bytes;
 }
 
@@ -428,5 +428,5 @@ void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, c
         Keys<96, 4, 32, 32, false, true, false, 2>::launch(c);
     else
         launch_128(c);
-    if (dbias) column_sums(dbias, dqkv, B * T, 3 * H * D, add);
+    if (dbias) FOR_ACT(column_sums)(dbias, dqkv, B * T, 3 * H * D, add);
 }

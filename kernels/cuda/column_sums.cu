@@ -38,17 +38,15 @@ static __global__ void __launch_bounds__(THREADS)
     *to = add ? *to + sum : sum;
 }
 
-void add_parts(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add) {
+void FOR_ACT(add_parts)(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add) {
     LAUNCH(sum_parts, blocks_of((size_t)columns, 32), THREADS, 0, cuda.stream, (float *)a, (float *)b, parts, blocks,
            split, columns, add);
 }
 
-size_t column_sums_scratch(int C) { return (size_t)ROW_BLOCKS * (size_t)C * sizeof(float); }
-
-void column_sums(Grad *out, const Act *x, int N, int C, bool add) {
+void FOR_ACT(column_sums)(Grad *out, const Act *x, int N, int C, bool add) {
     float *parts = (float *)cuda.scratch;
     int blocks = row_blocks(N);
     LAUNCH(sum_strips, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks), THREADS, 0, cuda.stream, parts,
            (const act *)x, N, C);
-    add_parts(out, NULL, parts, blocks, C, C, add);
+    FOR_ACT(add_parts)(out, NULL, parts, blocks, C, C, add);
 }

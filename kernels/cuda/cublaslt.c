@@ -20,16 +20,17 @@ int cublaslt_load(void) {
 #undef ROW
     };
     if (blas.Create) return 0;
-    void *library = dlopen(library_name, RTLD_NOW); // in the loader's places, and where it was when this was linked
+    void *library =
+        dlopen(library_name, RTLD_NOW); // searched in the system's folders and in the folder it had at build time
     if (!library)
         return fail(EX_GPU,
-                    "cannot load cuBLASLt (%s): install the CUDA %d toolkit, say where it is by LD_LIBRARY_PATH, or "
-                    "say device=cpu",
+                    "cannot load cuBLASLt (%s): install the CUDA %d toolkit, set LD_LIBRARY_PATH to its folder, or use "
+                    "device=cpu",
                     dlerror(), CUBLAS_VER_MAJOR);
     CublasLt found;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *function = dlsym(library, functions[i].name);
-        if (!function) return fail(EX_GPU, "%s has no %s: it is not the one of CUDA", library_name, functions[i].name);
+        if (!function) return fail(EX_GPU, "%s has no %s: it is not a CUDA library", library_name, functions[i].name);
         memcpy((char *)&found + functions[i].at, &function, sizeof function);
     }
     blas = found;

@@ -35,17 +35,17 @@ extern Cuda cuda;
 // dtype bfloat16 or float16; needs no device when only facts are asked for. NULL after fail() (2 or 80).
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
-// Dies (80) with the runtime's words when error is one; `what` names the call or the kernel.
+// device.c: opens the device that `choice` names and fills `cuda`, but for what backend_cuda sets. -1 after fail().
+int device_open(const BackendChoice *choice, char why[256]);
+// Exits (80) with the runtime's message when `error` is an error; `what` names the call or the kernel.
 void cuda_check(cudaError_t error, const char *what);
-
-#define column_sums FOR_ACT(column_sums)
-#define add_parts   FOR_ACT(add_parts)
 
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 void column_sums_bf16(Grad *out, const Act *x, int N, int C, bool add);
 void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
-void add_parts(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
+void add_parts_bf16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
+void add_parts_fp16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
 // How many parts the rows of column_sums and gelu_backward are cut into: by N alone, so that the sums do not depend on
 // the card.
 enum { ROW_BLOCKS = 128, ROWS_AT_ONCE = 8 };
@@ -54,18 +54,13 @@ static inline int row_blocks(int N) {
     return blocks < ROW_BLOCKS ? blocks : ROW_BLOCKS;
 }
 
-// What each operation needs of the scratch, in both types.
-#define column_sums_scratch FOR_ACT(column_sums_scratch)
-#define attention_scratch   FOR_ACT(attention_scratch)
-#define layernorm_scratch   FOR_ACT(layernorm_scratch)
-#define embed_scratch       FOR_ACT(embed_scratch)
-#define norm_scratch        FOR_ACT(norm_scratch)
-size_t column_sums_scratch(int C);
-size_t attention_scratch(const Shape *shape);
-size_t layernorm_scratch(const Shape *shape);
-size_t embed_scratch(const Shape *shape);
-size_t norm_scratch(void);
-size_t cuda_matmul_scratch(void);
+// The scratch column of ops.def, once for each type.
+static inline size_t cuda_no_scratch_bf16(const Shape *shape) { return (void)shape, 0; }
+static inline size_t cuda_no_scratch_fp16(const Shape *shape) { return (void)shape, 0; }
+#define OP(name, scratch, arguments)                                                                                   \
+    size_t cuda_##scratch##_scratch_bf16(const Shape *shape), cuda_##scratch##_scratch_fp16(const Shape *shape);
+#include "kernels/ops.def"
+#undef OP
 
 // graph.c: recorded runs.
 bool graph_begin(int key);
@@ -73,7 +68,22 @@ void graph_end(int key);
 bool graph_is_warmup_run(void); // what is done now is the plain run of what will be recorded: the time to time things
 void graph_clear(void);
 
-// copy_streams.c: copies beside the operations.
+// upload.c: copies ordered with the operations, and pinned host memory.
+enum {
+    UPLOAD_STAGES = 2,     // batches in flight while an earlier one is in use
+    STAGE_BYTES = 1 << 20, // 524,288 token ids
+    UPLOAD_BYTES = UPLOAD_STAGES * STAGE_BYTES
+};
+void upload_open(void);
+void upload_close(void);
+void upload_bind(void *memory); // UPLOAD_BYTES of the device for the stages
+void cuda_pin(void *host, size_t bytes);
+void cuda_unpin(void *host);
+void cuda_upload(void *device, const void *host, size_t bytes);
+void cuda_download(void *host, const void *device, size_t bytes);
+void cuda_zero(void *device, size_t bytes);
+
+// copy_streams.c: copies that run beside the operations.
 void cuda_fetch(int slot, void *device, const void *host, size_t bytes);
 void cuda_fetched(int slot);
 void cuda_store(int slot, void *host, const void *device, size_t bytes);
@@ -85,7 +95,7 @@ void cuda_slots_close(void);
 void cuda_matmul_open(void);
 void cuda_matmul_close(void);
 
-#define OP(name, arguments) void cuda_##name##_bf16 arguments, cuda_##name##_fp16 arguments;
+#define OP(name, scratch, arguments) void cuda_##name##_bf16 arguments, cuda_##name##_fp16 arguments;
 #include "kernels/ops.def"
 #undef OP
 

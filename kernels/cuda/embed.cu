@@ -92,7 +92,9 @@ __global__ void __launch_bounds__(THREADS)
     add8(dwpe + (size_t)i * 8, sum, add);
 }
 
-size_t embed_scratch(const Shape *shape) { return (size_t)blocks_of((size_t)shape->B * shape->T, SORTED) * SORTED * 4; }
+size_t FOR_ACT(cuda_embed_scratch)(const Shape *shape) {
+    return (size_t)blocks_of((size_t)shape->B * shape->T, SORTED) * SORTED * 4;
+}
 
 void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
                                   bool add) {

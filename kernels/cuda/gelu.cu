@@ -63,10 +63,14 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
     if (c < C) parts[(size_t)blockIdx.y * C + c] = total;
 }
 
+size_t FOR_ACT(cuda_gelu_scratch)(const Shape *shape) {
+    return (size_t)ROW_BLOCKS * 4 * (size_t)shape->C * sizeof(float);
+}
+
 void FOR_ACT(cuda_gelu_backward)(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
     int blocks = row_blocks(N);
     float *parts = dbias ? (float *)cuda.scratch : NULL;
     LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks),
            THREADS, 0, cuda.stream, (act *)d, parts, (const act *)in, N, C);
-    if (dbias) add_parts(dbias, NULL, parts, blocks, C, C, add);
+    if (dbias) FOR_ACT(add_parts)(dbias, NULL, parts, blocks, C, C, add);
 }

@@ -68,7 +68,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         *(float4 *)(parts + (size_t)blockIdx.x * 2 * C + c) = *(float4 *)(sums + c);
 }
 
-size_t layernorm_scratch(const Shape *shape) { return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float); }
+size_t FOR_ACT(cuda_layernorm_scratch)(const Shape *shape) {
+    return (size_t)GRID * 2 * (size_t)shape->C * sizeof(float);
+}
 
 void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
                                       const Act *dout, const Res *sum, const float *mean, const float *rstd,
@@ -82,6 +84,6 @@ void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, G
     int blocks = min((int)GRID, (int)blocks_of((size_t)N, WARPS));
     LAUNCH(kernel, (unsigned)blocks, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum,
            (act *)dsum_act, parts, (const act *)dout, (const act *)sum, mean, rstd, (const act *)weight, N, C, first);
-    add_parts(dweight, dbias, parts, blocks, C, 2 * C, add);
-    if (dbias_below) column_sums(dbias_below, dsum_act, N, C, add);
+    FOR_ACT(add_parts)(dweight, dbias, parts, blocks, C, 2 * C, add);
+    if (dbias_below) FOR_ACT(column_sums)(dbias_below, dsum_act, N, C, add);
 }

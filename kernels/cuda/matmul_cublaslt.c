@@ -76,7 +76,7 @@ void cuda_matmul_close(void) {
     handle = NULL;
 }
 
-size_t cuda_matmul_scratch(void) { return WORKSPACE; }
+size_t cuda_matmul_scratch_bf16(const Shape *shape) { return (void)shape, WORKSPACE; }
 
 // ---- plans
 
@@ -308,6 +308,7 @@ void cuda_pack_bf16(const Weight *w) { (void)w; } // packed_bytes is 0
 
 // These ask the open device what its type is: one function for both.
 #define SAME_IN_FP16(name) extern __typeof__(name##_bf16) name##_fp16 __attribute__((alias(#name "_bf16")))
+SAME_IN_FP16(cuda_matmul_scratch);
 SAME_IN_FP16(cuda_matmul_forward);
 SAME_IN_FP16(cuda_matmul_backward_input);
 SAME_IN_FP16(cuda_matmul_backward_weight);

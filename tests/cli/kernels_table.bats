@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# What the compiler refuses about kernels/ops.def: swapped tensor arguments. Needs the C compiler that built the tests.
+# What the compiler refuses about kernels/ops.def: swapped tensor arguments, and a row without its operation. Needs a C
+# compiler.
 
 setup() { cd "$BATS_TEST_DIRNAME/../.." && export FILE="$BATS_TEST_TMPDIR/call.c"; }
 
@@ -28,4 +29,16 @@ END
         [ "$status" -ne 0 ]
         [[ "$output" == *"incompatible"* ]]
     done
+}
+
+@test "a new row of ops.def needs its operation, and nothing else in the backend" {
+    mkdir "$BATS_TEST_TMPDIR/kernels"
+    { cat kernels/ops.def && echo 'OP(rms_norm, no, (Act * out, const Act *in, int N, int C))'; } >"$BATS_TEST_TMPDIR/kernels/ops.def"
+    variant() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -fopenmp -fsyntax-only -I"$BATS_TEST_TMPDIR" -I. -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable "$@" kernels/cpu/variant.c; }
+    run variant
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"cpu_rms_norm"* ]]
+    echo '#include "kernels/backend.h"
+static void cpu_rms_norm(Act *out, const Act *in, int N, int C) { (void)out, (void)in, (void)N, (void)C; }' >"$BATS_TEST_TMPDIR/rms_norm.h"
+    variant -include "$BATS_TEST_TMPDIR/rms_norm.h"
 }

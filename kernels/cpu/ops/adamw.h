@@ -3,6 +3,8 @@
 
 #include "common/rng.h"
 #include "kernels/adamw_scalars.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/simd.h"
 
 enum {
     NORM_PIECES = 4096, // at most; their borders depend on the count alone
@@ -10,7 +12,7 @@ enum {
     ADAMW_PIECE = 65536
 };
 
-static void gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
+static void cpu_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
     static double squares[NORM_PIECES];
     const size_t piece = round_up((count + NORM_PIECES - 1) / NORM_PIECES, NORM_RUN);
     const int pieces = piece ? (int)((count + piece - 1) / piece) : 0;
@@ -114,15 +116,19 @@ static inline void adamw_as(float *params, const float *gradients, Moment *m, Mo
     }
 }
 
-#define ADAMW(name, narrow, rounded)                                                                                   \
-    static void name(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,            \
-                     size_t count, size_t decay_count, const AdamW *hyper, const float *norm,                          \
-                     const float *loss_scale) {                                                                        \
-        (void)master;                                                                                                  \
-        adamw_as((float *)params, (const float *)gradients, m, v, first, count, decay_count, hyper, *norm,             \
-                 *loss_scale, narrow, rounded);                                                                        \
-    }
-ADAMW(adamw, false, false)
-ADAMW(adamw_m8, true, false)
-ADAMW(adamw_sr, true, true)
-#undef ADAMW
+static void cpu_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
+                      size_t count, size_t decay_count, const AdamW *hyper, const float *norm,
+                      const float *loss_scale) {
+    (void)master; // the parameters themselves
+    const OptimizerState state = cpu_optimizer_state;
+#define UPDATE(narrow, rounded)                                                                                        \
+    adamw_as((float *)params, (const float *)gradients, m, v, first, count, decay_count, hyper, *norm, *loss_scale,    \
+             narrow, rounded)
+    if (state == STATE_FP32)
+        UPDATE(false, false);
+    else if (state == STATE_BF16)
+        UPDATE(true, false);
+    else
+        UPDATE(true, true);
+#undef UPDATE
+}

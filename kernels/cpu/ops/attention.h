@@ -1,25 +1,30 @@
 // Causal attention: one thread a (sequence, head), blocks of 64 query rows, register tiles of 4 rows.
 //
-// Operands are copied into units (act.h) first: transposed, "t" (units of D, tokens), where tokens are the columns of a
+// Operands are copied into lanes (act.h) first: transposed, "t" (lanes of D, tokens), where tokens are the columns of a
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to
 // 64, Dp = D rounded up to a vector.
 #pragma once
 
+#include "kernels/cpu/act.h"
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/ops/columns.h"
+#include <omp.h>
+
 enum { QUERIES = 64, TILE_ROWS = 4, TILE_VECTORS = W == 16 ? 4 : 2 };
 
 // c (4 rows, `vectors` vectors) (+)= sum over k < depth of a[row * a_row + k * a_k] * b[k * b_row ..]
-static inline __attribute__((always_inline)) void tile_of(int vectors, int depth, const Unit *a, size_t a_row,
-                                                          size_t a_k, const Unit *b, size_t b_row, float *c,
+static inline __attribute__((always_inline)) void tile_of(int vectors, int depth, const Lane *a, size_t a_row,
+                                                          size_t a_k, const Lane *b, size_t b_row, float *c,
                                                           size_t c_row, bool add) {
     V sum[TILE_ROWS][TILE_VECTORS];
     for (int r = 0; r < TILE_ROWS; r++)
         for (int v = 0; v < vectors; v++) sum[r][v] = add ? v_load(c + (size_t)r * c_row + v * W) : v_set(0);
     for (int k = 0; k < depth; k++) {
         VW right[TILE_VECTORS];
-        for (int v = 0; v < vectors; v++) right[v] = unit_load(b + (size_t)k * b_row + v * W);
+        for (int v = 0; v < vectors; v++) right[v] = lane_load(b + (size_t)k * b_row + v * W);
         for (int r = 0; r < TILE_ROWS; r++) {
-            VW left = unit_set(a[(size_t)r * a_row + (size_t)k * a_k]);
-            for (int v = 0; v < vectors; v++) sum[r][v] = unit_dot(sum[r][v], left, right[v]);
+            VW left = lane_set(a[(size_t)r * a_row + (size_t)k * a_k]);
+            for (int v = 0; v < vectors; v++) sum[r][v] = lane_dot(sum[r][v], left, right[v]);
         }
     }
     for (int r = 0; r < TILE_ROWS; r++)
@@ -27,7 +32,7 @@ static inline __attribute__((always_inline)) void tile_of(int vectors, int depth
 }
 
 // c (4 rows, columns) (+)= a * b; columns is a multiple of W
-static void tiles(int columns, int depth, const Unit *a, size_t a_row, size_t a_k, const Unit *b, size_t b_row,
+static void tiles(int columns, int depth, const Lane *a, size_t a_row, size_t a_k, const Lane *b, size_t b_row,
                   float *c, size_t c_row, bool add) {
     for (; columns >= TILE_VECTORS * W; columns -= TILE_VECTORS * W, b += TILE_VECTORS * W, c += TILE_VECTORS * W)
         tile_of(TILE_VECTORS, depth, a, a_row, a_k, b, b_row, c, c_row, add);
@@ -44,87 +49,95 @@ static void tiles(int columns, int depth, const Unit *a, size_t a_row, size_t a_
     }
 }
 
-// Units of a row of D numbers: the last one is half empty where D is odd.
-static inline int units_of(int D) { return (D + UNIT - 1) / UNIT; }
+// Lanes of a row of D numbers: the last one is half empty where D is odd.
+static inline int lanes_of(int D) { return (D + PER_LANE - 1) / PER_LANE; }
 
-// x (rows, D), `stride` numbers a row -> out (units of D, columns), columns from `rows` to `padded` zero
-static void transpose_rows(Unit *out, const Number *x, size_t stride, int rows, int padded, int D) {
-    const int units = units_of(D);
+// x (rows, D), `stride` numbers a row -> out (lanes of D, columns), columns from `rows` to `padded` zero
+static void transpose_rows(Lane *out, const Number *x, size_t stride, int rows, int padded, int D) {
+    const int lanes = lanes_of(D);
     for (int row = 0; row < padded; row += W)
-        for (int u = 0; u < units; u += W) {
+        for (int u = 0; u < lanes; u += W) {
             VW block[W];
             for (int i = 0; i < W; i++) {
-                const Number *from = x + (size_t)(row + i) * stride + u * UNIT;
+                const Number *from = x + (size_t)(row + i) * stride + u * PER_LANE;
                 if (row + i >= rows)
                     block[i] = (VW){0};
-                else if ((u + W) * UNIT <= D)
-                    block[i] = unit_of_numbers(from);
+                else if ((u + W) * PER_LANE <= D)
+                    block[i] = lane_of_numbers(from);
                 else {
-                    Number rest[W * UNIT] = {0};
-                    memcpy(rest, from, (size_t)(D - u * UNIT) * sizeof *rest);
-                    block[i] = unit_of_numbers(rest);
+                    Number rest[W * PER_LANE] = {0};
+                    memcpy(rest, from, (size_t)(D - u * PER_LANE) * sizeof *rest);
+                    block[i] = lane_of_numbers(rest);
                 }
             }
             v_transpose(block);
-            for (int i = 0; i < smaller(W, units - u); i++)
-                unit_store(out + (size_t)(u + i) * (size_t)padded + row, block[i]);
+            for (int i = 0; i < smaller(W, lanes - u); i++)
+                lane_store(out + (size_t)(u + i) * (size_t)padded + row, block[i]);
         }
 }
 
-// x (rows, D) -> out (padded / UNIT, Dp)
-static void zip_rows(Unit *out, const Number *x, size_t stride, int rows, int padded, int D, int Dp) {
-    for (int row = 0; row < padded; row += UNIT)
+// x (rows, D) -> out (padded / PER_LANE, Dp)
+static void zip_rows(Lane *out, const Number *x, size_t stride, int rows, int padded, int D, int Dp) {
+    for (int row = 0; row < padded; row += PER_LANE)
         for (int d = 0; d < Dp; d += W) {
             V a = row < rows ? act_load_part(x + (size_t)row * stride + d, D - d) : v_set(0);
-            V b = row + UNIT - 1 < rows ? act_load_part(x + (size_t)(row + UNIT - 1) * stride + d, D - d) : v_set(0);
-            unit_store(out + (size_t)(row / UNIT) * (size_t)Dp + d, unit_zip(a, b));
+            V b = row + PER_LANE - 1 < rows ? act_load_part(x + (size_t)(row + PER_LANE - 1) * stride + d, D - d)
+                                            : v_set(0);
+            lane_store(out + (size_t)(row / PER_LANE) * (size_t)Dp + d, lane_zip(a, b));
         }
 }
 
-// x (rows, D) -> out (QUERIES, units of D)
-static void copy_rows(Unit *out, const Number *x, size_t stride, int rows, int D) {
-    const int units = units_of(D);
-    for (int row = 0; row < QUERIES; row++, out += units) {
-        out[units - 1] = 0;
+// x (rows, D) -> out (QUERIES, lanes of D)
+static void copy_rows(Lane *out, const Number *x, size_t stride, int rows, int D) {
+    const int lanes = lanes_of(D);
+    for (int row = 0; row < QUERIES; row++, out += lanes) {
+        out[lanes - 1] = 0;
         if (row >= rows)
-            memset(out, 0, (size_t)units * sizeof *out);
-        else if (UNIT * sizeof *x == sizeof *out)
+            memset(out, 0, (size_t)lanes * sizeof *out);
+        else if (PER_LANE * sizeof *x == sizeof *out)
             memcpy(out, x + (size_t)row * stride, (size_t)D * sizeof *x);
         else
-            for (int d = 0; d < D; d++) out[d] = (Unit)number_float(x[(size_t)row * stride + (size_t)d]);
+            for (int d = 0; d < D; d++) out[d] = (Lane)number_float(x[(size_t)row * stride + (size_t)d]);
     }
 }
 
 // Scratch of one thread, in 32-bit elements.
 typedef struct {
-    Unit *kt, *vt, *kz, *vz;            // (units of D, Tp), (Tp/UNIT, Dp)
-    Unit *q, *dout;                     // (QUERIES, units of D)
-    Unit *qz, *doutz;                   // (QUERIES/UNIT, Dp)
-    Unit *p, *pz, *dsz;                 // (QUERIES, Tp/UNIT), (QUERIES/UNIT, Tp)
+    Lane *kt, *vt, *kz, *vz;            // (lanes of D, Tp), (Tp/PER_LANE, Dp)
+    Lane *q, *dout;                     // (QUERIES, lanes of D)
+    Lane *qz, *doutz;                   // (QUERIES/PER_LANE, Dp)
+    Lane *p, *pz, *dsz;                 // (QUERIES, Tp/PER_LANE), (QUERIES/PER_LANE, Tp)
     float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (TILE_ROWS, Dp)
     float *bias_q;                      // (Dp)
-} Rooms;
+} AttentionScratch;
 
-static size_t scratch_layout(Rooms *rooms, char *base, int T, int D) {
+static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
     const size_t Tp = round_up((size_t)T, 64), Dp = round_up((size_t)D, W), keys = Tp * Dp, row = QUERIES * Dp;
     size_t used = 0;
-#define ROOM(name, count) rooms->name = (void *)(base + used), used += round_up(4 * (count), 64)
-    ROOM(kt, keys), ROOM(vt, keys), ROOM(kz, keys), ROOM(vz, keys);
-    ROOM(q, row), ROOM(dout, row), ROOM(qz, row), ROOM(doutz, row);
-    ROOM(p, QUERIES * Tp), ROOM(pz, QUERIES * Tp), ROOM(dsz, QUERIES * Tp);
-    ROOM(scores, QUERIES * Tp), ROOM(dp, QUERIES * Tp), ROOM(dk, keys), ROOM(dv, keys), ROOM(out, TILE_ROWS * Dp);
-    ROOM(bias_q, Dp);
-#undef ROOM
+#define PLACE(name, count) s->name = (void *)(base + used), used += round_up(4 * (count), 64)
+    PLACE(kt, keys), PLACE(vt, keys), PLACE(kz, keys), PLACE(vz, keys);
+    PLACE(q, row), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
+    PLACE(p, QUERIES * Tp), PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp);
+    PLACE(scores, QUERIES * Tp), PLACE(dp, QUERIES * Tp), PLACE(dk, keys), PLACE(dv, keys), PLACE(out, TILE_ROWS * Dp);
+    PLACE(bias_q, Dp);
+#undef PLACE
     return used;
 }
 
-static size_t attention_bytes(int T, int D) {
-    Rooms rooms;
-    return scratch_layout(&rooms, NULL, T, D);
+static size_t attention_thread_bytes(int T, int D) {
+    AttentionScratch s;
+    return attention_layout(&s, NULL, T, D);
+}
+
+// attention_backward: bias partials of each sequence, then the scratch of each thread
+static size_t cpu_attention_scratch(const Shape *shape) {
+    const size_t threads = (size_t)(shape->threads > 0 ? shape->threads : omp_get_max_threads());
+    return (size_t)shape->B * 3 * (size_t)shape->C * sizeof(float) + 64 +
+           threads * attention_thread_bytes(shape->T, shape->C / shape->H);
 }
 
 // p = exp(scores * scale - largest) up to and with the diagonal, 0 after; returns the log of the denominator
-static float softmax_row(UnitPart *p, const float *scores, int visible, int width, float scale, float *inverse) {
+static float softmax_row(LaneNumber *p, const float *scores, int visible, int width, float scale, float *inverse) {
     V largest = v_set(-INFINITY), sum = v_set(0);
     int j = 0;
     for (; j + W <= visible; j += W) largest = v_max(largest, v_load(scores + j));
@@ -134,79 +147,81 @@ static float softmax_row(UnitPart *p, const float *scores, int visible, int widt
     for (j = 0; j < width; j += W) {
         V e = v_first(v_exp(v_load(scores + j) * v_set(scale) - v_set(top)), visible - j);
         sum += e;
-        unit_store_part(p + j, e);
+        lane_store_part(p + j, e);
     }
     float total = v_sum(sum);
     *inverse = 1 / total;
     return top + logf(total);
 }
 
-static void attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = units_of(D);
+static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
-    char *rooms = scratch_take(&used, (size_t)omp_get_max_threads() * attention_bytes(T, D));
+    const size_t thread_bytes = attention_thread_bytes(T, D);
+    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * thread_bytes);
 #pragma omp parallel for schedule(static)
     for (int head = 0; head < B * H; head++) {
         const int b = head / H, h = head % H;
         const Number *q = (const Number *)qkv + (size_t)b * (size_t)T * stride + (size_t)h * (size_t)D;
-        Rooms room;
-        scratch_layout(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
-        transpose_rows(room.kt, q + C, stride, T, Tp, D);
-        zip_rows(room.vz, q + 2 * C, stride, T, Tp, D, Dp);
+        AttentionScratch s;
+        attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
+        transpose_rows(s.kt, q + C, stride, T, Tp, D);
+        zip_rows(s.vz, q + 2 * C, stride, T, Tp, D, Dp);
         for (int start = 0; start < T; start += QUERIES) {
             const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
             float inverse[QUERIES];
-            copy_rows(room.q, q + (size_t)start * stride, stride, rows, D);
+            copy_rows(s.q, q + (size_t)start * stride, stride, rows, D);
             for (int i = 0; i < rows; i += TILE_ROWS)
-                tiles(width, units, room.q + i * units, (size_t)units, 1, room.kt, (size_t)Tp,
-                      room.scores + (size_t)i * (size_t)Tp, (size_t)Tp, false);
+                tiles(width, lanes, s.q + i * lanes, (size_t)lanes, 1, s.kt, (size_t)Tp,
+                      s.scores + (size_t)i * (size_t)Tp, (size_t)Tp, false);
             for (int i = 0; i < rows; i++)
                 lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
-                    softmax_row((UnitPart *)room.p + (size_t)i * (size_t)Tp, room.scores + (size_t)i * (size_t)Tp,
+                    softmax_row((LaneNumber *)s.p + (size_t)i * (size_t)Tp, s.scores + (size_t)i * (size_t)Tp,
                                 start + i + 1, width, scale, &inverse[i]);
             for (int i = rows; i < QUERIES; i++)
-                memset((UnitPart *)room.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(UnitPart));
+                memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
             for (int i = 0; i < rows; i += TILE_ROWS) {
-                tiles(Dp, (start + i + TILE_ROWS) / UNIT, room.p + (size_t)i * (size_t)(Tp / UNIT), (size_t)(Tp / UNIT),
-                      1, room.vz, (size_t)Dp, room.out, (size_t)Dp, false);
+                tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, s.p + (size_t)i * (size_t)(Tp / PER_LANE),
+                      (size_t)(Tp / PER_LANE), 1, s.vz, (size_t)Dp, s.out, (size_t)Dp, false);
                 for (int r = 0; r < smaller(TILE_ROWS, rows - i); r++)
                     for (int d = 0; d < D; d += W)
                         act_store_part((Number *)out + (size_t)(b * T + start + i + r) * (size_t)C +
                                            (size_t)(h * D + d),
-                                       v_load(room.out + r * Dp + d) * v_set(inverse[i + r]), D - d);
+                                       v_load(s.out + r * Dp + d) * v_set(inverse[i + r]), D - d);
             }
         }
     }
 }
 
-// Rows i .. i+UNIT of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
-static void score_gradients(const Rooms *room, int i, int rows, int start, int Tp, const float *lse, const float *delta,
-                            float scale) {
+// Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
+static void score_gradients(const AttentionScratch *s, int i, int rows, int start, int Tp, const float *lse,
+                            const float *delta, float scale) {
     for (int j = 0; j < start + QUERIES; j += W) {
         V p[2], ds[2];
-        for (int r = 0; r < UNIT; r++) {
+        for (int r = 0; r < PER_LANE; r++) {
             const size_t at = (size_t)(i + r) * (size_t)Tp + (size_t)j;
             const int visible = i + r < rows ? start + i + r + 1 - j : 0;
-            p[r] = v_first(v_exp(v_load(room->scores + at) * v_set(scale) - v_set(lse[i + r])), visible);
-            ds[r] = v_first(p[r] * v_set(scale) * (v_load(room->dp + at) - v_set(delta[i + r])), visible);
-            unit_store_part((UnitPart *)room->p + at, ds[r]);
+            p[r] = v_first(v_exp(v_load(s->scores + at) * v_set(scale) - v_set(lse[i + r])), visible);
+            ds[r] = v_first(p[r] * v_set(scale) * (v_load(s->dp + at) - v_set(delta[i + r])), visible);
+            lane_store_part((LaneNumber *)s->p + at, ds[r]);
         }
-        const size_t pair = (size_t)(i / UNIT) * (size_t)Tp + (size_t)j;
-        unit_store(room->pz + pair, unit_zip(p[0], p[UNIT - 1]));
-        unit_store(room->dsz + pair, unit_zip(ds[0], ds[UNIT - 1]));
+        const size_t pair = (size_t)(i / PER_LANE) * (size_t)Tp + (size_t)j;
+        lane_store(s->pz + pair, lane_zip(p[0], p[PER_LANE - 1]));
+        lane_store(s->dsz + pair, lane_zip(ds[0], ds[PER_LANE - 1]));
     }
 }
 
-static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                               const Act *qkv, int B, int T, int H, int D, bool add) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), units = units_of(D);
+static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
+                                   const Act *qkv, int B, int T, int H, int D, bool add) {
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
     float *partials = scratch_take(&used, (size_t)B * stride * sizeof *partials);
-    char *rooms = scratch_take(&used, (size_t)omp_get_max_threads() * attention_bytes(T, D));
+    const size_t thread_bytes = attention_thread_bytes(T, D);
+    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * thread_bytes);
 #pragma omp parallel for schedule(static)
     for (int head = 0; head < B * H; head++) {
         const int b = head / H, h = head % H;
@@ -216,28 +231,28 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
         const Number *g = (const Number *)dout + token * (size_t)C + column;
         Number *dq = (Number *)dqkv + token * stride + column;
         float *bias = partials + (size_t)b * stride + column;
-        Rooms room;
-        scratch_layout(&room, rooms + (size_t)omp_get_thread_num() * attention_bytes(T, D), T, D);
-        transpose_rows(room.kt, q + C, stride, T, Tp, D);
-        transpose_rows(room.vt, q + 2 * C, stride, T, Tp, D);
-        zip_rows(room.kz, q + C, stride, T, Tp, D, Dp);
-        memset(room.dk, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
-        memset(room.dv, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
-        memset(room.bias_q, 0, sizeof(float) * (size_t)Dp);
+        AttentionScratch s;
+        attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
+        transpose_rows(s.kt, q + C, stride, T, Tp, D);
+        transpose_rows(s.vt, q + 2 * C, stride, T, Tp, D);
+        zip_rows(s.kz, q + C, stride, T, Tp, D, Dp);
+        memset(s.dk, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
+        memset(s.dv, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
+        memset(s.bias_q, 0, sizeof(float) * (size_t)Dp);
         for (int start = 0; start < T; start += QUERIES) {
             const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
             const Number *qs = q + (size_t)start * stride, *gs = g + (size_t)start * (size_t)C;
             float log_sum[QUERIES] = {0}, delta[QUERIES] = {0};
-            copy_rows(room.q, qs, stride, rows, D);
-            copy_rows(room.dout, gs, (size_t)C, rows, D);
-            zip_rows(room.qz, qs, stride, rows, QUERIES, D, Dp);
-            zip_rows(room.doutz, gs, (size_t)C, rows, QUERIES, D, Dp);
+            copy_rows(s.q, qs, stride, rows, D);
+            copy_rows(s.dout, gs, (size_t)C, rows, D);
+            zip_rows(s.qz, qs, stride, rows, QUERIES, D, Dp);
+            zip_rows(s.doutz, gs, (size_t)C, rows, QUERIES, D, Dp);
             for (int i = 0; i < QUERIES; i += TILE_ROWS) {
                 const size_t at = (size_t)i * (size_t)Tp;
-                tiles(width, units, room.q + i * units, (size_t)units, 1, room.kt, (size_t)Tp, room.scores + at,
-                      (size_t)Tp, false);
-                tiles(width, units, room.dout + i * units, (size_t)units, 1, room.vt, (size_t)Tp, room.dp + at,
-                      (size_t)Tp, false);
+                tiles(width, lanes, s.q + i * lanes, (size_t)lanes, 1, s.kt, (size_t)Tp, s.scores + at, (size_t)Tp,
+                      false);
+                tiles(width, lanes, s.dout + i * lanes, (size_t)lanes, 1, s.vt, (size_t)Tp, s.dp + at, (size_t)Tp,
+                      false);
             }
             for (int i = 0; i < rows; i++) {
                 V sum = v_set(0);
@@ -247,36 +262,34 @@ static void attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Ac
                 delta[i] = v_sum(sum);
                 log_sum[i] = lse[(size_t)head * (size_t)T + (size_t)(start + i)];
             }
-            for (int i = 0; i < QUERIES; i += UNIT) score_gradients(&room, i, rows, start, Tp, log_sum, delta, scale);
+            for (int i = 0; i < QUERIES; i += PER_LANE) score_gradients(&s, i, rows, start, Tp, log_sum, delta, scale);
             for (int i = 0; i < rows; i += TILE_ROWS) {
-                tiles(Dp, (start + i + TILE_ROWS) / UNIT, room.p + (size_t)i * (size_t)(Tp / UNIT), (size_t)(Tp / UNIT),
-                      1, room.kz, (size_t)Dp, room.out, (size_t)Dp, false);
+                tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, s.p + (size_t)i * (size_t)(Tp / PER_LANE),
+                      (size_t)(Tp / PER_LANE), 1, s.kz, (size_t)Dp, s.out, (size_t)Dp, false);
                 for (int r = 0; r < smaller(TILE_ROWS, rows - i); r++)
                     for (int d = 0; d < D; d += W) {
-                        V v = v_load(room.out + r * Dp + d);
+                        V v = v_load(s.out + r * Dp + d);
                         act_store_part(dq + (size_t)(start + i + r) * stride + d, v, D - d);
-                        v_store(room.bias_q + d, v_load(room.bias_q + d) + v);
+                        v_store(s.bias_q + d, v_load(s.bias_q + d) + v);
                     }
             }
             for (int j = 0; j < width; j += TILE_ROWS) { // key rows; queries before them do not see them
-                const int skip = j > start ? (j - start) / UNIT : 0, depth = QUERIES / UNIT - skip;
+                const int skip = j > start ? (j - start) / PER_LANE : 0, depth = QUERIES / PER_LANE - skip;
                 const size_t from = (size_t)skip * (size_t)Tp + (size_t)j, right = (size_t)skip * (size_t)Dp;
                 const size_t at = (size_t)j * (size_t)Dp;
-                tiles(Dp, depth, room.pz + from, 1, (size_t)Tp, room.doutz + right, (size_t)Dp, room.dv + at,
-                      (size_t)Dp, true);
-                tiles(Dp, depth, room.dsz + from, 1, (size_t)Tp, room.qz + right, (size_t)Dp, room.dk + at, (size_t)Dp,
-                      true);
+                tiles(Dp, depth, s.pz + from, 1, (size_t)Tp, s.doutz + right, (size_t)Dp, s.dv + at, (size_t)Dp, true);
+                tiles(Dp, depth, s.dsz + from, 1, (size_t)Tp, s.qz + right, (size_t)Dp, s.dk + at, (size_t)Dp, true);
             }
         }
         for (int d = 0; d < D; d += W) {
             V bias_k = v_set(0), bias_v = v_set(0);
             for (int t = 0; t < T; t++) {
-                V k = v_load(room.dk + (size_t)t * (size_t)Dp + d), v = v_load(room.dv + (size_t)t * (size_t)Dp + d);
+                V k = v_load(s.dk + (size_t)t * (size_t)Dp + d), v = v_load(s.dv + (size_t)t * (size_t)Dp + d);
                 bias_k += k, bias_v += v;
                 act_store_part(dq + (size_t)t * stride + C + d, k, D - d);
                 act_store_part(dq + (size_t)t * stride + 2 * C + d, v, D - d);
             }
-            v_store_part(bias + d, v_load(room.bias_q + d), D - d);
+            v_store_part(bias + d, v_load(s.bias_q + d), D - d);
             v_store_part(bias + C + d, bias_k, D - d);
             v_store_part(bias + 2 * C + d, bias_v, D - d);
         }

@@ -1,12 +1,17 @@
-// Column sums over N rows: each chunk of CHUNK_ROWS rows sums into its own row of partials, then the chunks are added
-// in order.
+// Column sums over N rows: each chunk of CHUNK_ROWS rows is summed into its own row of partials, then the chunks are
+// added in order.
 #pragma once
+
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/simd.h"
 
 static int chunk_count(int N) { return (N + CHUNK_ROWS - 1) / CHUNK_ROWS; }
 
+static size_t partials_bytes(int N, size_t columns) { return (size_t)chunk_count(N) * columns * sizeof(float); }
+
 static float *partials_take(int N, size_t columns) {
     size_t used = 0;
-    return scratch_take(&used, (size_t)chunk_count(N) * columns * sizeof(float));
+    return scratch_take(&used, partials_bytes(N, columns));
 }
 
 // out (n) = the sum of `count` partial rows, `stride` floats apart

@@ -1,7 +1,10 @@
 // Token and position embedding.
 #pragma once
 
-static void embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
+#include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/simd.h"
+
+static void cpu_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
 #pragma omp parallel for schedule(static)
     for (int n = 0; n < B * T; n++) {
         int b = n / T, t = n % T;
@@ -14,8 +17,8 @@ static void embed_forward(Res *out, const uint16_t *rows, const Par *wte, const 
 }
 
 // Each thread owns strips of columns and walks all tokens, so that a token met twice is summed in the batch's order.
-static void embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
-                           bool add) {
+static void cpu_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
+                               bool add) {
 #pragma omp parallel for schedule(static)
     for (int strip = 0; strip < C; strip += 64) {
         const int end = smaller(C, strip + 64);

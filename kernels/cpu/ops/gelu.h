@@ -1,6 +1,9 @@
 // GELU, exact and by tanh.
 #pragma once
 
+#include "kernels/cpu/act.h"
+#include "kernels/cpu/ops/columns.h"
+
 // The normal distribution's Phi(x), and its density where the derivative wants it.
 // Phi(-z) = e^(-z*z/2) t Q(t), t = 1/(1 + z/4), Q fitted to 6e-8 relative: no cancellation in the tail.
 static inline V normal_cdf(V x, V *density) {
@@ -50,7 +53,7 @@ static inline void gelu_forward_as(Number *out, const Number *in, size_t n, bool
     }
 }
 
-static void gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
+static void cpu_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
     if (exact)
         gelu_forward_as((Number *)out, (const Number *)in, n, true);
     else
@@ -74,7 +77,9 @@ static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, f
     }
 }
 
-static void gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+static size_t cpu_gelu_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 4 * (size_t)s->C); }
+
+static void cpu_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
     float *partials = partials_take(N, (size_t)C);
     if (exact)
         gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, true);

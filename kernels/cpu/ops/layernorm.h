@@ -1,8 +1,11 @@
 // Residual add and layer normalization.
 #pragma once
 
-static void layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
-                              const Par *weight, const Par *bias, int N, int C) {
+#include "kernels/cpu/act.h"
+#include "kernels/cpu/ops/columns.h"
+
+static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
+                                  const Par *weight, const Par *bias, int N, int C) {
     const float *w = (const float *)weight, *beta = (const float *)bias;
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < N; i++) {
@@ -32,9 +35,11 @@ static void layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, cons
     }
 }
 
-static void layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below, const Act *dout,
-                               const Res *sum, const float *mean, const float *rstd, const Par *weight, int N, int C,
-                               bool first, bool add) {
+static size_t cpu_layernorm_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 3 * (size_t)s->C); }
+
+static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
+                                   const Act *dout, const Res *sum, const float *mean, const float *rstd,
+                                   const Par *weight, int N, int C, bool first, bool add) {
     const float *w = (const float *)weight;
     const size_t stride = 3 * (size_t)C;
     float *partials = partials_take(N, stride);

@@ -1,12 +1,14 @@
 // Weights into oneDNN's blocked layout, and numbers between types.
 #pragma once
 
+#include "kernels/cpu/act.h"
+
 // Past the caches, which the packed weights would fill before they are read: a third less memory traffic. Aligned.
-static inline void unit_stream(Unit *p, VW v) {
+static inline void lane_stream(Lane *p, VW v) {
 #ifdef __AVX512F__
     _mm512_stream_si512((void *)p, (__m512i)v);
 #else
-    unit_store(p, v);
+    lane_store(p, v);
 #endif
 }
 static inline void stream_end(void) { // before another thread looks
@@ -15,20 +17,20 @@ static inline void stream_end(void) { // before another thread looks
 #endif
 }
 
-// Matrix (K, N) in blocks of `block` columns, each block in units of K: unit k of column n lies at
-// ((n / block * K_units) + k) * block + n % block. For w^T: K = cols, N = rows.
+// Packs the matrix (K, N) in blocks of `block` columns. A block holds lanes of PER_LANE rows: lane k of column n lies
+// at (n / block * (K / PER_LANE) + k) * block + n % block. For w^T: K = cols, N = rows.
 static void pack_transposed(const float *w, int rows, int cols, int block, void *packed) {
-    const int units = cols / UNIT;
+    const int lanes = cols / PER_LANE;
 #pragma omp parallel for schedule(static)
     for (int n = 0; n < rows; n += block) {
-        for (int k = 0; k < units; k += W)
+        for (int k = 0; k < lanes; k += W)
             for (int group = 0; group < block; group += W) {
                 VW r[W];
                 for (int i = 0; i < W; i++)
-                    r[i] = unit_of_floats(w + (size_t)(n + group + i) * (size_t)cols + (size_t)k * UNIT);
+                    r[i] = lane_of_floats(w + (size_t)(n + group + i) * (size_t)cols + (size_t)k * PER_LANE);
                 v_transpose(r);
-                Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)k * (size_t)block + group;
-                for (int i = 0; i < W; i++) unit_stream(out + (size_t)i * (size_t)block, r[i]);
+                Lane *out = (Lane *)packed + (size_t)n * (size_t)lanes + (size_t)k * (size_t)block + group;
+                for (int i = 0; i < W; i++) lane_stream(out + (size_t)i * (size_t)block, r[i]);
             }
         stream_end();
     }
@@ -36,15 +38,16 @@ static void pack_transposed(const float *w, int rows, int cols, int block, void 
 
 // For w: K = rows, N = cols.
 static void pack_plain(const float *w, int rows, int cols, int block, void *packed) {
-    const int units = rows / UNIT, tall = 16;
+    const int lanes = rows / PER_LANE, tall = 16;
 #pragma omp parallel for schedule(static)
-    for (int k = 0; k < units; k += tall) {
+    for (int k = 0; k < lanes; k += tall) {
         for (int n = 0; n < cols; n += block)
             for (int i = k; i < k + tall; i++) {
-                const float *above = w + (size_t)i * UNIT * (size_t)cols + n, *below = above + (UNIT - 1) * cols;
-                Unit *out = (Unit *)packed + (size_t)n * (size_t)units + (size_t)i * (size_t)block;
+                const float *above = w + (size_t)i * PER_LANE * (size_t)cols + n,
+                            *below = above + (PER_LANE - 1) * cols;
+                Lane *out = (Lane *)packed + (size_t)n * (size_t)lanes + (size_t)i * (size_t)block;
                 for (int group = 0; group < block; group += W)
-                    unit_stream(out + group, unit_zip(v_load(above + group), v_load(below + group)));
+                    lane_stream(out + group, lane_zip(v_load(above + group), v_load(below + group)));
             }
         stream_end();
     }

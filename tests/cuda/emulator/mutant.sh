@@ -14,9 +14,9 @@ divergent|column_sums.cu|s/^    __syncthreads();/    if (threadIdx.x < 16) __syn
 misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch + first + c + 1)/|layernorm_agrees|misaligned
 copy|attention_forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
 half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|error|sm_75
-arrival|backend_cuda.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
-slot|backend_cuda.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
-stage|backend_cuda.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
+arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
+slot|upload.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
+stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
 room|copy_streams.c|s/then(cuda.stream, slots\[slot\].room, in);//|slots|error
 arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d|slots|error
 made|copy_streams.c|s/then(cuda.stream, slots\[slot\].made, out);//|slots|error

@@ -37,11 +37,11 @@ TEST(cuda_says_what_is_missing) {
     none.error = cudaErrorInsufficientDriver, none.driver = 0;
     check_refused(none, EX_GPU, "no NVIDIA driver on this machine");
     old.error = cudaErrorInsufficientDriver, old.driver = 11040;
-    check_refused(old, EX_GPU, "the NVIDIA driver knows CUDA 11.4, this program needs 1");
+    check_refused(old, EX_GPU, "the NVIDIA driver supports CUDA 11.4, this program needs 1");
     hidden.error = cudaErrorNoDevice;
-    check_refused(hidden, EX_GPU, "shows no GPU");
+    check_refused(hidden, EX_GPU, "finds no GPU");
     volta.capability = 70;
-    check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: say device=cpu");
+    check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: use device=cpu");
     turing.capability = 75;
     check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: say dtype=float16");
     bare.has_cublaslt = false, blas.Create = NULL;

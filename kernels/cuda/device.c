@@ -1,0 +1,66 @@
+// The open device: its facts, its stream, and the messages when there is none.
+#include "common/err.h"
+#include "common/log.h"
+#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/cuda_internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; those of bf16 need 8.0
+
+Cuda cuda;
+
+void cuda_check(cudaError_t error, const char *what) {
+    if (error != cudaSuccess) die(EX_GPU, "%s: CUDA reports: %s", what, cudaGetErrorString(error));
+}
+
+// Without a driver the runtime reports a driver that is too old; driver version 0 tells the two apart.
+static int fail_without_device(cudaError_t error) {
+    int driver = 0, runtime = 0;
+    (void)cudaGetLastError(); // else the next launch would report it again
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        return fail(EX_GPU, "no NVIDIA driver on this machine: install it, or use device=cpu");
+    if (error == cudaErrorInsufficientDriver)
+        return fail(EX_GPU,
+                    "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d: update the driver, or use "
+                    "device=cpu",
+                    driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (error == cudaErrorNoDevice) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        return fail(EX_GPU, "the NVIDIA driver finds no GPU%s%s: use device=cpu to run without one",
+                    visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    }
+    return fail(EX_GPU, "cannot use the GPU: %s", cudaGetErrorString(error));
+}
+
+int device_open(const BackendChoice *choice, char why[256]) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is measured
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) return fail_without_device(error);
+    const int card = choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0;
+    if (card >= count)
+        return fail(EX_GPU, "there is no GPU %d: the NVIDIA driver shows %d, numbered from 0", card, count);
+    struct cudaDeviceProp device;
+    error = cudaGetDeviceProperties(&device, card);
+    if (error != cudaSuccess) return fail_without_device(error);
+    if (device.major * 10 + device.minor < CAPABILITY_NEEDED)
+        return fail(EX_GPU, "the GPU '%s' has compute capability %d.%d, 7.5 is needed: use device=cpu", device.name,
+                    device.major, device.minor);
+    if (device.major < 8 && choice->dtype == DTYPE_BF16)
+        return fail(EX_USAGE, "the GPU '%s' has compute capability %d.%d, bfloat16 needs 8.0: use dtype=float16",
+                    device.name, device.major, device.minor);
+    if (cublaslt_load() < 0) return -1;
+    error = cudaSetDevice(card);
+    if (error != cudaSuccess) return fail_without_device(error);
+    cuda.multiprocessors = device.multiProcessorCount;
+    cuda.shared_bytes = device.sharedMemPerBlockOptin;
+    cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16; // a card without bf16 computes in fp16
+    cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
+    char memory[16];
+    snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,
+             human_bytes(memory, (double)device.totalGlobalMem), cuda.fp16 ? "float16" : "bfloat16");
+    return 0;
+}
