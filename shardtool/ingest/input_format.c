@@ -126,12 +126,19 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     return *format ? 0 : fail_no_format(stream);
 }
 
+// An empty file holds no documents, but a file of a format that has an index holds at least the index.
+static int check_empty(const Stream *stream) {
+    const InputFormat *promised = promised_format(stream);
+    if (!promised || !promised->needs_seek) return 0;
+    return fail(EX_DATA, "'%s' is empty, but is named like %s", stream->name, promised->title);
+}
+
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     *reader = NULL;
     Bytes head;
     const InputFormat *format = NULL;
     if (stream_peek(stream, &head) < 0) return -1;
-    if (!head.size) return 0;
+    if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
     if (format->needs_seek && !stream->read_at)
         return fail(EX_DATA, "'%s': %s can only be read from a file, not from a pipe or an archive: unpack it first",

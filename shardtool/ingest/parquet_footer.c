@@ -59,7 +59,7 @@ const ParquetRowGroup *parquet_group(const ParquetFooter *footer, size_t group) 
 }
 
 static int fail_file(const ParquetFooter *footer, const char *what) {
-    return fail(EX_DATA, "'%s': %s", footer->stream->name, what);
+    return fail(EX_DATA, "'%s' %s", footer->stream->name, what);
 }
 
 // Schema
@@ -198,7 +198,7 @@ static int read_schema(ParquetFooter *footer, ThriftReader *thrift, ThriftType l
             levels[depth] = next;
     }
     for (; depth >= 0; depth--)
-        if (levels[depth].children_left) return fail_file(footer, "the schema ends in the middle of a group");
+        if (levels[depth].children_left) return fail_file(footer, "has a schema that ends in the middle of a group");
     return 0;
 }
 
@@ -251,14 +251,15 @@ static int read_metadata(ParquetFooter *footer) {
     if (thrift_failed(&thrift))
         return fail(EX_DATA, "'%s': the footer is malformed at byte %" PRIu64, footer->stream->name,
                     footer->begin + (uint64_t)(thrift.cursor.at - footer->bytes.data));
-    if (!footer->elements.size || !has_rows) return fail_file(footer, "the footer has no schema or no number of rows");
+    if (!footer->elements.size || !has_rows)
+        return fail_file(footer, "has a footer without a schema or a number of rows");
     uint64_t rows = 0;
     for (size_t i = 0; i < parquet_group_count(footer); i++) {
         uint64_t more = parquet_group(footer, i)->rows;
-        if (more > footer->rows - rows) return fail_file(footer, "the row groups have more rows than the file");
+        if (more > footer->rows - rows) return fail_file(footer, "has row groups with more rows than the file");
         rows += more;
     }
-    return rows == footer->rows ? 0 : fail_file(footer, "the row groups have fewer rows than the file");
+    return rows == footer->rows ? 0 : fail_file(footer, "has row groups with fewer rows than the file");
 }
 
 static int read_exactly(Stream *stream, uint64_t offset, void *data, size_t size) {
@@ -269,15 +270,19 @@ static int read_exactly(Stream *stream, uint64_t offset, void *data, size_t size
 
 int parquet_footer_open(ParquetFooter *footer, Stream *stream) {
     *footer = (ParquetFooter){.stream = stream};
-    uint8_t tail[TAIL_BYTES];
+    uint8_t magic[MAGIC_BYTES], tail[TAIL_BYTES];
+    size_t size_of_magic = stream->size < MAGIC_BYTES ? (size_t)stream->size : MAGIC_BYTES;
+    if (read_exactly(stream, 0, magic, size_of_magic) < 0) return -1;
+    if (memcmp(magic, PARQUET_MAGIC, size_of_magic) && memcmp(magic, PARQUET_MAGIC_ENCRYPTED, size_of_magic))
+        return fail_file(footer, "is not Parquet: the file does not begin with PAR1");
     if (stream->size < MAGIC_BYTES + TAIL_BYTES)
         return fail(EX_DATA, "'%s' is cut short: a Parquet file has at least 12 bytes, this one %" PRIu64, stream->name,
                     stream->size);
     if (read_exactly(stream, stream->size - TAIL_BYTES, tail, sizeof tail) < 0) return -1;
     if (!memcmp(tail + 4, PARQUET_MAGIC_ENCRYPTED, MAGIC_BYTES))
-        return fail_file(footer, "its footer is encrypted: decrypt the file first");
+        return fail_file(footer, "has an encrypted footer: decrypt the file first");
     if (memcmp(tail + 4, PARQUET_MAGIC, MAGIC_BYTES))
-        return fail_file(footer, "is cut short or overwritten: it begins as a Parquet file and does not end as one");
+        return fail_file(footer, "is cut short or overwritten: a Parquet file ends in PAR1");
     uint32_t size = get_u32(tail);
     if (size > stream->size - MAGIC_BYTES - TAIL_BYTES)
         return fail(EX_DATA, "'%s': a footer of %" PRIu32 " bytes does not fit into a file of %" PRIu64, stream->name,

@@ -75,6 +75,16 @@ run_code() {
     [[ "$output" == "First"* ]]
 }
 
+@test "a file that is only named like Parquet is refused" {
+    mkdir in
+    printf 'hi' >in/b.parquet
+    run_code 65 shardtool text in
+    [[ "$output" == *"'in/b.parquet' is not Parquet: the file does not begin with PAR1" ]]
+    : >in/a.parquet
+    run_code 65 shardtool text in
+    [[ "$output" == *"'in/a.parquet' is empty, but is named like Parquet" ]]
+}
+
 @test "Parquet beside compressed JSON lines in a folder" {
     mkdir in
     mv small.parquet in/b.parquet

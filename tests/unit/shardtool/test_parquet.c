@@ -325,7 +325,7 @@ TEST(a_parquet_footer_that_lies_is_refused) {
     FakeFile lie = honest;
     lie.footer_bytes = INT32_MAX, check_refused(&lie, "a footer of 2147483647 bytes does not fit");
     lie.footer_bytes = 0, check_refused(&lie, "the footer is malformed");
-    lie.footer_bytes = 20, check_refused(&lie, "the footer has no schema");
+    lie.footer_bytes = 20, check_refused(&lie, "a footer without a schema");
     lie.children = 2, check_refused(&lie, "in the middle of a group");
     lie.children = 0, check_refused(&lie, "element 1 of the schema");
     lie.children = -1, check_refused(&lie, "element 0 of the schema");
