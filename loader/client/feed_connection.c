@@ -230,12 +230,34 @@ static void store_dataset(Feed *feed, const WireWelcome *welcome) {
     memcpy(dataset->name, welcome->name, sizeof welcome->name);
 }
 
+// The first split that is too short for this feed while that of the previous dataset was not; -1 when there is none.
+static int unfit_split(const Feed *feed, const WireWelcome *welcome) {
+    uint32_t T = feed->config.sequence_tokens;
+    for (int split = 0; feed->known && split < SPLIT_COUNT; split++)
+        if (welcome->tokens[split] <= T && feed->dataset.tokens[split] > T) return split;
+    return -1;
+}
+
+// The loader was restarted with a dataset that this trainer cannot use: another HELLO finds out when that has changed.
+static int wait_for_another_dataset(Feed *feed, const WireWelcome *welcome, int split) {
+    if (!feed->unfit)
+        log_warn("the loader's dataset '%s' is too short (%s split: %llu tokens, needed: %llu): waiting for another",
+                 welcome->name, split_names[split], (unsigned long long)welcome->tokens[split],
+                 feed->config.sequence_tokens + 1ull);
+    feed->unfit = true;
+    feed->retry_ns = clock_ns() + BACKOFF_MAX_MS * MS;
+    return 0;
+}
+
 static int on_welcome(Feed *feed, const WireMessage *message) {
     const WireWelcome *welcome = &message->welcome;
     if (feed->state != CONNECTION_HELLO || message->header.req_id != feed->hello_req) return 0;
     if (welcome->vocab_size > feed->config.vocab_size)
         return fail(EX_PROTOCOL, "the loader's dataset '%s' has %u ids, the model only %u", welcome->name,
                     welcome->vocab_size, feed->config.vocab_size);
+    int split = unfit_split(feed, welcome);
+    if (split >= 0) return wait_for_another_dataset(feed, welcome, split);
+    feed->unfit = false;
     bool other = feed->known && memcmp(feed->dataset.fingerprint, welcome->dataset_fp, 32);
     if (other) {
         feed_cancel(feed);

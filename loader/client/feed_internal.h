@@ -46,6 +46,7 @@ struct Feed {
     bool ring_offered; // by the WELCOME of this socket
     bool known;        // `dataset` is set
     bool changed;      // FEED_CHANGED has not been returned yet
+    bool unfit;        // the loader serves a dataset that is too short, and this has been logged
     uint64_t session, last_req, hello_req;
     uint64_t instance;          // of the loader that sent WELCOME
     uint64_t attach_id;         // 0 = inline

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <zmq.h>
 
-enum { ERRORS_PER_SECOND = 100 }; // so that a peer that repeats a bad request in a loop costs little
+enum {
+    ERRORS_PER_SECOND = 100,  // so that a peer that repeats a bad request in a loop costs little
+    SESSION_SECONDS = 10 * 60 // a trainer that has sent nothing for so long has probably been killed
+};
 
 void server_send(Server *server, const Route *route, WireMessage *message, Bytes payload) {
     message->header.loader_instance = server->instance;
@@ -60,22 +63,27 @@ __attribute__((format(printf, 6, 7))) static void send_error(Server *server, con
 
 // --- HELLO
 
-// Keeps the session's newest route for notices; a full table loses the session with the oldest HELLO.
-static void session_register(Server *server, uint64_t id, const Route *route) {
-    Session *chosen = &server->sessions[0];
-    for (Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++) {
-        if (session->id == id) {
-            chosen = session;
-            break;
-        }
-        if (session->hello_ns < chosen->hello_ns) chosen = session;
-    }
-    *chosen = (Session){id, clock_ns(), *route};
+bool session_is_live(const Session *session) {
+    return session->id && clock_ns() - session->seen_ns < SESSION_SECONDS * 1000000000ull;
 }
 
-static void session_remove(Server *server, uint64_t id) {
+static Session *session_find(Server *server, uint64_t id) {
     for (Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
-        if (session->id == id) *session = (Session){0};
+        if (session->id == id) return session;
+    return NULL;
+}
+
+// Keeps the newest route and T of the session. A full table loses the session that has been silent for longest.
+static void session_register(Server *server, const WireMessage *hello, const Route *route) {
+    Session *chosen = session_find(server, hello->header.session);
+    for (Session *session = server->sessions; !chosen && session < server->sessions + SESSIONS_MAX; session++)
+        if (!session->id) chosen = session;
+    if (!chosen) {
+        chosen = server->sessions;
+        for (Session *session = chosen + 1; session < server->sessions + SESSIONS_MAX; session++)
+            if (session->seen_ns < chosen->seen_ns) chosen = session;
+    }
+    *chosen = (Session){hello->header.session, clock_ns(), hello->hello.sequence_tokens, *route};
 }
 
 static bool is_zero(const uint8_t fingerprint[32]) {
@@ -115,7 +123,7 @@ static void handle_hello(Server *server, const Route *route, const WireMessage *
                    "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u (%s)",
                    dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size, model_vocab);
     } else {
-        session_register(server, request->header.session, route);
+        session_register(server, request, route);
         send_welcome(server, route, request);
     }
 }
@@ -215,12 +223,14 @@ static void handle_stats(Server *server, const Route *route, const WireMessage *
     WireMessage reply = reply_to(&request->header, WIRE_STATS);
     reply.stats = server->stats;
     reply.stats.frames_decoded = row_reader_frames(server->current.reader);
-    for (int i = 0; i < SESSIONS_MAX; i++) reply.stats.sessions += server->sessions[i].id != 0;
+    for (int i = 0; i < SESSIONS_MAX; i++) reply.stats.sessions += session_is_live(&server->sessions[i]);
     reply.stats.uptime_ns = clock_ns() - server->started_ns;
     server_send(server, route, &reply, (Bytes){0});
 }
 
 static void handle_valid(Server *server, const Route *route, const WireMessage *request) {
+    Session *session = session_find(server, request->header.session);
+    if (session) session->seen_ns = clock_ns();
     switch (request->header.type) {
     case WIRE_HELLO:
         handle_hello(server, route, request);
@@ -232,7 +242,7 @@ static void handle_valid(Server *server, const Route *route, const WireMessage *
         handle_stats(server, route, request);
         return;
     case WIRE_BYE:
-        session_remove(server, request->header.session);
+        if (session) *session = (Session){0};
         return;
     default: // a message that only a loader sends
         server->stats.dropped++;

@@ -189,6 +189,21 @@ static void shut_down(Server *server) {
     while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) receive_message(server);
 }
 
+// False when the new dataset has a split that is too short for a connected trainer, and the current one has not.
+static bool fits_sessions(const Server *server, const Dataset *fresh) {
+    const Dataset *current = &server->current.dataset;
+    for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
+        for (int split = 0; split < SPLIT_COUNT && session_is_live(session); split++)
+            if (fresh->tokens[split] <= session->sequence_tokens && current->tokens[split] > session->sequence_tokens) {
+                log_warn(
+                    "the dataset stays as it was: the %s split of the new one has %llu tokens, a connected trainer "
+                    "needs %llu",
+                    split_names[split], (unsigned long long)fresh->tokens[split], session->sequence_tokens + 1ull);
+                return false;
+            }
+    return true;
+}
+
 // SIGHUP: replaces the dataset by the one that the directory holds now, if trainers can use it. The same dataset is
 // opened again as well: a damaged shard may have been replaced.
 static void reload_dataset(Server *server) {
@@ -200,6 +215,10 @@ static void reload_dataset(Server *server) {
     }
     if (memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32)) {
         log_warn("the dataset stays as it was: the new one has another vocabulary");
+        served_close(&fresh);
+        return;
+    }
+    if (!fits_sessions(server, &fresh.dataset)) {
         served_close(&fresh);
         return;
     }

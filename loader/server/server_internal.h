@@ -17,8 +17,10 @@ typedef struct {
     size_t size;
 } Route;
 
+// A trainer. `route` is the socket of its last HELLO; a trainer that is killed sends no BYE, so sessions expire.
 typedef struct {
-    uint64_t id, hello_ns;
+    uint64_t id, seen_ns;
+    uint32_t sequence_tokens; // the largest T of the run
     Route route;
 } Session;
 
@@ -64,6 +66,8 @@ struct Server {
 // Sends a message to one peer. It is dropped when the peer is gone or its queue is full: the peer repeats its request.
 void server_send(Server *server, const Route *route, WireMessage *message, Bytes payload);
 void server_notify_all(Server *server, WireCode code, const char *text); // a NOTICE to every session
+
+bool session_is_live(const Session *session);
 
 // Handles one message of a trainer; corrupt messages are dropped and counted.
 void server_handle_message(Server *server, const Route *route, Bytes frame);

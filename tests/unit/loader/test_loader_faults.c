@@ -55,6 +55,50 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     stop_loader(pid, SIGTERM);
 }
 
+TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
+    TestDataset short_val = other;
+    short_val.val_tokens = T;
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &other);
+    make_test_dataset("c", &short_val);
+    NEED(symlink("c", "d") == 0);
+    pid_t pid = start_loader("a", "p");
+    Feed *feed = open_feed();
+    NEED(feed_attach(feed) == 0);
+    check_rows(feed, 1, 0);
+    stop_loader(pid, SIGKILL);
+    pid = start_loader("d", "p");
+    wait_for_loader("p", 2);
+    // Whether the feed meets the short dataset before the repair or after it, it must end at b.
+    char command[5000];
+    snprintf(command, sizeof command, "(sleep 0.3; rm d; ln -s b d; kill -HUP %d) &", (int)pid);
+    NEED(system(command) == 0);
+    FeedBatch batch;
+    CHECK_EQUAL(request_rows(feed, 8, &batch), FEED_CHANGED);
+    CHECK_EQUAL(feed_dataset(feed)->tokens[SPLIT_TRAIN], other.train_tokens);
+    CHECK_EQUAL(feed_dataset(feed)->tokens[SPLIT_VAL], other.val_tokens);
+    check_rows(feed, 2, 16);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
+    TestDataset short_train = other;
+    short_train.train_tokens = T;
+    make_test_dataset("a", &small);
+    make_test_dataset("c", &short_train);
+    NEED(symlink("a", "d") == 0);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed();
+    NEED(feed_attach(feed) == 0);
+    NEED(unlink("d") == 0 && symlink("c", "d") == 0);
+    kill(pid, SIGHUP);
+    wait_for_line("p", "the train split of the new one has 64 tokens, a connected trainer needs 65", 1);
+    check_rows(feed, 1, 0);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
 TEST(loader_refuses_a_shard_with_the_content_of_another) {
     const TestDataset ones = {
         .salt = 1, .train_tokens = 40000, .shard_tokens = 40000, .frame_tokens = 4096, .constant = true};
