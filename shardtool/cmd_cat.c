@@ -1,16 +1,19 @@
-// cat: writes the raw ids of shards, or merges shards into one without recompression.
+// cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression.
 #include "common/err.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_shards.h"
 #include "shardtool/format/shard.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
 static bool raw, force;
 static const char *output;
+static int split;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"  },
     {OPT_FLAG,   "raw",      &raw,    NULL,   "write raw u16 ids with -o too (the default without -o)"},
+    ROW_SPLIT(&split),
     ROW_OVERWRITE(&force),
     ROW_END,
 };
@@ -35,7 +38,8 @@ static int put_frame(Target *target, const ShardFile *shard, uint64_t index, uin
     return target->to_file ? newfile_write(&target->file, ids, size) : fd_write(STDOUT_FILENO, ids, size, "the output");
 }
 
-static int put_shard(Target *target, const char *path) {
+static int put_shard(void *context, const char *path) {
+    Target *target = context;
     ShardFile shard;
     if (shard_file_open(&shard, path) < 0) return -1;
     target->ids.size = 0;
@@ -51,29 +55,33 @@ static int put_shard(Target *target, const char *path) {
     return status;
 }
 
-// The header of the merged shard. All inputs must have the same vocabulary.
-static int find_params(ShardParams *params, bool *continues, int count, char **paths) {
-    *params = (ShardParams){0};
-    for (int i = 0; i < count; i++) {
-        ShardFile shard;
-        if (shard_file_open(&shard, paths[i]) < 0) return -1;
-        const Shard *member = shard.members;
-        int status = 0;
-        if (i == 0) {
-            *params = (ShardParams){.vocab_size = shard.vocab_size, .eot_id = shard.eot_id};
-            memcpy(params->vocab_fp, shard.vocab_fp, 32);
-            memcpy(params->params_fp, shard.params_fp, 32);
-            *continues = member->index.data[0] & SHARD_CONTINUES_BEFORE;
-        } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32)) {
-            status = fail(EX_DATA, "shards '%s' and '%s' have different vocabularies", paths[0], paths[i]);
-        } else if (memcmp(params->params_fp, shard.params_fp, 32)) {
-            memset(params->params_fp, 0, 32); // the merged shard is not the output of one run
-        }
-        if (shard.frame_tokens > params->frame_tokens) params->frame_tokens = shard.frame_tokens;
-        shard_file_close(&shard);
-        if (status < 0) return -1;
+// The header of the merged shard, from all inputs.
+typedef struct {
+    ShardParams params;
+    const char *first; // path of the first argument
+    bool any, continues;
+} Header;
+
+static int add_header(void *context, const char *path) {
+    Header *header = context;
+    ShardParams *params = &header->params;
+    ShardFile shard;
+    if (shard_file_open(&shard, path) < 0) return -1;
+    int status = 0;
+    if (!header->any) {
+        *params = (ShardParams){.vocab_size = shard.vocab_size, .eot_id = shard.eot_id};
+        memcpy(params->vocab_fp, shard.vocab_fp, 32);
+        memcpy(params->params_fp, shard.params_fp, 32);
+        header->continues = shard.members->index.data[0] & SHARD_CONTINUES_BEFORE;
+        header->any = true;
+    } else if (memcmp(params->vocab_fp, shard.vocab_fp, 32)) {
+        status = fail(EX_DATA, "'%s' and '%s' have different vocabularies", header->first, path);
+    } else if (memcmp(params->params_fp, shard.params_fp, 32)) {
+        memset(params->params_fp, 0, 32); // the merged shard is not the output of one run
     }
-    return 0;
+    if (shard.frame_tokens > params->frame_tokens) params->frame_tokens = shard.frame_tokens;
+    shard_file_close(&shard);
+    return status;
 }
 
 static int open_target(Target *target, int count, char **paths) {
@@ -86,19 +94,22 @@ static int open_target(Target *target, int count, char **paths) {
     target->to_file = !to_stdout;
     if (!output || raw) return to_stdout ? 0 : newfile_open(&target->file, output);
 
-    ShardParams params;
-    bool continues = false;
-    if (find_params(&params, &continues, count, paths) < 0) return -1;
-    if (shard_writer_open(&target->shard, to_stdout ? NULL : output, STDOUT_FILENO, &params, continues) < 0) return -1;
+    Header header = {.first = paths[0]};
+    for (int i = 0; i < count; i++)
+        if (shards_visit(paths[i], split, add_header, &header) < 0) return -1;
+    if (!header.any) return fail(EX_NOINPUT, "'%s' has no %s shards", paths[0], split_names[split]);
+    if (shard_writer_open(&target->shard, to_stdout ? NULL : output, STDOUT_FILENO, &header.params, header.continues) <
+        0)
+        return -1;
     target->merge = true;
     return 0;
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "missing SHARD argument");
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
     static Target target;
     int status = open_target(&target, count, arguments);
-    for (int i = 0; status == 0 && i < count; i++) status = put_shard(&target, arguments[i]);
+    for (int i = 0; status == 0 && i < count; i++) status = shards_visit(arguments[i], split, put_shard, &target);
     if (target.merge && status == 0)
         status = shard_writer_finish(&target.shard);
     else if (target.merge)
@@ -112,4 +123,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_cat = {"cat", "SHARD...", "print raw ids, or merge shards", options, run, NULL};
+const Command shardtool_cat = {"cat", "PATH...", "print raw ids, or merge shards into one", options, run, NULL};

@@ -1,21 +1,30 @@
-// decode: ids, decimal or raw u16, to text. `trainer sample | shardtool decode`.
+// decode: ids to text. The ids are decimal or raw u16 (`trainer sample | shardtool decode`), or those of a shard or
+// dataset, where a document or a range can be chosen.
 #include "common/err.h"
 #include "common/file.h"
+#include "common/spool.h"
+#include "shardtool/cmd_ids.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/format/document_reader.h"
 #include "tokenizer/tokenizer.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 1 << 16 };
+enum { BLOCK_BYTES = 1 << 16, STEP_TOKENS = 1 << 14 };
 
 static bool raw;
-static const char *merges;
+static int split;
+static const char *merges, *document, *range;
 
 static const Option options[] = {
-    {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
+    {OPT_FLAG,   "raw",   &raw,      NULL,  "read little-endian u16 instead of decimals"                            },
+    {OPT_STRING, "doc",   &document, "N",   "only document N of a shard or dataset, from 0, without its end-of-text"},
+    {OPT_STRING, "range", &range,    "A:B", "only tokens A to B-1 of the shard, dataset or document"                },
+    ROW_SPLIT(&split),
     ROW_MERGES(&merges),
     ROW_END,
 };
@@ -23,6 +32,7 @@ static const Option options[] = {
 typedef struct {
     const Vocab *vocab;
     uint8_t block[BLOCK_BYTES];
+    size_t block_bytes;
     Buffer out;
     uint64_t offset; // of the block in the stream
     uint32_t id;     // the decimal number being read
@@ -50,13 +60,30 @@ static int take_raw(Decoding *decoding, uint8_t c, uint64_t offset) {
     return decoding->digits == 2 ? put_id(decoding, decoding->id, offset - 1) : 0;
 }
 
-static int decode_stream(Decoding *decoding, int fd) {
+// Reads what a pipe has delivered so far. The bytes of a shard's opening are read together.
+static ssize_t read_block(Decoding *decoding, int fd) {
+    ssize_t got;
+    do got = read(fd, decoding->block, sizeof decoding->block);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return fail_errno("cannot read");
+    size_t opening = sizeof SHARD_OPENING - 1;
+    if (decoding->offset == 0 && got > 0 && (size_t)got < opening && decoding->block[0] == SHARD_OPENING[0]) {
+        ssize_t more = fd_read(fd, decoding->block + got, opening - (size_t)got, "the input");
+        got = more < 0 ? -1 : got + more;
+    }
+    decoding->block_bytes = got < 0 ? 0 : (size_t)got;
+    return got;
+}
+
+// Stops at the first block with *is_shard set when the stream is a shard.
+static int decode_stream(Decoding *decoding, int fd, bool *is_shard) {
     decoding->offset = 0, decoding->digits = 0, decoding->id = 0;
     for (;;) {
-        ssize_t got =
-            read(fd, decoding->block, sizeof decoding->block); // not fd_read: print what a pipe has delivered so far
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail_errno("cannot read");
+        ssize_t got = read_block(decoding, fd);
+        if (got < 0) return -1;
+        *is_shard = !raw && decoding->offset == 0 && shard_begins((Bytes){decoding->block, decoding->block_bytes});
+        if (*is_shard) return 0;
+        if (document || range) return fail(EX_USAGE, "--doc and --range need a shard or dataset");
         decoding->out.size = 0;
         int status = 0;
         for (ssize_t i = 0; status == 0 && i < got; i++) {
@@ -77,13 +104,62 @@ static int decode_stream(Decoding *decoding, int fd) {
     }
 }
 
+// Finds document --doc.
+static int find_document(TokenReader *tokens, Document *found) {
+    char *stop;
+    errno = 0;
+    uint64_t number = strtoull(document, &stop, 10);
+    if (!isdigit((unsigned char)*document) || *stop || errno)
+        return fail(EX_USAGE, "--doc '%s' is not a document number", document);
+    DocumentReader reader = {0};
+    int status;
+    while ((status = document_reader_next(&reader, tokens, found)) > 0 && found->number < number) {
+    }
+    if (status == 0)
+        status = fail(EX_USAGE, "--doc %" PRIu64 " is not below the %" PRIu64 " documents of the input", number,
+                      reader.document);
+    document_reader_close(&reader);
+    return status < 0 ? -1 : 0;
+}
+
+static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
+    static uint16_t ids[STEP_TOKENS];
+    Document one = {.tokens = tokens->tokens};
+    if (document && find_document(tokens, &one) < 0) return -1;
+    uint64_t first = 0, end = one.tokens - one.has_end;
+    if (range && range_parse(range, end, &first, &end) < 0) return -1;
+    int status = 0;
+    for (uint64_t at = one.first + first; status == 0 && at < one.first + end; at += STEP_TOKENS) {
+        uint64_t left = one.first + end - at;
+        size_t take = left < STEP_TOKENS ? (size_t)left : STEP_TOKENS;
+        decoding->out.size = 0;
+        status = token_reader_get(tokens, at, take, ids);
+        if (status == 0) status = vocab_decode(decoding->vocab, ids, take, &decoding->out);
+        if (status == 0) status = fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
+    }
+    return status;
+}
+
+static int decode_shard(Decoding *decoding, const char *path) {
+    TokenReader tokens;
+    if (token_reader_open(&tokens, path, split) < 0) return -1;
+    int status = decode_tokens(decoding, &tokens);
+    token_reader_close(&tokens);
+    return status;
+}
+
+// Ids, or a shard: no decimal begins as a shard does.
 static int decode_path(Decoding *decoding, const char *path) {
-    if (!strcmp(path, "-")) return decode_stream(decoding, STDIN_FILENO) < 0 ? fail_in("standard input") : 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (dataset_is(path)) return decode_shard(decoding, path);
+    bool is_stdin = !strcmp(path, "-");
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return fail_errno("cannot open '%s'", path);
-    int status = decode_stream(decoding, fd);
-    close(fd);
-    return status < 0 ? fail_in("'%s'", path) : 0;
+    bool is_shard = false;
+    int status = decode_stream(decoding, fd, &is_shard);
+    if (is_shard && is_stdin) status = stdin_spool((Bytes){decoding->block, decoding->block_bytes});
+    if (!is_stdin) close(fd);
+    if (status < 0) return is_stdin ? fail_in("standard input") : fail_in("'%s'", path);
+    return is_shard ? decode_shard(decoding, path) : 0;
 }
 
 static int run(int count, char **arguments) {
@@ -97,4 +173,4 @@ static int run(int count, char **arguments) {
     return status;
 }
 
-const Command shardtool_decode = {"decode", "[FILE...]", "convert ids to text", options, run, NULL};
+const Command shardtool_decode = {"decode", "[PATH...]", "convert ids, shards or datasets to text", options, run, NULL};

@@ -1,5 +1,6 @@
 // diff: compares two shards or datasets. Exit code 0 when equal, 1 with the first difference on stdout.
 #include "common/err.h"
+#include "common/spool.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/format/token_reader.h"
 #include <inttypes.h>
@@ -8,9 +9,11 @@
 enum { STEP_TOKENS = 1 << 16 };
 
 static bool content;
+static int one_split;
 
 static const Option options[] = {
     {OPT_FLAG, "content", &content, NULL, "compare the ids only, not how they are cut into frames and shards"},
+    ROW_SPLIT(&one_split),
     ROW_END,
 };
 
@@ -42,8 +45,8 @@ static int diff_ids(const char *a_path, const char *b_path, int split, const cha
 
 static int diff_bytes(const char *a_path, const char *b_path) {
     Bytes a, b = {0};
-    if (file_map(&a, a_path) < 0) return -1;
-    int status = file_map(&b, b_path);
+    if (input_map(&a, a_path) < 0) return -1;
+    int status = input_map(&b, b_path);
     size_t common = a.size < b.size ? a.size : b.size, at = 0;
     while (status == 0 && at < common && a.data[at] == b.data[at]) at++;
     if (status == 0 && (at < common || a.size != b.size)) {
@@ -89,7 +92,11 @@ static int run(int count, char **arguments) {
     if (count != 2) return fail(EX_USAGE, "expected exactly two arguments, shards or datasets");
     const char *a = arguments[0], *b = arguments[1];
     if (dataset_is(a) && dataset_is(b)) return diff_datasets(a, b);
-    return content ? diff_ids(a, b, SPLIT_TRAIN, "") : diff_bytes(a, b);
+    if (content) return diff_ids(a, b, one_split, "");
+    if (dataset_is(a) || dataset_is(b))
+        return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --content", dataset_is(a) ? a : b,
+                    dataset_is(a) ? b : a);
+    return diff_bytes(a, b);
 }
 
 const Command shardtool_diff = {"diff", "A B", "compare two shards or datasets", options, run, NULL};

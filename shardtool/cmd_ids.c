@@ -1,5 +1,9 @@
-// Prints ranges of token ids.
+// Parses and prints ranges of token ids.
 #include "shardtool/cmd_ids.h"
+#include "common/err.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { STEP_TOKENS = 1 << 16 };
@@ -23,4 +27,19 @@ int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
     if (status == 0 && decimal) status = fd_write(STDOUT_FILENO, "\n", 1, "the output");
     buffer_close(&line);
     return status;
+}
+
+int range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end) {
+    char *colon, *stop;
+    *first = strtoull(text, &colon, 10);
+    bool bad = *colon != ':' || (colon != text && !isdigit((unsigned char)*text));
+    *end = tokens;
+    if (!bad && colon[1]) {
+        *end = strtoull(colon + 1, &stop, 10);
+        bad = *stop || !isdigit((unsigned char)colon[1]);
+    }
+    if (bad) return fail(EX_USAGE, "'%s' is not a range A:B", text);
+    if (*first > *end || *end > tokens)
+        return fail(EX_USAGE, "range '%s' is not within the %" PRIu64 " tokens of the input", text, tokens);
+    return 0;
 }

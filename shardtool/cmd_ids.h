@@ -1,7 +1,10 @@
-// Output of token ids, shared by get and sample.
+// Ranges of token ids, shared by get, sample and decode.
 #pragma once
 
 #include "shardtool/format/token_reader.h"
 
 // Writes tokens [first, end) to standard output: raw u16, or as one line of decimals.
 int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal);
+
+// Parses "A:B", tokens A to B-1 of `tokens`. A defaults to 0, B to the number of tokens.
+int range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end);

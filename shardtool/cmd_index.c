@@ -1,8 +1,11 @@
 // index: lists the frames of a shard, or rebuilds its tables from the undamaged frames.
 #include "common/err.h"
+#include "common/json_write.h"
 #include "common/log.h"
+#include "common/spool.h"
 #include "shardtool/cmd_options.h"
-#include "shardtool/format/shard.h"
+#include "shardtool/cmd_shards.h"
+#include "shardtool/format/dataset.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -10,25 +13,34 @@
 
 static bool json, force;
 static const char *rebuild;
+static int split;
 
 static const Option options[] = {
     {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames to FILE, with new tables"},
     ROW_OVERWRITE(&force),
+    ROW_SPLIT(&split),
     {OPT_FLAG,   "json",    &json,    NULL,   "print one JSON object per frame"                   },
     ROW_END,
 };
 
-static int print_frames(const char *path) {
+static int print_frames(void *context, const char *path) {
+    bool *is_listed = context; // the shard of a dataset, which needs its name beside each frame
     ShardFile shard;
     if (shard_file_open(&shard, path) < 0) return -1;
+    Buffer name = {0};
+    json_add_string(&name, path);
+    buffer_add(&name, "", 1);
+    if (!json && *is_listed) printf("%s\n", path);
     if (!json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
     for (uint64_t i = 0; i < shard.frame_count; i++) {
         const ShardFrame *frame = &shard.frames[i];
-        printf(json ? "{\"frame\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%u,\"first\":%" PRIu64
+        if (json) printf("{\"shard\":%s,", (const char *)name.data);
+        printf(json ? "\"frame\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%u,\"first\":%" PRIu64
                       ",\"tokens\":%u,\"xxh64\":\"%08x\"}\n"
                     : "%8" PRIu64 " %14" PRIu64 " %10u %14" PRIu64 " %8u %08x\n",
                i, frame->offset, frame->bytes, frame->first, frame->tokens, frame->checksum);
     }
+    buffer_close(&name);
     shard_file_close(&shard);
     return 0;
 }
@@ -89,7 +101,7 @@ static int rebuild_tables(const char *path) {
     struct stat st;
     if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", rebuild);
     Bytes map;
-    if (file_map(&map, path) < 0) return -1;
+    if (input_map(&map, path) < 0) return -1;
     Shard member = {0};
     size_t stop = 0;
     int status = read_head(map, &member, &stop) < 0 ? fail_in("shard '%s'", path) : 0;
@@ -115,8 +127,11 @@ static int rebuild_tables(const char *path) {
 }
 
 static int run(int count, char **arguments) {
-    if (count != 1) return fail(EX_USAGE, "expected exactly one SHARD argument");
-    return rebuild ? rebuild_tables(arguments[0]) : print_frames(arguments[0]);
+    if (count != 1) return fail(EX_USAGE, "expected exactly one PATH of a shard or dataset");
+    bool is_listed = dataset_is(arguments[0]);
+    if (!rebuild) return shards_visit(arguments[0], split, print_frames, &is_listed);
+    if (is_listed) return fail(EX_USAGE, "--rebuild takes one shard, '%s' is a dataset", arguments[0]);
+    return rebuild_tables(arguments[0]);
 }
 
-const Command shardtool_index = {"index", "SHARD", "show a shard's frames, or rebuild its tables", options, run, NULL};
+const Command shardtool_index = {"index", "PATH", "show a shard's frames, or rebuild its tables", options, run, NULL};

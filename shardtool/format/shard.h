@@ -81,7 +81,10 @@ typedef struct {
 } ShardFile;
 
 // Fails with 65, naming path, block and offset, when the file is not a shard, or is damaged or truncated.
+// "-" is standard input; a pipe is first copied to an unlinked temporary file (stdin_spool).
 int shard_file_open(ShardFile *shard, const char *path);
+// Whether these first bytes of a file are those of a shard.
+bool shard_begins(Bytes head);
 int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes); // borrows the bytes
 void shard_file_close(ShardFile *shard);                                    // accepts a zeroed struct
 

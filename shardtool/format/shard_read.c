@@ -1,6 +1,7 @@
 // Reads shards: finds the members of a file from its end backwards, checks their tables before use, and decodes frames.
 #include "common/err.h"
 #include "common/search.h"
+#include "common/spool.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,9 +11,9 @@ struct ShardCursor {
     ZSTD_DCtx *decompress;
 };
 
-static bool starts_like_shard(Bytes map) {
+bool shard_begins(Bytes head) {
     size_t opening = sizeof SHARD_OPENING - 1;
-    return map.size >= opening && !memcmp(map.data, SHARD_OPENING, opening);
+    return head.size >= opening && !memcmp(head.data, SHARD_OPENING, opening);
 }
 
 // Finds the member that ends at `end`: sets offset, table and end, and counts its frames.
@@ -21,8 +22,8 @@ static int find_member(Bytes map, uint64_t end, Shard *member) {
     const uint8_t *footer = map.data + end - SHARD_FOOTER_BYTES;
     if (end < LEAST || get_u32(footer + 5) != SHARD_FOOTER_MAGIC || footer[4] != 0x80)
         return fail(EX_DATA,
-                    starts_like_shard(map) ? "truncated or extended: no seek table ends at offset %" PRIu64
-                                           : "not a shard: no seek table ends at offset %" PRIu64,
+                    shard_begins(map) ? "truncated or extended: no seek table ends at offset %" PRIu64
+                                      : "not a shard: no seek table ends at offset %" PRIu64,
                     end);
     uint64_t count = get_u32(footer), payload = count * SHARD_ENTRY_BYTES + SHARD_FOOTER_BYTES;
     if (payload > end - SKIPPABLE_BYTES)
@@ -212,7 +213,7 @@ static int shard_parse(ShardFile *shard, const char *name) {
 
 int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
-    return file_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
+    return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 
 int shard_file_open_bytes(ShardFile *shard, const char *name, Bytes bytes) {

@@ -45,6 +45,14 @@ void token_reader_close(TokenReader *tokens) {
     *tokens = (TokenReader){0};
 }
 
+uint64_t token_reader_shards(const TokenReader *tokens) {
+    return tokens->path ? 1 : tokens->dataset.shard_count[tokens->split];
+}
+
+const ShardFile *token_reader_shard(TokenReader *tokens, uint64_t number) {
+    return open_number(tokens, number) < 0 ? NULL : &tokens->shard;
+}
+
 // The shard that holds a token.
 static uint64_t find_number(const TokenReader *tokens, uint64_t token) {
     if (tokens->path) return 0;

@@ -16,8 +16,13 @@ typedef struct {
     uint64_t index;
 } TokenReader;
 
-// Opens one split of a dataset, or a shard file, for which `split` is ignored. The path is borrowed.
+// Opens one split of a dataset, or a shard file ("-": standard input), for which `split` is ignored. The path is
+// borrowed.
 int token_reader_open(TokenReader *tokens, const char *path, int split);
+// The shards that hold the tokens, in order: 1 for a shard file.
+uint64_t token_reader_shards(const TokenReader *tokens);
+// Opens shard `number`. It is borrowed until the next call of this function or of token_reader_get. NULL after fail().
+const ShardFile *token_reader_shard(TokenReader *tokens, uint64_t number);
 // Copies ids [first, first + count), which must exist.
 int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids);
 void token_reader_close(TokenReader *tokens); // accepts a zeroed struct

@@ -1,0 +1,57 @@
+// Copies standard input to an unlinked temporary file.
+#include "common/spool.h"
+#include "common/err.h"
+#include "common/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int copy_to(int fd, Bytes head, const char *name) {
+    static uint8_t block[1 << 18];
+    int status = fd_write(fd, head.data, head.size, name);
+    while (status == 0) {
+        ssize_t got = fd_read(STDIN_FILENO, block, sizeof block, "standard input");
+        if (got <= 0) return got < 0 ? -1 : 0;
+        status = fd_write(fd, block, (size_t)got, name);
+    }
+    return status;
+}
+
+static int spool(Bytes head) {
+    struct stat st;
+    if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
+    if (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == (off_t)head.size)
+        return lseek(STDIN_FILENO, 0, SEEK_SET) < 0 ? fail_errno("cannot seek in standard input") : 0;
+
+    const char *folder = getenv("TMPDIR");
+    char name[PATH_MAX_BYTES];
+    if (snprintf(name, sizeof name, "%s/shard.XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof name)
+        return fail(EX_CREATE, "path too long: '%.60s...' (TMPDIR)", folder);
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0)
+        return fail(EX_CREATE, "cannot create '%s' for a copy of standard input: %s (set TMPDIR)", name,
+                    strerror(errno));
+    unlink(name);
+    int status = copy_to(fd, head, name);
+    if (status == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
+        status = fail_errno("cannot use '%s' as standard input", name);
+    close(fd);
+    return status;
+}
+
+int stdin_spool(Bytes head) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    int status = spool(head);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int input_map(Bytes *map, const char *path) {
+    if (strcmp(path, "-")) return file_map(map, path);
+    return stdin_spool((Bytes){0}) < 0 ? -1 : file_map(map, "/dev/stdin");
+}

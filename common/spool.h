@@ -1,0 +1,12 @@
+// Standard input as a regular file, for readers that need random access.
+#pragma once
+
+#include "common/bytes.h"
+
+// Makes descriptor 0 a regular file at offset 0, which /dev/stdin opens again. `head` holds the bytes that were already
+// read from it. A pipe is copied to an unlinked temporary file in $TMPDIR, or in /tmp; a regular file is kept.
+// Thread-safe, but nothing else may read from descriptor 0 meanwhile.
+int stdin_spool(Bytes head);
+
+// file_map, where "-" is standard input.
+int input_map(Bytes *map, const char *path);

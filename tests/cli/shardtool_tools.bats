@@ -1,0 +1,97 @@
+# shardtool's tools over shards and datasets: every reader takes a dataset, a shard or standard input.
+
+load helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    export TMPDIR="$PWD"
+}
+
+# Forty documents in 24 train and 4 val shards; most documents span shards.
+dataset() {
+    mkdir -p in
+    for i in $(seq 40); do seq "$i" $((i * 17)) >"in/$(printf %03d "$i").txt"; done
+    shardtool tokenize -q --val 0.2 --shard-tokens 1000 --frame-tokens 100 -o d in
+    zstd -dcq d/train/*/*.zst >train.raw
+    zstd -dcq d/val/*/*.zst >val.raw
+}
+
+@test "cat prints and merges the shards of a dataset" {
+    dataset
+    shardtool cat d | cmp - train.raw
+    shardtool cat --split val d | cmp - val.raw
+    shardtool cat -o train.zst d && shardtool verify -q train.zst
+    shardtool cat train.zst | cmp - train.raw
+    shardtool cat --split val -o - d | shardtool verify -q -
+    shardtool tokenize -q --val 0 -o plain in
+    run_code 66 shardtool cat --split val -o none.zst plain
+    [[ "$output" == *"'plain' has no val shards"* ]] && [ ! -e none.zst ]
+}
+
+@test "every reader takes a shard from a pipe and from a redirection, and leaves no file" {
+    dataset
+    shardtool cat -o s.zst d
+    rm -rf in
+    ls -A | sort >before
+    for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content d" "sample -n 5" "decode"; do
+        shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
+        cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
+        shardtool $arguments - <s.zst 2>&1 | cmp - .file
+    done
+    cat s.zst | shardtool get - 5:5000 | cmp - <(shardtool get s.zst 5:5000)
+    cat s.zst | shardtool cat -o copy.zst - && cmp s.zst copy.zst
+    cat s.zst | shardtool index --rebuild rebuilt.zst - && shardtool diff --content s.zst rebuilt.zst
+    rm copy.zst rebuilt.zst .file
+    ls -A | sort | cmp - before
+}
+
+@test "what is read from a pipe is checked like a file" {
+    dataset
+    shardtool cat -o s.zst d
+    run_code 1 bash -c 'head -c 9000 s.zst | shardtool verify -'
+    [[ "$output" == *"shard '-': truncated"* ]]
+    run_code 65 bash -c 'echo text | shardtool info -'
+    [[ "$output" == *"not a shard"* ]]
+    run_code 65 bash -c ': | shardtool cat -'
+    run_code 74 bash -c 'trap "" XFSZ; ulimit -f 4; cat s.zst | shardtool info -'
+    run_code 73 bash -c 'cat s.zst | TMPDIR=/absent/folder shardtool info -'
+    [[ "$output" == *"/absent/folder"*"TMPDIR"* ]]
+}
+
+@test "decode prints a shard, a dataset, one document, a range" {
+    dataset
+    shardtool decode --raw train.raw >train.txt
+    shardtool decode d | cmp - train.txt
+    shardtool decode --split val d | cmp - <(shardtool decode --raw val.raw)
+    shardtool cat -o s.zst d
+    shardtool decode s.zst | cmp - train.txt
+    cat s.zst | shardtool decode | cmp - train.txt
+    (head -c 3 s.zst && sleep 0.1 && tail -c +4 s.zst) | shardtool decode - | cmp - train.txt
+    shardtool decode --range 10:2500 d | cmp - <(shardtool get d 10:2500 | shardtool decode --raw)
+    # documents, whole, in order, across shards: those of the folder that are not in val
+    documents=$(shardtool info --json d | jq .train_documents)
+    for i in $(seq 0 $((documents - 1))); do shardtool decode --doc "$i" d | md5sum; done >got
+    for i in in/*; do md5sum <"$i"; done | grep -Fxf got | cmp - got
+    cat s.zst | shardtool decode --doc 7 - | cmp - <(shardtool decode --doc 7 d)
+    shardtool decode --doc 7 --range 3:9 d | cmp - <(shardtool decode --doc 7 d | shardtool encode | cut -d' ' -f4-9 | shardtool decode)
+    run_code 2 shardtool decode --doc "$documents" d
+    [[ "$output" == *"--doc $documents is not below the $documents documents of the input"* ]]
+    run_code 2 shardtool decode --doc x d
+    run_code 2 shardtool decode --range 5:4 d
+    run_code 2 bash -c 'echo 5 | shardtool decode --doc 0'
+    [[ "$output" == *"--doc and --range need a shard or dataset"* ]]
+}
+
+@test "index lists the frames of every shard of a dataset; diff says how to compare unlike things" {
+    dataset
+    shardtool index --json d | jq -s 'map(.tokens) | add' >got
+    shardtool info --json d | jq .train_tokens | cmp - got
+    [ "$(shardtool index --json --split val d | jq -r .shard | sort -u | wc -l)" = 4 ]
+    run_code 2 shardtool index --rebuild x.zst d
+    shardtool cat -o s.zst d
+    run_code 2 shardtool diff d s.zst
+    [[ "$output" == *"'d' is a dataset and 's.zst' is not"*"--content"* ]]
+    shardtool diff --content d s.zst
+    run_code 1 shardtool diff --content --split val d s.zst
+}
