@@ -1,4 +1,4 @@
-// Chooses a backend: the one that is asked for, or what this machine has.
+// Chooses a backend: the requested one, or the best that this machine has.
 #include "kernels/backend.h"
 #include "common/err.h"
 #include "kernels/cpu/cpu_internal.h"

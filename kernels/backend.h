@@ -17,65 +17,69 @@ typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_AUTO } Dtype; // DTYPE_
 const char *dtype_name(Dtype type);                                    // "float32", "bfloat16", "float16", "auto"
 bool dtype_parse(const char *name, Dtype *type);
 
-// A matrix that is multiplied with: (rows = outputs, cols = inputs).
+// The weights of a matrix product (rows = outputs, cols = inputs).
 typedef struct {
     const Par *param;
-    void *packed; // backend's own form, packed_bytes(rows, cols), 64-byte aligned; NULL where that is 0
+    void *packed; // the layout that the backend multiplies by: packed_bytes(rows, cols), 64-byte aligned; NULL if that
+                  // is 0
     int rows, cols;
 } Weight;
 
 typedef struct AdamW AdamW; // kernels/adamw_scalars.h
 
-// The largest shapes a run will use: what scratch and workspaces are sized by.
+// The largest shapes of a run. They determine the sizes of scratch memory and workspaces.
 typedef struct {
     int B, T, C, H, V;
     int chunk_rows; // rows of one logits chunk
     int threads;    // CPU
 } Shape;
 
-enum { BACKEND_RECORDINGS = 4, BACKEND_SLOTS = 3 };
+enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3 };
 
+// Entries marked optional may be NULL.
 typedef struct {
     const char *name; // "cpu", "cuda"
 
-    // Facts: no device needed, so that a plan can be made for a card that is not there.
-    Dtype act_type; // of activations, and of what else below has two bytes but moments
-    size_t act_bytes, par_bytes, grad_bytes, res_bytes; // of one element; act = res: they have one type
-    size_t master_bytes, moment_bytes;                  // of one element; master 0: parameters are their own
-    bool needs_warm_up;                                 // the first time an operation meets a shape it makes something
-    int (*check)(int channels, int heads); // -1 after fail() (2) where it has no kernels for them; NULL: it always has
+    // Facts. They hold without a device, so that a plan can be made for a card that is not there.
+    bool in_host_memory; // device memory is host memory: uploads and downloads are plain copies
+    bool needs_warm_up;  // the first call with a new shape allocates or compiles: run one step before measuring
+    Dtype act_type;      // of activations, and of every other type below that has two bytes, but moments
+    size_t act_bytes, par_bytes, grad_bytes,
+        res_bytes;                               // of one element; act_bytes = res_bytes: Act and Res are the same
+    size_t master_bytes, moment_bytes;           // of one element; master_bytes 0: the parameters are their own master
+    int (*check_shape)(int channels, int heads); // optional; -1 after fail() (2) when no kernel supports the shape
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);
 
-    // Of an open device with memory of its own: bytes that an arena can have, 0: not known. Who else holds the rest, ""
-    // when nobody does or nobody can say.
-    size_t free_bytes;
-    void (*holders)(char *text, size_t size);
+    // Of an open device with memory of its own.
+    size_t free_bytes;                                // that an arena can have; 0: unknown
+    void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
 
-    // Memory: one arena for the life of the run. NULL after fail() (82 or 83).
+    // Memory: one arena for the life of the run. alloc returns NULL after fail() (82 or 83).
     void *(*alloc)(size_t bytes);
     void (*release)(void *arena);
-    void (*bind_scratch)(void *scratch, size_t bytes); // part of the arena, shared by all operations
-    void (*pin)(void *host, size_t bytes); // makes copies from there fast; before it is unmapped or freed: unpin
-    void (*unpin)(void *host);
-    void (*upload)(void *device, const void *host, size_t bytes);   // in order with the operations
-    void (*download)(void *host, const void *device, size_t bytes); // waits
+    void (*bind_scratch)(void *scratch, size_t bytes);              // part of the arena, shared by all operations
+    void (*pin)(void *host, size_t bytes);                          // page-locks it, so that copies from it are fast
+    void (*unpin)(void *host);                                      // before it is unmapped or freed
+    void (*upload)(void *device, const void *host, size_t bytes);   // ordered with the operations
+    void (*download)(void *host, const void *device, size_t bytes); // waits until the copy is done
     void (*zero)(void *device, size_t bytes);
     void (*close)(void);
 
-    // Copies beside the operations, for what lies in pinned host memory and comes to the device in slices, each to a
-    // slot of the arena. Several copies may share a slot. The host waits for none of them: what was stored may be read
-    // there after `stored` and a download.
-    void (*fetch)(int slot, void *device, const void *host, size_t bytes); // after the operations and its stores so far
-    void (*fetched)(int slot);                                             // operations from here on have it
-    void (*store)(int slot, void *host, const void *device, size_t bytes); // after the operations so far
-    void (*stored)(void); // operations from here on come after all stores
+    // Copies that run beside the operations, between pinned host memory and a slot of the arena. Several copies may
+    // share a slot. The host waits for none of them: it may read copied-out bytes after copy_out_wait and a download.
+    // copy_in_async runs after the operations so far and the copies out of its slot.
+    void (*copy_in_async)(int slot, void *device, const void *host, size_t bytes);
+    void (*copy_in_wait)(int slot); // operations from here on run after the slot's copies in
+    // copy_out_async runs after the operations so far.
+    void (*copy_out_async)(int slot, void *host, const void *device, size_t bytes);
+    void (*copy_out_wait)(void); // operations from here on run after all copies out
 
-    // A run of operations that comes again with the same arguments: `if (begin(key)) { operations; end(key); }`. Where
-    // begin is false the run was replayed from a recording, and is skipped. No upload, download, fetch or store inside.
-    // Recordings last until the arena is released.
-    bool (*begin)(int key); // below BACKEND_RECORDINGS
-    void (*end)(int key);
+    // A sequence of operations that is repeated with the same arguments: `if (graph_begin(key)) { operations;
+    // graph_end(key); }`. When graph_begin returns false, the sequence was replayed from its captured graph. It holds
+    // no upload, download or copy. Graphs last until the arena is released.
+    bool (*graph_begin)(int key); // key < BACKEND_GRAPHS
+    void (*graph_end)(int key);
 
 #define OP(name, scratch, arguments) void(*name) arguments;
 #include "kernels/ops.def"
@@ -93,8 +97,9 @@ typedef struct {
     int threads; // CPU: 0 = all this process may use
     bool deterministic;
     OptimizerState optimizer_state;
-    bool facts_only; // a plan is made: no device is needed, none is opened
+    bool without_device; // only the facts are needed, for a plan: no device is opened
 } BackendChoice;
 
-// One backend is open at a time. Says in `why` (one sentence) which device and type it took and why. NULL after fail().
+// Opens a backend; one is open at a time. `why` receives one sentence: the device, the type and the reason. NULL after
+// fail().
 const Backend *backend_open(const BackendChoice *choice, char why[256]);

@@ -1,5 +1,5 @@
-// Numbers of two bytes, to and from floats: bf16, the upper half of a float, and fp16, IEEE 754's binary16. To nearest,
-// ties to even; what is not finite stays so.
+// Conversions between float and the two-byte types: bf16, the upper half of a float, and fp16, binary16 of IEEE 754.
+// They round to nearest, ties to even; infinities and NaN are kept.
 #pragma once
 
 #include <stdint.h>
@@ -23,12 +23,12 @@ static inline uint16_t bf16_of(float value) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// fp16: five bits of exponent, biased by 15 where a float's eight are by 127, and ten of fraction.
+// fp16 has five bits of exponent with bias 15 (a float has eight, bias 127) and ten bits of fraction.
 #define FP16_REBIAS 0x1p112f
 enum {
-    FP16_OVERFLOW = 0x477ff000, // a float's bits: 65520, halfway from the largest fp16 to the next power of two
+    FP16_OVERFLOW = 0x477ff000, // float 65520 as bits: halfway from the largest fp16 to the next power of two
     FP16_NORMAL = 0x38800000,   // 2^-14, the smallest that is not subnormal
-    FP16_HALF = 0x3f000000,     // 0.5: its last bit is 2^-24, as that of subnormal fp16
+    FP16_HALF = 0x3f000000,     // 0.5: its last bit is 2^-24, like that of a subnormal fp16
     FP16_BIAS = 112 << 23
 };
 static inline float fp16_value(uint16_t half) {

@@ -1,4 +1,4 @@
-// The CPU backend: which kernels this processor gets, and memory.
+// The CPU backend: selects the kernels for this processor, and provides memory.
 #include "common/cpu.h"
 #include "common/err.h"
 #include "common/hugepages.h"
@@ -28,19 +28,19 @@ static void cpu_upload(void *device, const void *host, size_t bytes) { memcpy(de
 static void cpu_download(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 static void cpu_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
 
-static void cpu_fetch(int slot, void *device, const void *host, size_t bytes) {
+static void cpu_copy_in_async(int slot, void *device, const void *host, size_t bytes) {
     (void)slot;
     memcpy(device, host, bytes);
 }
-static void cpu_fetched(int slot) { (void)slot; }
-static void cpu_store(int slot, void *host, const void *device, size_t bytes) {
+static void cpu_copy_in_wait(int slot) { (void)slot; }
+static void cpu_copy_out_async(int slot, void *host, const void *device, size_t bytes) {
     (void)slot;
     memcpy(host, device, bytes);
 }
-static void cpu_stored(void) {}
+static void cpu_copy_out_wait(void) {}
 
-static bool cpu_begin(int key) { return (void)key, true; }
-static void cpu_end(int key) { (void)key; }
+static bool cpu_graph_begin(int key) { return (void)key, true; }
+static void cpu_graph_end(int key) { (void)key; }
 
 static void cpu_close(void) {
     matmul_close();
@@ -68,8 +68,8 @@ static bool gains_by_bf16(void) {
 #endif
 }
 
-// oneDNN chooses for itself; MILLRACE_ISA must hold for it too. It refuses once it has made a primitive: then it has
-// been told before.
+// oneDNN selects its own instruction set; MILLRACE_ISA must limit it too. The calls fail once a primitive exists: then
+// the limit has been set before.
 static void cap_onednn(Isa isa) {
     if (!getenv("MILLRACE_ISA")) return;
     if (isa == ISA_PORTABLE) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
@@ -100,6 +100,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     cap_onednn(isa);
 
     backend = (Backend){.name = "cpu",
+                        .in_host_memory = true,
                         .act_type = type,
                         .act_bytes = type == DTYPE_FP32 ? 4 : 2,
                         .par_bytes = 4,
@@ -117,12 +118,12 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .download = cpu_download,
                         .zero = cpu_zero,
                         .close = cpu_close,
-                        .fetch = cpu_fetch,
-                        .fetched = cpu_fetched,
-                        .store = cpu_store,
-                        .stored = cpu_stored,
-                        .begin = cpu_begin,
-                        .end = cpu_end};
+                        .copy_in_async = cpu_copy_in_async,
+                        .copy_in_wait = cpu_copy_in_wait,
+                        .copy_out_async = cpu_copy_out_async,
+                        .copy_out_wait = cpu_copy_out_wait,
+                        .graph_begin = cpu_graph_begin,
+                        .graph_end = cpu_graph_end};
     variant->install(&backend);
     matmul_open(&backend, variant, products);
     const int threads = omp_get_max_threads();

@@ -1,4 +1,4 @@
-// The operations that multiply with weights: packed both ways from the fp32 parameters, or as they are.
+// The operations that multiply by weights: packed for both directions from the fp32 parameters, or used as they are.
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/onednn.h"
 #include <assert.h>
@@ -29,7 +29,8 @@ static const void *weights_of(const Weight *w, Direction direction) {
     return products == PRODUCTS_PLAIN ? (const void *)w->param : packed_of(w, direction);
 }
 
-// Two-byte operands without products of them: WIDE_ROWS rows at a time become fp32, and the result is narrowed again.
+// For two-byte operands that the processor cannot multiply: widens WIDE_ROWS rows at a time to fp32, multiplies, and
+// narrows the result.
 static void multiply_widened(Direction direction, int M, const Weight *w, const Act *in, const Par *bias, Act *out) {
     const size_t in_cols = (size_t)(direction == FORWARD ? w->cols : w->rows);
     const size_t out_cols = (size_t)(direction == FORWARD ? w->rows : w->cols);
@@ -91,7 +92,7 @@ void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *p
 
 void cpu_pack(const Weight *w) {
     const float *params = (const float *)w->param;
-    if (products == PRODUCTS_WIDENED) { // rounded as weights of two bytes would be
+    if (products == PRODUCTS_WIDENED) { // rounds to two bytes, as stored weights of that type would be
         const size_t count = (size_t)w->rows * (size_t)w->cols, piece = (size_t)WIDE_ROWS * (size_t)w->cols;
         size_t used = 0;
         uint16_t *rounded = scratch_take(&used, piece * sizeof *rounded);

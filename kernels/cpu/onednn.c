@@ -1,7 +1,8 @@
-// Matrix products by oneDNN: a primitive made once for each shape, and the layouts it wants weights in.
+// Matrix products by oneDNN: one primitive per shape, created at its first use, and the layouts that it prefers for
+// weights.
 //
-// oneDNN's AVX-512 products give the same bits at any number of threads; its older ones share a sum out among the
-// threads there are. Those run on one thread each, in blocks of a fixed size.
+// The AVX-512 products of oneDNN give the same bits with any number of threads; its older ones divide a sum among the
+// threads. Those run on one thread each here, in blocks of a fixed size.
 #include "kernels/cpu/onednn.h"
 #include "common/err.h"
 #include <assert.h>
@@ -17,8 +18,8 @@
 enum {
     PRODUCTS_MAX = 256, // a model has about 10 shapes; eval and sampling add theirs
     LAYOUTS_MAX = 64,
-    LAYOUT_ROWS = 256, // what a layout is asked for; every M then multiplies with it
-    BLOCK_ROWS = 128   // of what one thread multiplies where oneDNN must not use several
+    LAYOUT_ROWS = 256, // the M for which a layout is queried; every other M uses the same layout
+    BLOCK_ROWS = 128   // rows that one thread multiplies when oneDNN must not use several
 };
 
 typedef struct {
@@ -41,7 +42,7 @@ typedef struct {
     Direction direction;
     int rows, cols;
     dnnl_memory_desc_t desc;
-    int block; // ours to pack, 0: by oneDNN's reorder
+    int block; // columns of a block when pack_transposed and pack_plain can write it; 0: packed by oneDNN's reorder
 } Layout;
 
 static struct {
@@ -60,7 +61,8 @@ static struct {
     do {                                                                                                               \
         dnnl_status_t status_ = call;                                                                                  \
         if (status_ != dnnl_success)                                                                                   \
-            die(status_ == dnnl_out_of_memory ? EX_MEMORY : EX_BUG, "oneDNN answers %d to %s", (int)status_, #call);   \
+            die(status_ == dnnl_out_of_memory ? EX_MEMORY : EX_BUG, "oneDNN returned %d from %s", (int)status_,        \
+                #call);                                                                                                \
     } while (0)
 
 static dnnl_memory_desc_t matrix(int rows, int cols, dnnl_data_type_t type, int row_stride, int col_stride) {
@@ -101,7 +103,7 @@ static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_de
 }
 
 static void set(dnnl_memory_t memory, const void *data) {
-    DNN(dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)data)); // oneDNN's memory knows no const
+    DNN(dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)data)); // the oneDNN API has no const
 }
 
 // The block of columns when the layout is the one that pack_transposed and pack_plain write, else 0.

@@ -20,7 +20,7 @@ void product(Direction direction, int M, int rows, int cols, bool add, const voi
              void *c);
 
 // Where packed: the layout of w for a direction. block: how many outputs stand together (CpuVariant's packers), 0 when
-// only oneDNN knows: product_reorder.
+// only oneDNN can write it: product_reorder.
 size_t product_layout_bytes(Direction direction, int rows, int cols);
 int product_layout_block(Direction direction, int rows, int cols);
 void product_reorder(Direction direction, const float *w, int rows, int cols, void *packed);

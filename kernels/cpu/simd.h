@@ -1,5 +1,8 @@
 // Vectors of W floats on the compiler's vector types: one source for every instruction set. The file that includes this
-// is compiled for one of them; no function here sums in an order that depends on anything but W.
+// is compiled for one of them; the order of every sum depends on W alone.
+//
+// V holds W floats, VI W int32 (comparison masks), VW W 32-bit words; VAnywhere, VWAnywhere and VHAnywhere (W 16-bit
+// halves) are the same in memory, without alignment.
 #pragma once
 
 #include <math.h>

@@ -12,7 +12,7 @@ enum { RESERVED = 64 << 20 };
 
 static Backend backend;
 
-static int check(int channels, int heads) {
+static int check_shape(int channels, int heads) {
     int width = channels / heads;
     if (width % 8 || width > HEAD_MAX)
         return fail(EX_USAGE, "device=cuda does heads of up to %d channels, a multiple of 8, not n_embd / n_head = %d",
@@ -93,7 +93,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = choice->dtype == DTYPE_FP16;
     snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
     size_t free_bytes = 0;
-    if (!choice->facts_only) {
+    if (!choice->without_device) {
         if (device_open(choice, why) < 0) return NULL;
         upload_open();
         cuda_slots_open();
@@ -112,8 +112,8 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .master_bytes = stochastic ? 0 : 4,
         .moment_bytes = full ? 4 : 2,
         .needs_warm_up = true,
-        .check = check,
-        .holders = nvml_other_processes,
+        .check_shape = check_shape,
+        .other_processes = nvml_other_processes,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,
         .alloc = alloc,
@@ -125,12 +125,12 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .download = cuda_download,
         .zero = cuda_zero,
         .close = close_device,
-        .fetch = cuda_fetch,
-        .fetched = cuda_fetched,
-        .store = cuda_store,
-        .stored = cuda_stored,
-        .begin = graph_begin,
-        .end = graph_end,
+        .copy_in_async = cuda_copy_in_async,
+        .copy_in_wait = cuda_copy_in_wait,
+        .copy_out_async = cuda_copy_out_async,
+        .copy_out_wait = cuda_copy_out_wait,
+        .graph_begin = graph_begin,
+        .graph_end = graph_end,
     };
 #define OP(name, scratch, arguments) backend.name = OF_DEVICE(cuda_##name);
 #include "kernels/ops.def"

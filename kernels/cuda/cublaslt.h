@@ -1,5 +1,5 @@
-// cuBLASLt by dlopen: half a gigabyte of library that takes 0.1 s to load, and only a run on a device needs it. So
-// plans, samples on the CPU and machines without the toolkit do without.
+// cuBLASLt through dlopen: the library has half a gigabyte and takes 0.1 s to load, and only a run on a device needs
+// it. Plans, runs on the CPU and machines without the toolkit do not load it.
 #pragma once
 
 #include <cublasLt.h>
@@ -27,5 +27,5 @@ typedef struct {
 } CublasLt;
 extern CublasLt blas;
 
-// -1 after fail() (80) when the library, in the version this was compiled with, is not to be had. Again costs nothing.
+// -1 after fail() (80) when the library, in the version this was compiled with, is not found. Calling it again is free.
 int cublaslt_load(void);

@@ -1,4 +1,4 @@
-// What the files of the CUDA backend share: the open device, and the launchers of ops.def. C and C++.
+// Shared by the files of the CUDA backend: the open device, and the functions that launch the operations. C and C++.
 #pragma once
 
 #include "kernels/backend.h"
@@ -8,15 +8,15 @@
 extern "C" {
 #endif
 
-// Activations are bf16 or fp16. Every .cu is compiled for each of them, and what it gives to other files has the type
-// in its name.
+// Activations are bf16 or fp16. Every .cu is compiled once for each, and its external functions have the type in their
+// names.
 #ifdef ACT_FP16
 #define FOR_ACT(name) name##_fp16
 #else
 #define FOR_ACT(name) name##_bf16
 #endif
 
-// Channels that there are kernels for: of a head (attention), and of a row (layer norm, which keeps it in registers).
+// The most channels that the kernels support: of a head (attention), and of a row (layer norm keeps it in registers).
 enum { HEAD_MAX = 128, CHANNELS_MAX = 7 * 256 };
 
 typedef struct {
@@ -24,7 +24,7 @@ typedef struct {
     void *scratch;       // shared by all operations, one after another
     size_t scratch_bytes;
     int multiprocessors;
-    size_t shared_bytes; // that a block may have
+    size_t shared_bytes; // shared memory that a block may have
     bool fp16;           // activations; else bf16
     bool deterministic;
     bool wide_moments, no_master; // of optimizer_state
@@ -46,8 +46,8 @@ void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
 void add_parts_bf16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
 void add_parts_fp16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
-// How many parts the rows of column_sums and gelu_backward are cut into: by N alone, so that the sums do not depend on
-// the card.
+// The number of parts that column_sums and gelu_backward divide N rows into. It depends on N alone, so that the sums do
+// not depend on the card.
 enum { ROW_BLOCKS = 128, ROWS_AT_ONCE = 8 };
 static inline int row_blocks(int N) {
     int blocks = (N + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
@@ -62,10 +62,10 @@ static inline size_t cuda_no_scratch_fp16(const Shape *shape) { return (void)sha
 #include "kernels/ops.def"
 #undef OP
 
-// graph.c: recorded runs.
+// graph.c: CUDA graphs.
 bool graph_begin(int key);
 void graph_end(int key);
-bool graph_is_warmup_run(void); // what is done now is the plain run of what will be recorded: the time to time things
+bool graph_is_warmup_run(void); // during the uncaptured first run of a graph: autotuning is allowed only here
 void graph_clear(void);
 
 // upload.c: copies ordered with the operations, and pinned host memory.
@@ -84,14 +84,14 @@ void cuda_download(void *host, const void *device, size_t bytes);
 void cuda_zero(void *device, size_t bytes);
 
 // copy_streams.c: copies that run beside the operations.
-void cuda_fetch(int slot, void *device, const void *host, size_t bytes);
-void cuda_fetched(int slot);
-void cuda_store(int slot, void *host, const void *device, size_t bytes);
-void cuda_stored(void);
+void cuda_copy_in_async(int slot, void *device, const void *host, size_t bytes);
+void cuda_copy_in_wait(int slot);
+void cuda_copy_out_async(int slot, void *host, const void *device, size_t bytes);
+void cuda_copy_out_wait(void);
 void cuda_slots_open(void);
 void cuda_slots_close(void);
 
-// matmul.c: the handle and the plans of all shapes met so far.
+// matmul_cublaslt.c: the handle, and a plan for each shape so far.
 void cuda_matmul_open(void);
 void cuda_matmul_close(void);
 

@@ -1,48 +1,48 @@
-// Recorded runs of operations (backend.h: begin, end): CUDA graphs over fixed addresses, one launch for hundreds.
+// Sequences of operations as CUDA graphs (backend.h: graph_begin, graph_end): one launch replaces hundreds.
 //
-// A run is made plainly the first time, so that whatever is made once (plans, a kernel's shared memory) is made outside
-// the recording; recorded the second time; replayed from then on.
+// The first run is eager, because lazy initialization (matmul plans, shared-memory limits of kernels) must not be
+// captured. The second run is captured, later ones are replayed.
 #include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <string.h>
 
-static bool plain; // a first run is being made
+static bool warming_up; // during an eager first run
 
 static struct {
     int runs;
-    bool recording;
+    bool capturing;
     cudaGraphExec_t graph;
-} recorded[BACKEND_RECORDINGS];
+} graphs[BACKEND_GRAPHS];
 
 bool graph_begin(int key) {
-    assert(key >= 0 && key < BACKEND_RECORDINGS);
-    if (recorded[key].graph) {
-        cuda_check(cudaGraphLaunch(recorded[key].graph, cuda.stream), "replaying a graph");
+    assert(key >= 0 && key < BACKEND_GRAPHS);
+    if (graphs[key].graph) {
+        cuda_check(cudaGraphLaunch(graphs[key].graph, cuda.stream), "replaying a graph");
         return false;
     }
-    plain = !recorded[key].runs++;
-    if (!plain) {
-        cuda_check(cudaStreamBeginCapture(cuda.stream, cudaStreamCaptureModeThreadLocal), "recording a graph");
-        recorded[key].recording = true;
+    warming_up = !graphs[key].runs++;
+    if (!warming_up) {
+        cuda_check(cudaStreamBeginCapture(cuda.stream, cudaStreamCaptureModeThreadLocal), "capturing a graph");
+        graphs[key].capturing = true;
     }
     return true;
 }
 
 void graph_end(int key) {
-    plain = false;
-    if (!recorded[key].recording) return;
+    warming_up = false;
+    if (!graphs[key].capturing) return;
     cudaGraph_t graph;
-    cuda_check(cudaStreamEndCapture(cuda.stream, &graph), "recording a graph");
-    cuda_check(cudaGraphInstantiate(&recorded[key].graph, graph, 0), "making a graph");
-    cuda_check(cudaGraphDestroy(graph), "making a graph");
-    cuda_check(cudaGraphLaunch(recorded[key].graph, cuda.stream), "replaying a graph");
-    recorded[key].recording = false;
+    cuda_check(cudaStreamEndCapture(cuda.stream, &graph), "capturing a graph");
+    cuda_check(cudaGraphInstantiate(&graphs[key].graph, graph, 0), "instantiating a graph");
+    cuda_check(cudaGraphDestroy(graph), "instantiating a graph");
+    cuda_check(cudaGraphLaunch(graphs[key].graph, cuda.stream), "replaying a graph");
+    graphs[key].capturing = false;
 }
 
-bool graph_is_warmup_run(void) { return plain; }
+bool graph_is_warmup_run(void) { return warming_up; }
 
 void graph_clear(void) {
-    for (int key = 0; key < BACKEND_RECORDINGS; key++)
-        if (recorded[key].graph) cuda_check(cudaGraphExecDestroy(recorded[key].graph), "dropping a graph");
-    memset(recorded, 0, sizeof recorded);
+    for (int key = 0; key < BACKEND_GRAPHS; key++)
+        if (graphs[key].graph) cuda_check(cudaGraphExecDestroy(graphs[key].graph), "destroying a graph");
+    memset(graphs, 0, sizeof graphs);
 }

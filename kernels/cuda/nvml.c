@@ -1,5 +1,5 @@
-// NVML by dlopen: the library comes with the driver, not with the toolkit, so nothing is linked and no header is
-// needed.
+// NVML through dlopen: the library comes with the driver, not with the toolkit, so it is not linked, and no header of
+// it is used.
 #include "kernels/cuda/nvml.h"
 #include "common/log.h"
 #include <cuda_runtime_api.h>

@@ -163,12 +163,12 @@ TEST(cuda_matmul_and_gelu_agree_with_the_cpu) {
         Array *param = array_normal(PARS, (size_t)(rows * cols), 0.1, 0);
         Array *packed = array_filled(FLOATS, packed_bytes / 4 + 16, 0), *d = array_filled(ACTS, in->count, NAN);
         Array *dout = array_normal(ACTS, out->count, 1, 0), *dbias = array_normal(GRADS, (size_t)cols, 1, 0);
-        ON_BOTH(if (on->begin(0)) {
+        ON_BOTH(if (on->graph_begin(0)) {
             Weight w = weight_of(param, packed, rows, cols, run);
             on->pack(&w);
             on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, exact);
             on->matmul_gelu_backward(AT(d), biased ? AT(dbias) : NULL, AT(dout), AT(in), &w, M, exact, form == 3);
-            on->end(0);
+            on->graph_end(0);
         });
         CHECK_NEAR(pre, rounded_once);
         CHECK_NEAR(out, 2 * rounded_once);

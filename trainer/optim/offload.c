@@ -78,8 +78,8 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
         void *host = i < 0 ? slice->master : slice->state[i];
         const size_t element = i < 0 ? sizeof(float) : optimizer_element_bytes(&plan->optimizer->states[i], ops);
         if (!host) continue;
-        if (move == FETCH) ops->fetch(slot, at, host, slice->count * element);
-        if (move == STORE) ops->store(slot, host, at, slice->count * element);
+        if (move == FETCH) ops->copy_in_async(slot, at, host, slice->count * element);
+        if (move == STORE) ops->copy_out_async(slot, host, at, slice->count * element);
         if (i < 0)
             in_slot.master = (float *)(void *)at;
         else
@@ -87,7 +87,7 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
         at += plan->slice * element;
     }
     if (move != USE) return;
-    ops->fetched(slot);
+    ops->copy_in_wait(slot);
     *slice = in_slot;
 }
 
@@ -107,5 +107,5 @@ void offload_update(const Network *network) {
         move_slice(network, cursor.index - 1, &slice, STORE);
         if (next_slice(network, &ahead, most, &slice)) move_slice(network, ahead.index - 1, &slice, FETCH);
     }
-    if (offloaded) network->ops->stored();
+    if (offloaded) network->ops->copy_out_wait();
 }

@@ -18,23 +18,23 @@ void step_micro_batch(Network *network, float scale, bool add) {
     int B = pass->rows, T = network->model->shape.block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
-    if (!network->ops->begin(key)) return;
+    if (!network->ops->graph_begin(key)) return;
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(&scalars->loss, network_at(network, pass->losses), B * T);
     network_backward(network, pass, B, T, add);
-    network->ops->end(key);
+    network->ops->graph_end(key);
 }
 
 void step_end(Network *network) {
     const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be recorded
-    if (!recorded || network->ops->begin(UPDATE)) {
+    if (!recorded || network->ops->graph_begin(UPDATE)) {
         StepScalars *scalars = network_at(network, network->plan->scalars);
         network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
                                     &scalars->loss_scale);
         offload_update(network);
         network_pack(network);
-        if (recorded) network->ops->end(UPDATE);
+        if (recorded) network->ops->graph_end(UPDATE);
     }
     network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
 }

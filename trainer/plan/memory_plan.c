@@ -257,7 +257,7 @@ uint64_t plan_host_memory(void) {
 }
 
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {
-    uint64_t left = !here ? 0 : strcmp(backend->name, "cpu") ? backend->free_bytes : plan_host_memory();
+    uint64_t left = !here ? 0 : backend->in_host_memory ? plan_host_memory() : backend->free_bytes;
     return left && (!config->mem_limit || left < config->mem_limit) ? left : config->mem_limit;
 }
 

@@ -16,7 +16,7 @@ static const struct {
 };
 enum { LEVELS = sizeof levels / sizeof *levels };
 
-static bool is_cpu(const Backend *backend) { return !strcmp(backend->name, "cpu"); }
+static bool is_cpu(const Backend *backend) { return backend->in_host_memory; }
 static bool is_offloaded(const Config *config) { return config->offload == OFFLOAD_OPTIMIZER; }
 
 // Memory available to a plan, in bytes. 0: not known.
@@ -181,7 +181,7 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)available.arena);
     bool card = !is_cpu(backend), asked = available.arena == config->mem_limit;
     const char *what = asked ? "the limit" : card ? "the GPU's free memory" : "this machine's free memory";
-    if (card && !asked) backend->holders(holders, sizeof holders);
+    if (card && !asked) backend->other_processes(holders, sizeof holders);
     fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
          holders, *holders ? ")" : "", near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",
          near.size ? (const char *)near.data : "");

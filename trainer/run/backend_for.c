@@ -3,12 +3,13 @@
 #include "common/log.h"
 #include <stdio.h>
 
-const Backend *backend_for(const Config *config, bool facts_only, char text[BACKEND_TEXT_BYTES]) {
+const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
     const BackendChoice choice = {config->device,        config->dtype,           (int)config->threads,
-                                  config->deterministic, config->optimizer_state, facts_only};
+                                  config->deterministic, config->optimizer_state, without_device};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
-    if (!backend || (backend->check && backend->check((int)config->n_embd, (int)config->n_head) < 0)) return NULL;
+    if (!backend || (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0))
+        return NULL;
     log_line("%s", why);
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;

@@ -8,4 +8,4 @@ enum { BACKEND_TEXT_BYTES = 256 };
 
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
 // is also copied to `text` unless it is NULL. NULL after fail().
-const Backend *backend_for(const Config *config, bool facts_only, char text[BACKEND_TEXT_BYTES]);
+const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);

@@ -1,4 +1,4 @@
-// Causal attention: one thread a (sequence, head), blocks of 64 query rows, register tiles of 4 rows.
+// Causal attention: one thread per (sequence, head), blocks of 64 query rows, register tiles of 4 rows.
 //
 // Operands are copied into lanes (act.h) first: transposed, "t" (lanes of D, tokens), where tokens are the columns of a
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to

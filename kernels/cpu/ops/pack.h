@@ -1,9 +1,9 @@
-// Weights into oneDNN's blocked layout, and numbers between types.
+// Packs weights into oneDNN's blocked layout, and converts numbers between types.
 #pragma once
 
 #include "kernels/cpu/act.h"
 
-// Past the caches, which the packed weights would fill before they are read: a third less memory traffic. Aligned.
+// Stores past the caches: the packed weights are larger than the caches and are read much later. p is aligned.
 static inline void lane_stream(Lane *p, VW v) {
 #ifdef __AVX512F__
     _mm512_stream_si512((void *)p, (__m512i)v);
@@ -11,7 +11,7 @@ static inline void lane_stream(Lane *p, VW v) {
     lane_store(p, v);
 #endif
 }
-static inline void stream_end(void) { // before another thread looks
+static inline void stream_end(void) { // before another thread reads
 #ifdef __AVX512F__
     _mm_sfence();
 #endif

@@ -17,11 +17,11 @@ half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
-room|copy_streams.c|s/then(cuda.stream, slots\[slot\].room, in);//|slots|error
+room|copy_streams.c|s/order(cuda.stream, slots\[slot\].vacated, in);//|slots|error
 arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d|slots|error
-made|copy_streams.c|s/then(cuda.stream, slots\[slot\].made, out);//|slots|error
+made|copy_streams.c|s/order(cuda.stream, slots\[slot\].written, out);//|slots|error
 left|copy_streams.c|/cudaStreamWaitEvent(in, slots\[slot\].left/d|slots|error
-stored|copy_streams.c|s/cuda_check(cudaStreamWaitEvent(cuda.stream, slots\[i\].left, 0), "waiting for stores")/(void)i/|slots|wrong use
+stored|copy_streams.c|s/cuda_check(cudaStreamWaitEvent(cuda.stream, slots\[i\].left, 0), "waiting for copies to host memory")/(void)i/|slots|wrong use
 END
 }
 [ "${1:-}" = --list ] && mutants | cut -d'|' -f1 && exit

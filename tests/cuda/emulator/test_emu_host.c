@@ -80,7 +80,7 @@ TEST(cuda_plans_for_a_card_that_is_not_there) {
     struct EmuDevice good = emu_device;
     emu_device.error = cudaErrorInsufficientDriver;
     BackendChoice plan = choice;
-    plan.facts_only = true;
+    plan.without_device = true;
     char why[256];
     const Backend *backend = backend_cuda(&plan, why);
     emu_device = good;
@@ -92,13 +92,13 @@ TEST(cuda_plans_for_a_card_that_is_not_there) {
 
 TEST(cuda_says_which_shapes_it_has_no_kernels_for) {
     const Backend *backend = opened();
-    CHECK_EQUAL(backend->check(576, 12), 0); // heads of 48
-    CHECK_EQUAL(backend->check(1600, 25), 0);
-    CHECK(backend->check(100, 5) < 0 && strstr(err_text(), "n_embd / n_head = 20"));
+    CHECK_EQUAL(backend->check_shape(576, 12), 0); // heads of 48
+    CHECK_EQUAL(backend->check_shape(1600, 25), 0);
+    CHECK(backend->check_shape(100, 5) < 0 && strstr(err_text(), "n_embd / n_head = 20"));
     err_clear();
-    CHECK(backend->check(1024, 4) < 0 && strstr(err_text(), "n_embd / n_head = 256"));
+    CHECK(backend->check_shape(1024, 4) < 0 && strstr(err_text(), "n_embd / n_head = 256"));
     err_clear();
-    CHECK(backend->check(2048, 16) < 0 && strstr(err_text(), "n_embd up to 1792, not 2048"));
+    CHECK(backend->check_shape(2048, 16) < 0 && strstr(err_text(), "n_embd up to 1792, not 2048"));
     err_clear();
     backend->close();
 }
@@ -228,10 +228,10 @@ TEST(cuda_replays_what_it_recorded) {
             for (int i = 0; i < N; i++) x[i] = (uint16_t)(0x4080 + 0x80 * run); // 4, 8, 16: gelu(x) = x there
             backend->upload(in, x, sizeof x);
             launches = emu_counts.launches;
-            CHECK_EQUAL(backend->begin(2), run < 2);
+            CHECK_EQUAL(backend->graph_begin(2), run < 2);
             if (run < 2) {
                 backend->gelu_forward(out, in, N, false);
-                backend->end(2);
+                backend->graph_end(2);
             } else {
                 CHECK_EQUAL(emu_counts.launches, launches);
             }

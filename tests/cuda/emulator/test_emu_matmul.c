@@ -66,9 +66,9 @@ static void forward(const Bench *b) { b->on->matmul_forward(b->pre, b->in, &b->w
 TEST(cuda_keeps_the_fastest_candidate) {
     Bench plain = bench_open(true);
     uint64_t timings = emu_counts.timings;
-    NEED(plain.on->begin(0));
+    NEED(plain.on->graph_begin(0));
     forward(&plain);
-    plain.on->end(0);
+    plain.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
     CHECK_EQUAL(emu_counts.candidate, 0);
     float want[WIDE];
@@ -81,9 +81,9 @@ TEST(cuda_keeps_the_fastest_candidate) {
         forward(&b); // an evaluation before the first step
         CHECK_EQUAL(emu_counts.timings, timings);
         CHECK_EQUAL(emu_counts.candidate, 0);
-        NEED(b.on->begin(0));
+        NEED(b.on->graph_begin(0));
         forward(&b);
-        b.on->end(0);
+        b.on->graph_end(0);
         CHECK_EQUAL(emu_counts.timings - timings, 2); // the others do not work
         CHECK_EQUAL(emu_counts.candidate, fastest);
         forward(&b);
@@ -97,12 +97,12 @@ TEST(cuda_keeps_the_fastest_candidate) {
 
 TEST(cuda_times_nothing_while_it_records) {
     Bench b = bench_open(false);
-    NEED(b.on->begin(0));
-    b.on->end(0);
+    NEED(b.on->graph_begin(0));
+    b.on->graph_end(0);
     uint64_t timings = emu_counts.timings, waits = emu_counts.host_waits;
-    NEED(b.on->begin(0)); // the stand-in dies of an event in a recording
+    NEED(b.on->graph_begin(0)); // the stand-in dies of an event in a recording
     forward(&b);
-    b.on->end(0);
+    b.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
     CHECK_EQUAL(emu_counts.host_waits, waits);
     CHECK_EQUAL(emu_counts.candidate, 0);
@@ -117,10 +117,10 @@ TEST(cuda_timing_adds_to_no_gradient) {
         Bench b = bench_open(deterministic);
         b.on->upload(b.dw, before, MOST * 4), b.on->upload(b.dbias, before, COLS * 4);
         for (int run = 0; run < 3; run++) { // adds, does not, adds
-            NEED(b.on->begin(run));
+            NEED(b.on->graph_begin(run));
             b.on->matmul_backward_weight(b.dw, b.dout, b.in, M, ROWS, COLS, run != 1);
             b.on->matmul_gelu_backward(b.d, b.dbias, b.dout, b.in, &b.w, M, false, run != 1);
-            b.on->end(run);
+            b.on->graph_end(run);
             b.on->download(dw[deterministic][run], b.dw, MOST * 4);
             b.on->download(dbias[deterministic][run], b.dbias, COLS * 4);
         }
@@ -142,10 +142,10 @@ static void run_gelu(bool deterministic, bool biased, bool exact, Results *resul
     Bench b = bench_open(deterministic);
     for (int run = 0; run < 2; run++) { // plain, recorded
         results->epilogues = emu_counts.epilogues;
-        NEED(b.on->begin(0));
+        NEED(b.on->graph_begin(0));
         b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, exact);
         b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, exact, false);
-        b.on->end(0);
+        b.on->graph_end(0);
         results->epilogues = emu_counts.epilogues - results->epilogues;
     }
     halves(&b, b.out, WIDE, results->out), halves(&b, b.pre, WIDE, results->pre);

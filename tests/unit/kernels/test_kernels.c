@@ -14,7 +14,7 @@ static void expect_gradient(Kernels *k, const char *name, const float *once, con
     expect_torch(k, name, half, n);
 }
 
-TEST(kernels_embedding_is_torchs) {
+TEST(kernels_embedding_matches_torch) {
     EACH_DTYPE(k) {
         enum { B = 2, T = 5, C = 40, V = 64 };
         uint16_t *rows = put(&k, (float *)token_ids(1, B * (T + 1), V), B * (T + 1) / 2, 4);
@@ -34,7 +34,7 @@ TEST(kernels_embedding_is_torchs) {
     }
 }
 
-TEST(kernels_layernorm_is_torchs) {
+TEST(kernels_layernorm_matches_torch) {
     EACH_DTYPE(k) {
         enum { N = 37, C = 40, NC = N * C };
         float *x = numbers(1, NC, 3), *branch = numbers(2, NC, 1), *sum = host(NC, 4);
@@ -112,14 +112,14 @@ static void matmul(Kernels *k, const char *name, int M, int rows, int cols) {
     expect_gradient(k, record, once, GET_GRAD(k, dw, w_n), w_n);
 }
 
-TEST(kernels_matmul_is_torchs) {
+TEST(kernels_matmul_matches_torch) {
     EACH_DTYPE(k) {
         matmul(&k, "matmul", 37, 128, 96);
         matmul(&k, "matmul odd", 19, 72, 40);
     }
 }
 
-TEST(kernels_gelu_is_torchs) {
+TEST(kernels_gelu_matches_torch) {
     EACH_DTYPE(k) for (int exact = 0; exact < 2; exact++) {
         enum { N = 37, C = 40, NC = N * C };
         float column[C] = {0}, *x = numbers(1, NC, 8);
@@ -172,7 +172,7 @@ static void attention(Kernels *k, const char *name, int B, int T, int H, int D) 
     CHECK(!memcmp(GET_ACT(k, dqkv, 3 * n), once, 3 * n * sizeof *once));
 }
 
-TEST(kernels_attention_is_torchs) {
+TEST(kernels_attention_matches_torch) {
     EACH_DTYPE(k) {
         attention(&k, "attention 64", 1, 128, 2, 64);
         attention(&k, "attention 48", 2, 70, 2, 48);
@@ -182,7 +182,7 @@ TEST(kernels_attention_is_torchs) {
     }
 }
 
-TEST(kernels_cross_entropy_is_torchs_and_ignores_padded_columns) {
+TEST(kernels_cross_entropy_matches_torch_and_ignores_padded_columns) {
     EACH_DTYPE(k) {
         enum { B = 3, T = 11, N = B * T, VOCAB = 117, V = 128, FIRST = 20 };
         float *x = numbers(1, N * V, 6), *zero = host(N * V, 4);
@@ -213,7 +213,7 @@ TEST(kernels_cross_entropy_is_torchs_and_ignores_padded_columns) {
     }
 }
 
-TEST(kernels_adamw_and_norm_are_torchs) {
+TEST(kernels_adamw_and_norm_match_torch) {
     EACH_DTYPE(k) {
         if (!k.tight) continue; // parameters are fp32 in both
         enum { N = 1003, DECAYED = 700 };

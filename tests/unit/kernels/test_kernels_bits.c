@@ -156,7 +156,7 @@ static Shape model_shape(Size s) {
 }
 
 // Along a direction through all of one tensor: (L(p + hd) - L(p - hd)) / 2h = gradient . d
-TEST(kernels_gradients_are_differences) {
+TEST(kernels_gradients_match_finite_differences) {
     const Size size = {2, 19, 32, 2, 128, 101, 16};
     const Shape shape = model_shape(size);
     Kernels k = kernels_open(DTYPE_FP32, 0, &shape);

@@ -266,7 +266,7 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
-    backend.free_bytes = 3ull << 30, backend.holders = other_processes;
+    backend.free_bytes = 3ull << 30, backend.other_processes = other_processes;
     Config config = gpt2_124m();
     Model model;
     MemoryPlan plan;
@@ -297,7 +297,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
-    backend.holders = other_processes;
+    backend.other_processes = other_processes;
     Config config = gpt2_124m(), large = config;
     Model model;
     MemoryPlan plan;
