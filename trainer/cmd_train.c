@@ -2,7 +2,6 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
-#include "trainer/run/report.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/train.h"
 #include "trainer/trainer_commands.h"
@@ -19,7 +18,8 @@ static const Option options[] = {
 
 static Run the_run;
 
-// The first signal makes the run save and stop. A second Ctrl-C exits at once.
+// The first signal makes the run save and stop. A second Ctrl-C exits at once. SIGHUP is left ignored under nohup. A
+// closed stdout is an error of a write, not a signal.
 static void on_signal(int number) {
     if (the_run.stop == 1 && number == SIGINT) _exit(128 + SIGINT);
     the_run.stop = 1;
@@ -31,6 +31,9 @@ static void catch_signals(void) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 static int evaluate_only(Run *run) {
@@ -60,7 +63,9 @@ static int conclude(Run *run) {
            (unsigned long long)run->state.step);
     log_line("report: %s%sreport.html", config->out_dir,
              config->out_dir[strlen(config->out_dir) - 1] == '/' ? "" : "/");
-    return report_write(run);
+    train_flush_lines();
+    train_report(run);
+    return 0;
 }
 
 static int run_all(Run *run, const Config *config) {

@@ -1,6 +1,7 @@
 // trainer: trains a GPT.
 #include "common/cli.h"
 #include "common/file.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,7 +23,14 @@ static void bound_spinning(char **argv) {
     execv(self, argv); // returns only on failure, and then waiting is merely slower
 }
 
+// Opens /dev/null for each standard file that is closed, so that no other file gets its number and its output.
+static void keep_standard_files(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
+}
+
 int main(int argc, char **argv) {
+    keep_standard_files();
     bound_spinning(argv);
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};

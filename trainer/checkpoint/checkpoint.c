@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static const char model_file[] = "model.safetensors", optimizer_file[] = "optimizer.safetensors";
@@ -201,11 +202,32 @@ static void rotate(const char *out_dir, uint64_t best_step) {
         if (steps[i] != best_step) remove_checkpoint(step_path(path, out_dir, steps[i]));
 }
 
+// The bytes of a checkpoint: parameters and optimizer state in fp32, and some for headers and JSON.
+static uint64_t checkpoint_bytes(const Network *network) {
+    enum { HEADERS_BYTES = 1 << 20 };
+    const Optimizer *optimizer = network->plan->optimizer;
+    uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);
+    return ranges * network->model->elements * sizeof(float) + HEADERS_BYTES;
+}
+
+// A save that cannot succeed is refused before it writes anything.
+static int check_space(const char *out_dir, uint64_t bytes) {
+    struct statvfs file_system;
+    char needed[16], available[16];
+    if (statvfs(out_dir, &file_system) < 0) return 0; // the write will report it
+    uint64_t free_bytes = (uint64_t)file_system.f_bavail * file_system.f_frsize;
+    if (free_bytes >= bytes) return 0;
+    return fail(EX_IO, "a checkpoint needs %s in '%s', and %s are free", human_bytes(needed, (double)bytes), out_dir,
+                human_bytes(available, (double)free_bytes));
+}
+
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir) {
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES], name[64];
     if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
     remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
+    if (check_space(out_dir, checkpoint_bytes(network)) < 0)
+        return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     int result = mkdir(temp, 0777) < 0 ? fail_errno("cannot create '%s'", temp) : 0;
     if (result == 0) result = write_files(network, state, config, temp);
     if (result == 0) result = dir_sync(temp);

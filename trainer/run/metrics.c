@@ -1,6 +1,8 @@
 // metrics.jsonl.
 #include "trainer/run/metrics.h"
 #include "common/err.h"
+#include "common/log.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -26,27 +28,45 @@ static size_t kept_bytes(const Buffer *text, int64_t step) {
 
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step) {
     Buffer text = {0};
+    *metrics = (Metrics){.fd = -1};
     snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     if (access(metrics->path, F_OK) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
     size_t keep = kept_bytes(&text, step);
     buffer_close(&text);
+    metrics->bytes = keep;
     metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (metrics->fd < 0) return fail_errno("cannot open '%s'", metrics->path);
     if (ftruncate(metrics->fd, (off_t)keep) < 0) return fail_errno("cannot cut '%s'", metrics->path);
     return 0;
 }
 
-int metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
+// Writes the pending lines, all or none.
+static int write_pending(Metrics *metrics) {
+    Buffer *pending = &metrics->pending;
+    if (!pending->size) return 0;
+    if (fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
+        if (ftruncate(metrics->fd, (off_t)metrics->bytes) < 0) log_warn("cannot truncate '%s'", metrics->path);
+        return -1;
+    }
+    metrics->bytes += pending->size, pending->size = 0;
+    return 0;
+}
+
+void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
+    const uint64_t minute_ns = 60000000000;
     char line[LINE_MAX_BYTES];
-    int length = snprintf(line, sizeof line, "%s%llu, ", head, (unsigned long long)step);
-    size_t room = sizeof line - (size_t)length - 2; // for "}\n"
     va_list list;
     va_start(list, format);
-    int more = vsnprintf(line + length, room, format, list);
+    int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    if (more < 0 || (size_t)more >= room) return fail(EX_BUG, "a line of metrics is too long");
-    memcpy(line + length + more, "}\n", 2);
-    return fd_write(metrics->fd, line, (size_t)(length + more) + 2, metrics->path);
+    assert(length >= 0 && (size_t)length < sizeof line);
+    buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
+    if (write_pending(metrics) == 0) return;
+    if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
+        log_warn("%s; training continues, and the lines will be written later", err_text());
+        metrics->warned_ns = clock_ns();
+    }
+    err_clear();
 }
 
 const char *metrics_string(char out[512], const char *text) {
@@ -61,10 +81,15 @@ const char *metrics_string(char out[512], const char *text) {
 }
 
 int metrics_sync(Metrics *metrics) {
+    if (write_pending(metrics) < 0) return -1;
     return fsync(metrics->fd) < 0 ? fail_errno("cannot sync '%s'", metrics->path) : 0;
 }
 
 void metrics_close(Metrics *metrics) {
-    if (metrics->path[0] && metrics->fd >= 0) close(metrics->fd);
+    if (metrics->path[0] && metrics->fd >= 0) {
+        if (write_pending(metrics) < 0) err_clear(); // metrics_add has warned
+        close(metrics->fd);
+    }
+    buffer_close(&metrics->pending);
     *metrics = (Metrics){.fd = -1};
 }

@@ -6,16 +6,20 @@
 typedef struct {
     int fd;
     char path[PATH_MAX_BYTES];
+    uint64_t bytes;     // of the lines in the file
+    Buffer pending;     // lines that could not be written yet
+    uint64_t warned_ns; // time of the last warning about that
 } Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
 // writes the later ones again. A torn last line is also removed.
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step);
 
-// Appends one line: "step", then the members that `format` prints.
-int metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
+// Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
+// kept with a warning once a minute, and written with a later line or by metrics_sync.
+void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // A string as JSON, quotes included, for metrics_add.
 const char *metrics_string(char out[512], const char *text);
-int metrics_sync(Metrics *metrics);
+int metrics_sync(Metrics *metrics);   // -1 after fail() when lines could not be written
 void metrics_close(Metrics *metrics); // accepts a zeroed struct

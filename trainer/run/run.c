@@ -141,12 +141,15 @@ int run_dataset(Run *run) {
     state->skip_from = state->skip_to = 0;
     char name[512];
     metrics_string(name, use->name);
-    if (first)
-        return metrics_add(&run->metrics, state->step, "\"dataset\": %s, \"fingerprint\": \"%s\"", name, new_hex);
+    if (first) {
+        metrics_add(&run->metrics, state->step, "\"dataset\": %s, \"fingerprint\": \"%s\"", name, new_hex);
+        return 0;
+    }
     log_change(state, &state->datasets[before], use);
-    return metrics_add(&run->metrics, state->step,
-                       "\"dataset\": %s, \"fingerprint\": \"%s\", \"old\": \"%s\", \"consumed\": %llu", name, new_hex,
-                       old_hex, (unsigned long long)use->consumed);
+    metrics_add(&run->metrics, state->step,
+                "\"dataset\": %s, \"fingerprint\": \"%s\", \"old\": \"%s\", \"consumed\": %llu", name, new_hex, old_hex,
+                (unsigned long long)use->consumed);
+    return 0;
 }
 
 // ---- open and close
@@ -205,13 +208,12 @@ void run_close(Run *run) {
 }
 
 int run_save(Run *run, bool last) {
-    enum { TRIES = 3 };
     if (metrics_sync(&run->metrics) == 0 &&
         checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
-        run->saved_step = run->state.step, run->failed_saves = 0;
+        run->saved_step = run->state.step;
         return 0;
     }
-    if (last || ++run->failed_saves == TRIES) return -1;
+    if (last) return -1;
     log_warn("no checkpoint: %s; training continues", err_text());
     err_clear();
     return 0;
@@ -244,5 +246,6 @@ int run_roll_back(Run *run) {
     run->state.skip_from = skip_to - bad, run->state.skip_to = skip_to;
     log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",
              (unsigned long long)step, (unsigned long long)state.step);
-    return metrics_add(&run->metrics, state.step, "\"rolled_back_from\": %llu", (unsigned long long)step);
+    metrics_add(&run->metrics, state.step, "\"rolled_back_from\": %llu", (unsigned long long)step);
+    return 0;
 }

@@ -28,7 +28,7 @@ typedef struct {
     char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
     volatile sig_atomic_t stop;            // set by signal handlers
     uint64_t saved_step;                   // step of the last checkpoint written or resumed from
-    int failed_saves;                      // consecutive
+    uint64_t report_warned_ns;             // time of the last warning about report.html
     Buffer sample;                         // sampled after training, for the report
 } Run;
 
@@ -41,7 +41,7 @@ void run_close(Run *run); // accepts a zeroed struct
 // on_dataset_change is stop; 2 when the dataset is too small.
 int run_dataset(Run *run);
 
-// Writes a checkpoint. A failure is a warning, unless it is the third in a row or the save is the `last` one.
+// Writes a checkpoint. A failure is a warning, unless the save is the `last` one.
 int run_save(Run *run, bool last);
 
 // After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).

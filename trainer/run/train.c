@@ -3,8 +3,10 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/run/report.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 // What the loop does after one of its parts: continue, start over at its top, or exit with the pending error.
@@ -25,6 +27,22 @@ static Next handle_event(Run *run, FeedResult result) {
     return NEXT_EXIT;
 }
 
+void train_flush_lines(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return;
+    log_warn("cannot write to stdout: %s; training continues without its lines", strerror(errno));
+    if (!freopen("/dev/null", "w", stdout)) clearerr(stdout);
+}
+
+void train_report(Run *run) {
+    const uint64_t minute_ns = 60000000000;
+    if (report_write(run) == 0) return;
+    if (!run->report_warned_ns || clock_ns() - run->report_warned_ns > minute_ns) {
+        log_warn("no report: %s; training continues", err_text());
+        run->report_warned_ns = clock_ns();
+    }
+    err_clear();
+}
+
 // ---- evaluation
 
 FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
@@ -38,7 +56,7 @@ FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
     return FEED_BATCH;
 }
 
-static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *best) {
+static void record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *best) {
     RunState *state = &run->state;
     char val[24], trained[24];
     *best = isfinite(losses[SPLIT_VAL]) && !(state->best_loss <= losses[SPLIT_VAL]);
@@ -52,7 +70,8 @@ static int record_evaluation(Run *run, const double losses[SPLIT_COUNT], bool *b
     if (!log_quiet)
         printf("step %6llu | train loss %.4f | val loss %.4f%s%s\n", (unsigned long long)state->step,
                losses[SPLIT_TRAIN], losses[SPLIT_VAL], length, *best && state->step ? " | best so far" : "");
-    return metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
+    train_flush_lines();
+    metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
 }
 
 static Next evaluate_now(Run *run) {
@@ -60,25 +79,26 @@ static Next evaluate_now(Run *run) {
     FeedResult result = train_evaluate(run, losses);
     if (result != FEED_BATCH) return handle_event(run, result);
     bool best;
-    if (record_evaluation(run, losses, &best) < 0) return NEXT_EXIT;
-    if (run->state.step && (best || run->config->always_save_checkpoint) && run_save(run, false) < 0) return NEXT_EXIT;
-    return report_write(run) < 0 ? NEXT_EXIT : NEXT_CONTINUE;
+    record_evaluation(run, losses, &best);
+    if (run->state.step && (best || run->config->always_save_checkpoint)) run_save(run, false);
+    train_report(run);
+    return NEXT_CONTINUE;
 }
 
 // ---- steps
 
 // After a roll-back, skips the samples whose gradients were not finite.
-static int skip_samples(Run *run) {
+static void skip_samples(Run *run) {
     RunState *state = &run->state;
     uint64_t consumed = run_use(run)->consumed;
-    if (consumed < state->skip_from || consumed >= state->skip_to) return 0;
+    if (consumed < state->skip_from || consumed >= state->skip_to) return;
     run_use(run)->consumed = state->skip_to;
     log_line("skipping samples %llu to %llu", (unsigned long long)consumed, (unsigned long long)state->skip_to - 1);
-    return metrics_add(&run->metrics, state->step, "\"passed_from\": %llu, \"passed_to\": %llu",
-                       (unsigned long long)consumed, (unsigned long long)state->skip_to);
+    metrics_add(&run->metrics, state->step, "\"passed_from\": %llu, \"passed_to\": %llu", (unsigned long long)consumed,
+                (unsigned long long)state->skip_to);
 }
 
-static int record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
+static void record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
     const Config *config = run->config;
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
@@ -93,12 +113,12 @@ static int record_step(Run *run, const StepResult *result, float loss_scale, uin
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
                result->learning_rate, seconds * 1e3, tokens / seconds, wait, words,
                result->finite ? "" : " | not finite: not applied");
-        fflush(stdout);
+        train_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
-    return metrics_add(&run->metrics, step,
-                       "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f",
-                       loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
+    metrics_add(&run->metrics, step,
+                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f", loss, norm,
+                scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
 }
 
 // Batches are requested ahead up to the next evaluation or the end of the run.
@@ -121,7 +141,7 @@ static Next step_now(Run *run) {
     enum { BAD_STEPS = 3 };
     RunState *state = &run->state;
     StepResult result;
-    if (skip_samples(run) < 0) return NEXT_EXIT;
+    skip_samples(run);
     start_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
@@ -134,8 +154,7 @@ static Next step_now(Run *run) {
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
-    if (record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited) < 0)
-        return NEXT_EXIT;
+    record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
         return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     return NEXT_CONTINUE;
