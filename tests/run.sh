@@ -77,8 +77,8 @@ export -f job rows_of_c rows_of_bats rows_of_python
 jobs() {
     local file
     [ $python = 1 ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
-    for file in tests/cli/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
     echo c
+    for file in tests/cli/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
     [ $python = 1 ] && tests/cuda/emulator/run_emulator.sh "$build" --list | grep -E -- "$word" | sed 's/^/emulator /'
 }
 if [ $python = 1 ] && [ ! -x "$build/test-emu" ]; then
