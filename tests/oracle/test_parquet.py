@@ -187,12 +187,12 @@ def test_json_lines_and_shards_of_a_parquet_file_hold_its_documents(folder):
     assert ids[0] and ids[0] == ids[1]
 
 
-def test_every_prefix_of_a_file_is_refused(folder):
+def test_prefixes_of_a_file_are_refused(folder):
     path = os.path.join(folder, "whole.parquet")
     write(path, ["some", "texts", None, "and more"] * 5, encoding="dictionary", compression="snappy")
     data = open(path, "rb").read()
     cut = os.path.join(folder, "cut.parquet")
-    for length in range(len(data)):
+    for length in [*range(20), *range(20, len(data), 11)]:
         with open(cut, "wb") as file:
             file.write(data[:length])
         done = tool("text", *ALL_ROWS, cut)
@@ -206,7 +206,7 @@ def test_a_flipped_byte_is_found_or_changes_nothing_with_checksums(folder):
         write(path, texts(rng, 30), encoding=encoding, compression=codec, data_page_version=version)
         data = bytearray(open(path, "rb").read())
         wanted = documents(path)
-        for _ in range(40):
+        for _ in range(10):
             at = rng.randrange(4, len(data) - 8)
             damaged = bytearray(data)
             damaged[at] ^= 1 << rng.randrange(8)

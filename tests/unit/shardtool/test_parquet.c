@@ -387,15 +387,30 @@ TEST(a_parquet_page_that_lies_is_refused) {
     lie.repetition = 1, check_refused(&lie, "its levels end too early"); // the first string is taken for the levels
 }
 
-TEST(every_prefix_of_a_parquet_file_is_refused) {
-    Buffer file = write_fake(&honest), texts = {0};
+static void check_prefixes(Bytes file) {
+    Buffer texts = {0};
     for (size_t size = 4; size < file.size; size++) {
         CHECK(read_all(bytes_of(file.data, size), &texts) < 0);
         CHECK_EQUAL(err_code(), EX_DATA);
         CHECK_TEXT(err_text(), "cut short");
         err_clear();
     }
-    buffer_close(&file), buffer_close(&texts);
+    buffer_close(&texts);
+}
+
+static Bytes small_file(void) {
+    char path[PATH_MAX_BYTES];
+    size_t size;
+    snprintf(path, sizeof path, "%s/small.parquet", test_data);
+    char *data = read_file(path, &size);
+    return bytes_of(data, size);
+}
+
+TEST(every_prefix_of_a_parquet_file_is_refused) {
+    Buffer file = write_fake(&honest);
+    check_prefixes(bytes_of(file.data, file.size));
+    check_prefixes(small_file());
+    buffer_close(&file);
 }
 
 TEST(parquet_in_a_pipe_is_refused_with_the_way_out) {
@@ -412,10 +427,10 @@ TEST(parquet_in_a_pipe_is_refused_with_the_way_out) {
 }
 
 TEST(a_flipped_bit_of_a_parquet_file_is_found_or_changes_no_text) {
-    char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%s/small.parquet", test_data);
-    size_t size;
-    uint8_t *file = (uint8_t *)read_file(path, &size);
+    Bytes small = small_file();
+    size_t size = small.size;
+    uint8_t *file = malloc(size);
+    memcpy(file, small.data, size);
     Buffer want = {0}, texts = {0};
     NEED(read_all(bytes_of(file, size), &want) == 0);
     for (size_t bit = 4 * 8; bit < size * 8; bit++) {
