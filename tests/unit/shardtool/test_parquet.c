@@ -115,7 +115,7 @@ TEST(rle_mixes_runs_and_refuses_what_is_cut_short_or_too_wide) {
     uint32_t value;
     RleReader rle = rle_open(bytes_of(bytes, sizeof bytes), 9);
     for (int i = 0; i < 5; i++) CHECK(rle_next(&rle, &value) && value == 0x1FF);
-    for (int i = 0; i < 8; i++) CHECK(rle_next(&rle, &value) && value == (get_u64(bytes + 7 + i) >> i & 0x1FF));
+    for (int i = 0; i < 8; i++) CHECK(rle_next(&rle, &value) && value == (get_u16(bytes + 7 + i) >> i & 0x1FF));
     CHECK(!rle_next(&rle, &value)); // 0x2FF has ten bits
     RleReader wide = rle_open(bytes_of("\x02\x01\x02\x03\x84\x03\x01\x02\x03\x04\x05", 11), 32);
     CHECK(rle_next(&wide, &value) && value == 0x84030201u);
