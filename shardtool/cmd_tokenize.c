@@ -59,12 +59,13 @@ static void make_params(Buffer *line, const char *share) {
     word_print(INVALID_UTF8_WORDS, invalid_utf8, invalid, sizeof invalid);
     word_print(DOCS_WORDS, source_options.docs, docs, sizeof docs);
     word_print(input_format_words, source_options.format, format, sizeof format);
-    buffer_print(line,
-                 "frame_tokens=%" PRIu64
-                 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;format=%s;docs=%s;field=%s;column=%s;where=",
-                 frame_tokens, invalid, format, docs, source_options.text_field, source_options.text_column);
+    buffer_print(line, "frame_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;eot=after;invalid=%s;docs=%s;field=%s",
+                 frame_tokens, invalid, docs, source_options.text_field);
+    // Only where they are not the default, so that datasets made before these options existed keep their fingerprint.
+    if (strcmp(format, "auto") != 0) buffer_print(line, ";format=%s", format);
+    if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)
-        buffer_print(line, "%s%s", i ? "&" : "", source_options.where.items[i]);
+        buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }
 

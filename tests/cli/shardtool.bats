@@ -489,3 +489,10 @@ slice() { # FILE FIRST END: bytes of those ids
         [ "$status" = 65 ] || shardtool verify x$length.zst
     done
 }
+
+@test "options that keep their default are not part of a dataset's fingerprint" {
+    echo hello >a.txt
+    shardtool tokenize -q -o d a.txt
+    [ "$(head -1 d/dataset.jsonl | jq -r .params)" = \
+        "frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;val=0.0005;val_seed=0;shard_tokens=134217728" ]
+}
