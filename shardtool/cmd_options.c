@@ -1,6 +1,8 @@
 // The variables behind the option rows that commands share.
 #include "shardtool/cmd_options.h"
+#include "common/log.h"
 #include "shardtool/ingest/where.h"
+#include <inttypes.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
 
@@ -13,7 +15,16 @@ const char input_format_words[] = "auto"
 #undef INPUT_FORMAT
     ;
 
+InputFilter input_filter;
+const char *input_max_bad = "0";
+
+void log_skips(void) {
+    const Skips *skips = &source_options.skips;
+    if (skips->count) log_warn("skipped %" PRIu64 " bad inputs, the first: %s", skips->count, skips->first);
+}
+
 int input_check(void) {
+    if (skips_parse_limit(&source_options.skips, input_max_bad) < 0) return -1;
     for (size_t i = 0; i < source_options.where.count; i++) {
         Where where;
         if (where_parse(&where, source_options.where.items[i]) < 0) return -1;

@@ -4,6 +4,7 @@
 #include "common/cli.h"
 #include "shardtool/format/split.h"
 #include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/inputs.h"
 #include "tokenizer/tokenizer.h"
 
 #define DOCS_WORDS         "file|lines|paragraphs" // SourceDocs
@@ -12,6 +13,16 @@
 
 // For every command that reads documents.
 extern SourceOptions source_options;
+extern InputFilter input_filter;
+#define ROW_FILES_FROM                                                                                                 \
+    {                                                                                                                  \
+        OPT_STRING, "files-from", &input_filter.files_from, "FILE",                                                    \
+            "read further INPUT names from FILE, one per line or NUL-separated"                                        \
+    }
+#define ROW_INCLUDE                                                                                                    \
+    { OPT_LIST, "include", &input_filter.include, "GLOB", "read only the files in folders that match" }
+#define ROW_EXCLUDE                                                                                                    \
+    { OPT_LIST, "exclude", &input_filter.exclude, "GLOB", "leave out the files in folders that match" }
 extern const char input_format_words[];
 #define ROW_FORMAT                                                                                                     \
     {                                                                                                                  \
@@ -42,9 +53,14 @@ extern const char input_format_words[];
         OPT_LIST, "where", &source_options.where, "COND",                                                              \
             "read only rows of Parquet files with 'COLUMN OP VALUE', OP one of < <= > >= == !=; all of several"        \
     }
-int input_check(void); // 2 when a --where cannot be parsed
+extern const char *input_max_bad;
 #define ROW_MAX_BAD                                                                                                    \
-    { OPT_SIZE, "max-bad", &source_options.max_bad, "N", "skip up to N bad lines" }
+    { OPT_STRING, "max-bad", &input_max_bad, "N|P%", "skip up to N, or P percent, bad lines, rows, members and files" }
+#define ROW_KEEP_GOING                                                                                                 \
+    { OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file" }
+
+int input_check(void); // parses the input options; 2 when one is malformed
+void log_skips(void);  // how many were skipped, and the first, if any
 
 #define ROW_INVALID_UTF8(variable)                                                                                     \
     { OPT_WORD, "invalid-utf8", variable, INVALID_UTF8_WORDS, "bytes that are not UTF-8: U+FFFD, an error, or kept" }

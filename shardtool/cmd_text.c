@@ -11,12 +11,16 @@ static bool raw;
 
 static const Option options[] = {
     {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
+    ROW_FILES_FROM,
+    ROW_INCLUDE,
+    ROW_EXCLUDE,
     ROW_FORMAT,
     ROW_DOCS,
     ROW_TEXT_FIELD,
     ROW_TEXT_COLUMN,
     ROW_WHERE,
     ROW_MAX_BAD,
+    ROW_KEEP_GOING,
     ROW_MAX_DEPTH,
     ROW_MAX_RATIO,
     ROW_END,
@@ -53,9 +57,11 @@ static int print_documents(Source *source) {
 
 static int run(int count, char **arguments) {
     Inputs inputs;
-    if (input_check() < 0 || inputs_open(&inputs, count, arguments) < 0) return -1;
+    if (input_check() < 0 || inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
     Source *source = source_open(&inputs, &source_options);
     int status = print_documents(source);
+    if (status == 0) status = skips_finish(&source_options.skips);
+    if (status == 0) log_skips();
     source_close(source);
     inputs_close(&inputs);
     return status;

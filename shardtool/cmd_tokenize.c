@@ -23,12 +23,16 @@ static const Option options[] = {
     {OPT_SIZE,   "val-seed",     &val_seed,     "N",    "seed of the choice of validation documents"                        },
     {OPT_SIZE,   "shard-tokens", &shard_tokens, "N",    "tokens per shard, rounded up to whole frames"                      },
     {OPT_SIZE,   "frame-tokens", &frame_tokens, "N",    "tokens per compressed frame"                                       },
+    ROW_FILES_FROM,
+    ROW_INCLUDE,
+    ROW_EXCLUDE,
     ROW_FORMAT,
     ROW_DOCS,
     ROW_TEXT_FIELD,
     ROW_TEXT_COLUMN,
     ROW_WHERE,
     ROW_MAX_BAD,
+    ROW_KEEP_GOING,
     ROW_MAX_DEPTH,
     ROW_MAX_RATIO,
     ROW_INVALID_UTF8(&invalid_utf8),
@@ -152,8 +156,7 @@ static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t star
     log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64 " val tokens from %s of text in %.1f s: %.1f MB/s",
              dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
              dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), seconds, seconds > 0 ? size / seconds * 1e-6 : 0);
-    if (source_options.bad)
-        log_warn("skipped %" PRIu64 " bad lines, the first: %s", source_options.bad, source_options.first_bad);
+    log_skips();
     if (replaced) log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " places", replaced);
     if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
         log_line("the validation split has only %" PRIu64 " tokens with --val %g: choose a larger share",
@@ -171,7 +174,9 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     source_close(source);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "the inputs contain no documents");
+    if (status == 0) status = skips_finish(&source_options.skips);
     if (status == 0 && build) status = dataset_build_finish(build, dataset);
+    skips_abandon(&source_options.skips);
     progress_finish(&progress);
     if (status == 0) log_summary(dataset, replaced, started_ns);
     return status;
@@ -221,6 +226,9 @@ static int tokenize_locked(DatasetBuild *build, const RunParams *run, Inputs *in
     dataset_bpe_cache_path(cache_path, output);
     SharedCache *cache = run->pipeline.shared_cache;
     if (!bpe_cache && !no_bpe_cache && access(cache_path, F_OK) == 0) load_cache(cache, cache_path);
+    char skips_path[PATH_MAX_BYTES];
+    dataset_skips_path(skips_path, build->target);
+    source_options.skips.path = skips_path;
     Dataset dataset;
     begin_dataset(&dataset, build->target, run);
     add_sources(&dataset, inputs);
@@ -269,7 +277,7 @@ static int run(int count, char **arguments) {
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
 
     Inputs inputs;
-    if (inputs_open(&inputs, count, arguments) < 0) return -1;
+    if (inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
     pipeline->vocab = merges ? vocab_open_file(merges) : vocab_open();
     int status = pipeline->vocab ? 0 : -1;
     if (status == 0) {

@@ -31,6 +31,11 @@ void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory) {
         die(EX_CREATE, "path too long: '%.60s...'", directory);
 }
 
+void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory) {
+    if (snprintf(out, PATH_MAX_BYTES, "%s/" DATASET_SKIPS, directory) >= PATH_MAX_BYTES)
+        die(EX_CREATE, "path too long: '%.60s...'", directory);
+}
+
 static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number) {
     dataset_shard_path(out, directory, split, number);
     *strrchr(out, '/') = '\0';

@@ -4,8 +4,9 @@
 // the header up to here), then one line per shard (file, split, tokens, documents, bytes, content hash, stored hash,
 // source range). The order of the sorted paths is the order of the tokens.
 //
-// The directory may also hold .lock, and .bpe-cache: the merged pieces of a `tokenize` run (shared_cache_save), at most
-// 32 MB, which speed up the next run over similar text. The cache is not part of the data; it may be deleted.
+// The directory may also hold skipped.jsonl, the bad inputs that the run skipped, .lock, and .bpe-cache: the merged
+// pieces of a `tokenize` run (shared_cache_save), at most 32 MB, which speed up the next run over similar text. The
+// cache is not part of the data; it may be deleted.
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order,
 // `val=P seed=S\n`, and the vocabulary fingerprint in hex. It identifies the data, independent of place and storage.
@@ -17,6 +18,7 @@
 
 #define DATASET_MANIFEST "dataset.jsonl"
 #define DATASET_JOURNAL  ".journal"
+#define DATASET_SKIPS    "skipped.jsonl"
 
 typedef struct {
     const char *source; // path of the input file
@@ -65,6 +67,7 @@ int dataset_save(Dataset *dataset); // writes the manifest atomically; sets the 
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
+void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory);     // "DIR/skipped.jsonl"
 bool dataset_is(const char *path);                                            // a directory with a manifest
 void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/.bpe-cache"
 // Creates the folder of a shard, durably.

@@ -96,6 +96,7 @@ static int remove_folder(void *directory, const char *folder) {
 static int remove_dataset(const char *directory) {
     dir_sweep(directory);
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    if (remove_file(directory, DATASET_SKIPS) < 0) return -1;
     if (dataset_files(directory, remove_shard, (void *)(uintptr_t)directory) < 0) return -1;
     for (int split = 0; split < SPLIT_COUNT; split++) {
         if (visit_entries(directory, split_names[split], remove_folder, (void *)(uintptr_t)directory) < 0) return -1;
@@ -113,6 +114,7 @@ static int move_up(const char *directory, const char *from, const char *name) {
 // Each step leaves a state from which this function continues. A split that was moved up is not in .new any more.
 static int replace(const char *directory, const char *from) {
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
+    if (exists(from, split_names[0]) && remove_file(directory, DATASET_SKIPS) < 0) return -1; // nothing was moved yet
     for (int split = 0; split < SPLIT_COUNT; split++) {
         const char *name = split_names[split];
         if (!exists(from, name)) continue;
@@ -123,6 +125,7 @@ static int replace(const char *directory, const char *from) {
         remove_folder((void *)(uintptr_t)directory, name);
         if (move_up(directory, from, name) < 0) return -1;
     }
+    if (exists(from, DATASET_SKIPS) && move_up(directory, from, DATASET_SKIPS) < 0) return -1;
     if (dir_sync(directory) < 0 || move_up(directory, from, DATASET_MANIFEST) < 0) return -1;
     remove_file(from, DATASET_JOURNAL);
     rmdir(from);

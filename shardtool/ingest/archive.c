@@ -129,11 +129,10 @@ static int open_member(ArchiveReader *self, struct archive_entry *entry) {
     const char *last = strrchr(name, '/');
     last = last ? last + 1 : name;
     if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return 0;
-    if (archive_entry_is_encrypted(entry))
-        return fail(EX_DATA, "'%s': member '%.200s' is encrypted", self->outer->name, name);
     unsigned level = self->member.level;
     self->member = (Stream){.read = member_read, .level = level, .is_listed = true};
     stream_name(&self->member, self->outer->name, name);
+    if (archive_entry_is_encrypted(entry)) return fail(EX_DATA, "'%s' is encrypted", self->member.name);
     return reader_open(&self->inner, &self->member, self->options);
 }
 
@@ -148,20 +147,31 @@ static int check_end(ArchiveReader *self) {
     return got < 0 ? -1 : 0;
 }
 
+static void close_member(ArchiveReader *self) {
+    reader_close(self->inner);
+    self->inner = NULL;
+}
+
+static int skip_member(ArchiveReader *self, Part *part) {
+    int status = reader_skip(self->inner, &self->member, self->options, part);
+    if (status > 0) close_member(self);
+    return status;
+}
+
 int archive_next(FormatReader *reader, Part *part) {
     ArchiveReader *self = (ArchiveReader *)reader;
     for (;;) {
         if (self->inner) {
             int status = reader_next(self->inner, part);
+            if (status < 0 && !self->broken) status = skip_member(self, part);
             if (status != 0) return status;
-            reader_close(self->inner);
-            self->inner = NULL;
+            close_member(self);
         }
         struct archive_entry *entry;
         int status = archive_read_next_header(self->archive, &entry);
         if (status == ARCHIVE_EOF) return check_end(self);
         if (status == ARCHIVE_RETRY) continue;
         if (status < ARCHIVE_WARN) return fail_archive(self, self->outer->name);
-        if (open_member(self, entry) < 0) return -1;
+        if (open_member(self, entry) < 0 && (self->broken || skip_member(self, part) < 0)) return -1;
     }
 }

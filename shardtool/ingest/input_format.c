@@ -149,7 +149,18 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     return 0;
 }
 
-int reader_next(FormatReader *reader, Part *part) { return reader->format->next(reader, part); }
+int reader_next(FormatReader *reader, Part *part) {
+    int status = reader->format->next(reader, part);
+    if (status > 0) reader->in_document = !part->last;
+    return status;
+}
+
+int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *options, Part *part) {
+    if (skips_add(&options->skips, stream->name, NULL, 0) < 0) return -1;
+    if (!reader || !reader->in_document) return 0;
+    *part = (Part){.last = true};
+    return 1;
+}
 
 void reader_close(FormatReader *reader) {
     if (reader) reader->format->close(reader);

@@ -8,6 +8,7 @@
 #include "common/bytes.h"
 #include "common/cli.h"
 #include "common/file.h"
+#include "shardtool/ingest/skips.h"
 
 enum {
     SOURCE_HEAD_BYTES = 16384,    // the first bytes of a stream, on which formats bid
@@ -25,9 +26,7 @@ typedef struct {
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
-    uint64_t max_bad;        // bad lines to skip; one more is an error
-    uint64_t bad;            // skipped so far
-    char first_bad[512];     // reason and place of the first
+    Skips skips;
 } SourceOptions;
 
 // A part of a document. Parts of one document follow each other; the last may be empty.
@@ -68,6 +67,7 @@ enum { BID_NONE, BID_TEXT = 10, BID_CONTENT = 50, BID_MAGIC = 100 };
 typedef struct InputFormat InputFormat;
 typedef struct {
     const InputFormat *format;
+    bool in_document; // a part was returned, but not the last of its document
 } FormatReader;
 struct InputFormat {
     const char *name, *title, *extensions;
@@ -97,6 +97,10 @@ int refuse_conditions(const Stream *stream, const SourceOptions *options);
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
 int reader_next(FormatReader *reader, Part *part);
+// After reader_next or reader_open failed on a file or a member that its container can skip; `reader` may be NULL. -1
+// when it may not be skipped. 1 when the document that was begun ends with *part, an empty part. Then, and with 0, the
+// reader is to be closed.
+int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *options, Part *part);
 void reader_close(FormatReader *reader); // accepts NULL
 
 // For containers: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from `in_bytes`

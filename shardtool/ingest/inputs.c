@@ -3,16 +3,25 @@
 #include "common/bytes.h"
 #include "common/err.h"
 #include "common/file.h"
+#include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { ARENA_BYTES = 1 << 30, DIGEST_BYTES = 65536 };
+enum { DIGEST_BYTES = 65536, CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
+
+struct InputStrings {
+    InputStrings *next;
+    size_t used, capacity;
+    char bytes[];
+};
 
 typedef struct {
     dev_t device;
@@ -22,15 +31,51 @@ typedef struct {
 
 typedef struct {
     Inputs *inputs;
+    const InputFilter *filter;
     Buffer files, identities;
+    Buffer path;        // of the file or directory being visited, without NUL
+    size_t root_length; // of the argument in `path`
     uint32_t argument;
+    uint64_t dangling;
 } Walk;
 
-static void add_file(Walk *walk, const char *path, const struct stat *st, bool is_listed) {
-    InputFile file = {.path = arena_copy_string(&walk->inputs->arena, path),
-                      .regular = S_ISREG(st->st_mode),
+// Strings live in chunks: 8 million paths take their bytes and no more.
+static char *keep_string(InputStrings **chunks, const void *string, size_t length) {
+    InputStrings *chunk = *chunks;
+    if (!chunk || chunk->capacity - chunk->used <= length) {
+        size_t capacity = length >= CHUNK_BYTES ? length + 1 : CHUNK_BYTES;
+        chunk = allocate_zeroed(1, sizeof *chunk + capacity);
+        chunk->next = *chunks, chunk->capacity = capacity;
+        *chunks = chunk;
+    }
+    char *kept = chunk->bytes + chunk->used;
+    memcpy(kept, string, length);
+    kept[length] = '\0';
+    chunk->used += length + 1;
+    return kept;
+}
+
+static void free_strings(InputStrings *chunks) {
+    while (chunks) {
+        InputStrings *next = chunks->next;
+        free(chunks);
+        chunks = next;
+    }
+}
+
+// The path as a string, valid until it changes.
+static const char *path_string(Walk *walk) {
+    buffer_reserve(&walk->path, 1);
+    walk->path.data[walk->path.size] = '\0';
+    return (const char *)walk->path.data;
+}
+
+static void add_file(Walk *walk, const struct stat *st, bool is_listed) {
+    bool regular = S_ISREG(st->st_mode);
+    InputFile file = {.path = keep_string(&walk->inputs->strings, walk->path.data, walk->path.size),
+                      .regular = regular,
                       .is_listed = is_listed,
-                      .bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
+                      .bytes = regular ? (uint64_t)st->st_size : 0,
                       .argument = walk->argument};
     Identity identity = {st->st_dev, st->st_ino, file.path};
     buffer_add(&walk->files, &file, sizeof file);
@@ -40,63 +85,104 @@ static void add_file(Walk *walk, const char *path, const struct stat *st, bool i
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// Lists the names in a directory. Directories get a trailing slash, so that sorted names are in byte order of paths.
-static int list_names(Walk *walk, const char *path, char ***names, size_t *count) {
-    DIR *directory = opendir(path);
-    if (!directory) return fail_errno("cannot open directory '%s'", path);
-    Buffer list = {0};
+// The names in the directory `path`, sorted. Directories end in a slash, so that sorted names are in byte order of
+// paths.
+typedef struct {
+    InputStrings *strings;
+    Buffer list; // char *
+} Names;
+
+static int list_names(Walk *walk, Names *names) {
+    DIR *directory = opendir(path_string(walk));
+    if (!directory) return fail_errno("cannot open directory '%s'", path_string(walk));
     int status = 0;
     for (struct dirent *entry; status == 0 && (errno = 0, entry = readdir(directory));) {
+        char text[sizeof entry->d_name + 1];
         if (entry->d_name[0] == '.') continue;
+        bool is_directory = entry->d_type == DT_DIR;
         struct stat st;
-        if (fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
-            status = fail_errno("cannot stat '%s/%s'", path, entry->d_name);
-        else {
-            char *name = arena_print(&walk->inputs->arena, "%s%s", entry->d_name, S_ISDIR(st.st_mode) ? "/" : "");
-            buffer_add(&list, &name, sizeof name);
+        if (entry->d_type == DT_UNKNOWN) {
+            if (fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+                status = fail_errno("cannot stat '%s/%s'", path_string(walk), entry->d_name);
+            else
+                is_directory = S_ISDIR(st.st_mode);
         }
+        int length = snprintf(text, sizeof text, "%s%s", entry->d_name, is_directory ? "/" : "");
+        char *kept = keep_string(&names->strings, text, (size_t)length);
+        buffer_add(&names->list, &kept, sizeof kept);
     }
-    if (status == 0 && errno) status = fail_errno("cannot read directory '%s'", path);
+    if (status == 0 && errno) status = fail_errno("cannot read directory '%s'", path_string(walk));
     closedir(directory);
-    *names = (char **)(void *)list.data, *count = list.size / sizeof **names;
-    if (*count) qsort(*names, *count, sizeof **names, by_text);
+    if (names->list.size) qsort(names->list.data, names->list.size / sizeof(char *), sizeof(char *), by_text);
     return status;
 }
 
-static int walk_directory(Walk *walk, const char *path) {
-    char **names = NULL;
-    size_t count = 0, length = strlen(path);
-    int status = list_names(walk, path, &names, &count);
-    for (size_t i = 0; status == 0 && i < count; i++) {
-        char full[PATH_MAX_BYTES];
-        struct stat st;
-        const char *slash = length && path[length - 1] == '/' ? "" : "/";
-        if (snprintf(full, sizeof full, "%s%s%s", path, slash, names[i]) >= (int)sizeof full)
-            status = fail(EX_NOINPUT, "path too long: '%.60s...'", full);
-        else if (full[strlen(full) - 1] == '/')
-            status = walk_directory(walk, full);
-        else if (stat(full, &st))
-            status = fail_errno("cannot stat '%s'", full);
-        else if (S_ISREG(st.st_mode))
-            add_file(walk, full, &st, true);
+// A pattern with a slash is compared with the path below the argument, any other with the file name.
+static bool matches(const StringList *patterns, const char *below, const char *name) {
+    for (size_t i = 0; i < patterns->count; i++) {
+        const char *pattern = patterns->items[i];
+        if (fnmatch(pattern, strchr(pattern, '/') ? below : name, 0) == 0) return true;
     }
-    free(names);
+    return false;
+}
+
+static bool is_wanted(Walk *walk, const char *name) {
+    const InputFilter *filter = walk->filter;
+    const char *below = path_string(walk) + walk->root_length;
+    while (*below == '/') below++;
+    if (filter->include.count && !matches(&filter->include, below, name)) return false;
+    return !matches(&filter->exclude, below, name);
+}
+
+static int add_listed(Walk *walk, const char *name) {
+    struct stat st;
+    if (!is_wanted(walk, name)) return 0;
+    if (stat(path_string(walk), &st)) {
+        if (errno != ENOENT && errno != ELOOP) return fail_errno("cannot stat '%s'", path_string(walk));
+        if (!walk->dangling++) log_warn("skipped '%s': a link to a file that does not exist", path_string(walk));
+        return 0;
+    }
+    if (S_ISREG(st.st_mode)) add_file(walk, &st, true);
+    return 0;
+}
+
+static int walk_directory(Walk *walk) {
+    Names names = {0};
+    size_t length = walk->path.size;
+    int status = list_names(walk, &names);
+    char **list = (char **)(void *)names.list.data;
+    for (size_t i = 0; status == 0 && i < names.list.size / sizeof *list; i++) {
+        if (walk->path.data[length - 1] != '/') buffer_add(&walk->path, "/", 1);
+        size_t name_length = strlen(list[i]);
+        bool is_directory = list[i][name_length - 1] == '/';
+        buffer_add(&walk->path, list[i], name_length - is_directory);
+        if (walk->path.size >= PATH_MAX_BYTES - 1)
+            status = fail(EX_NOINPUT, "path too long: '%.60s...'", path_string(walk));
+        else
+            status = is_directory ? walk_directory(walk) : add_listed(walk, list[i]);
+        walk->path.size = length;
+    }
+    buffer_close(&names.list);
+    free_strings(names.strings);
     return status;
 }
 
 static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
+    walk->path.size = 0;
+    buffer_add(&walk->path, path, strlen(path));
+    walk->root_length = walk->path.size;
     if (!strcmp(path, "-")) {
         if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
         st.st_mode = S_IFIFO; // even a file: its read position is not known
-        add_file(walk, path, &st, false);
+        add_file(walk, &st, false);
         return 0;
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
-    if (S_ISDIR(st.st_mode)) return walk_directory(walk, path);
+    if (S_ISDIR(st.st_mode)) return walk_directory(walk);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
-    add_file(walk, path, &st, false);
+    add_file(walk, &st, false);
     return 0;
 }
 
@@ -127,29 +213,37 @@ static int refuse_unreadable(const Inputs *inputs) {
     return 0;
 }
 
-int inputs_open(Inputs *inputs, int count, char **arguments) {
-    static char dash[] = "-", *standard_input[] = {dash};
-    *inputs = (Inputs){0};
-    arena_open(&inputs->arena, ARENA_BYTES);
-    if (count == 0) arguments = standard_input, count = 1;
-
-    size_t total = (size_t)count;
-    char **sorted = arena_push(&inputs->arena, total * sizeof *sorted);
-    memcpy(sorted, arguments, total * sizeof *sorted);
-    qsort(sorted, total, sizeof *sorted, by_text);
-    inputs->arguments = arena_push(&inputs->arena, total * sizeof *inputs->arguments);
-    inputs->argument_count = total;
-
-    Walk walk = {.inputs = inputs};
-    int status = 0;
-    for (; status == 0 && walk.argument < total; walk.argument++) {
-        inputs->arguments[walk.argument].path = sorted[walk.argument];
-        status = walk_argument(&walk, sorted[walk.argument]);
+// Adds the names in a file to `arguments`. They end in NUL if the file has a NUL, else in a line end.
+static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
+    Buffer text = {0};
+    bool is_stdin = !strcmp(path, "-");
+    if (file_read(&text, is_stdin ? "/dev/stdin" : path, FILE_LIST_BYTES_MAX) < 0) {
+        buffer_close(&text);
+        return fail_in("--files-from");
     }
-    if (status == 0) status = refuse_twice(&walk);
-    buffer_close(&walk.identities);
-    inputs->files = (InputFile *)(void *)walk.files.data;
-    inputs->file_count = walk.files.size / sizeof *inputs->files;
+    int end = text.size && memchr(text.data, '\0', text.size) ? '\0' : '\n';
+    for (size_t at = 0; at < text.size;) {
+        const uint8_t *stop = memchr(text.data + at, end, text.size - at);
+        size_t length = stop ? (size_t)(stop - text.data) - at : text.size - at;
+        if (length) {
+            char *name = keep_string(&inputs->strings, text.data + at, length);
+            buffer_add(arguments, &name, sizeof name);
+        }
+        at += length + 1;
+    }
+    buffer_close(&text);
+    return 0;
+}
+
+static int list_arguments(Inputs *inputs, int count, char **arguments, const InputFilter *filter, Buffer *list) {
+    static char dash[] = "-", *standard_input[] = {dash};
+    if (count) buffer_add(list, arguments, (size_t)count * sizeof *arguments);
+    if (filter->files_from) return read_list(inputs, list, filter->files_from);
+    if (!count) buffer_add(list, standard_input, sizeof standard_input);
+    return 0;
+}
+
+static void set_arguments(Inputs *inputs) {
     for (uint64_t i = 0; i < inputs->file_count; i++) {
         const InputFile *file = &inputs->files[i];
         InputArgument *argument = &inputs->arguments[file->argument];
@@ -157,6 +251,31 @@ int inputs_open(Inputs *inputs, int count, char **arguments) {
         argument->bytes += file->bytes;
         argument->stream |= !file->regular;
     }
+}
+
+int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter) {
+    static const InputFilter everything;
+    *inputs = (Inputs){0};
+    Buffer list = {0};
+    Walk walk = {.inputs = inputs, .filter = filter ? filter : &everything};
+    int status = list_arguments(inputs, count, arguments, walk.filter, &list);
+    char **sorted = (char **)(void *)list.data;
+    size_t total = list.size / sizeof *sorted;
+    if (total) qsort(sorted, total, sizeof *sorted, by_text);
+    inputs->arguments = allocate_zeroed(total + 1, sizeof *inputs->arguments);
+    inputs->argument_count = total;
+    for (; status == 0 && walk.argument < total; walk.argument++) {
+        inputs->arguments[walk.argument].path = sorted[walk.argument];
+        status = walk_argument(&walk, sorted[walk.argument]);
+    }
+    if (walk.dangling > 1) log_warn("skipped %" PRIu64 " links to files that do not exist", walk.dangling);
+    if (status == 0) status = refuse_twice(&walk);
+    buffer_close(&walk.identities);
+    buffer_close(&walk.path);
+    buffer_close(&list);
+    inputs->files = (InputFile *)(void *)walk.files.data;
+    inputs->file_count = walk.files.size / sizeof *inputs->files;
+    set_arguments(inputs);
     if (status == 0) status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
     return status;
@@ -203,6 +322,7 @@ int inputs_digest(Inputs *inputs) {
 
 void inputs_close(Inputs *inputs) {
     free(inputs->files);
-    arena_close(&inputs->arena);
+    free(inputs->arguments);
+    free_strings(inputs->strings);
     *inputs = (Inputs){0};
 }

@@ -1,7 +1,7 @@
 // The files behind the arguments of a command, in the order in which they are read.
 #pragma once
 
-#include "common/arena.h"
+#include "common/cli.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,15 +20,23 @@ typedef struct {
     bool stream;        // standard input or a pipe: nothing can be said about it beforehand
 } InputArgument;
 
+// What --files-from, --include and --exclude select.
 typedef struct {
-    Arena arena;
+    const char *files_from;      // a file with further arguments, or NULL
+    StringList include, exclude; // glob patterns of the files in folders
+} InputFilter;
+
+typedef struct InputStrings InputStrings;
+typedef struct {
+    InputStrings *strings;
     InputFile *files;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
 } Inputs;
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths (dot files are skipped, links to
-// directories not followed). The same file twice is 2, a missing one 66, an unreadable one 77.
-int inputs_open(Inputs *inputs, int count, char **arguments);
+// directories not followed, dangling links skipped with a warning). `filter` may be NULL. The same file twice is 2, a
+// missing one 66, an unreadable one 77.
+int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests
 void inputs_close(Inputs *inputs); // accepts a zeroed struct

@@ -346,15 +346,11 @@ static int refill(JsonlReader *jsonl) {
     return 1;
 }
 
-static int count_bad(JsonlReader *jsonl) {
-    SourceOptions *options = jsonl->options;
+// A line of which a part was returned cannot be skipped any more.
+static int skip_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
-    if (options->bad++ >= options->max_bad || jsonl->streamed)
-        return fail(EX_DATA, "'%s' line %llu, byte %llu: %s", jsonl->stream->name, line, byte, jsonl->bad);
-    if (!options->first_bad[0])
-        snprintf(options->first_bad, sizeof options->first_bad, "'%.300s' line %llu: %s", jsonl->stream->name, line,
-                 jsonl->bad);
-    return 0;
+    fail(EX_DATA, "'%s' line %llu, byte %llu: %s", jsonl->stream->name, line, byte, jsonl->bad);
+    return jsonl->streamed ? -1 : skips_add(&jsonl->options->skips, jsonl->stream->name, "line", line);
 }
 
 // Skips the line end and resets the state for the next line.
@@ -396,7 +392,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
             }
         }
         if (result == STEP_BAD) {
-            if (count_bad(jsonl) < 0) return -1;
+            if (skip_line(jsonl) < 0) return -1;
             jsonl->state = SKIPPED_LINE;
         }
     }

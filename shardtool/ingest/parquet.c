@@ -106,16 +106,10 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
     return ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes);
 }
 
-static int count_bad(ParquetReader *parquet) {
-    SourceOptions *options = parquet->options;
-    const char *why = "its text is null";
+static int skip_row(ParquetReader *parquet) {
     uint64_t row = parquet->row - 1;
-    if (options->bad++ >= options->max_bad)
-        return fail(EX_DATA, "'%s' row %" PRIu64 ": %s", parquet->stream->name, row, why);
-    if (!options->first_bad[0])
-        snprintf(options->first_bad, sizeof options->first_bad, "'%.300s' row %" PRIu64 ": %s", parquet->stream->name,
-                 row, why);
-    return 0;
+    fail(EX_DATA, "'%s' row %" PRIu64 ": its text is null", parquet->stream->name, row);
+    return skips_add(&parquet->options->skips, parquet->stream->name, "row", row);
 }
 
 // Hands out what is left of a text, at most PART_BYTES of it.
@@ -143,7 +137,7 @@ int parquet_next(FormatReader *reader, Part *part) {
         }
         if (next_row(parquet, &text, &wanted) < 0) return -1;
         if (!wanted) continue;
-        if (text.null && count_bad(parquet) < 0) return -1;
+        if (text.null && skip_row(parquet) < 0) return -1;
         if (text.null) continue;
         parquet->text_left = text.bytes;
         return lend_part(parquet, part, true, parquet->row - 1 - first);

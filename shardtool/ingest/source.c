@@ -81,20 +81,29 @@ Source *source_open(const Inputs *inputs, SourceOptions *options) {
     return source;
 }
 
+static int skip_file(Source *source, Part *part) {
+    int status = reader_skip(source->reader, &source->stream.stream, source->options, part);
+    if (status < 0) return -1;
+    reader_close(source->reader);
+    source->reader = NULL;
+    return status;
+}
+
 int source_next(Source *source, Part *part) {
     for (;;) {
         if (source->reader) {
             int status = reader_next(source->reader, part);
+            if (status < 0) status = skip_file(source, part);
             if (status != 0) {
                 if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
-                if (status > 0) source->document += part->last;
+                if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;
             }
         }
         close_file(source);
         if (source->next_file == source->inputs->file_count) return 0;
-        if (open_file(source) < 0) return -1;
+        if (open_file(source) < 0 && skip_file(source, part) < 0) return -1;
     }
 }
 

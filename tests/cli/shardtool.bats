@@ -186,7 +186,7 @@ texts() { # a folder of small documents
     run_code 65 shardtool tokenize -o out a.jsonl
     [[ "$output" == *"'a.jsonl' line 2"*"no text"* ]]
     run_code 0 shardtool tokenize -o out --max-bad 1 a.jsonl
-    [[ "$output" == *"skipped 1 bad lines"*"line 2"* ]]
+    [[ "$output" == *"skipped 1 bad inputs"*"line 2"* ]]
 }
 
 @test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {

@@ -164,3 +164,98 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [[ "$output" == *"four.xz"*"--max-depth"* ]]
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
+
+@test "--keep-going and --max-bad skip bad lines, members and files, and list each in skipped.jsonl" {
+    mkdir in
+    printf '{"text": "good 1"}\n{"bad": 1}\n{"text": "good 2"}\n' >in/a.jsonl
+    echo good 3 >c.txt && printf '%%PDF-1.4\n' >d.bin && echo good 4 >e.txt
+    seq 2000 | xz -0 | head -c 300 >cut.xz
+    tar cf in/b.tar c.txt d.bin cut.xz e.txt
+    printf '%%PDF-1.4\n' >in/p.pdf && echo good 5 >in/z.txt
+    run_code 65 shardtool tokenize -o out in
+    run_code 65 shardtool tokenize -o out --max-bad 3 in
+    run_code 0 shardtool tokenize -o out --max-bad 4 in
+    [[ "$output" == *"skipped 4 bad inputs, the first: 'in/a.jsonl' line 2"* ]]
+    [ "$(jq -r .input out/skipped.jsonl)" = "in/a.jsonl
+in/b.tar:d.bin
+in/b.tar:cut.xz
+in/p.pdf" ]
+    [ "$(jq -c .line out/skipped.jsonl | head -1)" = 2 ]
+    jq -r .error out/skipped.jsonl | grep -q "ends within the compressed data"
+    cp out/skipped.jsonl first
+    shardtool tokenize -q -o all --keep-going in
+    cmp first all/skipped.jsonl
+    shardtool diff out all
+    run_code 0 shardtool text -q --keep-going in
+    [[ "$output" == *"skipped 4 bad inputs"* ]]
+    for i in 1 2 3 4 5; do [[ "$output" == *"good $i"* ]]; done
+    run_code 65 shardtool tokenize -o share --max-bad 20% in
+    [[ "$output" == *"4 of "*"more than --max-bad 20%"* ]]
+    run_code 0 shardtool tokenize -o share --max-bad 50% in
+    shardtool tokenize -q -o out --force in/z.txt
+    [ ! -e out/skipped.jsonl ]
+    run_code 2 shardtool tokenize -o x --max-bad lots in
+}
+
+@test "a document that is damaged in the middle ends there with --keep-going, and is listed" {
+    seq 200000 >a.txt
+    xz -k -0 a.txt
+    head -c $(($(stat -c %s a.txt.xz) / 2)) a.txt.xz >cut.xz && echo next >z.txt
+    tar cf a.tar cut.xz z.txt
+    run_code 0 shardtool text -q -0 --keep-going a.tar
+    [[ "$output" == *"skipped 1 bad inputs, the first: 'a.tar:cut.xz'"* ]]
+    shardtool tokenize -q -o out --val 0 --keep-going a.tar
+    [ "$(jq -r .input out/skipped.jsonl)" = a.tar:cut.xz ]
+    shardtool cat out/train/000/000000.zst | shardtool decode --raw >got
+    size=$(($(stat -c %s got) - 31)) # "<|endoftext|>next\n<|endoftext|>"
+    [ "$size" -gt 300000 ]
+    [ "$(tail -c 31 got)" = "<|endoftext|>next
+<|endoftext|>" ]
+    head -c "$size" got | cmp - <(head -c "$size" a.txt)
+}
+
+@test "--files-from reads names by line or NUL, from a file or standard input" {
+    mkdir 'in put' && echo a >'in put/a b.txt' && echo c >c.txt && printf 'd\n' >$'d\ne.txt'
+    printf 'in put/a b.txt\nc.txt\n' >list
+    [ "$(shardtool text --files-from list | wc -l)" = 2 ]
+    [ "$(shardtool text --files-from - <list | wc -l)" = 2 ]
+    printf 'c.txt\0d\ne.txt\0' >list0
+    [ "$(shardtool text --files-from list0 'in put' | wc -l)" = 3 ]
+    : >empty
+    run_code 66 shardtool text --files-from empty
+    run_code 66 shardtool text --files-from absent
+    echo missing.txt >list
+    run_code 66 shardtool text --files-from list
+    [[ "$output" == *"missing.txt"* ]]
+}
+
+@test "--include and --exclude select the files in folders by name or by path" {
+    mkdir -p in/sub/deep
+    for f in a.txt README.md sub/b.txt sub/deep/c.txt sub/deep/d.json.bak; do echo "$f" >"in/$f"; done
+    texts() { shardtool text "$@" in | jq -r .text | sed '/^$/d' | tr '\n' ' '; }
+    [ "$(texts --include '*.txt')" = "a.txt sub/b.txt sub/deep/c.txt " ]
+    [ "$(texts --exclude '*.md' --exclude '*.bak')" = "a.txt sub/b.txt sub/deep/c.txt " ]
+    [ "$(texts --include '*.txt' --exclude 'sub/deep/*')" = "a.txt sub/b.txt " ]
+    [ "$(shardtool text --exclude '*' in/a.txt | jq -r .text)" = a.txt ] # a named file is read
+    run_code 66 shardtool text --include '*.none' in
+}
+
+@test "a dangling link in a folder is one warning, a named one is 66" {
+    mkdir in && echo text >in/a.txt && ln -s absent in/link && ln -s absent2 in/link2
+    run_code 0 shardtool tokenize -q -o out in
+    [[ "$output" == *"skipped 'in/link': a link to a file that does not exist"*"skipped 2 links"* ]]
+    run_code 66 shardtool text in/link
+}
+
+@test "folders two thousand levels deep are walked" {
+    mkdir in && (cd in && for i in $(seq 2030); do mkdir d && cd d || exit 1; done && echo deep >../a.txt)
+    (ulimit -s 1024 && shardtool text in) | jq -r .text | grep -qx deep
+    rm -rf in
+}
+
+@test "a million names take the memory of their bytes" {
+    mkdir in
+    long=$(printf 'n%.0s' $(seq 200))
+    (cd in && seq 20000 | sed "s/.*/$long&.txt/" | xargs touch)
+    run_code 66 bash -c "ulimit -v 400000; shardtool text in"
+}

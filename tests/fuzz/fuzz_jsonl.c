@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
           .left = {data + 1,            size - 1        }
     };
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
-    options.max_bad = data[0] & 8 ? 1000 : 0;
+    options.skips.max = data[0] & 8 ? 1000 : 0;
     FormatReader *reader;
     Part part;
     bool open = false;

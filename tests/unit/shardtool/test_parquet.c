@@ -277,7 +277,7 @@ static Buffer write_fake(const FakeFile *file) {
 static int read_all(Bytes file, Buffer *texts) {
     static MemoryStream memory;
     memory_open(&memory, file);
-    SourceOptions options = {.text_column = "text", .max_bad = 1};
+    SourceOptions options = {.text_column = "text", .skips.max = 1};
     FormatReader *reader;
     Part part;
     bool open = false;

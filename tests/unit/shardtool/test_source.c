@@ -151,10 +151,10 @@ TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     buffer_print(&text, "{\"a\": ");
     for (int i = 0; i < 100000; i++) buffer_add(&text, "[", 1);
     buffer_print(&text, "\n{\"text\": \"next\"}");
-    SourceOptions options = {.text_field = "text", .max_bad = 1};
+    SourceOptions options = {.text_field = "text", .skips.max = 1};
     NEED(read_all((Bytes){text.data, text.size}, &options, &out) == 0);
-    CHECK_EQUAL(options.bad, 1);
-    CHECK_TEXT(options.first_bad, "deep");
+    CHECK_EQUAL(options.skips.count, 1);
+    CHECK_TEXT(options.skips.first, "deep");
     CHECK(out.size == 5 && !memcmp(out.data, "next\xFF", 5));
     buffer_close(&text), buffer_close(&out);
 }
@@ -167,7 +167,7 @@ TEST(a_bad_line_with_a_text_too_long_to_hold_cannot_be_skipped) {
         buffer_print(&text, "{\"text\": \"");
         while (text.size < 3 << 20) buffer_add(&text, "long ", 5);
         buffer_print(&text, "%s", ends[i]);
-        SourceOptions options = {.text_field = "text", .max_bad = 9}; // a part was already returned
+        SourceOptions options = {.text_field = "text", .skips.max = 9}; // a part was already returned
         CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
         CHECK_EQUAL(err_code(), EX_DATA);
         err_clear();
@@ -192,7 +192,7 @@ TEST(folders_are_walked_in_byte_order_of_paths) {
     add_file("d/.git/x");
     Inputs inputs;
     char *arguments[] = {"d"};
-    NEED(inputs_open(&inputs, 1, arguments) == 0);
+    NEED(inputs_open(&inputs, 1, arguments, NULL) == 0);
     CHECK_EQUAL(inputs.file_count, 7);
     for (int i = 0; i < 7; i++) CHECK(!strcmp(inputs.files[i].path, want[i]));
     CHECK_EQUAL(inputs.arguments[0].files, 7);
@@ -209,7 +209,7 @@ TEST(digest_of_an_input_covers_name_size_head_and_tail) {
         if (i == 3) data[SIZE / 2] = 1; // the middle is not part of the digest
         write_file("f", data, i == 4 ? SIZE - 1 : SIZE);
         Inputs inputs;
-        NEED(inputs_open(&inputs, 1, arguments) == 0 && inputs_digest(&inputs) == 0);
+        NEED(inputs_open(&inputs, 1, arguments, NULL) == 0 && inputs_digest(&inputs) == 0);
         memcpy(seen[i], inputs.arguments[0].digest, 16);
         inputs_close(&inputs);
     }
@@ -224,7 +224,7 @@ TEST(a_file_that_grows_while_it_is_read_is_an_error) {
     write_file("f", text.data, text.size);
     Inputs inputs;
     char *arguments[] = {"f"};
-    NEED(inputs_open(&inputs, 1, arguments) == 0);
+    NEED(inputs_open(&inputs, 1, arguments, NULL) == 0);
     SourceOptions options = {.docs = DOCS_LINES};
     Source *source = source_open(&inputs, &options);
     Part part;

@@ -1,0 +1,67 @@
+// Counts and lists what was skipped: one JSON object per line, {"input", "line", "error"}.
+#include "shardtool/ingest/skips.h"
+#include "common/err.h"
+#include "common/json_write.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SHARE_FROM_SKIPS = 1000 }; // a run ends early above the share once so many were skipped
+
+int skips_parse_limit(Skips *skips, const char *text) {
+    char *end;
+    double number = strtod(text, &end);
+    bool share = *end == '%';
+    if (end == text || end[share] || !isfinite(number) || number < 0 || (share && number > 100) ||
+        (!share && (number >= 0x1p63 || number != floor(number))))
+        return fail(EX_USAGE, "--max-bad '%s' is neither a number nor a percentage such as 0.1%%", text);
+    skips->max = share ? 0 : (uint64_t)number;
+    skips->max_share = share ? number / 100 : 0;
+    return 0;
+}
+
+static bool is_above_share(const Skips *skips) {
+    return (double)skips->count > skips->max_share * (double)(skips->documents + skips->count);
+}
+
+static bool is_allowed(const Skips *skips) {
+    if (skips->keep_going) return true;
+    if (skips->max_share > 0) return skips->count < SHARE_FROM_SKIPS || !is_above_share(skips);
+    return skips->count < skips->max;
+}
+
+static int list(Skips *skips, const char *name, const char *unit, uint64_t number) {
+    if (!skips->path) return 0;
+    Buffer line = {0};
+    buffer_print(&line, "{\"input\":");
+    json_add_string(&line, name);
+    if (unit) buffer_print(&line, ",\"%s\":%" PRIu64, unit, number);
+    buffer_print(&line, ",\"error\":");
+    json_add_string(&line, err_text());
+    buffer_print(&line, "}\n");
+    err_clear();
+    int status = skips->file.temp[0] ? 0 : newfile_open(&skips->file, skips->path);
+    if (status == 0) status = newfile_write(&skips->file, line.data, line.size);
+    buffer_close(&line);
+    return status;
+}
+
+int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
+    int code = err_code();
+    if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
+    if (!is_allowed(skips)) return -1;
+    if (!skips->count++) snprintf(skips->first, sizeof skips->first, "%s", err_text());
+    int status = list(skips, name, unit, number);
+    if (status == 0) err_clear();
+    return status;
+}
+
+int skips_finish(Skips *skips) {
+    if (!skips->keep_going && skips->max_share > 0 && skips->count && is_above_share(skips))
+        return fail(EX_DATA, "%" PRIu64 " of %" PRIu64 " inputs are bad, more than --max-bad %g%%; the first: %s",
+                    skips->count, skips->documents + skips->count, 100 * skips->max_share, skips->first);
+    return skips->file.temp[0] ? newfile_commit(&skips->file) : 0;
+}
+
+void skips_abandon(Skips *skips) { newfile_abandon(&skips->file); }

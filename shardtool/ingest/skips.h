@@ -1,0 +1,25 @@
+// Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error.
+#pragma once
+
+#include "common/file.h"
+
+typedef struct {
+    uint64_t max;       // number of skips allowed
+    double max_share;   // of all documents and skips, 0 = `max` holds
+    bool keep_going;    // no limit
+    const char *path;   // the list is written here; NULL = nowhere
+    uint64_t documents; // read so far
+
+    uint64_t count;  // skipped so far
+    char first[512]; // the error of the first
+    NewFile file;    // open once something was skipped
+} Skips;
+
+int skips_parse_limit(Skips *skips, const char *text); // "N" or "P%"; 2 when it is neither
+
+// Handles the pending error of something that could be skipped: `name`, and line or row `number` of it when `unit` is
+// not NULL. Returns 0, with the error cleared and listed, when it is bad input within the limit, else -1.
+int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number);
+// At the end of a run without error: 65 when the share of skips is above the limit; commits the list.
+int skips_finish(Skips *skips);
+void skips_abandon(Skips *skips); // removes the list; accepts a finished or zeroed struct
