@@ -75,6 +75,27 @@ static inline V v_fma(V a, V b, V c) {
     return a * b + c;
 #endif
 }
+// Lane by lane: the lower 32 bits of a * b, and the upper ones.
+static inline VW v_multiply_wide(VW a, uint32_t b, VW *high) {
+#if defined __x86_64__
+#if defined __AVX512F__
+    const VW even = (VW)_mm512_mul_epu32((__m512i)a, _mm512_set1_epi32((int)b));
+    const VW odd = (VW)_mm512_mul_epu32(_mm512_srli_epi64((__m512i)a, 32), _mm512_set1_epi32((int)b));
+    *high = (VW)_mm512_mask_mov_epi32(_mm512_srli_epi64((__m512i)even, 32), 0xaaaa, (__m512i)odd);
+#elif defined __AVX2__
+    const VW even = (VW)_mm256_mul_epu32((__m256i)a, _mm256_set1_epi32((int)b));
+    const VW odd = (VW)_mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), _mm256_set1_epi32((int)b));
+    *high = (VW)_mm256_blend_epi32(_mm256_srli_epi64((__m256i)even, 32), (__m256i)odd, 0xaa);
+#else
+    const VW even = (VW)_mm_mul_epu32((__m128i)a, _mm_set1_epi32((int)b));
+    const VW odd = (VW)_mm_mul_epu32(_mm_srli_epi64((__m128i)a, 32), _mm_set1_epi32((int)b));
+    *high = (VW)_mm_srli_epi64((__m128i)even, 32) | (odd & (VW){0, ~0u, 0, ~0u});
+#endif
+#else
+    for (int i = 0; i < W; i++) (*high)[i] = (uint32_t)((uint64_t)a[i] * b >> 32);
+#endif
+    return a * b;
+}
 // b where either is NaN: written max(bound, x), a NaN in x lives on.
 static inline V v_max(V a, V b) {
 #if defined __AVX512F__

@@ -4,6 +4,7 @@
 #include "kernels/cpu/ops/adamw.h"
 #include "kernels/cpu/ops/attention.h"
 #include "kernels/cpu/ops/cross_entropy.h"
+#include "kernels/cpu/ops/dropout.h"
 #include "kernels/cpu/ops/embed.h"
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/layernorm.h"

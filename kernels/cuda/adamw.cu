@@ -39,17 +39,6 @@ void FOR_ACT(cuda_gradient_norm)(float *norm, const Grad *gradients, size_t coun
     LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts, (int)blocks, loss_scale);
 }
 
-// Philox4x32-10 as in common/rng.h: bits are a function of (seed; element, step, stream), whatever the grid.
-INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
-#pragma unroll
-    for (int i = 0; i < 10; i++) {
-        uint32_t high0 = __umulhi(0xD2511F53u, c[0]), low0 = 0xD2511F53u * c[0];
-        uint32_t high1 = __umulhi(0xCD9E8D57u, c[2]), low1 = 0xCD9E8D57u * c[2];
-        c[0] = high1 ^ c[1] ^ key0, c[1] = low1, c[2] = high0 ^ c[3] ^ key1, c[3] = low0;
-        key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
-    }
-}
-
 // The bits of value in two bytes: up with the probability of the part that is cut off.
 INLINE uint32_t rounded(__nv_bfloat16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value);

@@ -170,3 +170,14 @@ INLINE float warp_max(float value) {
 
 // How many blocks of `size` cover n.
 static inline unsigned blocks_of(size_t n, unsigned size) { return (unsigned)((n + size - 1) / size); }
+
+// Philox4x32-10 as in common/rng.h.
+INLINE void philox(uint32_t (&c)[4], uint32_t key0, uint32_t key1) {
+#pragma unroll
+    for (int i = 0; i < 10; i++) {
+        uint32_t high0 = __umulhi(0xD2511F53u, c[0]), low0 = 0xD2511F53u * c[0];
+        uint32_t high1 = __umulhi(0xCD9E8D57u, c[2]), low1 = 0xCD9E8D57u * c[2];
+        c[0] = high1 ^ c[1] ^ key0, c[1] = low1, c[2] = high0 ^ c[3] ^ key1, c[3] = low0;
+        key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+    }
+}

@@ -78,7 +78,7 @@ static void step(uint64_t update) { // waits for its end
     step_begin(&network, &config, &(StepPosition){update, update, 1});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
-        step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro > 0);
+        step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro);
     }
     step_end(&network);
 }
@@ -120,11 +120,11 @@ static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
 
 static void run_attention_forward(void) {
-    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), B, T, H, C / H);
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, 0, B, T, H, C / H);
 }
 static void run_attention_backward(void) {
-    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), B, T, H,
-                            C / H, false);
+    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL, 0,
+                            B, T, H, C / H, false);
 }
 // The form is chosen by how often the grid fills the card: no card is full at once, one that is endless never.
 static void run_attention_in(int as_if_multiprocessors) {

@@ -61,7 +61,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);
             memset(slot, 0xff, sizeof(uint16_t) * ROWS * (BLOCK + 1)); // the slot is the loader's again
-            step_micro_batch(&network, scale, micro > 0);
+            step_micro_batch(&network, scale, micro);
         }
         step_end(&network);
         losses[step] = network.scalars->loss * (double)scale;

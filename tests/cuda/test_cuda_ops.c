@@ -186,8 +186,8 @@ static void attention(int B, int T, int H, int D) {
     Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *out = array_filled(ACTS, n, NAN);
     Array *lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), *dout = array_normal(ACTS, n, 1, 0);
     Array *dqkv = array_filled(ACTS, 3 * n, NAN), *dbias = array_normal(GRADS, (size_t)(3 * C), 1, 0);
-    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), B, T, H, D);
-            on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv), B, T, H, D, true));
+    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), NULL, 0, B, T, H, D); on->attention_backward(
+        AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv), NULL, 0, B, T, H, D, true));
     CHECK_NEAR(out, 2 * rounded_once); // weights are rounded as well
     CHECK_NEAR(lse, 1e-5);
     CHECK_NEAR(dqkv, 3 * rounded_once);
@@ -351,10 +351,10 @@ TEST(cuda_attention_gradient_repeats_its_bits) {
     array_send(CUDA);
     unsigned char *first = malloc(bytes), *now = malloc(bytes);
     NEED(first && now);
-    on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1), B, T, H, D);
+    on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1), NULL, 0, B, T, H, D);
     for (int launch = 0; launch < launches; launch++) {
         on->attention_backward(array_at(dqkv, 1), NULL, array_at(dout, 1), array_at(out, 1), array_at(lse, 1),
-                               array_at(qkv, 1), B, T, H, D, false);
+                               array_at(qkv, 1), NULL, 0, B, T, H, D, false);
         on->download(launch ? now : first, array_at(dqkv, 1), bytes);
         CHECK(!launch || !memcmp(first, now, bytes));
     }

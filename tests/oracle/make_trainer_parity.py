@@ -1,6 +1,6 @@
 """Makes tests/data/trainer_parity.txt: the results of a torch model equal to nanoGPT's, on the weights and
-batches of tests/unit/trainer/test_trainer_parity.c: logits before and after 10 AdamW steps in float32, and the loss and gradient norm
-of each step.
+batches of tests/unit/trainer/test_trainer_parity.c: logits before and after 10 AdamW steps in float32, and the loss and
+gradient norm of each step; without biases, with biases, and with biases and dropout under the masks of kernels/dropout_mask.h.
 
 usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
 """
@@ -49,26 +49,55 @@ def rows(split, first, count):
 WTE, WPE, QKV_W, ATT_W, FC_W, PROJ_W = range(6)  # streams of params.def
 
 
+EMBEDDING, ATTENTION, ATTENTION_OUT, MLP_OUT, SITES = range(5)  # kernels/dropout_mask.h
+
+
+class Dropout:
+    """Masks of the micro-batch that starts at sample `first` of a step. x: (b, ..., cols); rows are all dims between."""
+
+    def __init__(self, p, step, first):
+        self.p, self.step, self.first = p, step, first
+
+    def __call__(self, x, layer, site):
+        if not self.p:
+            return x
+        b, cols = x.shape[0], x.shape[-1]
+        count = x[0].numel() // cols
+        sample, row, col = (i.reshape(-1) for i in np.mgrid[0:b, 0:count, 0:cols].astype(np.int64))
+        counter = np.stack([row * ((cols + 7) // 8) + col // 8, self.first + sample, np.full_like(row, self.step),
+                            np.full_like(row, layer * SITES + site)], 1)
+        w = np.stack(philox(counter, (1337, 0)), 1)
+        bits = (w[np.arange(len(col)), col % 8 // 2] >> (col % 2 * 16).astype(np.uint64)) & np.uint64(0xFFFF)
+        keep = torch.from_numpy((bits >= np.uint64(round(self.p * 65536))).astype(np.float32)).view(x.shape)
+        return x * keep / (1 - self.p)
+
+
+NONE = Dropout(0, 0, 0)
+
+
 class Block(torch.nn.Module):
-    def __init__(self, bias):
+    def __init__(self, bias, layer):
         super().__init__()
+        self.layer = layer
         self.ln_1, self.ln_2 = torch.nn.LayerNorm(C, bias=bias), torch.nn.LayerNorm(C, bias=bias)
         self.attn, self.attn_proj = torch.nn.Linear(C, 3 * C, bias=bias), torch.nn.Linear(C, C, bias=bias)
         self.fc, self.fc_proj = torch.nn.Linear(C, 4 * C, bias=bias), torch.nn.Linear(4 * C, C, bias=bias)
 
-    def forward(self, x):
+    def forward(self, x, drop):
         b = x.shape[0]
         q, k, v = (t.view(b, T, H, C // H).transpose(1, 2) for t in self.attn(self.ln_1(x)).split(C, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attn_proj(y.transpose(1, 2).reshape(b, T, C))
-        return x + self.fc_proj(F.gelu(self.fc(self.ln_2(x))))
+        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+        p = (q @ k.transpose(2, 3) / math.sqrt(C // H)).masked_fill(hidden, -math.inf).softmax(3)
+        y = drop(p, self.layer, ATTENTION) @ v
+        x = x + drop(self.attn_proj(y.transpose(1, 2).reshape(b, T, C)), self.layer, ATTENTION_OUT)
+        return x + drop(self.fc_proj(F.gelu(self.fc(self.ln_2(x)))), self.layer, MLP_OUT)
 
 
 class GPT(torch.nn.Module):
     def __init__(self, bias):
         super().__init__()
         self.wte, self.wpe = torch.nn.Embedding(V, C), torch.nn.Embedding(T, C)
-        self.h = torch.nn.ModuleList(Block(bias) for _ in range(L))
+        self.h = torch.nn.ModuleList(Block(bias, layer) for layer in range(L))
         self.ln_f = torch.nn.LayerNorm(C, bias=bias)
         for p in self.parameters():
             if p.dim() == 1:
@@ -86,10 +115,10 @@ class GPT(torch.nn.Module):
         values = (deviation * normal(1337, tensor << 32 | layer, w.numel())).astype(np.float32)
         w.data.copy_(torch.from_numpy(values).view_as(w))
 
-    def forward(self, x):
-        x = self.wte(x) + self.wpe(torch.arange(T))
+    def forward(self, x, drop=NONE):
+        x = drop(self.wte(x) + self.wpe(torch.arange(T)), 0, EMBEDDING)
         for b in self.h:
-            x = b(x)
+            x = b(x, drop)
         return self.ln_f(x) @ self.wte.weight.T
 
 
@@ -103,7 +132,7 @@ def put(name, values):
     print(name, len(values), *("%.9g" % v for v in values))
 
 
-for bias in (0, 1):
+for bias, p in ((0, 0), (1, 0), (1, 0.2)):
     model = GPT(bool(bias))
     decay = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
@@ -117,7 +146,8 @@ for bias in (0, 1):
         total = 0
         for micro in range(ACCUMULATION):
             x, y = rows(0, (step * ACCUMULATION + micro) * B, B)
-            loss = F.cross_entropy(model(x).view(-1, V), y.view(-1)) / ACCUMULATION
+            drop = Dropout(p, step, micro * B)
+            loss = F.cross_entropy(model(x, drop).view(-1, V), y.view(-1)) / ACCUMULATION
             loss.backward()
             total += loss.item()
         losses.append(total)

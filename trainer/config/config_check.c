@@ -66,6 +66,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_min_lr,                      0, 1e30     },
         {KEY_weight_decay,                0, 1e30     },
         {KEY_grad_clip,                   0, 1e30     },
+        {KEY_dropout,                     0, 0.99     },
         {KEY_beta1,                       0, 0.9999999},
         {KEY_beta2,                       0, 0.9999999},
         {KEY_data_timeout,                1, 1e9      },
@@ -87,9 +88,6 @@ static void check_model(ConfigReader *reader) {
         config_mistake(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
                        (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
     }
-    if (config->dropout != 0)
-        config_mistake(reader, KEY_dropout, "'dropout' is %g: only 0.0 works, which is what pretraining uses",
-                       config->dropout);
     if (config->eval_block_size > config->block_size)
         config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
                        (long long)config->eval_block_size, (long long)config->block_size);

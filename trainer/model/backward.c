@@ -2,8 +2,9 @@
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // dres is the gradient of the residual stream, dres_act the same as activations, for the matmuls. The backward pass of
-// a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm. What
-// the forward pass did not keep is first computed again, by the same operations in the same order: the same bits.
+// a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm; with
+// dropout, the operation that applies the mask sums it. What the forward pass did not keep is first computed again, by
+// the same operations in the same order: the same bits.
 #include "trainer/model/network.h"
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
@@ -26,28 +27,35 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
     const ModelShape *shape = &network->model->shape;
     const int N = B * T, C = shape->channels, H = shape->heads, D = C / H, L = shape->layers;
     const bool exact = shape->exact_gelu;
+    const Dropout *dropout = network_dropout(network, pass);
     Buffers x = network_buffers(network, pass, 0);
 
-    ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0), G(PROJ_B, L - 1), x.dnorm, x.res3, x.mean3,
-                            x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
+    ops->layernorm_backward(x.dres, x.dres_act, G(LNF_W, 0), G(LNF_B, 0), dropout ? NULL : G(PROJ_B, L - 1), x.dnorm,
+                            x.res3, x.mean3, x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
     for (int l = L - 1; l >= 0; l--) {
         x = network_buffers(network, pass, l);
         recompute(network, pass, &x, l, B, T);
 
-        ops->matmul_backward_weight(G(PROJ_W, l), x.dres_act, x.gelu, N, C, 4 * C, add);             // (C,4C)
-        ops->matmul_gelu_backward(x.dfc, G(FC_B, l), x.dres_act, x.fc, W(PROJ_W, l), N, exact, add); // (N,4C)
-        ops->matmul_backward_weight(G(FC_W, l), x.dfc, x.ln2, N, 4 * C, C, add);                     // (4C,C)
-        ops->matmul_backward_input(x.dnorm, x.dfc, W(FC_W, l), N);                                   // (N,C)
-        ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), G(ATT_B, l), x.dnorm, x.res2, x.mean2,
-                                x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
+        const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
+        if (dropout) ops->dropout(x.dmlp, G(PROJ_B, l), x.dres_act, dropout, l, DROPOUT_MLP_OUT, B, T, C, add); // (N,C)
+        ops->matmul_backward_weight(G(PROJ_W, l), dmlp, x.gelu, N, C, 4 * C, add);             // (C,4C)
+        ops->matmul_gelu_backward(x.dfc, G(FC_B, l), dmlp, x.fc, W(PROJ_W, l), N, exact, add); // (N,4C)
+        ops->matmul_backward_weight(G(FC_W, l), x.dfc, x.ln2, N, 4 * C, C, add);               // (4C,C)
+        ops->matmul_backward_input(x.dnorm, x.dfc, W(FC_W, l), N);                             // (N,C)
+        ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l), x.dnorm,
+                                x.res2, x.mean2, x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
 
-        ops->matmul_backward_weight(G(ATT_W, l), x.dres_act, x.att, N, C, C, add);                   // (C,C)
-        ops->matmul_backward_input(x.dnorm, x.dres_act, W(ATT_W, l), N);                             // (N,C)
-        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, B, T, H, D, add); // (N,3C)
-        ops->matmul_backward_weight(G(QKV_W, l), x.dqkv, x.ln1, N, 3 * C, C, add);                   // (3C,C)
-        ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);                                 // (N,C)
-        ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l ? G(PROJ_B, l - 1) : NULL, x.dnorm,
-                                x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
+        if (dropout)
+            ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
+        ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
+        ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
+        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, dropout, l, B, T, H, D,
+                                add);                                              // (N,3C)
+        ops->matmul_backward_weight(G(QKV_W, l), x.dqkv, x.ln1, N, 3 * C, C, add); // (3C,C)
+        ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);               // (N,C)
+        ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
+                                x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
     }
+    if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C);              // (N,C)
     ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)
 }

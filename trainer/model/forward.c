@@ -16,17 +16,24 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
     };
 }
 
+const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
+    const StepScalars *scalars = network_at(network, network->plan->scalars);
+    return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
+}
+
 void network_block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
                            int B, int T) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const Buffers x = network_buffers(network, pass, l);
+    const Dropout *dropout = network_dropout(network, pass);
     const int N = B * T, C = shape->channels, H = shape->heads, D = C / H;
 
     ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
     ops->matmul_forward(x.qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                                      // (N,3C)
-    ops->attention_forward(x.att, x.lse, x.qkv, B, T, H, D);           // (N,C), lse (B,H,T)
-    ops->matmul_forward(x.branch, x.att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
+    ops->attention_forward(x.att, x.lse, x.qkv, dropout, l, B, T, H, D); // (N,C), lse (B,H,T)
+    ops->matmul_forward(x.branch, x.att, W(ATT_W, l), P(ATT_B, l), N);   // (N,C)
+    if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false);    // (N,C)
     ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, x.res1, x.branch, P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
     ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)
 }
@@ -35,13 +42,16 @@ void network_forward(const Network *network, const PassLayout *pass, int B, int 
     const Backend *ops = network->ops;
     const int N = B * T, C = network->model->shape.channels;
     Buffers x = network_buffers(network, pass, 0);
+    const Dropout *dropout = network_dropout(network, pass);
     const Res *in = x.res1;
 
     ops->embed_forward(x.res1, x.tokens, P(WTE, 0), P(WPE, 0), B, T, C); // (N,C)
+    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);        // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
         x = network_buffers(network, pass, l);
         network_block_forward(network, pass, l, in, l ? x.branch : NULL, B, T);
-        ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N); // (N,C)
+        ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N);                             // (N,C)
+        if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
         in = x.res2;
     }
     ops->layernorm_forward(x.res3, x.ln3, x.mean3, x.rstd3, in, x.branch, P(LNF_W, 0), P(LNF_B, 0), N, C); // (N,C)

@@ -49,6 +49,9 @@ typedef struct {
 } Buffers;
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer);
 
+// The dropout of a pass: NULL where there is none, as in evaluations.
+const Dropout *network_dropout(const Network *network, const PassLayout *pass);
+
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 

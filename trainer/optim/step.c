@@ -10,13 +10,27 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
     *network->scalars = (StepScalars){.loss_scale = position->loss_scale};
     network->plan->optimizer->prepare(network->scalars->optimizer, config, schedule_rate(config, position->step),
                                       position->update);
+    if (network->plan->dropout) {
+        const double p = config->dropout;
+        network->scalars->dropout = (Dropout){
+            .seed = {(uint32_t)config->seed, (uint32_t)((uint64_t)config->seed >> 32)},
+            .step = (uint32_t)position->step,
+            .threshold = (uint32_t)lround(p * 65536),
+            .scale = (float)(1 / (1 - p))
+        };
+    }
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
 }
 
-void step_micro_batch(Network *network, float scale, bool add) {
+void step_micro_batch(Network *network, float scale, int micro) {
     const PassLayout *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
+    const bool add = micro;
+    if (network->plan->dropout) { // its masks are those of the samples of the step, however they are split
+        network->scalars->dropout.first_sample = (uint32_t)(micro * B);
+        network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
+    }
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     if (!network->ops->graph_begin(key)) return;
     network_forward(network, pass, B, T);
@@ -73,7 +87,7 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
         if (found != FEED_BATCH) return found;
         network_tokens(network, pass, batch.ids, pass->rows, T);
         stream->source->release(stream->source->self, &batch);
-        step_micro_batch(network, (float)(1 / tokens), micro > 0);
+        step_micro_batch(network, (float)(1 / tokens), micro);
     }
     step_end(network);
     *result = (StepResult){.loss = network->scalars->loss / tokens,

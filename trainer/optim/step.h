@@ -32,5 +32,5 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
 // The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
 // waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.
 void step_begin(Network *network, const Config *config, const StepPosition *position);
-void step_micro_batch(Network *network, float scale, bool add);
+void step_micro_batch(Network *network, float scale, int micro); // micro: 0 for the first of the step
 void step_end(Network *network);

@@ -178,6 +178,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     int64_t rows = config->batch_size.value * config->block_size;
     const bool training = optimizer;
     *plan = (MemoryPlan){.optimizer = optimizer,
+                         .dropout = config->dropout > 0,
                          .chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);

@@ -39,6 +39,7 @@ typedef struct {
     double loss; // sum over the step's tokens
     float norm;  // of the gradients
     float loss_scale;
+    Dropout dropout;                                   // of the micro-batch
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
@@ -56,6 +57,7 @@ typedef struct {
     size_t host_bytes, slice, slots, slot_bytes;
     size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
+    bool dropout; // in training passes
     struct {
         const char *name;
         size_t bytes;

@@ -1,5 +1,6 @@
 // The backend of a configuration.
 #include "trainer/run/backend_for.h"
+#include "common/err.h"
 #include "common/log.h"
 #include <stdio.h>
 
@@ -10,6 +11,11 @@ const Backend *backend_for(const Config *config, bool without_device, char text[
     const Backend *backend = backend_open(&choice, why);
     if (!backend || (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0))
         return NULL;
+    if (config->dropout > 0 && !backend->attention_dropout) {
+        fail(EX_USAGE, "dropout is %g, and attention on a GPU has no dropout yet: take --dropout=0 or --device=cpu",
+             config->dropout);
+        return NULL;
+    }
     log_line("%s", why);
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;

@@ -8,6 +8,7 @@
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/ops/columns.h"
+#include "kernels/cpu/ops/dropout.h"
 #include <omp.h>
 
 enum { QUERIES = 64, TILE_ROWS = 4, TILE_VECTORS = W == 16 ? 4 : 2 };
@@ -108,7 +109,7 @@ typedef struct {
     Lane *qz, *doutz;                   // (QUERIES/PER_LANE, Dp)
     Lane *p, *pz, *dsz;                 // (QUERIES, Tp/PER_LANE), (QUERIES/PER_LANE, Tp)
     float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (TILE_ROWS, Dp)
-    float *bias_q;                      // (Dp)
+    float *bias_q, *mask;               // (Dp), (PER_LANE, Tp rounded up to MASK_STEP)
 } AttentionScratch;
 
 static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
@@ -119,7 +120,7 @@ static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
     PLACE(q, row), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
     PLACE(p, QUERIES * Tp), PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp);
     PLACE(scores, QUERIES * Tp), PLACE(dp, QUERIES * Tp), PLACE(dk, keys), PLACE(dv, keys), PLACE(out, TILE_ROWS * Dp);
-    PLACE(bias_q, Dp);
+    PLACE(bias_q, Dp), PLACE(mask, PER_LANE * round_up(Tp, MASK_STEP));
 #undef PLACE
     return used;
 }
@@ -136,8 +137,16 @@ static size_t cpu_attention_scratch(const Shape *shape) {
            threads * attention_thread_bytes(shape->T, shape->C / shape->H);
 }
 
-// p = exp(scores * scale - largest) up to and with the diagonal, 0 after; returns the log of the denominator
-static float softmax_row(LaneNumber *p, const float *scores, int visible, int width, float scale, float *inverse) {
+// The dropout factors of a row of the softmax; mask has room for a multiple of MASK_STEP.
+static void attention_mask(float *mask, const Dropout *dropout, int layer, int sample, int row, int T, int width) {
+    for (int col = 0; col < width; col += MASK_STEP)
+        dropout_piece(mask + col, dropout, layer, DROPOUT_ATTENTION, sample, row, T, col);
+}
+
+// p = exp(scores * scale - largest) up to and with the diagonal, 0 after, times the dropout mask (NULL: none); returns
+// the log of the denominator
+static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int visible, int width, float scale,
+                         float *inverse) {
     V largest = v_set(-INFINITY), sum = v_set(0);
     int j = 0;
     for (; j + W <= visible; j += W) largest = v_max(largest, v_load(scores + j));
@@ -147,14 +156,15 @@ static float softmax_row(LaneNumber *p, const float *scores, int visible, int wi
     for (j = 0; j < width; j += W) {
         V e = v_first(v_exp(v_load(scores + j) * v_set(scale) - v_set(top)), visible - j);
         sum += e;
-        lane_store_part(p + j, e);
+        lane_store_part(p + j, mask ? e * v_load(mask + j) : e);
     }
     float total = v_sum(sum);
     *inverse = 1 / total;
     return top + logf(total);
 }
 
-static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, int B, int T, int H, int D) {
+static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B, int T,
+                                  int H, int D) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
@@ -176,10 +186,12 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, int B, i
             for (int i = 0; i < rows; i += TILE_ROWS)
                 tiles(width, lanes, s.q + i * lanes, (size_t)lanes, 1, s.kt, (size_t)Tp,
                       s.scores + (size_t)i * (size_t)Tp, (size_t)Tp, false);
-            for (int i = 0; i < rows; i++)
+            for (int i = 0; i < rows; i++) {
+                if (dropout) attention_mask(s.mask, dropout, layer, b, h * T + start + i, T, width);
                 lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
                     softmax_row((LaneNumber *)s.p + (size_t)i * (size_t)Tp, s.scores + (size_t)i * (size_t)Tp,
-                                start + i + 1, width, scale, &inverse[i]);
+                                dropout ? s.mask : NULL, start + i + 1, width, scale, &inverse[i]);
+            }
             for (int i = rows; i < QUERIES; i++)
                 memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
             for (int i = 0; i < rows; i += TILE_ROWS) {
@@ -196,15 +208,18 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, int B, i
 }
 
 // Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
-static void score_gradients(const AttentionScratch *s, int i, int rows, int start, int Tp, const float *lse,
-                            const float *delta, float scale) {
+static void score_gradients(const AttentionScratch *s, const float *mask, int i, int rows, int start, int Tp,
+                            const float *lse, const float *delta, float scale) {
+    const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
     for (int j = 0; j < start + QUERIES; j += W) {
         V p[2], ds[2];
         for (int r = 0; r < PER_LANE; r++) {
             const size_t at = (size_t)(i + r) * (size_t)Tp + (size_t)j;
             const int visible = i + r < rows ? start + i + r + 1 - j : 0;
             p[r] = v_first(v_exp(v_load(s->scores + at) * v_set(scale) - v_set(lse[i + r])), visible);
-            ds[r] = v_first(p[r] * v_set(scale) * (v_load(s->dp + at) - v_set(delta[i + r])), visible);
+            V factor = mask ? v_load(mask + (size_t)r * mask_row + j) : v_set(1);
+            ds[r] = v_first(p[r] * v_set(scale) * (v_load(s->dp + at) * factor - v_set(delta[i + r])), visible);
+            p[r] *= factor;
             lane_store_part((LaneNumber *)s->p + at, ds[r]);
         }
         const size_t pair = (size_t)(i / PER_LANE) * (size_t)Tp + (size_t)j;
@@ -214,7 +229,8 @@ static void score_gradients(const AttentionScratch *s, int i, int rows, int star
 }
 
 static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                   const Act *qkv, int B, int T, int H, int D, bool add) {
+                                   const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
+                                   bool add) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
@@ -262,7 +278,12 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
                 delta[i] = v_sum(sum);
                 log_sum[i] = lse[(size_t)head * (size_t)T + (size_t)(start + i)];
             }
-            for (int i = 0; i < QUERIES; i += PER_LANE) score_gradients(&s, i, rows, start, Tp, log_sum, delta, scale);
+            for (int i = 0; i < QUERIES; i += PER_LANE) {
+                const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
+                for (int r = 0; dropout && r < PER_LANE; r++)
+                    attention_mask(s.mask + (size_t)r * mask_row, dropout, layer, b, h * T + start + i + r, T, width);
+                score_gradients(&s, dropout ? s.mask : NULL, i, rows, start, Tp, log_sum, delta, scale);
+            }
             for (int i = 0; i < rows; i += TILE_ROWS) {
                 tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, s.p + (size_t)i * (size_t)(Tp / PER_LANE),
                       (size_t)(Tp / PER_LANE), 1, s.kz, (size_t)Dp, s.out, (size_t)Dp, false);

@@ -392,7 +392,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
         for (int micro = 0; micro < MICROS; micro++) {
             for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
             network_tokens(&network, &plan.train, slot, ROWS, BLOCK);
-            step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro > 0);
+            step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro);
         }
         CHECK_EQUAL(emu_counts.drains, was.drains);
         step_end(&network);
@@ -424,8 +424,8 @@ TEST(cuda_attention_has_no_bank_conflicts) {
     backend->bind_scratch(scratch, bytes);
     backend->zero(qkv, N * 3 * D * 2);
     uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
-    backend->attention_forward(out, lse, qkv, 1, T, H, D);
-    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, 1, T, H, D, false);
+    backend->attention_forward(out, lse, qkv, NULL, 0, 1, T, H, D);
+    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, NULL, 0, 1, T, H, D, false);
     backend->download(&bytes, dqkv, sizeof bytes);
     CHECK(emu_counts.ldmatrix > reads);
     CHECK_EQUAL(emu_counts.bank_conflicts, conflicts);

@@ -26,9 +26,11 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
     config->bias = shape->bias, config->recompute = shape->recompute;
     config->offload = shape->offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
+    config->dropout = shape->dropout;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
-    const BackendChoice choice = {DEVICE_CPU, shape->type, 2, true, shape->optimizer_state, false};
+    const BackendChoice choice = {
+        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = model_shape(config);

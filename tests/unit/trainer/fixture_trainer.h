@@ -14,6 +14,8 @@ typedef struct {
     Dtype type;
     OptimizerState optimizer_state;
     bool warm_up, offload;
+    double dropout;
+    int threads;                // 0: two
     const Optimizer *optimizer; // NULL: AdamW
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from

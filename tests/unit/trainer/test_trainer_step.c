@@ -14,7 +14,9 @@ static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     const PassLayout *pass = &tiny->plan.train;
     int B = pass->rows, T = tiny->model.shape.block;
     StepScalars numbers, *at = network_at(network, tiny->plan.scalars);
-    numbers = (StepScalars){.loss_scale = 1};
+    numbers = (StepScalars){
+        .loss_scale = 1, .dropout = {{7, 1}, 3, 0, 13107, 1.25f}
+    };
     tiny->backend->upload(at, &numbers, sizeof numbers);
     network_pack(network);
     network_tokens(network, pass, ids, B, T);
@@ -72,6 +74,14 @@ TEST(gradients_match_finite_differences_without_bias_and_in_small_chunks) {
     TinyShape shape = tiny_shape;
     shape.bias = false, shape.chunk_rows = 5;
     check_gradients(&shape, 0.01);
+}
+
+TEST(gradients_match_finite_differences_with_dropout) {
+    for (Recompute recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++) {
+        TinyShape shape = tiny_shape;
+        shape.dropout = 0.2, shape.recompute = recompute;
+        check_gradients(&shape, 0.01);
+    }
 }
 
 // A run of `steps` on a tiny model; returns the parameters.
@@ -148,6 +158,32 @@ TEST(steps_are_bit_identical_for_every_recompute) {
             check_same_steps(&kept, &again, 4);
         }
     }
+}
+
+// Its masks are computed, not stored: the same for every recompute, number of threads and place of the optimizer.
+TEST(steps_with_dropout_are_bit_identical_however_they_are_computed) {
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        TinyShape shape = tiny_shape;
+        shape.layers = 3, shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20, shape.dropout = 0.2;
+        for (Recompute recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++) {
+            TinyShape other = shape;
+            other.recompute = recompute, other.offload = recompute == RECOMPUTE_GELU;
+            other.threads = 1 + (int)recompute;
+            check_same_steps(&shape, &other, 4);
+        }
+    }
+}
+
+TEST(steps_with_dropout_match_for_any_split_into_micro_batches) {
+    TinyShape whole = tiny_shape, cut = tiny_shape;
+    whole.batch = 8, cut.batch = 2, cut.accumulation = 4, whole.dropout = cut.dropout = 0.2;
+    double one[5], other[5], none[5];
+    float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
+    for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
+    whole.dropout = 0;
+    float *c = run_steps(&whole, 5, none);
+    CHECK(fabs(one[4] - none[4]) > 1e-3);
+    free(a), free(b), free(c);
 }
 
 // A power of two changes only exponents: bit-identical after clipping (grad_clip is 1) and accumulation.
@@ -315,6 +351,22 @@ TEST(evaluation_is_bit_identical_for_every_batch_size) {
             CHECK_EQUAL(same, bytes); // inside the memory of the training pass
         }
     }
+}
+
+TEST(evaluation_has_no_dropout) {
+    double losses[2];
+    for (int i = 0; i < 2; i++) {
+        TinyShape shape = tiny_shape;
+        shape.dropout = i ? 0.2 : 0;
+        Tiny tiny;
+        TestSource memory;
+        tiny_open(&tiny, &shape);
+        BatchSource source = test_source(&memory, 16, 97);
+        NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &losses[i]) == FEED_BATCH);
+        free(memory.ids);
+        tiny_close(&tiny);
+    }
+    CHECK(losses[0] == losses[1]);
 }
 
 // nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4
