@@ -7,9 +7,12 @@
 #include <stdio.h>
 
 static bool json;
+static const char *which = "";
 static const Option options[] = {
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
-    {OPT_END,  NULL,   NULL,  NULL, NULL                   },
+    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_FLAG,   "json", &json,  NULL,               "print one JSON object"    },
+    {OPT_END,    NULL,   NULL,   NULL,               NULL                       },
 };
 
 static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
@@ -55,7 +58,7 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = loader_process_open(&loader_process, config);
-    if (result == 0) result = trained_open(&trained, &reader);
+    if (result == 0) result = trained_open(&trained, &reader, which);
     if (result == 0) result = evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);

@@ -5,17 +5,19 @@
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
-static const char *start = "\n";
+static const char *start = "\n", *which = "";
 static int64_t num_samples = 10, max_new_tokens = 500, top_k = 200;
 static double temperature = 0.8;
 
 static const Option options[] = {
-    {OPT_STRING, "start",          &start,          "TEXT", "beginning of each text; FILE:path reads it from a file"},
-    {OPT_INT,    "num_samples",    &num_samples,    "N",    "number of texts"                                       },
-    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",    "tokens to sample for each text"                        },
-    {OPT_FLOAT,  "temperature",    &temperature,    "X",    "divides the logits; 0: always the most likely token"   },
-    {OPT_INT,    "top_k",          &top_k,          "N",    "sample from the N most likely tokens; 0: from all"     },
-    {OPT_END,    NULL,             NULL,            NULL,   NULL                                                    },
+    {OPT_STRING, "ckpt",           &which,          "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"                                                },
+    {OPT_STRING, "start",          &start,          "TEXT",             "beginning of each text; FILE:path reads it from a file"},
+    {OPT_INT,    "num_samples",    &num_samples,    "N",                "number of texts"                                       },
+    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",                "tokens to sample for each text"                        },
+    {OPT_FLOAT,  "temperature",    &temperature,    "X",                "divides the logits; 0: always the most likely token"   },
+    {OPT_INT,    "top_k",          &top_k,          "N",                "sample from the N most likely tokens; 0: from all"     },
+    {OPT_END,    NULL,             NULL,            NULL,               NULL                                                    },
 };
 
 static int print_samples(Trained *trained, const char *text, uint64_t seed) {
@@ -44,7 +46,7 @@ static int run(int count, char **files) {
         buffer_add(&text, start, strlen(start));
     buffer_add(&text, "", 1);
     reader.config.eval_batch_size = 1;
-    if (result == 0) result = trained_open(&trained, &reader);
+    if (result == 0) result = trained_open(&trained, &reader, which);
     if (result == 0) result = print_samples(&trained, (const char *)text.data, (uint64_t)reader.config.seed);
     trained_close(&trained);
     buffer_close(&text);

@@ -48,10 +48,22 @@ static int evaluate_only(Run *run) {
     return 0;
 }
 
+// Loads the best checkpoint if only the best ones are saved, as nanoGPT would sample from it.
+static int use_best_checkpoint(Run *run) {
+    const RunState *state = &run->state;
+    char path[PATH_MAX_BYTES];
+    Config settings = *run->config;
+    if (run->config->always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
+    if (checkpoint_select(run->config->out_dir, "best", path, &settings) <= 0) return -1;
+    log_line("sampling from the best checkpoint, '%s'", path);
+    return checkpoint_load(&run->network, path, false);
+}
+
 // Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
     const Config *config = run->config;
     if (config->sample_tokens) {
+        if (use_best_checkpoint(run) < 0) return -1;
         const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
         if (sample_text(&run->network, &sampler, config->sample_start, (uint64_t)config->sample_tokens, &run->sample) <
             0)

@@ -252,6 +252,27 @@ last() { checkpoint "$1" 24; }
     [[ "$one" == "the wheel"* ]]
 }
 
+@test "with always_save_checkpoint=False the best checkpoint is evaluated and sampled, and --ckpt selects another" {
+    train --out_dir=run --quiet --always_save_checkpoint=False --max_iters=16
+    run train --out_dir=run --always_save_checkpoint=False --learning_rate=0.5 --decay_lr=False
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"sampling from the best checkpoint, 'run/ckpt-00000016'"* ]]
+    loss_of() { sed -nE "s/.*\"step\": $1, \"val_loss\": ([0-9.]{9}).*/\\1/p" run/metrics.jsonl; }
+    evaluate() { "$BIN/trainer" eval --out_dir=run --dataset="$data" --threads=1 --json "$@" 2>/dev/null | tail -1; }
+    [[ "$(evaluate)" == *"\"val\", \"loss\": $(loss_of 16)"*'"tokens": 256}' ]]
+    [[ "$(evaluate --ckpt=best)" == *"\"val\", \"loss\": $(loss_of 16)"* ]]
+    [[ "$(evaluate --ckpt=newest)" == *"\"val\", \"loss\": $(loss_of 24)"* ]]
+    [[ "$(evaluate --ckpt=24)" == *"\"val\", \"loss\": $(loss_of 24)"* ]]
+    sample=("$BIN/trainer" sample --out_dir=run --num_samples=1 --max_new_tokens=8)
+    [ "$("${sample[@]}")" = "$("${sample[@]}" --ckpt=16)" ]
+    [ "$("${sample[@]}")" != "$("${sample[@]}" --ckpt=newest)" ]
+    run "${sample[@]}" --ckpt=7
+    [ "$status" -eq 66 ]
+    [[ "$output" == *"there is no checkpoint of step 7 in 'run'"* ]]
+    run "${sample[@]}" --ckpt=last
+    [ "$status" -eq 2 ]
+}
+
 @test "init_from starts a run with the weights of another run" {
     train --out_dir=run --quiet --max_iters=4
     run train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1

@@ -137,6 +137,7 @@ static int write_files(Network *network, const RunState *state, const Config *co
     if (write_optimizer(network, join(path, directory, optimizer_file), hashes.optimizer) < 0) return -1;
     Buffer text = {0};
     model_config_print(&network->model->shape, &text);
+    hash_text(text.data, text.size, hashes.model_config);
     int result = write_text(join(path, directory, "config.json"), &text);
     text.size = 0;
     state_print(state, config, &hashes, &text);
@@ -254,6 +255,18 @@ static int verify_file(const char *directory, const char *name, const uint8_t he
     return result;
 }
 
+static int verify_model_config(const char *directory, const CheckpointHashes *hashes) {
+    char path[PATH_MAX_BYTES];
+    uint8_t hash[SAFE_HASH_BYTES];
+    Buffer text = {0};
+    if (!hashes->has_model_config) return 0;
+    if (file_read(&text, join(path, directory, "config.json"), 1 << 20) < 0) return -1;
+    hash_text(text.data, text.size, hash);
+    buffer_close(&text);
+    return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
+}
+
+// Checks every byte of a checkpoint.
 static int verify(const char *directory, SavedState *saved) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
@@ -263,6 +276,7 @@ static int verify(const char *directory, SavedState *saved) {
     buffer_close(&text);
     if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);
     if (result == 0) result = verify_file(directory, optimizer_file, saved->hashes.optimizer);
+    if (result == 0) result = verify_model_config(directory, &saved->hashes);
     return result;
 }
 
@@ -323,4 +337,31 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
     *state = saved.state;
     saved_close(&saved);
     return 1;
+}
+
+// The checkpoint of one step.
+static int find_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTES], SavedState *saved) {
+    *saved = (SavedState){0};
+    if (access(step_path(path, out_dir, step), F_OK) < 0)
+        return fail(EX_NOINPUT, "there is no checkpoint of step %llu in '%s'", (unsigned long long)step, out_dir);
+    return verify(path, saved) < 0 ? -1 : 1;
+}
+
+int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings) {
+    SavedState saved = {0};
+    char *end;
+    uint64_t step = strtoull(which, &end, 10);
+    bool best = !strcmp(which, "best"), is_step = *which && !*end;
+    if (*which && !best && !is_step && strcmp(which, "newest"))
+        return fail(EX_USAGE, "--ckpt is '%s', not newest, best or the number of a step", which);
+    int found = is_step ? find_step(out_dir, step, path, &saved) : find_whole(out_dir, false, path, &saved);
+    if (found > 0) saved_settings(&saved, settings);
+    step = saved.state.best_step; // 0: no step was better than the initial weights, which are not saved
+    if (found > 0 && !*which) best = !settings->always_save_checkpoint && step;
+    if (found > 0 && best && step != saved.state.step) {
+        saved_close(&saved);
+        found = find_step(out_dir, step, path, &saved);
+    }
+    saved_close(&saved);
+    return found;
 }

@@ -59,6 +59,11 @@ int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MA
 // The same without comparing the configuration and without renaming anything.
 int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *state);
 
+// The checkpoint that `which` selects: "newest", "best" (the lowest validation loss), the number of a step, or "": the
+// best of a run with always_save_checkpoint = False, as in nanoGPT, else the newest. `settings` gets the keys of the
+// run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 66 without a checkpoint of that step.
+int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings);
+
 // The newest checkpoint of out_dir by its name alone. false: there is none.
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step);
 

@@ -60,10 +60,10 @@ static json_t *config_json(const Config *config) {
     return object;
 }
 
-static void hash_text(const void *text, size_t size, char digits[HASH_DIGITS + 1]) {
+void hash_text(const void *text, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, size));
-    hex_encode(digits, canonical.digest, SAFE_HASH_BYTES);
+    memcpy(hash, canonical.digest, SAFE_HASH_BYTES);
 }
 
 // The hash is written as the last key, over all text before it: `, "hash": "..."}\n` has a fixed length.
@@ -91,11 +91,14 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "skip_to", number(state->skip_to));
     json_object_set_new(root, "model_hash", hex(hashes->model, SAFE_HASH_BYTES));
     json_object_set_new(root, "optimizer_hash", hex(hashes->optimizer, SAFE_HASH_BYTES));
+    json_object_set_new(root, "model_config_hash", hex(hashes->model_config, SAFE_HASH_BYTES));
     json_object_set_new(root, "config", config_json(config));
     char *text = json_dumps(root, JSON_INDENT(1)), digits[HASH_DIGITS + 1];
     if (!text) die(EX_MEMORY, "no memory for the state of the run");
     size_t length = strlen(text) - 2; // without "\n}"
-    hash_text(text, length, digits);
+    uint8_t hash[SAFE_HASH_BYTES];
+    hash_text(text, length, hash);
+    hex_encode(digits, hash, sizeof hash);
     buffer_add(out, text, length);
     buffer_print(out, "%s%s%s", hash_head, digits, hash_tail);
     free(text);
@@ -177,6 +180,9 @@ static bool take_state(SavedState *saved, const json_t *root) {
                  take_number(root, "skip_from", &state->skip_from) && take_number(root, "skip_to", &state->skip_to) &&
                  take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
                  take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
+    saved->hashes.has_model_config = json_object_get(root, "model_config_hash");
+    if (saved->hashes.has_model_config)
+        whole = whole && take_hex(root, "model_config_hash", saved->hashes.model_config, SAFE_HASH_BYTES);
     if (!whole || dataset >= (uint64_t)state->dataset_count) return false;
     state->dataset = (int)dataset;
     saved->config = json_incref(json_object_get(root, "config"));
@@ -185,11 +191,13 @@ static bool take_state(SavedState *saved, const json_t *root) {
 
 int state_parse(SavedState *saved, Bytes text) {
     size_t tail = sizeof hash_head - 1 + HASH_DIGITS + sizeof hash_tail - 1;
-    char digits[HASH_DIGITS + 1];
+    char digits[HASH_DIGITS + 1], end[sizeof hash_head + HASH_DIGITS + sizeof hash_tail];
+    uint8_t hash[SAFE_HASH_BYTES];
     if (text.size <= tail) return fail(EX_DATA, "cut short");
-    hash_text(text.data, text.size - tail, digits);
-    if (memcmp(text.data + text.size - tail + sizeof hash_head - 1, digits, HASH_DIGITS))
-        return fail(EX_DATA, "damaged");
+    hash_text(text.data, text.size - tail, hash);
+    hex_encode(digits, hash, sizeof hash);
+    snprintf(end, sizeof end, "%s%s%s", hash_head, digits, hash_tail);
+    if (memcmp(text.data + text.size - tail, end, tail)) return fail(EX_DATA, "damaged");
     json_t *root = json_loadb((const char *)text.data, text.size, JSON_REJECT_DUPLICATES, NULL);
     json_int_t format = json_integer_value(json_object_get(root, "format"));
     int result = 0;
@@ -243,6 +251,17 @@ static int64_t saved_int(const SavedState *saved, int key) {
 static void saved_value(const SavedState *saved, int key, Config *config) {
     const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
     if (text) config_parse(config, key, text);
+}
+
+void saved_settings(const SavedState *saved, Config *config) {
+    static const int keys[] = {KEY_dtype,
+                               KEY_batch_size,
+                               KEY_block_size,
+                               KEY_eval_iters,
+                               KEY_eval_tokens,
+                               KEY_eval_block_size,
+                               KEY_always_save_checkpoint};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
 }
 
 void saved_resolve_auto(const SavedState *saved, Config *config) {

@@ -7,6 +7,8 @@
 
 typedef struct {
     uint8_t model[SAFE_HASH_BYTES], optimizer[SAFE_HASH_BYTES]; // of the headers, which hold the hashes of the tensors
+    uint8_t model_config[SAFE_HASH_BYTES];                      // of config.json
+    bool has_model_config;                                      // checkpoints of version 0.1.0 lack it
 } CheckpointHashes;
 
 typedef struct {
@@ -21,5 +23,11 @@ void saved_close(SavedState *saved);            // accepts a zeroed struct
 
 // -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
 int saved_compare(const SavedState *saved, const Config *config, const char *path);
+
+// Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
+// only the best checkpoints are saved.
+void saved_settings(const SavedState *saved, Config *config);
+
+void hash_text(const void *text, size_t size, uint8_t hash[SAFE_HASH_BYTES]);
 
 void saved_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto

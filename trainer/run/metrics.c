@@ -15,23 +15,27 @@ enum { LINE_MAX_BYTES = 2048 };
 static const char head[] = "{\"step\": "; // how every line begins
 
 // Length of the lines up to `step`. The steps in the file never decrease.
-static size_t kept_bytes(const Buffer *text, int64_t step) {
+static size_t kept_bytes(const Buffer *text, int64_t step, bool evaluated) {
     size_t at = 0;
     while (at < text->size) {
         const char *line = (const char *)text->data + at, *end = memchr(line, '\n', text->size - at);
         if (!end || (size_t)(end - line) < sizeof head || memcmp(line, head, sizeof head - 1)) break;
-        if (strtoll(line + sizeof head - 1, NULL, 10) > step) break;
+        char *rest;
+        int64_t at_step = strtoll(line + sizeof head - 1, &rest, 10);
+        static const char evaluation[] = ", \"val_loss\"";
+        if (at_step > step) break;
+        if (at_step == step && !evaluated && !strncmp(rest, evaluation, sizeof evaluation - 1)) break;
         at = (size_t)(end - (const char *)text->data) + 1;
     }
     return at;
 }
 
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step) {
+int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated) {
     Buffer text = {0};
     *metrics = (Metrics){.fd = -1};
     snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     if (access(metrics->path, F_OK) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    size_t keep = kept_bytes(&text, step);
+    size_t keep = kept_bytes(&text, step, evaluated);
     buffer_close(&text);
     metrics->bytes = keep;
     metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

@@ -12,8 +12,9 @@ typedef struct {
 } Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
-// writes the later ones again. A torn last line is also removed.
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step);
+// writes the later ones again: also those from the evaluation at `step` on, unless the run was saved after it
+// (`evaluated`). A torn last line is removed.
+int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
 // kept with a warning once a minute, and written with a later line or by metrics_sync.

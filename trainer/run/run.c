@@ -190,7 +190,9 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
     if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
-    if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1) < 0) return -1;
+    if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
+                     run->state.evaluated) < 0)
+        return -1;
     if (feed_attach(run->feed) < 0) return -1;
     return run_dataset(run);
 }
@@ -241,7 +243,9 @@ int run_roll_back(Run *run) {
     run->state = state;
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     metrics_close(&run->metrics);
-    if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step) < 0 || run_dataset(run) < 0) return -1;
+    if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step, state.evaluated) < 0 ||
+        run_dataset(run) < 0)
+        return -1;
     run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_streak = 0;
     run->state.skip_from = skip_to - bad, run->state.skip_to = skip_to;
     log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",

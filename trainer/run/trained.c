@@ -7,23 +7,34 @@
 #include "trainer/run/backend_for.h"
 #include <stdio.h>
 
+// Evaluation and sampling as in the run, where the user has not set another value.
+static void take_settings(ConfigReader *reader, const Config *run) {
+    Config *config = &reader->config;
+    if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;
+    if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;
+    if (!config_is_set(reader, KEY_eval_tokens) && !config_is_set(reader, KEY_eval_iters))
+        config->eval_tokens =
+            run->eval_tokens ? run->eval_tokens : run->eval_iters * run->batch_size.value * config_eval_block(run);
+    if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
+}
+
 // The directory of the model to trained->path.
-static int find_model(Trained *trained, const ConfigReader *reader) {
-    const Config *config = &reader->config;
+static int find_model(Trained *trained, ConfigReader *reader, const char *which) {
+    Config *config = &reader->config, run = *config;
     const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
-    RunState state;
     int found = 0;
     if (!names_model || config_is_set(reader, KEY_out_dir))
-        found = checkpoint_newest(config->out_dir, trained->path, &state);
+        found = checkpoint_select(config->out_dir, which, trained->path, &run);
+    if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
     if (names_model) return model_directory(trained->path, config->init_from, config->out_dir);
     return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
 }
 
-int trained_open(Trained *trained, ConfigReader *reader) {
+int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
     *trained = (Trained){0};
-    if (find_model(trained, reader) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
+    if (find_model(trained, reader, which) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
 
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;

@@ -12,7 +12,8 @@ typedef struct {
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;
 
-// Loads the newest checkpoint of out_dir, or the directory that init_from names when there is no checkpoint or
-// init_from was set and out_dir was not. The keys of the model are set from its config.json. -1 after fail().
-int trained_open(Trained *trained, ConfigReader *reader);
+// Loads the checkpoint of out_dir that `which` selects (checkpoint_select), or the directory that init_from names when
+// there is no checkpoint or init_from was set and out_dir was not. The keys of the model are set from its config.json,
+// and those of evaluation and sampling that the user has not set from the run. -1 after fail().
+int trained_open(Trained *trained, ConfigReader *reader, const char *which);
 void trained_close(Trained *trained); // accepts a zeroed struct

@@ -1,10 +1,13 @@
 // Checkpoints: written, read back, found, damaged, rotated; safetensors as foreign bytes.
 #include "common/file.h"
 #include "common/hash.h"
+#include "common/log.h"
+#include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/run/metrics.h"
+#include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,6 +103,42 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     CHECK_EQUAL(checkpoint_find("run", &tiny.config, path, &found), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "no undamaged checkpoint");
+    tiny_close(&tiny);
+}
+
+// Single-bit flips at random places of all four files, and one in each byte of the headers.
+TEST(checkpoint_detects_every_flipped_bit) {
+    enum { FLIPS = 250 };
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json", "config.json"};
+    TinyShape shape = tiny_shape;
+    shape.layers = 1, shape.heads = 1, shape.channels = 8, shape.vocab = 16, shape.block = 4;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    NEED(dir_make("run") == 0);
+    RunState now = state_at(1), found;
+    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    log_quiet = true;
+    for (int file = 0; file < 4; file++) {
+        char name[64], path[PATH_MAX_BYTES];
+        size_t size;
+        snprintf(name, sizeof name, "run/ckpt-00000001/%s", files[file]);
+        char *data = read_file(name, &size);
+        uint64_t header = 0;
+        if (file < 2) memcpy(&header, data, sizeof header), header += sizeof header;
+        for (uint64_t i = 0; i < FLIPS + header; i++) {
+            uint64_t byte = i < header ? i : rng_u64(3, (uint64_t)file, i) % size,
+                     bit = rng_u64(4, (uint64_t)file, i) % 8;
+            int fd = open(name, O_WRONLY);
+            char flipped = (char)(data[byte] ^ (1 << bit));
+            NEED(fd >= 0 && pwrite(fd, &flipped, 1, (off_t)byte) == 1);
+            CHECK_EQUAL(checkpoint_newest("run", path, &found), -1);
+            err_clear();
+            NEED(pwrite(fd, &data[byte], 1, (off_t)byte) == 1 && close(fd) == 0);
+        }
+        free(data);
+        CHECK_EQUAL(checkpoint_newest("run", path, &found), 1);
+    }
+    log_quiet = false;
     tiny_close(&tiny);
 }
 
@@ -223,14 +262,20 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
         "{\"step\": 3, \"loss\": 1}\n{\"step\": 4, \"lo";
     Metrics metrics;
     write_file("metrics.jsonl", text, sizeof text - 1);
-    NEED(metrics_open(&metrics, ".", 2) == 0);
+    NEED(metrics_open(&metrics, ".", 2, true) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
     char *kept = read_file("metrics.jsonl", NULL);
     CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": "
                         "2}\n{\"step\": 3, \"loss\": 1}\n"));
     free(kept);
-    NEED(metrics_open(&metrics, ".", -1) == 0);
+    // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
+    NEED(metrics_open(&metrics, ".", 2, false) == 0);
+    metrics_close(&metrics);
+    kept = read_file("metrics.jsonl", NULL);
+    CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
+    free(kept);
+    NEED(metrics_open(&metrics, ".", -1, true) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);
