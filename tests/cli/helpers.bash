@@ -2,6 +2,9 @@
 # A test waits for events (a step in metrics.jsonl, a line in a log, the end of a process), never for a fixed time. A run
 # that a test interrupts is `endless`: only the test can end it, however slow or fast the machine is.
 
+: "${BIN:=$BATS_TEST_DIRNAME/../../build/bin}" "${DATA:=$BATS_TEST_DIRNAME/../data}" # without run.sh: the last build
+export BIN DATA
+
 endless=(--max_iters=1000000)
 
 # write_tiny_conf FILE: 24 steps of about 10 ms. One thread and float32, so that neither the processor nor the number of cores

@@ -113,6 +113,6 @@ run_code() {
     run_code 2 shardtool tokenize -q -o out --where 'language==de' --max-bad 1 small.parquet
     [[ "$output" == *"where=language==en"* ]]
     run_code 2 shardtool tokenize -q -o out --where 'language==en' --text-column language small.parquet
-    [[ "$output" == *"column=text"* ]]
+    [[ "$output" == *"column=language"* ]]
     run_code 0 shardtool tokenize -q -o out --where 'language==en' --max-bad 1 small.parquet
 }

@@ -191,7 +191,7 @@ breakable_loader() {
     bash -c '"$BIN/shardtool" tokenize --val 0.2 -o closed "Mühlen & Bäche" <&- >&- 2>&-'
     "$BIN/shardtool" diff closed "Das Mühlrad"
     run bash -c '"$BIN/trainer" train tiny.conf --dataset=closed --out_dir=mute <&- >&- 2>&-'
-    [ "$status" -eq 74 ] # what it had to say could not be said, what it had to do is done
+    [ "$status" -eq 0 ]
     same_run whole mute
 }
 

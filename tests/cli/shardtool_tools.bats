@@ -33,6 +33,7 @@ dataset() {
     dataset
     shardtool cat -o s.zst d
     rm -rf in
+    touch before # or ls may come before the shell has made it
     ls -A | sort >before
     for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content d" "sample -n 5" "decode"; do
         shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"

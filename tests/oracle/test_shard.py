@@ -377,7 +377,7 @@ def test_fingerprints_of_the_manifest():
     head, rows = json.loads(head), [json.loads(line) for line in lines]
     assert head["lines_hash"] == hashlib.sha256("".join(lines).encode()).hexdigest()
     assert head["params_fp"] == hashlib.sha256((head["params"] + "\n").encode()).hexdigest()
-    assert head["params"] == ("frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;column=text;where=;"
+    assert head["params"] == ("frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;"
                               "val=0;val_seed=0;shard_tokens=32768")
     text = "".join(f"{r['split']} {r['tokens']} {r['documents']} {r['content_hash']}\n" for r in rows)
     text += "val=0 seed=0\n" + head["vocab_fp"]
