@@ -1,5 +1,5 @@
-// Parquet: the text column's values are the documents, row groups in order; the columns of --where are read beside it,
-// row by row. No other column is touched.
+// Parquet: the values of the text column are the documents, row groups in order. The columns of --where are read beside
+// it, row by row; other columns are not read.
 #include "common/err.h"
 #include "shardtool/ingest/where.h"
 #include <inttypes.h>
@@ -103,7 +103,13 @@ static int next_row(ParquetReader *parquet, ParquetValue *text, bool *wanted) {
         return fail_at(parquet, parquet->group - 1, parquet->options->text_column);
     parquet->rows_left--, parquet->row++;
     parquet->text_bytes += 1 + (text->null ? 0 : text->bytes.size);
-    return ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes);
+    return 0;
+}
+
+// Leaves out the rest of a damaged row group: the footer says where the next one begins.
+static int skip_group(ParquetReader *parquet) {
+    parquet->row += parquet->rows_left, parquet->rows_left = 0;
+    return skips_add(&parquet->options->skips, parquet->stream->name, "row group", parquet->group - 1);
 }
 
 static int skip_row(ParquetReader *parquet) {
@@ -112,7 +118,7 @@ static int skip_row(ParquetReader *parquet) {
     return skips_add(&parquet->options->skips, parquet->stream->name, "row", row);
 }
 
-// Hands out what is left of a text, at most PART_BYTES of it.
+// Hands out the next PART_BYTES of a text, or the rest of it.
 static int lend_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
     Bytes *left = &parquet->text_left;
     size_t size = left->size < PART_BYTES ? left->size : PART_BYTES;
@@ -135,7 +141,12 @@ int parquet_next(FormatReader *reader, Part *part) {
             if (find_group(parquet, parquet->group, true) < 0) return -1;
             parquet->rows_left = parquet_group(&parquet->footer, parquet->group++)->rows;
         }
-        if (next_row(parquet, &text, &wanted) < 0) return -1;
+        if (next_row(parquet, &text, &wanted) < 0) {
+            if (skip_group(parquet) < 0) return -1;
+            continue;
+        }
+        if (ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes) < 0)
+            return -1;
         if (!wanted) continue;
         if (text.null && skip_row(parquet) < 0) return -1;
         if (text.null) continue;

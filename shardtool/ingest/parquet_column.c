@@ -1,5 +1,5 @@
 // A page's values are taken from it one by one; nothing of a page is expanded but a string that shares a prefix with
-// the one before. What is left over at the end of a page is as wrong as what is missing.
+// the one before. Values left over at the end of a page are as wrong as missing ones.
 #include "shardtool/ingest/parquet_column.h"
 #include "common/err.h"
 #include <inttypes.h>
@@ -157,7 +157,8 @@ static int next_page(ParquetColumnReader *reader) {
 
 // Values
 
-// The length of a delta-encoded string is what its suffix has; in DELTA_BYTE_ARRAY a prefix of the value before leads.
+// In DELTA_LENGTH_BYTE_ARRAY a string is its length and its bytes; in DELTA_BYTE_ARRAY these are a suffix, which
+// follows a prefix of the value before.
 static bool take_delta_string(ParquetColumnReader *reader, Bytes *string) {
     int64_t size, prefix;
     if (!delta_next(&reader->numbers, &size) || size < 0) return false;

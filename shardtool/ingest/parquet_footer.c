@@ -12,7 +12,7 @@ enum {
     TAIL_BYTES = 8,        // u32 length of the footer, magic
     DEPTH_MAX = 64,        // of the schema
     UNCOUNTED_BYTES = 100, // old writers left the dictionary page's header out of the size of a column
-    LIST_BYTES = 600       // of a message, for the names of columns
+    LIST_BYTES = 300       // of a message, for the names of columns
 };
 
 static const char *name_of(const char *const *names, size_t count, int number) {

@@ -87,7 +87,7 @@ typedef struct {
     uint64_t rows;
 } ParquetFooter;
 
-// Reads and checks the footer of a stream that has read_at. 65 for what is cut short, malformed or encrypted; the
+// Reads and checks the footer of a stream that has read_at. 65 when it is cut short, malformed or encrypted; the
 // stream is borrowed. Nothing is allocated that the file could not hold.
 int parquet_footer_open(ParquetFooter *footer, Stream *stream);
 void parquet_footer_close(ParquetFooter *footer); // accepts a zeroed struct

@@ -39,13 +39,13 @@ static inline bool thrift_failed(const ThriftReader *reader) { return reader->ma
 // The next field of a struct; false at its end. The caller reads or skips each field's value before the next call.
 bool thrift_next(ThriftReader *reader, ThriftField *field);
 
-// Values. `type` is the type that stands in the bytes; the reader fails when it is not the one that the call reads.
+// Values. `type` is the type found in the bytes; the reader fails when the call reads another one.
 bool thrift_bool(ThriftReader *reader, ThriftType type);
 int32_t thrift_i32(ThriftReader *reader, ThriftType type); // also of a byte and an i16
 int64_t thrift_i64(ThriftReader *reader, ThriftType type); // any integer
 Bytes thrift_binary(ThriftReader *reader, ThriftType type);
 void thrift_struct(ThriftReader *reader, ThriftType type); // only checks; thrift_next reads the fields
-// The number of elements, each of which is of type `element` and occupies at least one byte of what is left.
+// The number of elements, each of type `element` and at least one of the bytes left.
 uint32_t thrift_list(ThriftReader *reader, ThriftType type, ThriftType element);
 void thrift_skip(ThriftReader *reader, ThriftType type); // the value of a field, at most 32 levels deep
 
