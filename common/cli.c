@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ const char *option_nearest(const Option *options, const char *name) {
 static int set_size(const Option *option, const char *value) {
     char *end;
     double number = strtod(value, &end);
+    const char *number_end = end;
     static const char letters[] = "kmgt";
     double scale = 1;
     if (*end) {
@@ -78,7 +80,8 @@ static int set_size(const Option *option, const char *value) {
         if (!strcasecmp(end, "iB") || !strcasecmp(end, "B")) end += strlen(end);
     }
     number *= scale;
-    if (end == value || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
+    bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(number_end - value); // strtod reads 0x10 too
+    if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
         return fail(EX_USAGE, "'%s' is not a size such as 4096, 64k or 1.5GiB", value);
     *(uint64_t *)option->value = (uint64_t)number;
     if (scale == 1 && !strpbrk(value, ".eE"))
@@ -291,7 +294,15 @@ static bool print_about(const Program *program, const char *first) {
     return true;
 }
 
+// A file that is opened must not get the number of a closed standard descriptor: progress lines would be written into
+// it. Reading or writing an O_PATH descriptor fails as if it were closed.
+static void reserve_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) return;
+}
+
 int cli_main(const Program *program, int argc, char **argv) {
+    reserve_descriptors();
     log_program = program->name;
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;

@@ -1,6 +1,7 @@
 // Files: maps, whole reads and writes, durable creation, locks.
 #include "common/file.h"
 #include "common/err.h"
+#include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,12 +11,15 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC)); }
+
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path);
     if (fd < 0) return fail_errno("cannot open '%s'", path);
 
     struct stat st;
@@ -38,7 +42,7 @@ void file_unmap(Bytes *map) {
 }
 
 int file_read(Buffer *out, const char *path, size_t limit) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path);
     if (fd < 0) return fail_errno("cannot open '%s'", path);
     int status = 0;
     size_t start = out->size;
@@ -91,6 +95,19 @@ static const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) 
     return slash + 1;
 }
 
+// Never opens an existing file: processes of two containers may have the same pid. Then a random number is added.
+static int create_temp(char temp[PATH_MAX_BYTES]) {
+    size_t length = strlen(temp);
+    for (int attempt = 0; attempt < 16; attempt++) {
+        int fd = (int)TEMP_FAILURE_RETRY(open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+        unsigned number;
+        if (fd >= 0 || errno != EEXIST || length + 10 >= PATH_MAX_BYTES) return fd;
+        if (getrandom(&number, sizeof number, 0) < 0) return -1;
+        snprintf(temp + length, PATH_MAX_BYTES - length, "-%08x", number);
+    }
+    return -1;
+}
+
 int newfile_open(NewFile *file, const char *path) {
     *file = (NewFile){.fd = -1};
     char directory[PATH_MAX_BYTES];
@@ -99,7 +116,7 @@ int newfile_open(NewFile *file, const char *path) {
     if (length >= (int)sizeof file->temp || strlen(path) >= sizeof file->path)
         return fail(EX_CREATE, "path too long: '%.60s...'", path);
     memcpy(file->path, path, strlen(path) + 1);
-    file->fd = open(file->temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file->fd = create_temp(file->temp);
     if (file->fd >= 0) return 0;
     file->temp[0] = '\0';
     int error = errno;
@@ -119,8 +136,8 @@ int newfile_commit(NewFile *file) {
     path_split(file->path, directory);
     int status = 0;
     // Do not retry a failed fsync: the kernel may have dropped the pages.
-    if (fsync(file->fd)) status = fail_errno("cannot write '%s' to disk", file->path);
-    if (close(file->fd) && status == 0) status = fail_errno("cannot close '%s'", file->path);
+    if ((int)TEMP_FAILURE_RETRY(fsync(file->fd))) status = fail_errno("cannot write '%s' to disk", file->path);
+    if (close(file->fd) && errno != EINTR && status == 0) status = fail_errno("cannot close '%s'", file->path);
     file->fd = -1;
     if (status == 0 && rename(file->temp, file->path)) status = fail_errno("cannot rename '%s'", file->path);
     if (status < 0) {
@@ -157,9 +174,16 @@ int dir_make(const char *path) {
 }
 
 int dir_sync(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)), status = 0;
     if (fd < 0) return fail_errno("cannot open '%s'", path);
-    int status = fsync(fd) ? fail_errno("cannot write '%s' to disk", path) : 0;
+    if ((int)TEMP_FAILURE_RETRY(fsync(fd))) {
+        static bool warned;
+        if (errno != EINVAL && errno != ENOTSUP && errno != EBADF)
+            status = fail_errno("cannot write '%s' to disk", path);
+        else if (!warned) // CIFS and some FUSE file systems
+            warned = true,
+            log_warn("'%s': this file system cannot flush directories: files may be lost in a power cut", path);
+    }
     close(fd);
     return status;
 }
@@ -177,7 +201,7 @@ void dir_sweep(const char *path) {
         if (entry->d_name[0] != '.' || !mark) continue;
         char *end, full[PATH_MAX_BYTES];
         long pid = strtol(mark + 5, &end, 10);
-        if (*end || pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+        if ((*end && *end != '-') || pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
         if (snprintf(full, sizeof full, "%s/%s", path, entry->d_name) < (int)sizeof full)
             nftw(full, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     }
@@ -188,13 +212,19 @@ int lock_take(Lock *lock, const char *path) {
     char name[PATH_MAX_BYTES];
     if (snprintf(name, sizeof name, "%s/.lock", path) >= (int)sizeof name)
         return fail(EX_CREATE, "path too long: '%.60s...'", path);
-    lock->fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    lock->fd = (int)TEMP_FAILURE_RETRY(open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (lock->fd < 0) return fail_errno("cannot create '%s'", name);
-    if (flock(lock->fd, LOCK_EX | LOCK_NB) == 0) {
+    bool locked = (int)TEMP_FAILURE_RETRY(flock(lock->fd, LOCK_EX | LOCK_NB)) == 0;
+    if (!locked && (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)) { // some network file systems
+        log_warn("'%s': this file system has no locks: start no second run there", path);
+        locked = true;
+    }
+    if (locked) {
         char pid[24];
         int length = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
         // The pid is only for the error message of other processes.
-        if (ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, pid, (size_t)length, 0) == length) return 0;
+        if ((int)TEMP_FAILURE_RETRY(ftruncate(lock->fd, 0)) == 0 && pwrite(lock->fd, pid, (size_t)length, 0) == length)
+            return 0;
         lock_drop(lock);
         return fail_errno("cannot write '%s'", name);
     }

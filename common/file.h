@@ -7,6 +7,8 @@
 
 enum { PATH_MAX_BYTES = 4096 };
 
+int file_open(const char *path); // open(2) for reading; -1 with errno
+
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 int file_map(Bytes *map, const char *path);
 void file_unmap(Bytes *map); // accepts a zeroed map

@@ -1,5 +1,6 @@
 // cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression.
 #include "common/err.h"
+#include "common/mapguard.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/cmd_shards.h"
 #include "shardtool/format/shard.h"
@@ -38,10 +39,15 @@ static int put_frame(Target *target, const ShardFile *shard, uint64_t index, uin
     return target->to_file ? newfile_write(&target->file, ids, size) : fd_write(STDOUT_FILENO, ids, size, "the output");
 }
 
-static int put_shard(void *context, const char *path) {
-    Target *target = context;
+typedef struct {
+    Target *target;
+    const char *path;
+} Copy;
+
+static int copy_mapped(void *context) {
+    Target *target = ((Copy *)context)->target;
     ShardFile shard;
-    if (shard_file_open(&shard, path) < 0) return -1;
+    if (shard_file_open(&shard, ((Copy *)context)->path) < 0) return -1;
     target->ids.size = 0;
     buffer_reserve(&target->ids, (size_t)shard.frame_tokens * sizeof(uint16_t));
     int status = 0;
@@ -54,6 +60,8 @@ static int put_shard(void *context, const char *path) {
     shard_file_close(&shard);
     return status;
 }
+
+static int put_shard(void *target, const char *path) { return mapguard_run(copy_mapped, &(Copy){target, path}, path); }
 
 // The header of the merged shard, from all inputs.
 typedef struct {

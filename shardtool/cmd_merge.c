@@ -5,14 +5,16 @@
 #include "shardtool/format/dataset_build.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const char *output;
-static bool force;
+static bool force, allow_duplicates;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create, on the same file system"},
+    {OPT_STRING, "o,output",         &output,           "DIR", "dataset directory to create, on the same file system"},
+    {OPT_FLAG,   "allow-duplicates", &allow_duplicates, NULL,  "merge datasets that hold the same data"              },
     ROW_REPLACE(&force),
     ROW_END,
 };
@@ -33,6 +35,16 @@ static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) 
         return fail(EX_USAGE, "'%s' and '%s' were made with other options: %s and %s", first->path, part->path,
                     first->params, part->params);
     for (uint64_t i = 0; i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
+    return 0;
+}
+
+// The same data twice is hardly ever intended. `fingerprints` has those of the parts before.
+static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_t (*fingerprints)[32]) {
+    memcpy(fingerprints[index], part->fingerprint, 32);
+    for (int i = 0; i < index && !allow_duplicates; i++)
+        if (!memcmp(fingerprints[i], part->fingerprint, 32))
+            return fail(EX_USAGE, "'%s' and '%s' hold the same data: --allow-duplicates merges them", paths[i],
+                        paths[index]);
     return 0;
 }
 
@@ -72,12 +84,14 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         return fail(EX_CREATE, "'%s' already holds a dataset; --force replaces it", output);
     if (dataset_build_start(build, force) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
     begin_whole(&whole, &first, build->target);
+    uint8_t(*fingerprints)[32] = allocate_zeroed((size_t)count, sizeof *fingerprints);
     int status = 0;
     for (int i = 0; status == 0 && i < count; i++) {
         Dataset part;
         status = dataset_open(&part, paths[i]);
         if (status < 0) break;
-        status = take_part(&whole, &part, &first);
+        status = refuse_duplicate(&part, paths, i, fingerprints);
+        if (status == 0) status = take_part(&whole, &part, &first);
         if (status == 0) status = link_shards(&whole, &part);
         dataset_close(&part);
     }
@@ -87,6 +101,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
                  whole.tokens[SPLIT_VAL]);
     else
         dataset_build_abandon(build);
+    free(fingerprints);
     dataset_close(&whole);
     dataset_close(&first);
     return status;

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
+#include "common/mapguard.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset_build.h"
@@ -59,8 +60,7 @@ static int compare_manifest(const Check *check, const ShardFile *shard) {
     return what ? fail(EX_DATA, "shard '%s': its %s differs from the manifest", shard->path, what) : 0;
 }
 
-static int check_shard(void *data, unsigned worker) {
-    (void)worker;
+static int check_mapped(void *data) {
     Check *check = data;
     ShardFile shard;
     check->tokens = 0;
@@ -74,6 +74,11 @@ static int check_shard(void *data, unsigned worker) {
     if (status == 0 && check->listed) status = compare_manifest(check, &shard);
     shard_file_close(&shard);
     return status;
+}
+
+static int check_shard(void *data, unsigned worker) {
+    (void)worker;
+    return mapguard_run(check_mapped, data, ((Check *)data)->path);
 }
 
 static void report(Verifier *verifier, const char *path, uint64_t tokens) {

@@ -26,6 +26,7 @@ static int find_member(Bytes map, uint64_t end, Shard *member) {
                                       : "not a shard: no seek table ends at offset %" PRIu64,
                     end);
     uint64_t count = get_u32(footer), payload = count * SHARD_ENTRY_BYTES + SHARD_FOOTER_BYTES;
+    if (count < 3) return fail(EX_DATA, "seek table at the end: too few entries for a shard");
     if (payload > end - SKIPPABLE_BYTES)
         return fail(EX_DATA, "seek table at the end: %" PRIu64 " entries do not fit into %" PRIu64 " bytes", count,
                     end);

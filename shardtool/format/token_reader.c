@@ -1,6 +1,7 @@
 // Reads ids at any position, across frames and shards.
 #include "shardtool/format/token_reader.h"
 #include "common/err.h"
+#include "common/mapguard.h"
 #include "common/search.h"
 
 static const DatasetShard *shard_of(const TokenReader *tokens, uint64_t number) {
@@ -60,7 +61,19 @@ static uint64_t find_number(const TokenReader *tokens, uint64_t token) {
     return floor_index(&shards->first, sizeof *shards, tokens->dataset.shard_count[tokens->split], token);
 }
 
-int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
+typedef struct {
+    TokenReader *tokens;
+    uint64_t first;
+    size_t count;
+    uint16_t *ids;
+} Request;
+
+static int get_mapped(void *data) {
+    Request *request = data;
+    TokenReader *tokens = request->tokens;
+    uint64_t first = request->first;
+    size_t count = request->count;
+    uint16_t *ids = request->ids;
     uint16_t *frame_ids = NULL;
     while (count) {
         uint64_t number = find_number(tokens, first);
@@ -76,4 +89,9 @@ int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t
         first += take, ids += take, count -= take;
     }
     return 0;
+}
+
+int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
+    const char *path = tokens->path ? tokens->path : tokens->dataset.path;
+    return mapguard_run(get_mapped, &(Request){tokens, first, count, ids}, path);
 }

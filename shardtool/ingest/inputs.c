@@ -282,7 +282,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
 }
 
 static int digest_file(XXH3_state_t *state, const InputFile *file, uint8_t *block) {
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(file->path);
     if (fd < 0) return fail_errno("cannot open '%s'", file->path);
     XXH3_128bits_update(state, file->path, strlen(file->path) + 1);
     XXH3_128bits_update(state, &file->bytes, sizeof file->bytes);

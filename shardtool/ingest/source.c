@@ -5,13 +5,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct {
     Stream stream;
     int fd;
     const InputFile *file;
-    uint64_t bytes; // read so far
+    uint64_t bytes;           // read so far
+    struct timespec modified; // when it was opened
 } FileStream;
 
 struct Source {
@@ -22,6 +24,14 @@ struct Source {
     FormatReader *reader;
 };
 
+// A file that was rewritten with the same size has another modification time.
+static int check_unchanged(const FileStream *file) {
+    struct stat st;
+    if (!file->file->regular || fstat(file->fd, &st)) return 0;
+    bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec;
+    return same ? 0 : fail(EX_IO, "'%s' changed while it was read", file->stream.name);
+}
+
 static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
     FileStream *file = (FileStream *)stream;
     ssize_t got = fd_read(file->fd, data, size, stream->name);
@@ -31,7 +41,7 @@ static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
         ((size_t)got < size ? file->bytes != file->file->bytes : file->bytes > file->file->bytes))
         return fail(EX_IO, "'%s' changed while it was read: %" PRIu64 " bytes at first, now at least %" PRIu64,
                     stream->name, file->file->bytes, file->bytes);
-    return got;
+    return (size_t)got < size && check_unchanged(file) < 0 ? -1 : got;
 }
 
 static ssize_t file_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
@@ -56,11 +66,13 @@ static int open_file(Source *source) {
     if (file->regular) stream->stream.read_at = file_read_at, stream->stream.size = file->bytes;
     stream_name(&stream->stream, is_stdin ? "standard input" : file->path, NULL);
     stream->stream.is_listed = file->is_listed;
-    stream->fd = is_stdin ? dup(STDIN_FILENO) : open(file->path, O_RDONLY | O_CLOEXEC);
+    stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(file->path);
     stream->file = file;
     stream->bytes = 0;
     source->document = 0;
-    if (stream->fd < 0) return fail_errno("cannot open '%s'", stream->stream.name);
+    struct stat st;
+    if (stream->fd < 0 || fstat(stream->fd, &st)) return fail_errno("cannot open '%s'", stream->stream.name);
+    stream->modified = st.st_mtim;
     return reader_open(&source->reader, &stream->stream, source->options);
 }
 

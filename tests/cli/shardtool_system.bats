@@ -1,0 +1,97 @@
+# shardtool: what the system may do to a run: closed descriptors, odd file systems, files that change.
+
+load helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    printf 'The first document.\n' >a.txt
+}
+
+@test "closed standard descriptors are not reused for files: progress lines would go there" {
+    strace -f -qq -e trace=openat -o trace bash -c 'exec shardtool tokenize -q --val 0 -o out a.txt <&- >&- 2>&-' || true
+    shardtool verify -q out
+    grep -q 'out/train.*= [0-9]' trace
+    [ -z "$(grep -v '/dev/null' trace | grep -E '(out/|a.txt).* = [012]$')" ]
+}
+
+@test "file systems without locks, or without fsync of directories, are one warning" {
+    run_code 0 strace -f -qq -o /dev/null -e trace=flock -e inject=flock:error=ENOSYS shardtool tokenize -q -o out a.txt
+    [[ "$output" == *"has no locks"* ]]
+    shardtool verify -q out
+    run_code 0 strace -f -qq -o /dev/null -e trace=fsync -P "$PWD/out2" -e inject=fsync:error=EINVAL shardtool tokenize -q -o "$PWD/out2" a.txt
+    [[ "$output" == *"cannot flush directories"* ]]
+    shardtool verify -q out2
+}
+
+@test "interrupted system calls are not errors" {
+    for call in flock fsync ftruncate; do
+        rm -rf out
+        run_code 0 strace -f -qq -o /dev/null -e trace=$call -e inject=$call:error=EINTR:when=1 shardtool tokenize -q -o out a.txt
+    done
+    rm -rf out
+    run_code 0 strace -f -qq -o /dev/null -e trace=openat -P "$PWD/a.txt" -e inject=openat:error=EINTR:when=1 shardtool tokenize -q -o out "$PWD/a.txt"
+}
+
+@test "a lock that is a symbolic link is refused, and its target is not touched" {
+    mkdir out && echo precious >target && ln -s ../target out/.lock
+    run shardtool tokenize -o out a.txt
+    [ "$status" -ne 0 ]
+    [ "$(cat target)" = precious ]
+}
+
+@test "a temporary file of another process with the same pid is neither used nor followed" {
+    mkdir -p out/train/000 && : >out/.journal && echo precious >target
+    # exec keeps the pid that the link is named for
+    bash -c 'ln -s "$PWD/target" "out/train/000/.000000.zst.tmp.$$" && exec shardtool tokenize -q --val 0 -o out a.txt'
+    [ "$(cat target)" = precious ]
+    shardtool verify -q out
+}
+
+@test "a shard truncated while it is read is 74 and named" {
+    seq 400000 >lines.txt
+    shardtool tokenize -q --docs lines --val 0 -o out lines.txt
+    shard=out/train/000/000000.zst
+    mkfifo pipe
+    shardtool cat $shard >pipe 2>err &
+    exec 5<pipe
+    head -c 1000 <&5 >/dev/null
+    truncate -s 4096 $shard
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "$shard.*truncated" err
+}
+
+@test "an input rewritten with the same size while it is read is 74" {
+    mkfifo gate
+    seq 300000 >a.txt && touch -d '2020-01-01' a.txt
+    shardtool text -0 a.txt >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >/dev/null
+    touch a.txt
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "changed while it was read" err
+}
+
+@test "sizes in hexadecimal are refused, not taken for 0" {
+    for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000; do
+        run_code 2 shardtool tokenize $option -o out a.txt
+        [[ "$output" == *"is not a size"* ]]
+    done
+}
+
+@test "merge refuses the same data twice" {
+    shardtool tokenize -q -o a a.txt
+    run_code 2 shardtool merge -o b a a
+    [[ "$output" == *"'a' and 'a' hold the same data"* ]]
+    cp -r a copy
+    run_code 2 shardtool merge -o b a copy
+    run_code 0 shardtool merge --allow-duplicates -o b a copy
+}
