@@ -1,6 +1,6 @@
 // trainer eval: the loss of a trained model on the first tokens of each split.
 #include "common/err.h"
-#include "trainer/model/evaluate.h"
+#include "trainer/run/evaluate_progress.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/trained.h"
 #include "trainer/trainer_commands.h"
@@ -24,7 +24,7 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     if (!samples)
         return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", names[split],
                     (long long)config_eval_block(config));
-    FeedResult result = evaluate(&trained->network, &source, split, samples, NULL, &loss);
+    FeedResult result = evaluate_with_progress(&trained->network, &source, split, samples, NULL, &loss);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;

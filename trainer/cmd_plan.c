@@ -1,5 +1,6 @@
 // trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
+#include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
@@ -23,6 +24,12 @@ static int print_plan(Config *config) {
     model_open(&model, &shape);
     memory_plan_init(&plan, config, &model, backend, optimizer_find(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
+    const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
+    const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(&model);
+    char count[16];
+    buffer_print(&text, "\nrun        %lld steps, %s tokens, %.3g FLOP: %.1f h at 10 TFLOP/s, %.1f h at 100 TFLOP/s\n",
+                 (long long)config->max_iters, human_count(count, total), flops, flops / 10e12 / 3600,
+                 flops / 100e12 / 3600);
     plan_print_choices(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
     int result = memory_plan_check(&plan, config, backend, false);

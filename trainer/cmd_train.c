@@ -5,6 +5,7 @@
 #include "trainer/run/sample_text.h"
 #include "trainer/run/train.h"
 #include "trainer/trainer_commands.h"
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -71,8 +72,9 @@ static int conclude(Run *run) {
         if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
     }
-    printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss, run->state.last_loss,
-           (unsigned long long)run->state.step);
+    if (isfinite(run->state.first_loss))
+        printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
+               run->state.last_loss, (unsigned long long)run->state.step);
     log_line("report: %s%sreport.html", config->out_dir,
              config->out_dir[strlen(config->out_dir) - 1] == '/' ? "" : "/");
     train_flush_lines();

@@ -26,7 +26,7 @@ last() { checkpoint "$1" 24; }
     run train --out_dir=run
     [ "$status" -eq 0 ]
     [[ "$output" == *"cpu: "* ]]
-    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | data-wait "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s | data-wait "* ]]
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
     [ "$(steps run)" -eq 24 ]
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
@@ -271,6 +271,65 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"there is no checkpoint of step 7 in 'run'"* ]]
     run "${sample[@]}" --ckpt=last
     [ "$status" -eq 2 ]
+}
+
+@test "evaluations print their progress" {
+    run script -qec "'$BIN/trainer' train tiny.conf --dataset='$data' --out_dir=run --max_iters=1 --eval_tokens=100000" /dev/null
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"evaluating on validation data"*" %"*" left"* ]]
+}
+
+@test "the step line has the time left and TFLOP/s, and plan prints the size of the run" {
+    run train --out_dir=run --max_iters=3
+    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
+    run "$BIN/trainer" plan tiny.conf --device=cpu
+    # 24 steps of 2 * 2 * 32 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
+    flops=$(python3 -c "V, C, T = 50257, 32, 32; print(f'{24 * 128 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
+    [[ "$output" == *"run        24 steps, 3.07 k tokens, ${flops} FLOP: "*" h at 10 TFLOP/s"* ]]
+}
+
+@test "eval_interval=0 trains without validation data" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
+    [ "$status" -eq 0 ]
+    [ -d run/ckpt-00000004 ]
+    ! grep -q val_loss run/metrics.jsonl
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=6
+    [[ "$output" == *"resuming at step 4"* ]]
+}
+
+@test "tokens_per_step sets the micro-batches, and batch_size=auto without a number is an error" {
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=16
+    [[ "$output" == *"16 x 32 sequences of 1024 tokens = 524288 tokens"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=auto
+    [[ "$output" == *" = 524288 tokens"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=500000 --batch_size=16
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'tokens_per_step' 500000 is not a multiple of batch_size * block_size = 16384: the nearest is 507904"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=auto --gradient_accumulation_steps=64
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'batch_size' is auto, and the size of a step is not known"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
+    [ "$status" -eq 0 ]
+}
+
+@test "the report counts the tokens of every step after a change of the batch" {
+    train --out_dir=run --quiet --max_iters=4
+    train --out_dir=run --quiet --max_iters=6 --gradient_accumulation_steps=6
+    grep -q '<th>tokens seen</th><td>1.28 k</td>' run/report.html # 4 * 128 + 2 * 384
+    grep -q '"tokens": 1280,' run/ckpt-00000006/state.json
+}
+
+@test "status shows a live run, also before its first checkpoint, and --watch follows it" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}" --eval_interval=1000000
+    wait_for_steps run 3
+    run "$BIN/trainer" status --json run
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ "\"last_step\": "[0-9]+", \"last_loss\": 1"[0-9.]+", \"tokens_per_s\": "[0-9]+ ]]
+    "$BIN/trainer" status --watch run >watched 2>&1 3>&- &
+    LOADER=$! # ended by teardown
+    two_lines() { [ "$(grep -c '^step .* | loss .* tok/s$' watched)" -ge 2 ]; }
+    wait_until two_lines
 }
 
 @test "init_from starts a run with the weights of another run" {

@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     uint64_t step;                        // steps done, including those whose update was not applied
     uint64_t updates;                     // steps whose update was applied
+    uint64_t tokens;                      // tokens trained on
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;
     bool evaluated;                          // an evaluation was made at `step`

@@ -74,6 +74,7 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "format", json_integer(FORMAT));
     json_object_set_new(root, "step", number(state->step));
     json_object_set_new(root, "updates", number(state->updates));
+    json_object_set_new(root, "tokens", number(state->tokens));
     json_object_set_new(root, "nonfinite", number(state->nonfinite));
     json_object_set_new(root, "nonfinite_streak", number(state->nonfinite_streak));
     if (state->scaler.scale > 0) json_object_set_new(root, "scaler", loss_scaler_json(&state->scaler));
@@ -180,6 +181,7 @@ static bool take_state(SavedState *saved, const json_t *root) {
                  take_number(root, "skip_from", &state->skip_from) && take_number(root, "skip_to", &state->skip_to) &&
                  take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
                  take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
+    if (json_object_get(root, "tokens")) whole = whole && take_number(root, "tokens", &state->tokens);
     saved->hashes.has_model_config = json_object_get(root, "model_config_hash");
     if (saved->hashes.has_model_config)
         whole = whole && take_hex(root, "model_config_hash", saved->hashes.model_config, SAFE_HASH_BYTES);

@@ -51,6 +51,7 @@ typedef struct {
     Buffer mistakes;               // one line each: "FILE:LINE:COLUMN: ..."
     Buffer ignored;                // nanoGPT keys without a meaning here, as "compile, wandb_log"
     int mistake_count;
+    bool has_number[KEY_COUNT];       // an AUTO key was set to a number, which a later auto keeps
     int files, file[KEY_COUNT];       // number of files read, and the number of the file that set a key, from 1
     struct ConfigVariable *variables; // names set by files that are no keys, newest first
     Arena strings;                    // strings and variables of the files

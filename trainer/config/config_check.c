@@ -52,7 +52,8 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_n_head,                      1, 1024     },
         {KEY_n_embd,                      1, 1 << 16  },
         {KEY_gradient_accumulation_steps, 1, 1 << 20  },
-        {KEY_eval_interval,               1, 0x1p53   },
+        {KEY_tokens_per_step,             0, 1ll << 40},
+        {KEY_eval_interval,               0, 0x1p53   },
         {KEY_log_interval,                1, 0x1p53   },
         {KEY_eval_iters,                  1, 1 << 30  },
         {KEY_eval_batch_size,             0, 1 << 16  },
@@ -88,6 +89,11 @@ static void check_model(ConfigReader *reader) {
         config_mistake(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
                        (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
     }
+    if (config->batch_size.is_auto && !config->tokens_per_step && !reader->has_number[KEY_batch_size])
+        config_mistake(
+            reader, KEY_batch_size,
+            "'batch_size' is auto, and the size of a step is not known: set tokens_per_step, or batch_size to "
+            "a number before");
     if (config->eval_block_size > config->block_size)
         config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
                        (long long)config->eval_block_size, (long long)config->block_size);
@@ -97,10 +103,35 @@ static void check_model(ConfigReader *reader) {
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 
+// tokens_per_step = batch_size * gradient_accumulation_steps * block_size.
+static void split_step(ConfigReader *reader) {
+    enum { ROWS_MAX = 12 }; // of a batch_size that is auto, before the plan splits the step
+    Config *config = &reader->config;
+    const int64_t tokens = config->tokens_per_step, block = config->block_size;
+    if (!tokens || block < 1 || config->batch_size.value < 1) return;
+    int64_t *rows = &config->batch_size.value;
+    if (config->batch_size.is_auto && tokens % block == 0)
+        for (*rows = ROWS_MAX; tokens / block % *rows;) --*rows;
+    const int64_t unit = *rows * block, near = (tokens + unit / 2) / unit;
+    if (tokens % unit)
+        config_mistake(
+            reader, KEY_tokens_per_step,
+            "'tokens_per_step' %lld is not a multiple of batch_size * block_size = %lld: the nearest is %lld",
+            (long long)tokens, (long long)unit, (long long)((near ? near : 1) * unit));
+    else if (config_is_set(reader, KEY_gradient_accumulation_steps) &&
+             config->gradient_accumulation_steps != tokens / unit)
+        config_mistake(reader, KEY_tokens_per_step,
+                       "'tokens_per_step' %lld needs %lld gradient_accumulation_steps, and %lld are set",
+                       (long long)tokens, (long long)(tokens / unit), (long long)config->gradient_accumulation_steps);
+    else
+        config->gradient_accumulation_steps = tokens / unit;
+}
+
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
     check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_model(reader);
+    split_step(reader);
     Config *config = &reader->config;
     if (!reader->mistake_count && config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {
         config->recompute = RECOMPUTE_BLOCK;

@@ -187,6 +187,8 @@ static const char *read_value(const Place *place, const char *at, const Option *
         return store_word(place, at, option, value.text), end;
     else if (!end || !store(option, &value))
         mistake(place, column(place, at), "'%s' takes %s", option->name, type_names[option->type]), end = NULL;
+    else if (option->type == OPT_AUTO && value.type == VALUE_NUMBER)
+        place->reader->has_number[key_index(place->reader, option)] = true;
     return end;
 }
 

@@ -36,6 +36,12 @@ static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols
     (void)V, (void)T;
 }
 
+double model_token_flops(const Model *model) {
+    const ModelShape *shape = &model->shape;
+    const double positions = (double)shape->block * shape->channels;
+    return 6 * ((double)model->parameters - positions) + 12.0 * shape->layers * shape->channels * shape->block;
+}
+
 int padded_vocab(int vocab) { return (vocab + VOCAB_MULTIPLE - 1) / VOCAB_MULTIPLE * VOCAB_MULTIPLE; }
 
 static bool decays(ParamKind kind) { return kind <= KIND_RESIDUAL; }

@@ -42,6 +42,10 @@ typedef struct {
     size_t parameters;     // without padding and gaps: the number that is reported
 } Model;
 
+// Floating-point operations of a training step for each token: 6 for each parameter that is multiplied with, and 12 L C
+// T for attention (the formula of nanoGPT's estimate_mfu). Recomputation does not count.
+double model_token_flops(const Model *model);
+
 int padded_vocab(int vocab); // the next multiple of 64: aligned rows for the matmuls
 
 void model_open(Model *model, const ModelShape *shape);

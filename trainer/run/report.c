@@ -149,11 +149,11 @@ static void print_escaped(Buffer *out, const char *text, size_t size) {
 static void print_summary(Buffer *out, const Run *run, const Curves *curves) {
     const RunState *state = &run->state;
     char count[16];
-    double tokens = (double)run_sequences(run) * (double)run->config->block_size * (double)state->step;
     buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu of %lld", (unsigned long long)state->step,
                  (long long)run->config->max_iters);
     if (state->nonfinite) buffer_print(out, ", %llu not finite and not applied", (unsigned long long)state->nonfinite);
-    buffer_print(out, "</td></tr>\n<tr><th>tokens seen</th><td>%s</td></tr>\n", human_count(count, tokens));
+    buffer_print(out, "</td></tr>\n<tr><th>tokens seen</th><td>%s</td></tr>\n",
+                 human_count(count, (double)state->tokens));
     if (isfinite(state->first_loss))
         buffer_print(out, "<tr><th>validation loss before</th><td>%.4f</td></tr>\n", state->first_loss);
     if (isfinite(state->best_loss))

@@ -58,6 +58,8 @@ static int open_directory(Run *run, bool fresh) {
     if (!found && !strcmp(run->config->init_from, "resume"))
         return fail(EX_NOINPUT, "init_from is 'resume', and there is no checkpoint in '%s'", out_dir);
     run->saved_step = run->state.step;
+    if (!run->state.tokens) // of a checkpoint of version 0.1.0, which did not count them
+        run->state.tokens = run->state.step * run_sequences(run) * (uint64_t)run->config->block_size;
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
     return 0;
@@ -67,14 +69,15 @@ static int open_directory(Run *run, bool fresh) {
 
 static int check_dataset(const Run *run, const FeedDataset *dataset) {
     static const char *const splits[] = {"training", "validation"};
-    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
+    const bool evaluates = run->config->eval_interval || run->config->eval_only;
+    for (int split = SPLIT_TRAIN; split <= (evaluates ? SPLIT_VAL : SPLIT_TRAIN); split++) {
         bool val = split == SPLIT_VAL;
         uint64_t block = (uint64_t)(val ? config_eval_block(run->config) : run->config->block_size);
         if (dataset->tokens[split] <= block)
             return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
                         splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
                         (unsigned long long)block, (unsigned long long)block + 1,
-                        val ? ": tokenize with --val 0.01, or more" : "");
+                        val ? ": tokenize with --val 0.01 or more, or set eval_interval=0" : "");
     }
     return 0;
 }
@@ -213,6 +216,8 @@ int run_save(Run *run, bool last) {
     if (metrics_sync(&run->metrics) == 0 &&
         checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
         run->saved_step = run->state.step;
+        if (!run->state.tokens) // of a checkpoint of version 0.1.0, which did not count them
+            run->state.tokens = run->state.step * run_sequences(run) * (uint64_t)run->config->block_size;
         return 0;
     }
     if (last) return -1;

@@ -24,12 +24,13 @@ typedef struct {
     BatchSource source;
     BatchStream stream;
     RunState state;
-    char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
-    char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
-    volatile sig_atomic_t stop;            // set by signal handlers
-    uint64_t saved_step;                   // step of the last checkpoint written or resumed from
-    uint64_t report_warned_ns;             // time of the last warning about report.html
-    Buffer sample;                         // sampled after training, for the report
+    char checkpoint[PATH_MAX_BYTES];           // that the run was resumed from; "": a new run
+    char backend_text[BACKEND_TEXT_BYTES];     // device, type and reason, for the report
+    volatile sig_atomic_t stop;                // set by signal handlers
+    uint64_t saved_step;                       // step of the last checkpoint written or resumed from
+    uint64_t loop_started_ns, loop_first_step; // start of the training loop in this process
+    uint64_t report_warned_ns;                 // time of the last warning about report.html
+    Buffer sample;                             // sampled after training, for the report
 } Run;
 
 // `fresh` moves an earlier run in out_dir to a sub-directory. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83, or 75

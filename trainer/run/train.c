@@ -2,6 +2,7 @@
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "trainer/run/evaluate_progress.h"
 #include "trainer/run/report.h"
 #include <errno.h>
 #include <math.h>
@@ -50,7 +51,8 @@ FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
     batch_stream_cancel(&run->stream);
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
-        FeedResult result = evaluate(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
+        FeedResult result =
+            evaluate_with_progress(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
         if (result != FEED_BATCH) return result;
     }
     return FEED_BATCH;
@@ -98,6 +100,15 @@ static void skip_samples(Run *run) {
                 (unsigned long long)state->skip_to);
 }
 
+// Time to max_iters at the mean rate of this process, evaluations and checkpoints included, as "3:12:05".
+static const char *time_left(const Run *run, char out[24]) {
+    double steps = (double)(run->state.step - run->loop_first_step);
+    double seconds = (double)(clock_ns() - run->loop_started_ns) * 1e-9 / (steps > 0 ? steps : 1);
+    uint64_t left = (uint64_t)(seconds * (double)((uint64_t)run->config->max_iters - run->state.step) + 0.5);
+    snprintf(out, 24, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60), (unsigned)(left % 60));
+    return out;
+}
+
 static void record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
     const Config *config = run->config;
     uint64_t step = run->state.step;
@@ -109,9 +120,12 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
     }
     if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
-        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | data-wait %.1f %%%s%s\n",
+        char left[24];
+        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %.3g TFLOP/s | "
+               "data-wait %.1f %% | %s left%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
-               result->learning_rate, seconds * 1e3, tokens / seconds, wait, words,
+               result->learning_rate, seconds * 1e3, tokens / seconds,
+               tokens / seconds * model_token_flops(&run->model) * 1e-12, wait, time_left(run, left), words,
                result->finite ? "" : " | not finite: not applied");
         train_flush_lines();
     }
@@ -121,11 +135,16 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
                 scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
 }
 
+// Steps between checkpoints: those between evaluations, which save.
+static uint64_t save_interval(const Config *config) {
+    return config->eval_interval ? (uint64_t)config->eval_interval : 2000;
+}
+
 // Batches are requested ahead up to the next evaluation or the end of the run.
 static void start_stream(Run *run) {
     const Config *config = run->config;
     const RunState *state = &run->state;
-    uint64_t consumed = run_use(run)->consumed, until = (uint64_t)config->eval_interval;
+    uint64_t consumed = run_use(run)->consumed, until = save_interval(config);
     until -= state->step % until;
     if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
     const FeedRequest form = {
@@ -150,6 +169,7 @@ static Next step_now(Run *run) {
 
     state->step++, state->updates += result.finite;
     run_use(run)->consumed += run_sequences(run);
+    state->tokens += run_sequences(run) * (uint64_t)run->config->block_size;
     state->evaluated = false, state->last_loss = NAN;
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
@@ -180,13 +200,17 @@ static Next loop_once(Run *run) {
     const RunState *state = &run->state;
     bool last = state->step >= (uint64_t)run->config->max_iters;
     if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
-    if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
-        return evaluate_now(run);
+    if (run->config->eval_interval) {
+        if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
+            return evaluate_now(run);
+    } else if (state->step != run->saved_step && state->step % save_interval(run->config) == 0)
+        run_save(run, false);
     return last ? NEXT_RESTART : step_now(run);
 }
 
 int train(Run *run) {
-    while (run->state.step < (uint64_t)run->config->max_iters || !run->state.evaluated)
+    run->loop_started_ns = clock_ns(), run->loop_first_step = run->state.step;
+    while (run->state.step < (uint64_t)run->config->max_iters || (run->config->eval_interval && !run->state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
     if (run->state.step == run->saved_step) return 0;
     return run_save(run, true);
