@@ -33,7 +33,7 @@ int parquet_bid(Bytes head) {
 static int find_columns(ParquetReader *parquet) {
     const SourceOptions *options = parquet->options;
     ParquetColumn *text = &parquet->text_column;
-    if (parquet_find_column(&parquet->footer, options->text_column, text) < 0) return fail_in("--text-column");
+    if (parquet_find_column(&parquet->footer.schema, options->text_column, text) < 0) return fail_in("--text-column");
     if (!parquet_is_text(text))
         return fail(EX_DATA, "'%s': column '%s' is %s, not text: name another with --text-column",
                     parquet->stream->name, options->text_column,
@@ -42,7 +42,7 @@ static int find_columns(ParquetReader *parquet) {
         Where *where = &parquet->conditions[i];
         ParquetColumn *column = &parquet->where_columns[i];
         if (where_parse(where, options->where.items[i]) < 0) return -1;
-        if (parquet_find_column(&parquet->footer, where->column, column) < 0)
+        if (parquet_find_column(&parquet->footer.schema, where->column, column) < 0)
             return fail_in("--where '%s'", where->text);
         if (where_bind(&parquet->tests[i], where, column) < 0) return fail_in("'%s'", parquet->stream->name);
     }
