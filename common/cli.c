@@ -90,8 +90,11 @@ static int set_size(const Option *option, const char *value) {
 }
 
 static const char *word_start(const char *words, unsigned number) {
-    while (number-- && *words) words += strcspn(words, "|") + 1;
-    return words;
+    while (number-- && *words) {
+        words += strcspn(words, "|");
+        words += *words == '|';
+    }
+    return words; // "" past the last
 }
 
 void word_print(const char *words, unsigned number, char *out, size_t size) {

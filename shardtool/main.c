@@ -3,7 +3,9 @@
 #include <stddef.h>
 
 #define COMMANDS(X)                                                                                                    \
-    X(tokenize) X(text) X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge) X(index)
+    X(tokenize)                                                                                                        \
+    X(text)                                                                                                            \
+    X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)

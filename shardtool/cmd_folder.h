@@ -1,0 +1,16 @@
+// A directory of files that appears under its name only when it is complete and on disk.
+#pragma once
+
+#include "common/file.h"
+#include <stdbool.h>
+
+typedef struct {
+    char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES]; // files are written in `temp`
+    bool exists;
+} NewFolder;
+
+// 73 when `path` is a file, or a directory that is not empty. With `force` it may hold files that match `pattern`
+// (fnmatch, with alternatives), which newfolder_commit removes.
+int newfolder_open(NewFolder *folder, const char *path, bool force, const char *pattern);
+int newfolder_commit(NewFolder *folder);
+void newfolder_abandon(NewFolder *folder); // removes what is unfinished; accepts a zeroed struct

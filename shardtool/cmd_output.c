@@ -1,0 +1,152 @@
+// Writes datasets from ids: opens the directory, feeds the shard sink, writes the manifest.
+#include "shardtool/cmd_output.h"
+#include "common/err.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+OutputOptions output_options = {.shard_tokens = 128 << 20};
+
+// Everything that determines the bytes of the shards, beside the inputs, in one line; params_fp is its hash.
+static void set_params(Output *output, const OutputPlan *plan) {
+    PipelineOptions *pipeline = &output->pipeline;
+    uint64_t frame_tokens = plan->params.frame_tokens,
+             shard_tokens = output->to_stdout ? 0 : output_options.shard_tokens;
+    shard_tokens += (frame_tokens - shard_tokens % frame_tokens) % frame_tokens;
+    pipeline->threads = (unsigned)output_options.threads, pipeline->shard_tokens = shard_tokens;
+    pipeline->params = plan->params;
+    buffer_print(&output->line, "%s;%s%sframe_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;shard_tokens=%" PRIu64 "\n",
+                 plan->command, plan->settings, *plan->settings ? ";" : "", frame_tokens, shard_tokens);
+    sha256(output->line.data, output->line.size, pipeline->params.params_fp);
+    output->line.data[output->line.size - 1] = '\0'; // drop the line end, which only the hash includes
+}
+
+static void begin_dataset(Output *output, const OutputPlan *plan, const char *path) {
+    Dataset *dataset = &output->dataset;
+    const ShardParams *params = &output->pipeline.params;
+    dataset_begin(dataset, path);
+    dataset->params = (const char *)output->line.data;
+    dataset->val = plan->val, dataset->val_seed = plan->val_seed;
+    dataset->vocab_size = params->vocab_size, dataset->eot_id = params->eot_id;
+    memcpy(dataset->vocab_fp, params->vocab_fp, 32);
+    memcpy(dataset->params_fp, params->params_fp, 32);
+    for (uint64_t i = 0; i < plan->inputs->argument_count; i++) {
+        const InputArgument *argument = &plan->inputs->arguments[i];
+        DatasetSource source = {.path = argument->path, .files = argument->files, .bytes = argument->bytes};
+        memcpy(source.digest, argument->digest, sizeof source.digest);
+        dataset_add_source(dataset, &source);
+    }
+}
+
+// Whether a finished dataset is what this run would write: same command, same inputs.
+static int is_same(const Output *output, const char *path, bool *same) {
+    Dataset old;
+    if (dataset_open(&old, path) < 0) return fail_in("the directory already holds a dataset; --force replaces it");
+    const Dataset *new = &output->dataset;
+    *same = !strcmp(old.params, new->params) && old.source_count == new->source_count && !strcmp(old.val, new->val) &&
+            !memcmp(old.vocab_fp, new->vocab_fp, 32);
+    for (uint64_t i = 0; *same && i < old.source_count; i++)
+        *same = !memcmp(old.sources[i].digest, new->sources[i].digest, sizeof old.sources[i].digest);
+    dataset_close(&old);
+    return 0;
+}
+
+static int open_directory(Output *output, const OutputPlan *plan, const char *path) {
+    if (dataset_build_open(&output->build, path) < 0) return -1;
+    begin_dataset(output, plan, path);
+    bool same = false;
+    if (output->build.has_manifest && !output_options.force) {
+        if (is_same(output, path, &same) < 0) return -1;
+        if (!same)
+            return fail(EX_CREATE, "'%s' already holds another dataset: choose another directory, or --force", path);
+        log_line("'%s' is already complete", path);
+        return 1;
+    }
+    dataset_close(&output->dataset);
+    if (dataset_build_start(&output->build, output_options.force) < 0) return -1;
+    begin_dataset(output, plan, output->build.target);
+    output->pipeline.directory = output->build.target;
+    return 0;
+}
+
+// The manifest counts the bytes of the documents' text.
+static int load_id_bytes(Output *output) {
+    const Vocab *vocab = vocab_open();
+    if (!vocab) return -1;
+    uint8_t fingerprint[32];
+    vocab_fingerprint(vocab, fingerprint);
+    if (!memcmp(fingerprint, output->pipeline.params.vocab_fp, 32)) {
+        output->id_bytes = allocate_zeroed(1 << 16, sizeof *output->id_bytes);
+        for (unsigned id = 0; id < TOKEN_COUNT; id++)
+            if (id != TOKEN_END_OF_TEXT) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;
+    }
+    vocab_close(vocab);
+    return 0;
+}
+
+int output_open(Output *output, const char *path, const OutputPlan *plan) {
+    *output = (Output){0};
+    if (!path) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
+    if (output_options.threads > 1024)
+        return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", output_options.threads);
+    if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");
+    output->to_stdout = !strcmp(path, "-");
+    if (output->to_stdout && cli_refuse_terminal() != 0) return -1;
+    set_params(output, plan);
+    if (output->to_stdout)
+        begin_dataset(output, plan, path); // collects the totals only
+    else {
+        int status = open_directory(output, plan, path);
+        if (status) return status;
+    }
+    if (load_id_bytes(output) < 0) return -1;
+    output->sink = shard_sink_open(&output->pipeline, plan->inputs, &output->dataset);
+    if (!output->sink) return -1;
+    progress_start(&output->progress, "writing", "tok", plan->tokens);
+    return 0;
+}
+
+int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position) {
+    uint32_t eot = output->pipeline.params.eot_id;
+    while (count) {
+        size_t take = 0; // up to the end of a document
+        uint64_t bytes = 0;
+        bool has_end = false;
+        while (take < count && !has_end) {
+            uint16_t id = ids[take++];
+            if (output->id_bytes) bytes += output->id_bytes[id];
+            has_end = id == eot;
+        }
+        output->document_bytes += bytes;
+        if (shard_sink_add(output->sink, split, ids, take, position, has_end ? output->document_bytes : 0) < 0)
+            return -1;
+        if (has_end) output->document_bytes = 0;
+        output->is_open[split] = !has_end;
+        ids += take, count -= take, output->added += take;
+    }
+    progress_update(&output->progress, output->added);
+    return 0;
+}
+
+int output_finish(Output *output) {
+    int status = shard_sink_finish(output->sink);
+    if (status == 0 && output->added == 0) status = fail(EX_NOINPUT, "no documents are left to write");
+    if (status == 0 && !output->to_stdout) status = dataset_build_finish(&output->build, &output->dataset);
+    progress_finish(&output->progress);
+    const Dataset *dataset = &output->dataset;
+    if (status == 0)
+        log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64 " val tokens",
+                 dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
+                 dataset->tokens[SPLIT_VAL]);
+    if (status == 0) output->build.target[0] = '\0'; // nothing to abandon
+    return status;
+}
+
+void output_close(Output *output) {
+    shard_sink_close(output->sink);
+    if (output->build.target[0]) dataset_build_abandon(&output->build);
+    dataset_build_close(&output->build);
+    if (output->dataset.path) dataset_close(&output->dataset);
+    buffer_close(&output->line);
+    free(output->id_bytes);
+    *output = (Output){0};
+}

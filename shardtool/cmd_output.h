@@ -1,0 +1,54 @@
+// The dataset, or the shard on standard output, that a command writes from ids that exist already.
+#pragma once
+
+#include "common/log.h"
+#include "shardtool/cmd_options.h"
+#include "shardtool/format/dataset_build.h"
+#include "shardtool/ingest/shard_sink.h"
+
+// The options of all these commands.
+typedef struct {
+    const char *path;
+    uint64_t threads, shard_tokens;
+    bool force;
+} OutputOptions;
+extern OutputOptions output_options;
+#define ROW_OUTPUT                                                                                                     \
+    {                                                                                                                  \
+        OPT_STRING, "o,output", &output_options.path, "DIR",                                                           \
+            "dataset directory to create; - writes one shard to standard output"                                       \
+    }
+#define ROW_SHARD_TOKENS                                                                                               \
+    { OPT_SIZE, "shard-tokens", &output_options.shard_tokens, "N", "tokens per shard, rounded up to whole frames" }
+
+typedef struct {
+    const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"
+    const char *settings;
+    const Inputs *inputs; // their paths and digests go into the manifest
+    ShardParams params;   // params_fp is computed
+    const char *val;      // of the manifest
+    uint64_t val_seed;
+    uint64_t tokens; // expected, for the progress line; 0 = unknown
+} OutputPlan;
+
+typedef struct {
+    bool to_stdout;
+    DatasetBuild build;
+    Dataset dataset;
+    PipelineOptions pipeline;
+    ShardSink *sink;
+    Buffer line;               // the manifest's params
+    uint16_t *id_bytes;        // length of each id's text; NULL for a vocabulary other than GPT-2's
+    uint64_t document_bytes;   // of the document being added
+    bool is_open[SPLIT_COUNT]; // the last document has no end-of-text id
+    uint64_t added;
+    Progress progress;
+} Output;
+
+// Checks the options and prepares `output` at `path` (output_options.path, or a directory below it). 1 when `path`
+// holds this very result already, which is logged; 73 when it holds something else and --force was not given.
+int output_open(Output *output, const char *path, const OutputPlan *plan);
+// Adds ids of document `position` of the inputs. The ids include the end-of-text ids.
+int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position);
+int output_finish(Output *output); // writes the manifest and moves the dataset into place
+void output_close(Output *output); // removes what is unfinished; accepts a zeroed struct
