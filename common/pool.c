@@ -1,5 +1,6 @@
 // The ordered worker pool: a ring of jobs under one lock.
 #include "common/pool.h"
+#include "common/cgroup.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -128,5 +129,6 @@ void pool_close(Pool *pool) {
 unsigned pool_cores(void) {
     cpu_set_t set;
     int count = sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-    return count > 0 ? (unsigned)count : 1;
+    unsigned cores = count > 0 ? (unsigned)count : 1, quota = cgroup_limits().cpus;
+    return quota && quota < cores ? quota : cores;
 }

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hugepages.h"
 #include "common/log.h"
+#include "common/pool.h"
 #include "kernels/cpu/cpu_internal.h"
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -95,7 +96,10 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                  dtype_name(type), dtype_name(type));
     }
     static int all_threads;
-    if (!all_threads) all_threads = omp_get_max_threads();
+    if (!all_threads) { // OpenMP does not know the CPU quota of a container
+        all_threads = omp_get_max_threads();
+        if (!getenv("OMP_NUM_THREADS") && (int)pool_cores() < all_threads) all_threads = (int)pool_cores();
+    }
     omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
     cap_onednn(isa);
 

@@ -1,5 +1,6 @@
 // The memory plan: offsets of all buffers in one arena.
 #include "trainer/plan/memory_plan.h"
+#include "common/cgroup.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -234,27 +235,16 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     }
 }
 
-// MemAvailable is an estimate of the kernel.
+// MemAvailable is an estimate of the kernel, which does not know the limit of a container.
 uint64_t plan_host_memory(void) {
-    static const struct {
-        const char *path, *before;
-        uint64_t unit;
-    } sources[] = {
-        {"/proc/meminfo",                               "MemAvailable:", 1024},
-        {"/sys/fs/cgroup/memory.max",                   "",              1   },
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "",              1   }
-    };
-    uint64_t least = 0;
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        Buffer text = {0};
-        if (file_read(&text, sources[i].path, 1 << 20) < 0) err_clear();
-        buffer_add(&text, "", 1);
-        const char *at = strstr((const char *)text.data, sources[i].before);
-        uint64_t bytes = at ? strtoull(at + strlen(sources[i].before), NULL, 10) * sources[i].unit : 0;
-        if (bytes && (!least || bytes < least)) least = bytes; // "max" reads as 0: no limit
-        buffer_close(&text);
-    }
-    return least;
+    Buffer text = {0};
+    if (file_read(&text, "/proc/meminfo", 1 << 20) < 0) err_clear();
+    buffer_add(&text, "", 1);
+    const char *at = strstr((const char *)text.data, "MemAvailable:");
+    uint64_t bytes = at ? strtoull(at + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+    buffer_close(&text);
+    uint64_t limit = cgroup_limits().memory_bytes;
+    return limit && (!bytes || limit < bytes) ? limit : bytes;
 }
 
 uint64_t plan_limit(const Config *config, const Backend *backend, bool here) {

@@ -180,7 +180,9 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
     suggest(config, backend, &available, &near);
     human_bytes(need, (double)plan->bytes), human_bytes(most, (double)available.arena);
     bool card = !is_cpu(backend), asked = available.arena == config->mem_limit;
-    const char *what = asked ? "the limit" : card ? "the GPU's free memory" : "this machine's free memory";
+    const char *what = asked  ? "the limit"
+                       : card ? "the GPU's free memory"
+                              : "the memory that is free on this machine or in its control group";
     if (card && !asked) backend->other_processes(holders, sizeof holders);
     fail(card ? EX_VRAM : EX_MEMORY, "the plan needs %s, %s is %s%s%s%s%s%s", need, what, most, *holders ? " (" : "",
          holders, *holders ? ")" : "", near.size ? "; these fit:" : ", and no batch size fits: take a smaller model",

@@ -1,0 +1,80 @@
+// Limits of control groups. In a container the path in /proc/self/cgroup may be that of the host, which does not exist
+// below the container's mount: the mount itself is then the container's group, and it is always looked at.
+#include "common/cgroup.h"
+#include "common/bytes.h"
+#include "common/err.h"
+#include "common/file.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void limit(uint64_t *least, uint64_t value) {
+    if (value && (!*least || value < *least)) *least = value;
+}
+
+// Reads two numbers of a small file; a missing one is 0, and so is "max". false when the file cannot be read.
+static bool read_numbers(const char *folder, const char *name, uint64_t numbers[2]) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    numbers[0] = numbers[1] = 0;
+    snprintf(path, sizeof path, "%.*s/%.40s", PATH_MAX_BYTES - 64, folder, name);
+    bool found = file_read(&text, path, 4096) == 0;
+    if (!found) err_clear();
+    buffer_add(&text, "", 1);
+    const char *at = (const char *)text.data;
+    if (found && *at != '-') { // -1: no limit
+        char *end;
+        numbers[0] = strtoull(at, &end, 10);
+        if (!strncmp(at, "max", 3)) end = (char *)(uintptr_t)at + 3;
+        numbers[1] = strtoull(end, NULL, 10);
+    }
+    buffer_close(&text);
+    return found;
+}
+
+static void read_group(CgroupLimits *limits, const char *folder) {
+    uint64_t cpu[2], memory[2], unused[2], cpus = limits->cpus;
+    if (!read_numbers(folder, "cpu.max", cpu)) { // version 1
+        read_numbers(folder, "cpu.cfs_period_us", unused);
+        read_numbers(folder, "cpu.cfs_quota_us", cpu), cpu[1] = unused[0];
+    }
+    if (cpu[0] && cpu[1]) limit(&cpus, (cpu[0] + cpu[1] - 1) / cpu[1]);
+    limits->cpus = (unsigned)cpus;
+    if (!read_numbers(folder, "memory.max", memory)) read_numbers(folder, "memory.limit_in_bytes", memory);
+    if (memory[0] < 1ull << 60) limit(&limits->memory_bytes, memory[0]); // version 1 writes "none" as a huge number
+}
+
+// The group `path` of a hierarchy mounted at `mount`, and the groups above it.
+static void read_groups(CgroupLimits *limits, const char *mount, char *path) {
+    char folder[PATH_MAX_BYTES];
+    for (char *slash; *path; *slash = 0) {
+        snprintf(folder, sizeof folder, "%.*s%.*s", PATH_MAX_BYTES / 2, mount, PATH_MAX_BYTES / 2 - 1, path);
+        read_group(limits, folder);
+        slash = strrchr(path, '/');
+        if (!slash) break;
+    }
+    read_group(limits, mount);
+}
+
+CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
+    static const char *const hierarchies[] = {"", "/unified", "/cpu", "/cpu,cpuacct", "/memory"};
+    CgroupLimits limits = {0};
+    Buffer text = {0};
+    if (file_read(&text, self, 1 << 16) < 0) err_clear();
+    buffer_add(&text, "", 1);
+    for (char *line = (char *)text.data, *next; line && *line; line = next) { // "4:memory:/path", version 2: "0::/path"
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        char *path = strchr(line, ':');
+        path = path ? strchr(path + 1, ':') : NULL;
+        for (size_t i = 0; path && i < sizeof hierarchies / sizeof *hierarchies; i++) {
+            char folder[PATH_MAX_BYTES], group[PATH_MAX_BYTES / 2];
+            snprintf(folder, sizeof folder, "%.*s%s", PATH_MAX_BYTES - 16, mount, hierarchies[i]);
+            snprintf(group, sizeof group, "%.*s", PATH_MAX_BYTES / 2 - 1, path + 1);
+            read_groups(&limits, folder, group);
+        }
+    }
+    buffer_close(&text);
+    return limits;
+}
+
+CgroupLimits cgroup_limits(void) { return cgroup_limits_at("/proc/self/cgroup", "/sys/fs/cgroup"); }

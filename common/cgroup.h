@@ -1,0 +1,13 @@
+// Limits that control groups (versions 1 and 2) set for this process: those of its own group and of all groups above.
+#pragma once
+
+#include <stdint.h>
+
+typedef struct {
+    unsigned cpus;         // CPU quota, rounded up to whole processors; 0: none
+    uint64_t memory_bytes; // 0: none
+} CgroupLimits;
+
+// `self` is /proc/self/cgroup and `mount` /sys/fs/cgroup; tests give others. What cannot be read sets no limit.
+CgroupLimits cgroup_limits_at(const char *self, const char *mount);
+CgroupLimits cgroup_limits(void);
