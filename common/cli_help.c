@@ -41,7 +41,7 @@ static void print_rows(const Option *options) {
         char flag[80], value[220];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
-        printf("  %-26s %s%s\n", flag, o->help, value);
+        printf("  %-26s%s%s%s\n", flag, strlen(flag) > 26 ? "\n                             " : " ", o->help, value);
     }
 }
 

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FORMAT "SHRDSET2"
+#define FORMAT     "SHRDSET2"
+#define OLD_FORMAT "SHRDSET1"   // the same without header_hash: read, no longer written
 enum { ARENA_BYTES = 1 << 30 }; // reserved address space; 1e5 shards use about 20 MB of it
 
 const char *const split_names[SPLIT_COUNT] = {"train", "val"};
@@ -238,9 +239,10 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
     const char *format = NULL;
     uint64_t vocab_size = 0, eot_id = 0;
     if (get_string(dataset, object, "format", &format)) return -1;
-    if (strcmp(format, FORMAT))
-        return fail(EX_DATA, "format '%s', this program reads '" FORMAT "': tokenize again", format);
-    if (check_header_hash(line) < 0) return -1;
+    bool old = !strcmp(format, OLD_FORMAT) && !json_object_get(object, "header_hash");
+    if (!old && strcmp(format, FORMAT))
+        return fail(EX_DATA, "format '%s', this program reads '" FORMAT "': use a newer program", format);
+    if (!old && check_header_hash(line) < 0) return -1;
     if (get_hex(object, "fingerprint", fingerprint, 32) || get_hex(object, "vocab_fp", dataset->vocab_fp, 32) ||
         get_hex(object, "params_fp", dataset->params_fp, 32) || get_hex(object, "lines_hash", lines_hash, 32) ||
         get_number(object, "vocab_size", &vocab_size) || get_number(object, "eot_id", &eot_id) ||
