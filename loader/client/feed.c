@@ -47,8 +47,8 @@ int feed_allocate_ring(Feed *feed) {
         request->slot = i;
         request->generation = ++feed->generation[i];
         request->req_id = ++feed->last_req;
-        request->resent = request->ready = false;
-        request->sent_ns = 0;
+        request->ready = false;
+        request->sent_ns = 0, request->received = 0;
         feed->slots[i] = SLOT_REQUESTED;
     }
     return 0;
@@ -106,7 +106,7 @@ Feed *feed_open(const FeedConfig *config) {
     if (getrandom(&feed->session, sizeof feed->session, 0) != sizeof feed->session) die(EX_LIMIT, "no random numbers");
     feed->session |= 1;
     if (config->max_rows > WIRE_ROWS_MAX || config->sequence_tokens > WIRE_TOKENS_MAX || bytes > WIRE_PAYLOAD_MAX) {
-        fail(EX_USAGE, "batch_size %u of block_size %u is more than a message may hold (1 GiB)", config->max_rows,
+        fail(EX_USAGE, "batch_size %u of block_size %u is more than the protocol allows (64 MiB)", config->max_rows,
              config->sequence_tokens);
     } else if (endpoint_parse(&feed->endpoint, config->endpoint, config->key_file) == 0 &&
                endpoint_check(&feed->endpoint) == 0 && load_keys(feed) == 0) {
@@ -185,7 +185,7 @@ static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
 }
 
 static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
-    uint64_t quiet_ns = began_ns;
+    uint64_t timeout_ns = feed->config.timeout_ms * MS;
     if (connection_receive(feed) < 0) return FEED_ERROR;
     for (;;) {
         if (feed->changed) {
@@ -195,15 +195,13 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
         }
         if (feed_request_at(feed, 0)->ready) return lend_batch(feed, batch);
         if (stopped(feed)) return FEED_STOPPED;
-        if (clock_ns() - quiet_ns >= feed->config.timeout_ms * MS) {
+        uint64_t quiet_ns = feed->last_batch_ns > began_ns ? feed->last_batch_ns : began_ns;
+        if (clock_ns() - quiet_ns >= timeout_ns) {
             fail(EX_PEER, "no data from the loader at %s for %llu s", feed->endpoint.name,
                  (unsigned long long)feed->config.timeout_ms / 1000);
             return FEED_ERROR;
         }
-        uint64_t batches = feed->stats.batches;
-        if (while_waiting(feed) < 0 || connection_wait(feed, quiet_ns + feed->config.timeout_ms * MS) < 0)
-            return FEED_ERROR;
-        if (feed->stats.batches != batches) quiet_ns = clock_ns();
+        if (while_waiting(feed) < 0 || connection_wait(feed, quiet_ns + timeout_ns) < 0) return FEED_ERROR;
         log_waiting(feed, "no data from the loader");
     }
 }

@@ -6,6 +6,7 @@
 #include "loader/client/feed_internal.h"
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@
 enum {
     DEADLINE_MS = 50, // an answer usually takes 0.1 ms; more when slower answers have been seen
     DEADLINE_TCP_MS = 500,
-    DEADLINE_MAX_MS = 5000,
+    DEADLINE_MAX_MS = 10000,
+    LOADER_SILENCE_MS = 10000, // on tcp: no data and no heartbeats
     BACKOFF_MS = 10,
     BACKOFF_MAX_MS = 1000,
     WAIT_MAX_MS = 100, // so that a stop request is noticed
@@ -28,8 +30,10 @@ static void set_option(void *socket, int option, int value) {
 }
 
 static void close_socket(Feed *feed) {
+    // First the events: ZeroMQ's thread would wait for ever to send one to a closed monitor.
+    if (feed->monitor) zmq_socket_monitor(feed->socket, NULL, 0), zmq_close(feed->monitor);
     if (feed->socket) zmq_close(feed->socket);
-    feed->socket = NULL;
+    feed->socket = feed->monitor = NULL;
     feed->state = CONNECTION_DOWN;
 }
 
@@ -68,8 +72,23 @@ static void send_hello(Feed *feed) {
     feed->hello_sent = zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT) >= 0;
 }
 
-static uint64_t shortest_deadline_ns(const Feed *feed) {
-    return (feed->endpoint.ipc ? DEADLINE_MS : DEADLINE_TCP_MS) * MS;
+// How long to wait for a message before a retry.
+static uint64_t deadline_ns(const Feed *feed) {
+    uint64_t shortest = (feed->endpoint.ipc ? DEADLINE_MS : DEADLINE_TCP_MS) * MS;
+    uint64_t ns = 5 * feed->longest_wait_ns > shortest ? 5 * feed->longest_wait_ns : shortest;
+    for (unsigned i = 0; i < feed->patience && ns < DEADLINE_MAX_MS * MS; i++) ns *= 2;
+    return ns < DEADLINE_MAX_MS * MS ? ns : DEADLINE_MAX_MS * MS;
+}
+
+// An inproc socket that receives the events of feed->socket.
+static void open_monitor(Feed *feed) {
+    char address[64];
+    snprintf(address, sizeof address, "inproc://monitor-%llu", (unsigned long long)feed->last_req);
+    feed->monitor = zmq_socket(feed->context, ZMQ_PAIR);
+    if (!feed->monitor ||
+        zmq_socket_monitor(feed->socket, address, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) < 0 ||
+        zmq_connect(feed->monitor, address) < 0)
+        die(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
 }
 
 void connection_open(Feed *feed) {
@@ -86,7 +105,7 @@ void connection_open(Feed *feed) {
     set_option(feed->socket, ZMQ_RCVHWM, 2 * WIRE_WINDOW_MAX + 8);
     set_option(feed->socket, ZMQ_LINGER, 0);
     set_option(feed->socket, ZMQ_RECONNECT_IVL, (int)(feed->backoff_ns / MS < 20 ? 2 : feed->backoff_ns / MS / 10));
-    if (!feed->endpoint.ipc) endpoint_keep_alive(feed->socket);
+    if (!feed->endpoint.ipc) endpoint_keep_alive(feed->socket, LOADER_SILENCE_MS);
     if (feed->config.loader_key) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SERVERKEY, feed->config.loader_key, KEY_TEXT);
         zmq_setsockopt(feed->socket, ZMQ_CURVE_PUBLICKEY, feed->keys.public_key, KEY_TEXT);
@@ -94,22 +113,18 @@ void connection_open(Feed *feed) {
     }
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
+    open_monitor(feed);
     if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));
     feed->state = CONNECTION_HELLO;
     feed->hello_req = ++feed->last_req;
-    feed->retry_ns = clock_ns() + feed->backoff_ns + shortest_deadline_ns(feed);
+    feed->retry_ns = clock_ns() + feed->backoff_ns + deadline_ns(feed);
     send_hello(feed);
 }
 
 static void connection_reopen(Feed *feed) {
     feed->stats.reconnects++;
     connection_open(feed);
-}
-
-static uint64_t deadline_ns(const Feed *feed) {
-    uint64_t ns = 5 * feed->slowest_ns, shortest = shortest_deadline_ns(feed);
-    return ns < shortest ? shortest : ns > DEADLINE_MAX_MS * MS ? DEADLINE_MAX_MS * MS : ns;
 }
 
 static void note_reception(Feed *feed) {
@@ -143,7 +158,8 @@ void connection_send(Feed *feed, Request *request) {
     get->split = request->what.split, get->mode = request->what.mode;
     get->slot = request->slot, get->generation = request->generation;
     Bytes frame = wire_encode(&message);
-    if (request->sent_ns) feed->stats.resends++, request->resent = true;
+    if (feed->attach_id) request->received = 0; // pieces from an earlier connection without a ring
+    if (request->sent_ns) feed->stats.resends++;
     request->sent_ns = now;
     zmq_send(feed->socket, frame.data, frame.size,
              ZMQ_DONTWAIT); // a GET that cannot be queued is sent again at the deadline
@@ -279,44 +295,58 @@ static Request *find_request(Feed *feed, uint64_t req_id) {
     return NULL;
 }
 
-// Updates the slowest answer, by this process's own clock. Time before feed_next was called does not count: the answer
-// may have been waiting here. An answer to a resent request cannot be attributed to one of its sends.
-static void measure_answer(Feed *feed, const Request *request) {
-    if (request->resent) return;
-    uint64_t since_ns = request->sent_ns > feed->wait_began_ns ? request->sent_ns : feed->wait_began_ns;
-    uint64_t took_ns = clock_ns() - since_ns;
-    feed->slowest_ns = took_ns > feed->slowest_ns ? took_ns : feed->slowest_ns - feed->slowest_ns / 1024;
+// A part of the rows has arrived: measures how long the feed waited for it, by the clock of this process. Time before
+// feed_next was called does not count, because the message may have been in the queue.
+static void note_rows(Feed *feed, const Request *request) {
+    uint64_t now = clock_ns(), since_ns = request->sent_ns;
+    if (since_ns < feed->wait_began_ns) since_ns = feed->wait_began_ns;
+    if (since_ns < feed->last_batch_ns) since_ns = feed->last_batch_ns;
+    uint64_t waited_ns = now - since_ns, longest_ns = feed->longest_wait_ns;
+    feed->longest_wait_ns = waited_ns > longest_ns ? waited_ns : longest_ns - longest_ns / 1024;
+    feed->last_batch_ns = now;
+    feed->patience = 0;
+    note_reception(feed);
+}
+
+// Whether the message answers the request, with a part of the rows that has not been received yet.
+static bool is_expected(const Feed *feed, const Request *request, const WireMessage *message, size_t payload_bytes) {
+    const WireBatch *batch = &message->batch;
+    const FeedRequest *what = &request->what;
+    bool inline_rows = !feed->attach_id;
+    uint32_t total = batch->rows * (batch->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
+    return message->header.loader_instance == feed->instance && message->header.attach_id == feed->attach_id &&
+           batch->slot == request->slot && batch->generation == request->generation &&
+           batch->first_sample == what->first_sample && batch->sequence_tokens == what->sequence_tokens &&
+           batch->rows <= what->rows && (batch->rows == what->rows || what->mode == SAMPLING_SEQUENTIAL) &&
+           batch->offset == request->received && payload_bytes == (inline_rows ? batch->length : 0) &&
+           (batch->length == total || (inline_rows && batch->length));
 }
 
 static void on_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     const WireBatch *batch = &message->batch;
     Request *request = find_request(feed, message->header.req_id);
-    bool expected = request && message->header.loader_instance == feed->instance &&
-                    message->header.attach_id == feed->attach_id && batch->slot == request->slot &&
-                    batch->generation == request->generation && batch->first_sample == request->what.first_sample &&
-                    batch->sequence_tokens == request->what.sequence_tokens && batch->rows <= request->what.rows &&
-                    (batch->rows == request->what.rows || request->what.mode == SAMPLING_SEQUENTIAL) &&
-                    payload.size == (feed->attach_id ? 0 : batch->length);
-    if (!expected) {
+    if (!request || !is_expected(feed, request, message, payload.size)) {
         feed->stats.dropped++;
         return;
     }
-    uint8_t *slot = ring_slot(&feed->ring, request->slot);
-    if (payload.size) memcpy(slot, payload.data, payload.size);
-    if (crc32c(0, slot, batch->length) != batch->payload_crc) {
+    uint8_t *rows = ring_slot(&feed->ring, request->slot) + batch->offset;
+    if (payload.size) memcpy(rows, payload.data, payload.size);
+    if (crc32c(0, rows, batch->length) != batch->payload_crc) {
         // The loader would repeat its answer to the same generation: request a new one.
         feed->stats.dropped++;
         request->generation = ++feed->generation[request->slot];
         request->req_id = ++feed->last_req;
+        request->received = 0;
         connection_send(feed, request);
         return;
     }
+    note_rows(feed, request);
+    request->received += batch->length;
+    if (request->received < batch->rows * (batch->sequence_tokens + 1) * sizeof(uint16_t)) return;
     request->ready = true;
     request->rows = batch->rows;
     request->epoch = batch->epoch;
-    measure_answer(feed, request);
     feed->stats.batches++;
-    note_reception(feed);
     if (batch->flags & WIRE_BATCH_REPLACED) connection_reopen(feed); // the NOTICE was lost
 }
 
@@ -331,6 +361,8 @@ static int on_error(Feed *feed, const WireMessage *message) {
     case WIRE_SLOT:
         close_ctl(feed);
         connection_reopen(feed);
+        return 0;
+    case WIRE_BUSY: // answers are on their way; the request is sent again at the deadline
         return 0;
     case WIRE_DATA:
     case WIRE_IO:
@@ -411,7 +443,25 @@ static void connection_retry(Feed *feed) {
         return;
     }
     if (feed->backoff_ns < BACKOFF_MAX_MS * MS) feed->backoff_ns *= 2;
+    if (feed->hello_sent) feed->patience++;
     connection_reopen(feed);
+}
+
+// An event of the socket: the loader has ended, or it refuses the keys.
+static int on_monitor_readable(Feed *feed) {
+    uint8_t event[6]; // u16 event, u32 value; a second part has the address
+    if (zmq_recv(feed->monitor, event, sizeof event, ZMQ_DONTWAIT) < 0) return 0;
+    zmq_recv(feed->monitor, NULL, 0, ZMQ_DONTWAIT);
+    uint16_t number;
+    memcpy(&number, event, sizeof number);
+    if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",
+                    feed->endpoint.name);
+    if (feed->state == CONNECTION_HELLO)
+        feed->hello_sent = false; // it may have been lost: send it again when ZeroMQ has reconnected
+    else
+        connection_reopen(feed);
+    return 0;
 }
 
 int connection_wait(Feed *feed, uint64_t until_ns) {
@@ -421,16 +471,18 @@ int connection_wait(Feed *feed, uint64_t until_ns) {
     if (waits && feed->retry_ns < until_ns) until_ns = feed->retry_ns;
     if (until_ns > now + WAIT_MAX_MS * MS) until_ns = now + WAIT_MAX_MS * MS;
     bool hello = feed->state == CONNECTION_HELLO && !feed->hello_sent;
-    zmq_pollitem_t items[2] = {
-        {.socket = feed->socket, .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
-        {.fd = feed->ctl,        .events = ZMQ_POLLIN                                     }
+    zmq_pollitem_t items[3] = {
+        {.socket = feed->socket,  .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
+        {.socket = feed->monitor, .events = ZMQ_POLLIN                                     },
+        {.fd = feed->ctl,         .events = ZMQ_POLLIN                                     }
     };
     long timeout_ms = until_ns > now ? (long)((until_ns - now + MS - 1) / MS) : 0;
-    if (zmq_poll(items, feed->ctl >= 0 ? 2 : 1, timeout_ms) < 0 && errno != EINTR)
+    if (zmq_poll(items, feed->ctl >= 0 ? 3 : 2, timeout_ms) < 0 && errno != EINTR)
         return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
     if (items[0].revents & ZMQ_POLLOUT && hello) send_hello(feed);
     if (connection_receive(feed) < 0) return -1;
-    if (feed->ctl >= 0 && items[1].fd == feed->ctl && items[1].revents) on_ctl_readable(feed);
+    if (items[1].revents && items[1].socket == feed->monitor && on_monitor_readable(feed) < 0) return -1;
+    if (feed->ctl >= 0 && items[2].fd == feed->ctl && items[2].revents) on_ctl_readable(feed);
     if (waits && clock_ns() >= feed->retry_ns) connection_retry(feed);
     return 0;
 }

@@ -12,8 +12,9 @@ typedef struct {
     FeedRequest what;
     uint64_t req_id, sent_ns; // sent_ns: 0 until the GET has been sent
     uint32_t slot, generation;
-    bool resent, ready; // ready: the rows are in the slot
-    uint32_t rows;      // of the answer
+    bool ready;        // the rows are in the slot
+    uint32_t rows;     // of the answer
+    uint32_t received; // bytes of an inline answer that are in the slot
     uint64_t epoch;
 } Request;
 
@@ -41,6 +42,7 @@ struct Feed {
     ConnectionState state;
     KeyPair keys;
     void *context, *socket;
+    void *monitor;     // reports the events of `socket`
     int ctl;           // -1 = none
     bool hello_sent;   // on this socket
     bool ring_offered; // by the WELCOME of this socket
@@ -53,8 +55,9 @@ struct Feed {
     uint64_t attached_instance; // of the loader that has the ring
     uint64_t retry_ns;          // when to retry if nothing arrives
     uint64_t backoff_ns;        // grows with each socket that gets no answer
-    uint64_t slowest_ns;        // the slowest answer seen, slowly decaying
-    uint64_t wait_began_ns, last_rx_ns, last_log_ns;
+    uint64_t longest_wait_ns;   // that ended with a BATCH, slowly decaying
+    unsigned patience;          // doublings of the deadline, one for each socket on which no BATCH arrived in time
+    uint64_t wait_began_ns, last_rx_ns, last_batch_ns, last_log_ns;
     unsigned attempts, attach_failures; // since the last message was received
 
     Ring ring;

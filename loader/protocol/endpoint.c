@@ -86,8 +86,8 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
     return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
 }
 
-void endpoint_keep_alive(void *socket) {
-    int every_ms = 500, silence_ms = 2000;
+void endpoint_keep_alive(void *socket, int silence_ms) {
+    int every_ms = silence_ms / 4;
     zmq_setsockopt(socket, ZMQ_HEARTBEAT_IVL, &every_ms, sizeof every_ms);
     zmq_setsockopt(socket, ZMQ_HEARTBEAT_TIMEOUT, &silence_ms, sizeof silence_ms);
 }

@@ -3,13 +3,11 @@
 // it, given by the stream position of its first id. All arithmetic is on unsigned integers; / rounds down; ^ is
 // exclusive or.
 //
-//   crop        first = high 64 bits of the 128-bit product philox64(seed, split, sample) * (N - T). These are
-//   nanoGPT's
-//               random crops, with replacement.
+//   crop        first = high 64 bits of the 128-bit product philox64(seed, split, sample) * (N - T). As the
+//               random crops of nanoGPT, with replacement.
 //   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
-//   epoch       The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Every epoch holds each block
-//   once:
-//               sample g is a block of epoch e = g / n at position p = g mod n of that epoch.
+//   epoch       The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Every epoch has each block once:
+//               sample g is a block of epoch e = g / n, at position p = g mod n of that epoch.
 //               A chunk is K = max(1, 2^20 / T) consecutive blocks, a group 8 chunks; G = n / 8K is the number of whole
 //               groups. For p < 8KG, p lies in group j = p / 8K. With q = P(1 + j, 8K)(p mod 8K), the sample is block
 //               q mod K of chunk P(0, 8G)(8j + q / K), counting blocks and chunks from 0. The remaining n - 8KG
@@ -18,8 +16,8 @@
 //               size limit.
 //
 // P(stage, m) is a permutation of 0..m-1 that depends on seed and epoch: 8 rounds of a balanced Feistel network on 2h
-// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m (P(stage,
-// 1) maps 0 to 0). With left:right = x, h bits each, round r is
+// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m. P(stage,
+// 1) maps 0 to 0. With left:right = x, h bits each, round r is
 //   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
 // key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high} and the

@@ -114,7 +114,8 @@ static const char *batch_check(const WireBatch *batch) {
     REFUSE(!batch->sequence_tokens || batch->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
     REFUSE(!rows_fit(batch->rows, batch->sequence_tokens), "rows");
     REFUSE(batch->slot >= WIRE_SLOTS_MAX, "slot");
-    REFUSE(batch->length != (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2, "length");
+    REFUSE((uint64_t)batch->offset + batch->length > (uint64_t)batch->rows * (batch->sequence_tokens + 1) * 2,
+           "length");
     REFUSE(batch->flags > WIRE_BATCH_REPLACED, "flags");
     REFUSE(!all_zero(batch->zero, sizeof batch->zero), "zero");
     return NULL;
@@ -167,6 +168,7 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field) {
 }
 
 const char *wire_code_name(unsigned code) {
-    static const char *const names[] = {"?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "SHUTDOWN"};
+    static const char *const names[] = {"?",    "PROTO", "VOCAB", "DATASET", "RANGE",
+                                        "SLOT", "DATA",  "IO",    "BUSY",    "SHUTDOWN"};
     return names[code < sizeof names / sizeof *names ? code : 0];
 }

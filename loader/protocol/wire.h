@@ -1,55 +1,61 @@
 // The protocol "GLD1", version 2, between a trainer and a loader. This comment and the structs below specify it; with
 // sampling.h they are enough to write a client in another language.
 //
-// THE LAW. A batch is a pure function of (dataset fingerprint, split, sampling mode, seed, first_sample, rows, T): see
-// sampling.h. Nothing else may change a byte of it, so any request may be repeated, on any connection, at any time.
+// THE LAW. A batch is a pure function of (dataset fingerprint, split, sampling mode, seed, first_sample, rows, T):
+// see sampling.h. Nothing else may change a byte of it, so any request may be repeated, on any connection, at any
+// time.
 //
-// SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is new
-// for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is ipc://DIR/data.sock,
-// and DIR/ctl.sock takes rings (below). With tcp there is no ring. A loader with keys accepts only CURVE connections
-// whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ handshake.
+// SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is
+// new for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is
+// ipc://DIR/data.sock, and DIR/ctl.sock takes rings (below). With tcp there is no ring. A loader with keys accepts
+// only CURVE connections whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ
+// handshake.
 //
-// MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type; only a BATCH that is
-// sent inline has a second part, the rows. All integers are little-endian, the structs have no padding, and fields
-// named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text ends with a NUL byte.
+// MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. Only a BATCH that is
+// sent inline has a second part, a piece of the rows. All integers are little-endian, the structs have no padding,
+// and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text ends with a NUL byte.
 //
-//   type          body        direction   meaning
-//   1 HELLO       WireHello   to loader   opens or renews a session; the reply is WELCOME or ERROR
-//   2 WELCOME     WireWelcome to trainer  which dataset is served
-//   3 GET         WireGet     to loader   requests rows; the reply is BATCH or ERROR. The loader never sends
-//   unrequested 4 BATCH       WireBatch   to trainer  the rows, inline or already written to a slot of the ring 5 ERROR
-//   WireError   to trainer  the request failed: WireCode says why 6 NOTICE      WireError   to trainer  unsolicited:
-//   code SHUTDOWN (the loader is stopping) or DATASET (it serves
-//                                         another dataset now: send HELLO to learn which)
-//   7 STATS       WireStats   both        the request's counters are all 0; the reply holds the loader's counters
-//   8 BYE         no body     to loader   the session ends; there is no reply
+//   type       body         to       meaning
+//   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
+//   2 WELCOME  WireWelcome  trainer  describes the dataset that is served
+//   3 GET      WireGet      loader   requests rows; the reply is BATCH or ERROR
+//   4 BATCH    WireBatch    trainer  the rows, inline in pieces or already written to a slot of the ring
+//   5 ERROR    WireError    trainer  the request failed: WireCode tells why
+//   6 NOTICE   WireError    trainer  not a reply. Code SHUTDOWN: the loader is stopping. DATASET: it serves another one
+//   7 STATS    WireStats    both     the request has all counters 0; the reply contains the loader's
+//   8 BYE      no body      loader   ends the session; there is no reply
 //
 // HEADER. `magic`, `major` and `crc` are at the same offsets in every version. `crc` is CRC32C (reflected, initial
 // value and final exclusive or ~0; the CRC of "123456789" is E3069283) of header and body with `crc` itself 0.
 // `session` is a random number other than 0 that the trainer keeps for its whole run, over all its sockets. A reply
 // carries the request's session, req_id, sent_ns (a time of the trainer's own clock) and attach_id. `loader_instance`
-// is random and new in each loader process; it is 0 in messages to the loader. A receiver drops and counts a message
-// with a wrong magic, length or CRC, and one with session 0. A message of another major version is refused with ERROR
-// PROTO, a trainer that receives one gives up. A loader answers a valid message that has a field value it does not
-// accept (a type or mode that it does not know, a reserved field that is not 0) with ERROR PROTO, which names the
-// field. Newer minor versions may give meaning to reserved fields.
+// is random and new in each loader process; it is 0 in messages to the loader.
 //
-// REQUESTS. A trainer may have up to `window` GETs without an answer. A GET needs no HELLO on the same connection, but
-// `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH only
-// when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of a request that
-// waits. When no answer comes, the trainer sends the same GET again (same req_id, slot and generation), then opens a
-// new socket and sends HELLO and all unanswered GETs; this project's trainer waits 50 ms (ipc) or 500 ms (tcp), or 5
-// times the slowest answer seen, and doubles the wait up to a limit. A loader that was restarted has another
-// loader_instance, and its answers are valid.
+// ERRORS. A receiver drops and counts a message with a wrong magic, length or CRC, or with session 0. A message of
+// another major version is refused with ERROR PROTO; a trainer that receives one of another version gives up. An
+// intact message with a field value that the loader does not accept (an unknown type or mode, a reserved field that
+// is not 0) gets ERROR PROTO, which names the field. Newer minor versions may give a meaning to reserved fields.
 //
-// RING. For ipc, when WELCOME says so: the trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
+// REQUESTS. A trainer may have up to `window` unanswered GETs. A GET needs no HELLO on its connection, but its
+// `dataset_fp8` must be of a dataset that the loader serves. Answers come in any order; a trainer accepts a BATCH
+// only when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of an unanswered
+// request. When nothing arrives for a while, the trainer sends its unanswered GETs again (same req_id, slot and
+// generation), and then opens a new socket and sends HELLO and the GETs. This project's trainer waits 50 ms (ipc) or
+// 500 ms (tcp), or 5 times the longest wait that ended with a BATCH; the wait doubles with each new socket, up to 10
+// s.
+//
+// INLINE ROWS (attach_id 0). The rows of a GET are sent as BATCH messages of WIRE_PIECE_MAX bytes, the last one
+// shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
+// pieces arrive. After a resend, pieces that have arrived before are dropped. Unread answers are limited to `window`
+// batches of `max_rows` and to WIRE_PAYLOAD_MAX bytes, but at least one batch: a GET beyond that gets ERROR BUSY.
+//
+// RING. For ipc, when WELCOME offers it: the trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
-// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a GET with that
-// attach_id in its header receives its rows in slot `slot`, from its first byte, and a BATCH without a second part.
-// With attach_id 0 the rows are the second part of the BATCH. The attachment lives as long as the connection: its end
-// tells each side that the other is gone. `generation` counts the uses of a slot. A GET with an older generation than
-// one seen for its slot is dropped; one with the same generation and req_id as the last answer is answered without
-// writing to the slot.
+// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id. The rows of a GET
+// with this attach_id in its header are written to slot `slot`, from its first byte, and the BATCH has no second
+// part. The attachment lives as long as the connection: its end tells each side that the other is gone. `generation`
+// counts the uses of a slot. A GET with an older generation than one seen for its slot is dropped; one with the
+// generation and req_id of the last answer is answered again without writing to the slot.
 #pragma once
 
 #include "common/bytes.h"
@@ -59,9 +65,10 @@ enum {
     WIRE_MAJOR = 2,
     WIRE_MINOR = 0,
     WIRE_ROWS_MAX = 1 << 20,
-    WIRE_TOKENS_MAX = 1 << 20,  // T
-    WIRE_PAYLOAD_MAX = 1 << 30, // rows * (T+1) * 2
-    WIRE_SAMPLE_MAX_BITS = 63,  // of first_sample
+    WIRE_TOKENS_MAX = 1 << 20,   // T
+    WIRE_PAYLOAD_MAX = 64 << 20, // rows * (T+1) * 2
+    WIRE_PIECE_MAX = 64 << 10,   // of a BATCH that is sent inline
+    WIRE_SAMPLE_MAX_BITS = 63,   // of first_sample
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
     WIRE_REQUEST_MAX = 4096, // bytes of a part that a loader receives
@@ -88,6 +95,7 @@ typedef enum {
     WIRE_SLOT,      // attach the ring again: unknown attachment, or the rows do not fit the slot
     WIRE_DATA,      // stop: the data is damaged; `detail` is the number of the shard in its split
     WIRE_IO,        // stop: the data cannot be read (disk, network file system); `detail` as for DATA
+    WIRE_BUSY,      // wait: too many answers are unread; send the request again when they have arrived
     WIRE_SHUTDOWN   // NOTICE only: the loader is stopping, wait for another
 } WireCode;
 
@@ -130,12 +138,12 @@ typedef struct {
     uint64_t first_sample;
     uint32_t rows; // fewer than requested only at the end of a sequential split, 0 past it
     uint32_t sequence_tokens, slot, generation;
-    uint32_t length;      // bytes of the rows: rows * (sequence_tokens + 1) * 2. With 0 there is no second part
-    uint32_t payload_crc; // CRC32C of the rows
-    uint64_t epoch;       // of the first row
-    uint32_t produce_us;  // the time the loader worked on the request
-    uint32_t flags;       // WIRE_BATCH_REPLACED
-    uint8_t zero[16];
+    uint32_t offset, length; // the bytes of this message; all rows have rows * (sequence_tokens + 1) * 2 bytes
+    uint32_t payload_crc;    // CRC32C of these bytes
+    uint32_t produce_us;     // the time that the loader worked on the request
+    uint64_t epoch;          // of the first row
+    uint32_t flags;          // WIRE_BATCH_REPLACED
+    uint8_t zero[12];
 } WireBatch;
 
 typedef struct { // ERROR and NOTICE

@@ -4,7 +4,9 @@
 #include "common/log.h"
 #include "loader/server/server_internal.h"
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <zmq.h>
 
 enum {
@@ -12,14 +14,19 @@ enum {
     SESSION_SECONDS = 10 * 60 // a trainer that has sent nothing for so long has probably been killed
 };
 
-void server_send(Server *server, const Route *route, WireMessage *message, Bytes payload) {
+// Sends a message and, unless it is NULL, a second part, which it takes over.
+static void send_parts(Server *server, const Route *route, WireMessage *message, zmq_msg_t *second) {
     message->header.loader_instance = server->instance;
     Bytes frame = wire_encode(message);
     if (zmq_send(server->router, route->bytes, route->size, ZMQ_SNDMORE) < 0 ||
-        zmq_send(server->router, frame.data, frame.size, payload.size ? ZMQ_SNDMORE : 0) < 0 ||
-        (payload.size && zmq_send(server->router, payload.data, payload.size, 0) < 0))
+        zmq_send(server->router, frame.data, frame.size, second ? ZMQ_SNDMORE : 0) < 0 ||
+        (second && zmq_msg_send(second, server->router, 0) < 0)) {
         server->stats.dropped++;
+        if (second) zmq_msg_close(second);
+    }
 }
+
+void server_send(Server *server, const Route *route, WireMessage *message) { send_parts(server, route, message, NULL); }
 
 void server_notify_all(Server *server, WireCode code, const char *text) {
     for (Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++) {
@@ -29,7 +36,7 @@ void server_notify_all(Server *server, WireCode code, const char *text) {
         notice.header.type = WIRE_NOTICE, notice.header.session = session->id;
         notice.error.code = (uint16_t)code;
         snprintf(notice.error.text, sizeof notice.error.text, "%s", text);
-        server_send(server, &session->route, &notice, (Bytes){0});
+        server_send(server, &session->route, &notice);
     }
 }
 
@@ -58,7 +65,7 @@ __attribute__((format(printf, 6, 7))) static void send_error(Server *server, con
     va_start(list, format);
     vsnprintf(reply.error.text, sizeof reply.error.text, format, list);
     va_end(list);
-    server_send(server, route, &reply, (Bytes){0});
+    server_send(server, route, &reply);
 }
 
 // --- HELLO
@@ -83,7 +90,10 @@ static void session_register(Server *server, const WireMessage *hello, const Rou
         for (Session *session = chosen + 1; session < server->sessions + SESSIONS_MAX; session++)
             if (session->seen_ns < chosen->seen_ns) chosen = session;
     }
-    *chosen = (Session){hello->header.session, clock_ns(), hello->hello.sequence_tokens, *route};
+    const WireHello *limits = &hello->hello;
+    uint64_t unread_max = (uint64_t)limits->max_rows * (limits->sequence_tokens + 1ull) * 2 * limits->window;
+    if (unread_max > WIRE_PAYLOAD_MAX) unread_max = WIRE_PAYLOAD_MAX;
+    *chosen = (Session){hello->header.session, clock_ns(), limits->sequence_tokens, unread_max, *route};
 }
 
 static bool is_zero(const uint8_t fingerprint[32]) {
@@ -105,7 +115,7 @@ static void send_welcome(Server *server, const Route *route, const WireMessage *
     memcpy(welcome->vocab_fp, dataset->vocab_fp, 32);
     memcpy(welcome->dataset_fp, dataset->fingerprint, 32);
     snprintf(welcome->name, sizeof welcome->name, "%s", dataset->name);
-    server_send(server, route, &reply, (Bytes){0});
+    server_send(server, route, &reply);
 }
 
 static void handle_hello(Server *server, const Route *route, const WireMessage *request) {
@@ -149,16 +159,61 @@ static uint64_t payload_bytes(const WireGet *get) {
     return (uint64_t)get->rows * (get->sequence_tokens + 1) * sizeof(uint16_t);
 }
 
-// Where the rows of `request` go: a slot of its ring, or the buffer of an inline answer. NULL when the request has been
-// dealt with: it was refused, dropped because a newer request for the slot overtook it, or answered before.
-static uint16_t *payload_place(Server *server, const Route *route, const WireMessage *request, SlotRecord **record) {
+// The rows of an inline batch. ZeroMQ's thread frees them when the last piece has been sent or dropped.
+typedef struct {
+    atomic_uint users; // pieces, and the function that sends them
+    _Atomic uint64_t *unread_bytes;
+    uint64_t bytes;
+    uint16_t ids[];
+} InlineRows;
+
+static void inline_rows_release(void *data, void *self) {
+    InlineRows *rows = self;
+    (void)data;
+    if (atomic_fetch_sub(&rows->users, 1) > 1) return;
+    atomic_fetch_sub(rows->unread_bytes, rows->bytes);
+    free(rows);
+}
+
+// Memory for the rows of an inline answer; NULL when too many answers to this trainer are unread.
+static InlineRows *inline_rows_open(Server *server, uint64_t session_id, uint64_t bytes) {
+    const Session *session = session_find(server, session_id);
+    _Atomic uint64_t *unread = &server->unread_bytes[session ? session - server->sessions : SESSIONS_MAX];
+    uint64_t held = atomic_load(unread);
+    if (held && held + bytes > (session ? session->unread_max : WIRE_PAYLOAD_MAX)) return NULL;
+    InlineRows *rows = malloc(offsetof(InlineRows, ids) + bytes);
+    if (!rows) return NULL;
+    atomic_fetch_add(unread, bytes);
+    atomic_init(&rows->users, 1);
+    rows->unread_bytes = unread, rows->bytes = bytes;
+    return rows;
+}
+
+// Sends `reply`, a BATCH that describes all rows, once for each piece of them.
+static void send_pieces(Server *server, const Route *route, WireMessage *reply, InlineRows *rows) {
+    WireBatch *batch = &reply->batch;
+    uint32_t total = batch->length;
+    uint8_t *data = (uint8_t *)rows->ids;
+    do {
+        batch->length = total - batch->offset < WIRE_PIECE_MAX ? total - batch->offset : WIRE_PIECE_MAX;
+        batch->payload_crc = crc32c(0, data + batch->offset, batch->length);
+        zmq_msg_t piece;
+        atomic_fetch_add(&rows->users, 1);
+        if (zmq_msg_init_data(&piece, data + batch->offset, batch->length, inline_rows_release, rows) < 0) {
+            inline_rows_release(NULL, rows);
+            server->stats.dropped++;
+            return;
+        }
+        send_parts(server, route, reply, batch->length ? &piece : NULL);
+        if (!batch->length) zmq_msg_close(&piece);
+        batch->offset += batch->length;
+    } while (batch->offset < total);
+}
+
+// The slot of the ring that `request` names. NULL when the request has been dealt with: it was refused, dropped because
+// a newer request for the slot overtook it, or answered before.
+static uint16_t *slot_open(Server *server, const Route *route, const WireMessage *request, SlotRecord **record) {
     const WireGet *get = &request->get;
-    if (!request->header.attach_id) {
-        *record = NULL;
-        server->payload.size = 0;
-        buffer_reserve(&server->payload, payload_bytes(get));
-        return (uint16_t *)(void *)server->payload.data;
-    }
     Attachment *attachment = attachment_find(server, &request->header);
     if (!attachment || get->slot >= attachment->ring.slot_count || payload_bytes(get) > attachment->ring.slot_bytes) {
         send_error(server, route, &request->header, WIRE_SLOT, get->slot, "no such ring or slot");
@@ -173,48 +228,69 @@ static uint16_t *payload_place(Server *server, const Route *route, const WireMes
         server->stats.repeated++;
         WireMessage reply = reply_to(&request->header, WIRE_BATCH);
         reply.batch = slot->batch;
-        server_send(server, route, &reply, (Bytes){0});
+        server_send(server, route, &reply);
         return NULL;
     }
     *slot = (SlotRecord){.req_id = request->header.req_id, .generation = get->generation, .seen = true};
     return (uint16_t *)(void *)ring_slot(&attachment->ring, get->slot);
 }
 
-static void handle_get(Server *server, const Route *route, const WireMessage *request) {
+// Reads the rows to `ids` and describes them in `batch`; -1 after sending an error.
+static int read_rows(Server *server, const Route *route, const WireMessage *request, ServedDataset *served,
+                     uint16_t *ids, WireBatch *batch) {
     const WireGet *get = &request->get;
     uint64_t started_ns = clock_ns();
-    ServedDataset *served = dataset_find(server, get->dataset_fp8);
-    if (!served) {
-        send_error(server, route, &request->header, WIRE_DATASET, 0, "the loader does not serve this dataset");
-        return;
-    }
-    SlotRecord *record;
-    uint16_t *ids = payload_place(server, route, request, &record);
-    if (!ids) return;
-
-    WireMessage reply = reply_to(&request->header, WIRE_BATCH);
-    WireBatch *batch = &reply.batch;
     uint32_t shard = UINT32_MAX;
     if (row_reader_read(served->reader, get, ids, &batch->rows, &batch->epoch, &shard) < 0) {
         WireCode code = shard == UINT32_MAX ? WIRE_RANGE : err_code() == EX_IO ? WIRE_IO : WIRE_DATA;
         send_error(server, route, &request->header, code, shard, "%s", err_text());
         err_clear();
-        return;
+        return -1;
     }
     batch->first_sample = get->first_sample;
     batch->sequence_tokens = get->sequence_tokens;
     batch->slot = get->slot, batch->generation = get->generation;
     batch->flags = served == &server->previous ? WIRE_BATCH_REPLACED : 0;
     batch->length = batch->rows * (get->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
-    batch->payload_crc = crc32c(0, ids, batch->length);
     uint64_t took_ns = clock_ns() - started_ns;
     batch->produce_us = (uint32_t)(took_ns / 1000);
-    if (record) record->answered = true, record->batch = *batch;
     server->stats.batches++;
     server->stats.tokens += (uint64_t)batch->rows * get->sequence_tokens;
     server->stats.payload_bytes += batch->length;
     server->stats.produce_ns += took_ns;
-    server_send(server, route, &reply, record ? (Bytes){0} : (Bytes){(const uint8_t *)ids, batch->length});
+    return 0;
+}
+
+static void answer_to_slot(Server *server, const Route *route, const WireMessage *request, ServedDataset *served) {
+    SlotRecord *record;
+    WireMessage reply = reply_to(&request->header, WIRE_BATCH);
+    uint16_t *ids = slot_open(server, route, request, &record);
+    if (!ids || read_rows(server, route, request, served, ids, &reply.batch) < 0) return;
+    reply.batch.payload_crc = crc32c(0, ids, reply.batch.length);
+    record->answered = true, record->batch = reply.batch;
+    server_send(server, route, &reply);
+}
+
+static void answer_inline(Server *server, const Route *route, const WireMessage *request, ServedDataset *served) {
+    WireMessage reply = reply_to(&request->header, WIRE_BATCH);
+    InlineRows *rows = inline_rows_open(server, request->header.session, payload_bytes(&request->get));
+    if (!rows) {
+        send_error(server, route, &request->header, WIRE_BUSY, 0, "too many answers to this trainer are unread");
+        return;
+    }
+    if (read_rows(server, route, request, served, rows->ids, &reply.batch) == 0)
+        send_pieces(server, route, &reply, rows);
+    inline_rows_release(NULL, rows);
+}
+
+static void handle_get(Server *server, const Route *route, const WireMessage *request) {
+    ServedDataset *served = dataset_find(server, request->get.dataset_fp8);
+    if (!served)
+        send_error(server, route, &request->header, WIRE_DATASET, 0, "the loader does not serve this dataset");
+    else if (request->header.attach_id)
+        answer_to_slot(server, route, request, served);
+    else
+        answer_inline(server, route, request, served);
 }
 
 // --- the other messages
@@ -225,7 +301,7 @@ static void handle_stats(Server *server, const Route *route, const WireMessage *
     reply.stats.frames_decoded = row_reader_frames(server->current.reader);
     for (int i = 0; i < SESSIONS_MAX; i++) reply.stats.sessions += session_is_live(&server->sessions[i]);
     reply.stats.uptime_ns = clock_ns() - server->started_ns;
-    server_send(server, route, &reply, (Bytes){0});
+    server_send(server, route, &reply);
 }
 
 static void handle_valid(Server *server, const Route *route, const WireMessage *request) {

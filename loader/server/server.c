@@ -13,11 +13,13 @@
 #include <zmq.h>
 
 enum {
-    HIGH_WATER = 2 * WIRE_WINDOW_MAX + 8,
-    LINGER_MS = 100,     // at shutdown: for requests on their way and for the last answers
-    QUIET_MS = 10,       // at shutdown: no request for this long means that none is on its way
-    HANDSHAKE_MS = 2000, // a peer that has not finished the ZeroMQ handshake by then is disconnected
-    PREVIOUS_MS = 60000, // a replaced dataset is closed when no trainer has requested it for this long
+    SEND_HIGH_WATER = 4096, // messages per peer: more than the pieces of WIRE_PAYLOAD_MAX bytes
+    RECEIVE_HIGH_WATER = 2 * WIRE_WINDOW_MAX + 8,
+    LINGER_MS = 100,         // at shutdown: for requests on their way and for the last answers
+    QUIET_MS = 10,           // at shutdown: no request for this long means that none is on its way
+    HANDSHAKE_MS = 10000,    // a peer that has not finished the ZeroMQ handshake by then is disconnected
+    PEER_SILENCE_MS = 60000, // a heartbeat waits behind the rows that a slow connection has to transfer
+    PREVIOUS_MS = 60000,     // a replaced dataset is closed when no trainer has requested it for this long
 };
 
 static uint64_t random_id(void) {
@@ -40,11 +42,11 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     set_option(server->router, ZMQ_ROUTER_MANDATORY, 1); // report a full queue instead of dropping answers silently
     set_option(server->router, ZMQ_ROUTER_HANDOVER, 1);
     set_option(server->router, ZMQ_SNDTIMEO, 0);
-    set_option(server->router, ZMQ_SNDHWM, HIGH_WATER);
-    set_option(server->router, ZMQ_RCVHWM, HIGH_WATER);
+    set_option(server->router, ZMQ_SNDHWM, SEND_HIGH_WATER);
+    set_option(server->router, ZMQ_RCVHWM, RECEIVE_HIGH_WATER);
     set_option(server->router, ZMQ_LINGER, LINGER_MS);
     set_option(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
-    if (!endpoint->ipc) endpoint_keep_alive(server->router);
+    if (!endpoint->ipc) endpoint_keep_alive(server->router, PEER_SILENCE_MS);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (server->keys) {
@@ -116,7 +118,6 @@ void server_close(Server *server) {
     lock_drop(&server->lock);
     served_close(&server->current);
     served_close(&server->previous);
-    buffer_close(&server->payload);
     free(server);
 }
 

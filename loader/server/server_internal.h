@@ -5,6 +5,7 @@
 #include "loader/protocol/ring.h"
 #include "loader/server/row_reader.h"
 #include "loader/server/server.h"
+#include <stdatomic.h>
 
 enum {
     SESSIONS_MAX = 64,
@@ -21,6 +22,7 @@ typedef struct {
 typedef struct {
     uint64_t id, seen_ns;
     uint32_t sequence_tokens; // the largest T of the run
+    uint64_t unread_max;      // limit on its unread_bytes
     Route route;
 } Session;
 
@@ -57,14 +59,14 @@ struct Server {
     uint64_t error_window_ns; // start of the current second of the limit on ERROR messages
     unsigned errors_in_window;
     Session sessions[SESSIONS_MAX];
+    _Atomic uint64_t unread_bytes[SESSIONS_MAX + 1]; // inline rows in ZeroMQ's queues, by session; last: without one
     Attachment attachments[ATTACHMENTS_MAX];
     unsigned attachment_count;
-    Buffer payload; // the rows of an inline batch
     WireStats stats;
 };
 
 // Sends a message to one peer. It is dropped when the peer is gone or its queue is full: the peer repeats its request.
-void server_send(Server *server, const Route *route, WireMessage *message, Bytes payload);
+void server_send(Server *server, const Route *route, WireMessage *message);
 void server_notify_all(Server *server, WireCode code, const char *text); // a NOTICE to every session
 
 bool session_is_live(const Session *session);

@@ -78,6 +78,8 @@ static Peer open_peer(const char *place) {
     peer.socket = zmq_socket(peer.context, ZMQ_DEALER);
     int ms = FOREVER, none = 0;
     zmq_setsockopt(peer.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    int few = 4; // messages that ZeroMQ receives before the test reads them
+    zmq_setsockopt(peer.socket, ZMQ_RCVHWM, &few, sizeof few);
     zmq_setsockopt(peer.socket, ZMQ_LINGER, &none, sizeof none);
     NEED(zmq_connect(peer.socket, endpoint) == 0);
     return peer;
@@ -365,6 +367,56 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     }
     CHECK(type == WIRE_ERROR && answer.error.code == WIRE_SLOT);
     ring_close(&ring);
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+static size_t peak_kilobytes(pid_t pid) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    char *text = read_file(path, NULL), *line = text ? strstr(text, "VmHWM:") : NULL;
+    size_t kilobytes = line ? strtoull(line + 6, NULL, 10) : 0;
+    free(text);
+    return kilobytes;
+}
+
+TEST(loader_limits_the_answers_that_a_client_does_not_read) {
+    enum { BIG = 60000, GETS = 64, WINDOW = 4 }; // 7.8 MB of rows in each answer
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    wait_for_loader("p", 1);
+    Peer peer = open_peer("p"), watch = open_peer("p");
+    WireMessage answer;
+    peer.message.hello = valid_hello;
+    peer.message.hello.max_rows = BIG, peer.message.hello.window = WINDOW;
+    send_message(&peer, WIRE_HELLO, 0);
+    CHECK_EQUAL(receive(&peer, &answer), WIRE_WELCOME);
+    uint8_t fp8[8];
+    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    for (int i = 0; i < GETS; i++) {
+        set_get(&peer, fp8, BIG, 0, 0);
+        peer.message.get.mode = SAMPLING_CROP;
+        send_message(&peer, WIRE_GET, 0);
+    }
+    WireStats stats;
+    do stats = stats_of(&watch);
+    while (stats.batches + stats.errors < GETS);
+    CHECK(stats.batches >= WINDOW && stats.batches <= WINDOW + 2); // sockets hold some of the rows
+    CHECK(peak_kilobytes(pid) < 200 << 10);
+    uint64_t bytes = 0, busy = 0;
+    while (bytes + busy * BIG * (T + 1) * 2 < (uint64_t)GETS * BIG * (T + 1) * 2) {
+        unsigned type = receive(&peer, &answer);
+        NEED(type == WIRE_BATCH || type == WIRE_ERROR);
+        if (type == WIRE_BATCH) CHECK(answer.batch.length <= WIRE_PIECE_MAX);
+        if (type == WIRE_BATCH) bytes += answer.batch.length;
+        if (type == WIRE_ERROR) CHECK_EQUAL(answer.error.code, WIRE_BUSY);
+        busy += type == WIRE_ERROR;
+    }
+    CHECK_EQUAL(busy, stats.errors);
+    set_get(&peer, fp8, ROWS, 0, 0); // all has been read: the next request is served
+    send_message(&peer, WIRE_GET, 0);
+    CHECK_EQUAL(receive(&peer, &answer), WIRE_BATCH);
+    close_peer(&watch);
     close_peer(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

@@ -40,8 +40,9 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 
     // A key that is not on the list, no key, and a loader with another key than expected.
     enum { MS = 500 }; // the feed waits this long for an answer that never comes
-    CHECK(!open_feed("unlisted.key", loader.public_key, MS));
-    CHECK_EQUAL(err_code(), EX_PEER);
+    CHECK(!open_feed("unlisted.key", loader.public_key, 120000)); // refused at once
+    CHECK_EQUAL(err_code(), EX_PERMISSION);
+    CHECK_TEXT(err_text(), "does not allow this trainer's key");
     err_clear();
     CHECK(!open_feed(NULL, NULL, MS));
     CHECK_EQUAL(err_code(), EX_PEER);

@@ -1,0 +1,89 @@
+// A feed behind a slow connection: a proxy that forwards the loader's bytes at a limited rate.
+#include "tests/unit/loader/fixture_loader.h"
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { T = 1024, ROWS = 512 };           // a batch of 1 MB
+enum { CHUNK = 8 << 10, PAUSE_MS = 16 }; // 512 KB/s: two seconds for a batch, longer than any deadline of the feed
+
+static int listener;
+static uint16_t loader_port;
+static _Atomic unsigned connections;
+
+static void *forward(void *argument) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct pollfd ends[2] = {
+        {.fd = (int)(intptr_t)argument, .events = POLLIN},
+        {.events = POLLIN                            }
+    };
+    address.sin_port = htons(loader_port);
+    ends[1].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int size = CHUNK; // so that the kernel holds little
+    setsockopt(ends[1].fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    bool open = connect(ends[1].fd, (struct sockaddr *)&address, sizeof address) == 0;
+    while (open) {
+        char bytes[CHUNK];
+        poll(ends, 2, -1);
+        for (int i = 0; i < 2 && open; i++) {
+            if (!ends[i].revents) continue;
+            ssize_t got = read(ends[i].fd, bytes, sizeof bytes);
+            open = got > 0 && send(ends[!i].fd, bytes, (size_t)got, MSG_NOSIGNAL) == got;
+            if (i == 1) nanosleep(&(struct timespec){0, PAUSE_MS * 1000000}, NULL);
+        }
+    }
+    close(ends[0].fd);
+    close(ends[1].fd);
+    return NULL;
+}
+
+static void *accept_all(void *argument) {
+    for (int fd; (fd = accept(listener, NULL, NULL)) >= 0;) {
+        pthread_t thread;
+        connections++;
+        if (pthread_create(&thread, NULL, forward, (void *)(intptr_t)fd) == 0) pthread_detach(thread);
+    }
+    return argument;
+}
+
+TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
+    const TestDataset small = {.salt = 1, .train_tokens = 600000, .shard_tokens = 600000, .frame_tokens = 4096};
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader_with("d", tcp_endpoint(), NULL, NULL);
+    loader_port = (uint16_t)atoi(strrchr(tcp_endpoint(), ':') + 1);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    NEED(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0);
+    NEED(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    pthread_t thread;
+    NEED(pthread_create(&thread, NULL, accept_all, NULL) == 0);
+    char endpoint[40];
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    FeedConfig config = {.endpoint = endpoint,
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = ROWS,
+                         .window = 1,
+                         .timeout_ms = 60000};
+    Feed *feed = feed_open(&config);
+    NEED(feed && feed_attach(feed) == 0);
+    for (uint64_t first = 0; first < 2; first++) {
+        FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
+        FeedBatch batch;
+        NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        CHECK_EQUAL(batch.rows, ROWS);
+        for (uint64_t i = 0; i < (uint64_t)ROWS * (T + 1); i += 7)
+            CHECK_EQUAL(batch.ids[i], test_id(1, 0, (first + i / (T + 1)) * T + i % (T + 1)));
+        feed_release(feed, &batch);
+    }
+    feed_close(feed);
+    shutdown(listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(listener);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
