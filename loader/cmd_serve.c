@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const char *address, *key_file, *allow_file;
-static bool die_with_parent;
+static bool insecure, die_with_parent;
 
 static const Option options[] = {
     {OPT_STRING, "endpoint",        &address,         "ENDPOINT",
@@ -18,6 +18,7 @@ static const Option options[] = {
     {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
     {OPT_STRING, "allow",           &allow_file,      "FILE",
      "file with the public keys of the trainers that may connect, one per line"                                                              },
+    {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
     {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
 };
@@ -47,7 +48,11 @@ static int run(int count, char **arguments) {
     Endpoint endpoint;
     ServerKeys keys = {0};
     if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");
-    if (endpoint_parse(&endpoint, address, key_file) < 0) return -1;
+    if (endpoint_parse(&endpoint, address, key_file || insecure) < 0) return -1;
+    if (!endpoint.ipc && !key_file && !insecure)
+        return fail(EX_PERMISSION,
+                    "tcp needs keys: give --key and --allow, or --insecure to serve every process that can "
+                    "connect");
     if (key_file && (keys_read(&keys.pair, key_file) < 0 || allow_read(&keys.allow, allow_file) < 0)) return -1;
     int status = serve(&endpoint, arguments[0], key_file ? &keys : NULL);
     allow_close(&keys.allow);

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, PAGE = 4096 };
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, PAGE = 4096, BACKLOG = 128 };
 
 static size_t ring_bytes(const Ring *ring) { return (size_t)ring->slot_bytes * ring->slot_count; }
 
@@ -75,7 +75,8 @@ int ctl_listen(const char *path) {
     int fd = unix_socket(&address, path);
     if (fd < 0) return -1;
     if (unlink(path) < 0 && errno != ENOENT) return close_keeping_errno(fd);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 16) < 0) return close_keeping_errno(fd);
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, BACKLOG) < 0)
+        return close_keeping_errno(fd);
     return fd;
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,6 +75,15 @@ static int served_open(ServedDataset *served, const char *path) {
 
 const Dataset *server_dataset(const Server *server) { return &server->current.dataset; }
 
+// Each connection takes a descriptor, and libzmq aborts when there is none left.
+static void raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
     Server *server = calloc(1, sizeof *server);
     if (!server) die(EX_MEMORY, "no memory");
@@ -92,6 +102,7 @@ Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys
     signal(SIGPIPE, SIG_IGN); // stderr may be a pipe whose reader has ended
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
+    raise_descriptor_limit();
     if (served_open(&server->current, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
         bind_sockets(server, endpoint) < 0) {
         server_close(server);

@@ -116,16 +116,35 @@ stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
 }
 
-@test "tcp without keys is limited to this machine (77), a port in use exits with 73" {
-    for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org; do
+@test "tcp needs keys or --insecure (77), a port in use exits with 73" {
+    for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org 127.0.0.1 localhost; do
         run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
         [ "$status" -eq 77 ]
     done
     port=$(free_port)
-    start --endpoint "tcp://localhost:$port"
+    start --endpoint "tcp://localhost:$port" --insecure
     grep -q "at tcp://localhost:" log
-    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$port"
+    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$port" --insecure
     [ "$status" -eq 73 ]
+}
+
+@test "hundreds of connections that send nothing do not stop the loader" {
+    [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 1024 ] || skip "the hard limit of descriptors is $(ulimit -Hn)"
+    ulimit -Sn 64
+    start
+    python3 - place/data.sock "$BIN/loader" <<'END'
+import resource, socket, subprocess, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+peers = []
+for _ in range(400):
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(sys.argv[1])
+    peers.append(peer)
+subprocess.run([sys.argv[2], "stats", "--endpoint", "ipc://place"], check=True)
+END
+    kill -TERM "$LOADER"
+    wait "$LOADER"
+    LOADER=
 }
 
 @test "keygen creates a key file that others cannot read and never overwrites one" {

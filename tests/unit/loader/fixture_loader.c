@@ -74,7 +74,9 @@ pid_t start_loader_with(const char *dataset, const char *place, const char *opti
     bool tcp = strstr(place, "://");
     snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
     snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
-    const char *arguments[] = {program, "serve", dataset, endpoint, "--die-with-parent", option, option2, NULL};
+    const char *arguments[] = {
+        program, "serve", dataset, endpoint, "--die-with-parent", tcp && !option ? "--insecure" : option,
+        option2, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, log, O_WRONLY | O_CREAT | O_APPEND, 0644);

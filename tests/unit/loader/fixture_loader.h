@@ -22,7 +22,7 @@ typedef struct {
 void make_test_dataset(const char *path, const TestDataset *spec);
 
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
-// PLACE.log or tcp.log; does not wait until it is ready.
+// PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure.
 pid_t start_loader(const char *dataset, const char *place);
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2);
 int stop_loader(pid_t pid, int signal); // the exit status, or 128 + the signal that ended it
