@@ -36,7 +36,7 @@ void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const Parque
     reader->window.size = 0;
 }
 
-// Makes the window hold file bytes [reader->at, + size), which must lie inside the chunk, and lends them.
+// Lends the next `size` bytes of the chunk, which must have as many left. Reads more than that where they are few.
 static const uint8_t *lend(ParquetPageReader *reader, size_t size) {
     uint64_t skip = reader->at - reader->window_at;
     Buffer *window = &reader->window;

@@ -3,15 +3,16 @@
 #include "common/err.h"
 #include <ctype.h>
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 _Static_assert(LDBL_MANT_DIG >= 64, "where_holds compares 64-bit integers with a long double");
 
-static bool take_operator(const char **at, WhereOperator *operator) {
+static bool take_operator(const char **at, WhereOperator *op) {
     static const struct {
         const char *text;
-        WhereOperator operator;
+        WhereOperator op;
     } rows[] = {
   // longer ones first
         {"<=", WHERE_LESS_EQUAL   },
@@ -23,7 +24,7 @@ static bool take_operator(const char **at, WhereOperator *operator) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strncmp(*at, rows[i].text, strlen(rows[i].text))) {
-            *operator= rows[i].operator, * at += strlen(rows[i].text);
+            *op = rows[i].op, *at += strlen(rows[i].text);
             return true;
         }
     return false;
@@ -39,7 +40,7 @@ int where_parse(Where *where, const char *text) {
     *where = (Where){.text = text};
     const char *at = text + strcspn(text, "<>=!");
     Bytes column = trim(text, at);
-    if (!take_operator(&at, &where->operator) || strchr("<>=", *at) || !column.size ||
+    if (!take_operator(&at, &where->op) || (*at && strchr("<>=", *at)) || !column.size ||
         column.size >= sizeof where->column)
         return fail(EX_USAGE,
                     "--where '%s' is not NAME OP VALUE with one of < <= > >= == !=, as in 'language_score>=0.65'",
@@ -71,7 +72,7 @@ static bool is_comparable(const ParquetColumn *column) {
 }
 
 int where_bind(WhereTest *test, const Where *where, const ParquetColumn *column) {
-    *test = (WhereTest){where->operator, column->type, column->is_unsigned, where->literal, 0};
+    *test = (WhereTest){where->op, column->type, column->is_unsigned, where->literal, 0};
     if (!is_comparable(column))
         return fail(EX_DATA, "--where '%s': column '%s' is %s; only strings, integers and floats can be compared",
                     where->text, where->column,
@@ -97,32 +98,31 @@ static int compare_bytes(Bytes a, Bytes b) {
     return order ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-static bool fits(WhereOperator operator, bool less, bool equal, bool greater) {
-    switch (operator) {
+// Whether a value whose difference from the literal has this sign meets the condition.
+static bool fits(WhereOperator op, int sign) {
+    switch (op) {
     case WHERE_LESS:
-        return less;
+        return sign < 0;
     case WHERE_LESS_EQUAL:
-        return less || equal;
+        return sign <= 0;
     case WHERE_GREATER:
-        return greater;
+        return sign > 0;
     case WHERE_GREATER_EQUAL:
-        return greater || equal;
+        return sign >= 0;
     case WHERE_EQUAL:
-        return equal;
+        return sign == 0;
     case WHERE_NOT_EQUAL:
-        return !equal;
+        return sign != 0;
     }
     return false;
 }
 
 bool where_holds(const WhereTest *test, const ParquetValue *value) {
     if (value->null) return false;
-    if (test->type == PARQUET_BYTE_ARRAY) {
-        int order = compare_bytes(value->bytes, test->bytes);
-        return fits(test->operator, order<0, order == 0, order> 0);
-    }
+    if (test->type == PARQUET_BYTE_ARRAY) return fits(test->op, compare_bytes(value->bytes, test->bytes));
     long double number = test->type == PARQUET_FLOAT || test->type == PARQUET_DOUBLE ? (long double)value->real
                          : test->is_unsigned ? (long double)(uint64_t)value->integer
                                              : (long double)value->integer;
-    return fits(test->operator, number<test->number, number == test->number, number> test->number);
+    if (isnan(number) || isnan(test->number)) return test->op == WHERE_NOT_EQUAL;
+    return fits(test->op, (number > test->number) - (number < test->number));
 }

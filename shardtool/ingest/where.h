@@ -15,13 +15,13 @@ typedef enum {
 typedef struct {
     const char *text; // as typed, borrowed
     char column[256]; // dotted path
-    WhereOperator operator;
+    WhereOperator op;
     Bytes literal; // in text, without spaces around it and without its quotes
 } Where;
 
 // A condition on a column of known type.
 typedef struct {
-    WhereOperator operator;
+    WhereOperator op;
     ParquetType type;
     bool is_unsigned;
     Bytes bytes;

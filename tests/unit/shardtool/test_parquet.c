@@ -171,7 +171,7 @@ TEST(delta_refuses_impossible_blocks) {
 TEST(conditions_are_parsed_or_refused_with_the_reason) {
     static const struct {
         const char *text, *column, *literal;
-        WhereOperator operator;
+        WhereOperator op;
     } rows[] = {
         {"language_score>=0.65", "language_score", "0.65", WHERE_GREATER_EQUAL},
         {" a.b == \" x \" ",     "a.b",            " x ",  WHERE_EQUAL        },
@@ -183,7 +183,7 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
     Where where;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CHECK(where_parse(&where, rows[i].text) == 0);
-        CHECK(!strcmp(where.column, rows[i].column) && where.operator== rows[i].operator);
+        CHECK(!strcmp(where.column, rows[i].column) && where.op == rows[i].op);
         CHECK(where.literal.size == strlen(rows[i].literal));
         CHECK(!memcmp(where.literal.data, rows[i].literal, where.literal.size));
     }
