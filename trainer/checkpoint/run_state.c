@@ -108,8 +108,20 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
 
 // ---- from text
 
+// Version 0.1.0 wrote some numbers under other names.
+static const struct {
+    const char *key, *old;
+} renamed[] = {
+    {"nonfinite_streak", "nonfinite_row"},
+    {"skip_from",        "pass_from"    },
+    {"skip_to",          "pass_to"      },
+    {"overflow_streak",  "excused"      }
+};
+
 static bool take_number(const json_t *object, const char *key, uint64_t *value) {
     const json_t *found = json_object_get(object, key);
+    for (size_t i = 0; !found && i < sizeof renamed / sizeof *renamed; i++)
+        if (!strcmp(key, renamed[i].key)) found = json_object_get(object, renamed[i].old);
     *value = (uint64_t)json_integer_value(found);
     return json_is_integer(found) && json_integer_value(found) >= 0;
 }

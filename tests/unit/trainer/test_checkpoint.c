@@ -5,6 +5,7 @@
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/run/metrics.h"
 #include <fcntl.h>
@@ -280,4 +281,20 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);
     free(kept);
+}
+
+// tests/data/state_0.1.0.json is a state.json that version 0.1.0 wrote: 12 steps in float16 over 96 samples.
+TEST(checkpoint_state_of_version_0_1_0_is_read) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    SavedState saved = {0};
+    snprintf(path, sizeof path, "%s/state_0.1.0.json", test_data);
+    CHECK_EQUAL(file_read(&text, path, 1 << 20), 0);
+    CHECK_EQUAL(state_parse(&saved, (Bytes){text.data, text.size}), 0);
+    CHECK_EQUAL(saved.state.step, 12);
+    CHECK_EQUAL(saved.state.nonfinite_streak, 0);
+    CHECK(saved.state.scaler.scale == 65536);
+    CHECK_EQUAL(saved.state.datasets[0].consumed, 96);
+    saved_close(&saved);
+    buffer_close(&text);
 }
