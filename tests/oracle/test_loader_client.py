@@ -1,0 +1,242 @@
+"""The Python client (loader/python) with a real loader, against the ids that zstd unpacks and the sampling modes as
+test_loader_sampling.py computes them."""
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import runner
+import test_loader_sampling as sampling
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ["BIN"]).resolve()
+sys.path.insert(0, str(ROOT / "loader/python"))
+try:
+    from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches
+except ImportError as error:
+    MISSING = str(error)
+else:
+    MISSING = None
+
+T, SEED = 64, 1337
+
+
+class Loader:
+    """A loader process on dataset `data`; `kill` ends it and `start` starts it again."""
+
+    def __init__(self, endpoint, data="data", options=()):
+        self.command = [BIN / "loader", "serve", data, "--endpoint", endpoint, "--quiet", "--die-with-parent", *options]
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL)
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+def make_data(name="data", lines=20000):
+    if not os.path.exists(name):
+        os.mkdir(name + ".txt")
+        for number in range(0, lines, 100):  # a document each
+            pathlib.Path(name + ".txt", f"{number:06}").write_text(
+                "".join(f"the mill grinds {i} sacks of {i * 7919 % 1000} grains\n" for i in range(number, number + 100)))
+        subprocess.run([BIN / "shardtool", "tokenize", "--quiet", "--val", "0.1", "-o", name, name + ".txt"], check=True)
+    shards = sorted(pathlib.Path(name, "train").glob("*/*.zst"))
+    return np.frombuffer(b"".join(subprocess.run(["zstd", "-dcq", p], check=True, capture_output=True).stdout
+                                  for p in shards), dtype="<u2")
+
+
+def wanted(ids, mode, sample, seed=SEED):
+    first = getattr(sampling, mode)(seed, 0, len(ids), T, sample)
+    return ids[first : first + T + 1]
+
+
+def check(rows, ids, mode, first):
+    for i, row in enumerate(rows):
+        assert np.array_equal(row, wanted(ids, mode, first + i)), (mode, first + i)
+
+
+def port():
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def need():
+    if MISSING:
+        raise runner.Skip(MISSING)
+
+
+def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
+    need()
+    ids = make_data()
+    tcp = f"tcp://127.0.0.1:{port()}"
+    with Loader("ipc://place"), Loader(tcp, options=["--insecure"]):
+        for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
+            feed = Feed(endpoint, T, 24, ring=ring, timeout=60)
+            assert bool(feed._attach_id) == ring
+            for mode in ("epoch", "crop", "sequential"):
+                firsts = [0, 24, 1000, (len(ids) - 1) // T - 5] + ([10**9, 2**62] if mode != "sequential" else [])
+                for first in firsts:
+                    feed.request(0, mode, 24, SEED, first)
+                    rows = feed.next()
+                    assert len(rows) == (24 if mode != "sequential" else min(24, (len(ids) - 1) // T - first))
+                    check(rows, ids, mode, first)
+            feed.close()
+
+
+def test_client_stream_is_the_same_when_loaders_are_killed():
+    need()
+    ids = make_data()
+    tcp = f"tcp://127.0.0.1:{port()}"
+    for endpoint, ring in (("ipc://killed", True), ("ipc://killed", False), (tcp, False)):
+        with Loader(endpoint, options=["--insecure"]) as loader:
+            feed = Feed(endpoint, T, 16, ring=ring, timeout=60)
+            requested = received = 0
+            for kills in range(6):
+                for _ in range(10):
+                    while feed.capacity:
+                        feed.request(0, "epoch", 16, SEED, requested)
+                        requested += 16
+                    check(feed.next(), ids, "epoch", received)
+                    received += 16
+                loader.kill()
+                loader.start()
+            assert feed.reconnects >= 5
+            feed.close()
+
+
+def digest(batches, steps, ranks):
+    sha = hashlib.sha256()
+    streams = [iter(b) for b in batches]
+    for _ in range(steps):
+        for stream in streams:
+            x, y = next(stream)
+            assert np.array_equal(np.asarray(x)[:, 1:], np.asarray(y)[:, :-1])
+            sha.update(np.ascontiguousarray(np.asarray(x).astype("<u2")).tobytes())
+    return sha.hexdigest()
+
+
+def test_dataset_gives_the_same_stream_for_any_world_and_continues_from_its_state():
+    need()
+    make_data()
+    with Loader("ipc://place"):
+        whole = TokenBatches("ipc://place", T, 48, seed=SEED)
+        one = digest([whole], 10, 1)
+        for world in (2, 4):
+            ranks = [TokenBatches("ipc://place", T, 48 // world, rank=rank, world=world, seed=SEED) for rank in range(world)]
+            assert digest(ranks, 10, world) == one
+            [rank.close() for rank in ranks]
+        state = json.dumps(whole.state_dict())
+        assert len(state) <= 200, len(state)
+        rest = digest([whole], 5, 1)
+        resumed = TokenBatches("ipc://place", T, 16)  # another batch size
+        resumed.load_state_dict(json.loads(state))
+        assert digest([resumed], 15, 1) == rest
+        assert resumed.state_dict() == whole.state_dict()
+        resumed.close()
+        whole.close()
+
+
+def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():
+    need()
+    make_data()
+    other = make_data("other", 9000)
+    with Loader("ipc://changed") as loader:
+        feed = Feed("ipc://changed", T, 8, timeout=60)
+        loader.kill()
+        loader.command[2] = "other"
+        loader.start()
+        try:
+            for first in range(0, 10**6, 8):
+                feed.request(0, "epoch", 8, SEED, first)
+                feed.next()
+            assert False, "no change was reported"
+        except DatasetChanged:
+            assert feed.dataset.name == "other"
+        feed.request(0, "epoch", 8, SEED, 0)
+        check(feed.next(), other, "epoch", 0)
+        loader.kill()
+        feed._timeout = 0.5
+        feed.request(0, "epoch", 8, SEED, 8)
+        try:
+            feed.next()
+            assert False, "no error without a loader"
+        except LoaderError as error:
+            assert "no data from the loader" in str(error)
+        feed.close()
+        loader.start()
+
+
+def test_client_needs_an_allowed_key():
+    need()
+    ids = make_data()
+    keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
+            for name in ("loader.key", "client.key", "other.key")}
+    pathlib.Path("allowed").write_text(keys["client.key"] + "\n")
+    endpoint = f"tcp://127.0.0.1:{port()}"
+    with Loader(endpoint, options=["--key", "loader.key", "--allow", "allowed"]):
+        feed = Feed(endpoint, T, 8, key_file="client.key", loader_key=keys["loader.key"], timeout=60)
+        feed.request(0, "epoch", 8, SEED, 0)
+        check(feed.next(), ids, "epoch", 0)
+        feed.close()
+        try:
+            Feed(endpoint, T, 8, key_file="other.key", loader_key=keys["loader.key"], timeout=60)
+            assert False, "an unlisted key was accepted"
+        except LoaderError as error:
+            assert "does not allow the key" in str(error)
+
+
+def test_dataset_works_in_a_torch_data_loader():
+    need()
+    try:
+        import torch
+    except ImportError as error:
+        raise runner.Skip(str(error))
+    ids = make_data()
+    with Loader("ipc://place"):
+        batches = TokenBatches("ipc://place", T, 8, seed=SEED)
+        for step, (x, y) in zip(range(5), torch.utils.data.DataLoader(batches, batch_size=None)):
+            assert x.dtype == torch.int64 and x.shape == y.shape == (8, T)
+            rows = np.concatenate([x.numpy(), y.numpy()[:, -1:]], axis=1)
+            check(rows, ids, "epoch", 8 * step)
+        batches.close()
+
+
+def test_the_readme_example_for_nanogpt_runs():
+    need()
+    try:
+        import torch
+    except ImportError as error:
+        raise runner.Skip(str(error))
+    ids = make_data()
+    text = (ROOT / "loader/python/README.md").read_text()
+    example = text.split("## nanoGPT", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
+    assert len(example.splitlines()) == 5
+    os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
+    with Loader("ipc://millrace"):
+        names = {"block_size": T, "batch_size": 4, "seed_offset": 1, "ddp_world_size": 2, "device": "cpu"}
+        exec(example, names)
+        for step in range(3):
+            x, y = names["get_batch"]("train")
+            check(torch.cat([x, y[:, -1:]], 1).numpy(), ids, "epoch", 8 * step + 4)
+        assert names["get_batch"]("val")[0].shape == (4, T)
+        names["streams"].clear()
+
+
+if __name__ == "__main__":
+    runner.main(globals())
