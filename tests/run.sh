@@ -20,9 +20,12 @@ rows_of_c() {
         /^skipped / { name = $2; sub(/:$/, "", name); sub(/^skipped [^ ]* /, ""); print "skipped", 0, "C", name, $0 }
         /^\[       OK \] / { passed[$4] }
         /^\[  FAILED  \] [^ ]*$/ { failed[$4] }
+        /^\[ RUN      \] / { running = $4 }
+        /^\[/ && !/^\[ RUN/ && !/^\[===/ { running = "" }
         END {
             for (name in passed) print "passed", ms[name] + 0, "C", name
             for (name in failed) print "failed", ms[name] + 0, "C", name
+            if (running) print "failed", 0, "C", running " (the program ended in this test)"
         }' "$1"
 }
 rows_of_bats() { # LOG SUITE

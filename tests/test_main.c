@@ -123,6 +123,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     run_isa = getenv("MILLRACE_ISA") ? strdup(getenv("MILLRACE_ISA")) : NULL;
+    setvbuf(stdout, NULL, _IOLBF, 0); // so that a log ends with the test that crashed
     cmocka_set_test_filter(filter);
     int failed = _cmocka_run_group_tests("millrace", tests, (size_t)test_count, NULL, NULL);
     nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);

@@ -210,8 +210,9 @@ static int load_optimizer(Network *network, const char *directory) {
         snprintf(prefix, sizeof prefix, "%s.", state->name);
         for (int i = 0; i < model->count && result == 0; i++) {
             const Tensor *tensor = &model->tensors[i];
+            if (!optimizer_has(state, tensor)) continue;
             const Destination to = {optimizer_offset(state, model, tensor), &network->plan->states[s], &type, 1};
-            if (optimizer_has(state, tensor)) result = load_tensor(network, &files, prefix, tensor, false, &to);
+            result = load_tensor(network, &files, prefix, tensor, false, &to);
         }
     }
     if (result < 0) fail_in("'%s'", directory);
