@@ -287,7 +287,7 @@ static int import_file(Import *import, const Inputs *inputs, uint64_t number) {
     Bytes file;
     if (input_map(&file, path) < 0) return -1;
     import->path = path, import->split = split_of(path);
-    import->position = (InputPosition){number, 0};
+    import->position = (InputPosition){.file = number};
     int status = formats[from].take(import, file);
     file_unmap(&file);
     return status < 0 ? fail_in("'%s'", path) : 0;

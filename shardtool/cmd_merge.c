@@ -82,7 +82,8 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
     Dataset whole = {0}, first = {0};
     if (build->has_manifest && !force)
         return fail(EX_CREATE, "'%s' already holds a dataset; --force replaces it", output);
-    if (dataset_build_start(build, force) < 0 || dataset_open(&first, paths[0]) < 0) return -1;
+    if (dataset_build_start(build, force) < 0 || dataset_build_clear(build) < 0 || dataset_open(&first, paths[0]) < 0)
+        return -1;
     begin_whole(&whole, &first, build->target);
     uint8_t(*fingerprints)[32] = allocate_zeroed((size_t)count, sizeof *fingerprints);
     int status = 0;

@@ -62,7 +62,8 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
         return 1;
     }
     dataset_close(&output->dataset);
-    if (dataset_build_start(&output->build, output_options.force) < 0) return -1;
+    if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
+        return -1;
     begin_dataset(output, plan, output->build.target);
     output->pipeline.directory = output->build.target;
     return 0;

@@ -163,12 +163,23 @@ static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t star
                  dataset->tokens[SPLIT_VAL], val);
 }
 
-static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset) {
+static void log_continued(const Dataset *dataset) {
+    uint64_t shards = dataset->shard_count[SPLIT_TRAIN] + dataset->shard_count[SPLIT_VAL];
+    if (shards)
+        log_line("continuing after %" PRIu64 " finished shards, %" PRIu64 " tokens", shards,
+                 dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
+}
+
+// `journal` and `resume` are NULL for standard output.
+static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
+                       Journal *journal, const InputPosition resume[SPLIT_COUNT]) {
     Progress progress;
     uint64_t started_ns = clock_ns(), replaced;
     progress_start(&progress, "tokenizing", "B", inputs->bytes);
     PipelineOptions pipeline = run->pipeline;
     pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
+    pipeline.journal = journal;
+    if (resume) memcpy(pipeline.resume, resume, sizeof pipeline.resume);
     Source *source = source_open(inputs, &source_options);
     int status = pipeline_run(&pipeline, inputs, source, dataset, &replaced);
     source_close(source);
@@ -230,9 +241,18 @@ static int tokenize_locked(DatasetBuild *build, const RunParams *run, Inputs *in
     dataset_skips_path(skips_path, build->target);
     source_options.skips.path = skips_path;
     Dataset dataset;
+    Journal journal = {0};
+    InputPosition resume[SPLIT_COUNT];
     begin_dataset(&dataset, build->target, run);
-    add_sources(&dataset, inputs);
-    int status = tokenize_to(build, run, inputs, &dataset);
+    int status = journal_load(&dataset, inputs, resume), continued = status > 0;
+    if (status >= 0) status = continued ? dataset_build_continue(build) : dataset_build_clear(build);
+    if (status == 0) status = journal_open(&journal, &dataset, inputs, continued);
+    if (status == 0) {
+        log_continued(&dataset);
+        add_sources(&dataset, inputs);
+        status = tokenize_to(build, run, inputs, &dataset, &journal, resume);
+    }
+    journal_close(&journal);
     if (status == 0 && !no_bpe_cache) save_cache(cache, cache_path);
     dataset_close(&dataset);
     return status;
@@ -243,7 +263,7 @@ static int tokenize(const RunParams *run, Inputs *inputs, bool to_stdout) {
     if (to_stdout) {
         Dataset dataset; // collects the totals only
         begin_dataset(&dataset, output, run);
-        status = tokenize_to(NULL, run, inputs, &dataset);
+        status = tokenize_to(NULL, run, inputs, &dataset, NULL, NULL);
         dataset_close(&dataset);
         return status;
     }

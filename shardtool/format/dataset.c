@@ -125,7 +125,7 @@ static void add_place(Buffer *out, const char *key, const DatasetPosition *place
     buffer_print(out, ",\"document\":%" PRIu64 "}", place->document);
 }
 
-static void add_shard_line(Buffer *out, int split, uint64_t number, const DatasetShard *shard) {
+void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard) {
     char file[64];
     shard_file(file, sizeof file, split, number);
     buffer_print(out,
@@ -173,7 +173,7 @@ int dataset_save(Dataset *dataset) {
     Buffer lines = {0}, header = {0};
     for (int split = 0; split < SPLIT_COUNT; split++)
         for (uint64_t i = 0; i < dataset->shard_count[split]; i++)
-            add_shard_line(&lines, split, i, &dataset->shards[split][i]);
+            dataset_write_shard(&lines, split, i, &dataset->shards[split][i]);
     add_header_line(&header, dataset, (Bytes){lines.data, lines.size});
 
     NewFile file = {0};
@@ -265,7 +265,7 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
     return 0;
 }
 
-static int read_shard(Dataset *dataset, const json_t *object) {
+int dataset_read_shard(Dataset *dataset, const json_t *object) {
     const char *file = NULL, *split_name = NULL;
     DatasetShard shard = {0};
     if (get_string(dataset, object, "file", &file) || get_string(dataset, object, "split", &split_name) ||
@@ -281,14 +281,15 @@ static int read_shard(Dataset *dataset, const json_t *object) {
     char expected[64];
     shard_file(expected, sizeof expected, split, dataset->shard_count[split]);
     if (strcmp(file, expected)) return fail(EX_DATA, "file '%s', expected '%s'", file, expected);
-    dataset_add(dataset, split, &shard);
 
     struct stat st;
-    const char *path = dataset->shards[split][dataset->shard_count[split] - 1].path;
+    char path[PATH_MAX_BYTES];
+    dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
     if ((uint64_t)st.st_size != shard.bytes)
         return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, shard.bytes);
-    return 0;
+    dataset_add(dataset, split, &shard);
+    return split;
 }
 
 // Removes one line from `text`. False when no complete line is left.
@@ -309,8 +310,8 @@ static int read_lines(Dataset *dataset, Bytes text) {
         json_t *object = json_loadb((const char *)line.data, line.size, 0, &error);
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
         if (status == 0)
-            status =
-                number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash) : read_shard(dataset, object);
+            status = number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash)
+                                 : dataset_read_shard(dataset, object);
         json_decref(object);
         if (status < 0) return fail_in("line %" PRIu64, number);
         if (number > 1) continue;

@@ -65,6 +65,12 @@ void dataset_add(Dataset *dataset, int split, const DatasetShard *shard); // cop
 void dataset_add_source(Dataset *dataset, const DatasetSource *source);
 int dataset_save(Dataset *dataset); // writes the manifest atomically; sets the fingerprint
 
+struct json_t; // of libjansson
+// The line of a shard in the manifest, and a shard from its JSON object: its split, or -1 when the object is malformed
+// or the file is missing or has another size.
+void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard);
+int dataset_read_shard(Dataset *dataset, const struct json_t *object);
+
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory);     // "DIR/skipped.jsonl"

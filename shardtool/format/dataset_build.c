@@ -168,13 +168,24 @@ int dataset_build_start(DatasetBuild *build, bool force) {
     bool aside = build->has_manifest || found;
     if (join(build->target, build->directory, aside ? ".new" : "") < 0) return -1;
     if (!aside) build->target[strlen(build->directory)] = '\0';
-    if (dir_make(build->target) < 0 || make_journal(build->target) < 0 || remove_dataset(build->target) < 0) return -1;
+    return dir_make(build->target);
+}
+
+int dataset_build_clear(DatasetBuild *build) {
+    if (make_journal(build->target) < 0 || remove_dataset(build->target) < 0) return -1;
+    bool aside = strcmp(build->target, build->directory) != 0;
     for (int split = 0; aside && split < SPLIT_COUNT; split++) { // an empty split replaces the old one too
         char path[PATH_MAX_BYTES];
         if (join(path, build->target, split_names[split]) < 0 || dir_make(path) < 0) return -1;
     }
     return 0;
 }
+
+static int remove_temp(void *directory, const char *file) {
+    return strrchr(file, '/')[1] == '.' && is_shard_name(file) ? remove_file(directory, file) : 0;
+}
+
+int dataset_build_continue(DatasetBuild *build) { return dataset_files(build->target, remove_temp, build->target); }
 
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
     if (dataset_save(dataset) < 0) return -1;

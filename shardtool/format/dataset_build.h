@@ -17,9 +17,13 @@ typedef struct {
 
 // Creates and locks the directory (73 when another run holds it) and completes an interrupted replacement.
 int dataset_build_open(DatasetBuild *build, const char *directory);
-// Prepares `target`. Removes the files of an unfinished run. 73 when there are shards that no manifest and no journal
+// Chooses and creates `target`. 73 when there are shards that no manifest and no journal
 // accounts for, unless `replace`.
 int dataset_build_start(DatasetBuild *build, bool replace);
+// Removes the files of an unfinished run from `target`, and starts an empty journal.
+int dataset_build_clear(DatasetBuild *build);
+// Instead, for a run that continues: removes the temporary files only.
+int dataset_build_continue(DatasetBuild *build);
 // Writes the manifest of `dataset`, which was begun with `target`, and moves it into place.
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
 // Removes what dataset_build_start prepared, for a command that does not continue later.

@@ -62,12 +62,20 @@ struct Pipeline {
     // The long document whose windows are being collected: its split, and its bytes so far.
     bool long_val;
     uint64_t long_bytes;
+    bool window_val;            // the split of the windows being tokenized
+    uint64_t drop[SPLIT_COUNT]; // ids of the document at `resume` that are in a finished shard
 };
 
 static bool is_validation(const Pipeline *pipeline, Bytes text) {
     size_t size = text.size < SPLIT_HASH_BYTES ? text.size : SPLIT_HASH_BYTES;
     return pipeline->val_all ||
            XXH3_64bits_withSeed(text.data, size, pipeline->options->val_seed) < pipeline->val_below;
+}
+
+// Whether a document is in a finished shard of a run that continues.
+static bool is_finished(const Pipeline *pipeline, InputPosition position, bool val) {
+    const InputPosition *resume = &pipeline->options->resume[val ? SPLIT_VAL : SPLIT_TRAIN];
+    return position.file < resume->file || (position.file == resume->file && position.document < resume->document);
 }
 
 static uint16_t *batch_ids(const Batch *batch) { return (uint16_t *)(void *)batch->ids.data; }
@@ -84,12 +92,16 @@ static int tokenize_window(Pipeline *pipeline, Batch *batch) {
 
     Bytes text = {batch->text, batch->text_bytes};
     BatchDocument *document = &batch->documents[0];
-    if (batch->first) document->val = is_validation(pipeline, text);
-    buffer_reserve(&batch->ids,
-                   (encoder_ids_max(text.size + encoder_held_bytes(pipeline->long_encoder)) + 1) * sizeof(uint16_t));
-    ssize_t got = encoder_encode_part(pipeline->long_encoder, text, batch->last, batch_ids(batch));
-    document->ids = got < 0 ? 0 : (size_t)got;
-    if (batch->last) batch_ids(batch)[document->ids++] = TOKEN_END_OF_TEXT;
+    if (batch->first) pipeline->window_val = document->val = is_validation(pipeline, text);
+    ssize_t got = 0;
+    document->ids = 0;
+    if (!is_finished(pipeline, document->position, pipeline->window_val)) {
+        buffer_reserve(&batch->ids, (encoder_ids_max(text.size + encoder_held_bytes(pipeline->long_encoder)) + 1) *
+                                        sizeof(uint16_t));
+        got = encoder_encode_part(pipeline->long_encoder, text, batch->last, batch_ids(batch));
+        document->ids = got < 0 ? 0 : (size_t)got;
+        if (batch->last) batch_ids(batch)[document->ids++] = TOKEN_END_OF_TEXT;
+    }
 
     pthread_mutex_lock(&pipeline->lock);
     pipeline->windows_done++;
@@ -110,11 +122,14 @@ static int tokenize_batch(void *job, unsigned worker) {
         BatchDocument *document = &batch->documents[i];
         Bytes text = {at, document->bytes};
         document->val = is_validation(pipeline, text);
+        document->ids = 0;
+        at += document->bytes;
+        if (is_finished(pipeline, document->position, document->val)) continue;
         ssize_t got = encoder_encode(pipeline->encoders[worker], text, ids);
         if (got < 0) return fail_document(pipeline, document->position);
         ids[got] = TOKEN_END_OF_TEXT;
         document->ids = (size_t)got + 1;
-        ids += document->ids, at += document->bytes;
+        ids += document->ids;
     }
     return 0;
 }
@@ -136,8 +151,12 @@ static int deliver_batch(Pipeline *pipeline) {
             pipeline->long_bytes += bytes;
             bytes = batch->last ? pipeline->long_bytes : 0;
         }
-        if (shard_sink_add(pipeline->sink, val ? SPLIT_VAL : SPLIT_TRAIN, ids, document->ids, document->position,
-                           bytes) < 0)
+        int split = val ? SPLIT_VAL : SPLIT_TRAIN;
+        uint64_t *drop = &pipeline->drop[split];
+        size_t dropped = *drop < document->ids ? (size_t)*drop : document->ids;
+        *drop -= dropped;
+        if (shard_sink_add(pipeline->sink, split, ids + dropped, document->ids - dropped, document->position, bytes) <
+            0)
             return -1;
         ids += document->ids;
     }
@@ -225,6 +244,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     pipeline->val_all = options->val >= 1;
     pipeline->val_below = pipeline->val_all ? 0 : (uint64_t)ldexp(options->val, 64);
 
+    for (int i = 0; i < SPLIT_COUNT; i++) pipeline->drop[i] = options->resume[i].token;
     pipeline->encoder_count = threads;
     pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++)

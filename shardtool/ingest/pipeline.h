@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "shardtool/format/dataset.h"
+#include "shardtool/ingest/journal.h"
 #include "shardtool/ingest/source.h"
 #include "tokenizer/tokenizer.h"
 
@@ -22,6 +23,8 @@ typedef struct {
     uint64_t shard_tokens; // whole frames; 0 = all in one shard
     ShardParams params;
     Progress *progress;
+    Journal *journal;                  // of `directory`
+    InputPosition resume[SPLIT_COUNT]; // documents of a split before it are in finished shards
 } PipelineOptions;
 
 // Tokenizes all documents of source and adds each finished shard to dataset. *replaced is the number of U+FFFD written

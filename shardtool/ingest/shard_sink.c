@@ -19,7 +19,7 @@ typedef struct {
     uint16_t *ids; // the frame being filled
     size_t count;
     uint64_t source_bytes;
-    InputPosition from, to;
+    InputPosition from, to; // of the frame; to.token counts the ids of the last document so far
 
     ShardWriter shard; // being written
     bool open, continues;
@@ -47,7 +47,12 @@ ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs,
     ShardSink *sink = allocate_zeroed(1, sizeof *sink);
     sink->options = options, sink->inputs = inputs, sink->dataset = dataset;
     size_t frame_tokens = (size_t)options->params.frame_tokens;
-    for (int i = 0; i < SPLIT_COUNT; i++) sink->splits[i].ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
+    for (int i = 0; i < SPLIT_COUNT; i++) {
+        Split *split = &sink->splits[i];
+        split->ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
+        split->to = options->resume[i];
+        split->continues = split->to.token > 0;
+    }
 
     unsigned threads = options->threads ? options->threads : pool_cores();
     sink->encoder_count = threads;
@@ -117,7 +122,10 @@ static int finish_shard(ShardSink *sink, int split) {
     memcpy(added.content_hash, shard->content_hash, sizeof added.content_hash);
     memcpy(added.stored_hash, shard->stored_hash, sizeof added.stored_hash);
     dataset_add(sink->dataset, split, &added);
-    return 0;
+    if (!sink->options->journal) return 0;
+    InputPosition end = from->shard_to;
+    if (!from->continues) end.document++, end.token = 0;
+    return journal_add(sink->options->journal, split, sink->dataset->shard_count[split] - 1, &added, end);
 }
 
 // Collects the oldest frame from the workers and appends it. 1 when no frame is in flight.
@@ -157,6 +165,8 @@ int shard_sink_add(ShardSink *sink, int number, const uint16_t *ids, size_t coun
         size_t space = frame_tokens - split->count, take = count < space ? count : space;
         if (split->count == 0) split->from = position;
         memcpy(split->ids + split->count, ids, take * sizeof *ids);
+        bool same = split->to.file == position.file && split->to.document == position.document;
+        position.token = (same ? split->to.token : 0) + take;
         split->to = position;
         split->count += take;
         ids += take, count -= take;

@@ -4,14 +4,9 @@
 #include "common/pool.h"
 #include "shardtool/ingest/pipeline.h"
 
-// Index of an input file, and index of a document in that file.
-typedef struct {
-    uint64_t file, document;
-} InputPosition;
-
 typedef struct ShardSink ShardSink;
 ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset); // NULL after fail()
-// Adds ids of one document. source_bytes is the size of the document with its last ids, else 0.
+// Adds the next ids of one document. source_bytes is the size of the document with its last ids, else 0.
 int shard_sink_add(ShardSink *sink, int split, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes);
 int shard_sink_finish(ShardSink *sink); // writes the last, shorter frames and shards

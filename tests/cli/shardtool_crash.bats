@@ -79,10 +79,12 @@ kill_at() {
     cp -r out old
     seq 100 | gzip | head -c 100 >cut.gz
     run_code 65 shardtool tokenize --force -o out cut.gz
-    shardtool diff out old && shardtool verify -q out
+    shardtool diff out old
+    shardtool verify -q out
     run_code 66 shardtool tokenize --force -o out absent
-    run_code 65 shardtool merge --force -o out cut.gz a.txt || run_code 66 shardtool merge --force -o out cut.gz
-    shardtool diff out old && shardtool verify -q out
+    run_code 66 shardtool merge --force -o out cut.gz
+    shardtool diff out old
+    shardtool verify -q out
     shardtool tokenize -q --force -o out b.txt
     [ "$(shardtool cat out/train/000/000000.zst | shardtool decode --raw)" = "The second document.
 <|endoftext|>" ]
@@ -109,4 +111,65 @@ kill_at() {
     rm out/train/000/000001.zst && mkdir -p out/val/000 && cp other/train/000/000000.zst out/val/000/000000.zst
     run_code 1 shardtool verify out
     [[ "$output" == *"'out/val/000/000000.zst' is not listed"* ]]
+}
+
+# continues COMMAND...: whether the command reports that it continues after finished shards
+continues() { "$@" 2>&1 | grep -q 'continuing after'; }
+
+@test "a killed run continues after its finished shards, and its bytes do not change" {
+    seq 30000 | sed 's/.*/Line & of a text that is long enough./' >lines.txt
+    seq 1 2000 | jq -c '{text: ("document \(.) " * (. % 40 + 1))}' >docs.jsonl
+    seq 100000 >long.txt # one document over many shards
+    gzip -k lines.txt && tar cf nest.tar docs.jsonl lines.txt.gz
+    common="--frame-tokens 1024 --shard-tokens 16k --val 0.1"
+    for input in "--docs lines lines.txt" docs.jsonl long.txt "--docs lines nest.tar"; do
+        rm -rf whole && shardtool tokenize -q -j 2 -o whole $common $input
+        shards=$(find whole -name '*.zst' | wc -l)
+        for number in 2 $((shards / 2)) $shards; do
+            rm -rf out
+            # a shard is renamed to its final name, then the journal gets its line
+            kill_at rename $number shardtool tokenize -j 1 -o out $common $input || continue
+            continues shardtool tokenize -j 2 -o out $common $input || [ "$number" -le 2 ]
+            shardtool diff out whole
+            cmp out/dataset.jsonl whole/dataset.jsonl
+            [ -z "$(leftovers)" ]
+        done
+        rm -rf out
+        kill_at fdatasync 3 shardtool tokenize -j 1 -o out $common $input || continue
+        continues shardtool tokenize -o out $common $input
+        cmp out/dataset.jsonl whole/dataset.jsonl
+    done
+}
+
+@test "a run that continues tokenizes only what is missing" {
+    seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
+    options="--docs lines --frame-tokens 1024 --shard-tokens 64k --no-bpe-cache lines.txt"
+    shardtool tokenize -q -o whole $options
+    shards=$(find whole/train -name '*.zst' | wc -l)
+    kill_at rename $((shards * 9 / 10)) shardtool tokenize -q -j 1 -o out $options
+    strace -f -qq -c -e trace=rename -o calls shardtool tokenize -q -o out $options
+    cmp out/dataset.jsonl whole/dataset.jsonl
+    # the renames of the rest: shards, manifest
+    [ "$(awk '$NF == "rename" { print $4 }' calls)" -le $((shards / 5)) ]
+}
+
+@test "an unfinished run with other options or inputs starts over" {
+    seq 3000 >lines.txt
+    options="--docs lines --frame-tokens 64 --shard-tokens 1024 --val 0"
+    kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
+    run_code 0 shardtool tokenize -o out $options --val-seed 3 lines.txt
+    [[ "$output" == *"starting over"* && "$output" != *"continuing"* ]]
+    shardtool verify -q out
+    rm -rf out
+    kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
+    echo more >>lines.txt
+    run_code 0 shardtool tokenize -o out $options lines.txt
+    [[ "$output" == *"starting over"* ]]
+    rm -rf out
+    kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
+    printf x | dd of=out/.journal bs=1 seek=12 conv=notrunc status=none # damaged
+    run_code 0 shardtool tokenize -o out $options lines.txt
+    [[ "$output" == *"starting over"* ]]
+    shardtool tokenize -q -o whole $options lines.txt
+    cmp out/dataset.jsonl whole/dataset.jsonl
 }
