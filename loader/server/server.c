@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -90,6 +91,7 @@ Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys
     server->path = path;
     server->keys = keys;
     server->signals = server->listener = -1;
+    server->reload = (Reload){.path = path, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     server->instance = random_id();
     server->started_ns = clock_ns();
     // Before ZeroMQ starts its threads, which inherit the mask.
@@ -126,6 +128,11 @@ void server_close(Server *server) {
     if (server->context) zmq_ctx_term(server->context);
     if (server->listener >= 0) close(server->listener);
     if (server->signals >= 0) close(server->signals);
+    if (server->reload.running) { // it may wait for a disk: the end of the process ends it
+        pthread_detach(server->reload.thread);
+        return;
+    }
+    close(server->reload.done);
     lock_drop(&server->lock);
     served_close(&server->current);
     served_close(&server->previous);
@@ -216,15 +223,26 @@ static bool fits_sessions(const Server *server, const Dataset *fresh) {
     return true;
 }
 
-// SIGHUP: replaces the dataset by the one that the directory holds now, if trainers can use it. The same dataset is
-// opened again as well: a damaged shard may have been replaced.
-static void reload_dataset(Server *server) {
-    ServedDataset fresh;
-    if (served_open(&fresh, server->path) < 0) {
-        log_warn("the dataset stays as it was: %s", err_text());
-        err_clear();
-        return;
-    }
+static void *open_fresh(void *self) {
+    Reload *reload = self;
+    if (served_open(&reload->fresh, reload->path) < 0) err_take(&reload->error);
+    uint64_t one = 1;
+    if (write(reload->done, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
+    return NULL;
+}
+
+// SIGHUP: opens the dataset that the directory holds now.
+static void reload_start(Server *server) {
+    Reload *reload = &server->reload;
+    reload->again = reload->running;
+    if (reload->running) return;
+    reload->running = pthread_create(&reload->thread, NULL, open_fresh, reload) == 0;
+    if (!reload->running) log_warn("the dataset stays as it was: cannot start a thread");
+}
+
+// Replaces the current dataset by the fresh one, if trainers can use it. The same dataset is opened again as well: a
+// damaged shard may have been replaced.
+static void replace_dataset(Server *server, ServedDataset fresh) {
     if (memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32)) {
         log_warn("the dataset stays as it was: the new one has another vocabulary");
         served_close(&fresh);
@@ -250,12 +268,25 @@ static void reload_dataset(Server *server) {
     server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
 }
 
+static void reload_finish(Server *server) {
+    Reload *reload = &server->reload;
+    uint64_t count;
+    if (read(reload->done, &count, sizeof count) < 0) return;
+    pthread_join(reload->thread, NULL);
+    reload->running = false;
+    if (reload->fresh.reader)
+        replace_dataset(server, reload->fresh);
+    else
+        log_warn("the dataset stays as it was: %s", reload->error.text);
+    if (reload->again) reload_start(server);
+}
+
 // False on a signal to stop.
 static bool handle_signals(Server *server) {
     struct signalfd_siginfo signal;
     while (read(server->signals, &signal, sizeof signal) == sizeof signal) {
         if (signal.ssi_signo != SIGHUP) return false;
-        reload_dataset(server);
+        reload_start(server);
     }
     return true;
 }
@@ -267,13 +298,14 @@ static bool is_unused(const ServedDataset *served) {
 }
 
 int server_run(Server *server) {
-    enum { ROUTER, SIGNALS, LISTENER, ZAP, FIRST };
+    enum { ROUTER, SIGNALS, RELOAD, LISTENER, ZAP, FIRST };
     zmq_pollitem_t items[FIRST + ATTACHMENTS_MAX];
     bool idle = false;
     for (;;) {
         memset(items, 0, sizeof items);
         items[ROUTER].socket = server->router;
         items[SIGNALS].fd = server->signals;
+        items[RELOAD].fd = server->reload.done;
         items[LISTENER].fd = server->listener;
         items[ZAP].socket = server->zap;
         if (!server->zap) items[ZAP].fd = -1;
@@ -293,6 +325,7 @@ int server_run(Server *server) {
             shut_down(server);
             return 0;
         }
+        if (items[RELOAD].revents) reload_finish(server);
         // From the last to the first, because closing one moves the last one into its place.
         for (unsigned i = attached; i--;)
             if (items[FIRST + i].revents) attachment_receive(server, &server->attachments[i]);

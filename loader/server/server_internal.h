@@ -1,10 +1,12 @@
 // Server internals shared by server.c (lifecycle, poll loop, rings) and requests.c (message handlers).
 #pragma once
 
+#include "common/err.h"
 #include "common/file.h"
 #include "loader/protocol/ring.h"
 #include "loader/server/row_reader.h"
 #include "loader/server/server.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum {
@@ -48,9 +50,20 @@ typedef struct {
     uint64_t requested_ns;
 } ServedDataset;
 
+// A dataset that a thread opens while the loop serves the current one.
+typedef struct {
+    pthread_t thread;
+    bool running, again; // again: another SIGHUP arrived in the meantime
+    int done;            // eventfd: the thread has finished
+    const char *path;
+    ServedDataset fresh; // its reader is NULL after an error
+    Error error;
+} Reload;
+
 struct Server {
     const char *path;
     ServedDataset current, previous; // previous: replaced by a reload, still available to trainers that request it
+    Reload reload;
     Lock lock;
     void *context, *router, *zap; // zap: NULL without keys
     const ServerKeys *keys;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, a limit that only a defect reaches
@@ -95,6 +96,26 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     kill(pid, SIGHUP);
     wait_for_line("p", "the train split of the new one has 64 tokens, a connected trainer needs 65", 1);
     check_rows(feed, 1, 0);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_serves_while_a_reload_waits_for_its_disk) {
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader("d", "p");
+    Feed *feed = open_feed();
+    NEED(feed_attach(feed) == 0);
+    check_rows(feed, 1, 0);
+    // Opening a pipe waits until another process opens it for writing.
+    NEED(rename("d/dataset.jsonl", "manifest") == 0 && mkfifo("d/dataset.jsonl", 0600) == 0);
+    kill(pid, SIGHUP);
+    for (uint64_t first = 8; first < 400; first += 8) check_rows(feed, 1, first);
+    close(open("d/dataset.jsonl", O_WRONLY)); // ends the wait
+    wait_for_line("p", "the dataset stays as it was: 'd' is not a dataset", 1);
+    NEED(rename("manifest", "d/dataset.jsonl") == 0);
+    kill(pid, SIGHUP);
+    wait_for_line("p", "files have been opened again", 1);
+    check_rows(feed, 1, 400);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
