@@ -168,6 +168,7 @@ static bool take_delta_string(ParquetColumnReader *reader, Bytes *string) {
     if (reader->page.encoding == PARQUET_DELTA_LENGTH_BYTE_ARRAY) return true;
     if (!delta_next(&reader->prefixes, &prefix) || prefix < 0 || (uint64_t)prefix > reader->joined.size) return false;
     reader->joined.size = (size_t)prefix;
+    buffer_reserve(&reader->joined, (size_t)size + 1); // never NULL
     buffer_add(&reader->joined, suffix, (size_t)size);
     *string = (Bytes){reader->joined.data, reader->joined.size};
     return true;
