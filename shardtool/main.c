@@ -5,7 +5,9 @@
 #define COMMANDS(X)                                                                                                    \
     X(tokenize)                                                                                                        \
     X(text)                                                                                                            \
-    X(encode) X(decode) X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export)
+    X(encode)                                                                                                          \
+    X(decode)                                                                                                          \
+    X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)

@@ -23,7 +23,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     zstd -dcq d/train/*/*.zst | cmp - out/train.bin
     zstd -dcq d/val/*/*.zst | cmp - out/val.bin
     shardtool export -q --to npy -o deep/folder/npy d/train/000/000000.zst
-    [ "$(ls -A deep/folder)" = npy ] && [ "$(ls -A deep/folder/npy)" = train.npy ]
+    [ "$(ls -A deep/folder)" = npy ]
+    [ "$(ls -A deep/folder/npy)" = train.npy ]
     shardtool cat -o - d | shardtool export -q --to nanogpt -o piped -
     cmp out/train.bin piped/train.bin
 }
@@ -37,9 +38,11 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
     echo notes >out/notes.txt
     run_code 73 shardtool export --to npy --force -o out d
-    [[ "$output" == *"'out' holds 'notes.txt'"* ]] && [ -e out/train.bin ]
+    [[ "$output" == *"'out' holds 'notes.txt'"* ]]
+    [ -e out/train.bin ]
     run_code 73 shardtool export --to npy --force -o d d
-    mkdir empty && shardtool export -q --to npy -o empty d
+    mkdir empty
+    shardtool export -q --to npy -o empty d
 }
 
 @test "a failed or killed export leaves the earlier one and no file behind" {
@@ -48,17 +51,20 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     sha256sum out/* >before
     run_code 74 bash -c 'trap "" XFSZ; ulimit -f 8; shardtool export --to npy --force -o out d'
     sha256sum -c --quiet before
-    cp -r d bad && printf x | dd of=bad/train/000/000005.zst bs=1 seek=200 conv=notrunc status=none
+    cp -r d bad
+    printf x | dd of=bad/train/000/000005.zst bs=1 seek=200 conv=notrunc status=none
     run_code 65 shardtool export --to npy --force -o out bad
     sha256sum -c --quiet before
     [ "$(ls -A | tr '\n' ' ')" = "bad before d in out " ]
-    mkdir .out.tmp.99999999 && : >.out.tmp.99999999/train.bin # of a killed run
+    mkdir .out.tmp.99999999
+    : >.out.tmp.99999999/train.bin # of a killed run
     shardtool export -q --to npy --force -o out d
     [ ! -e .out.tmp.99999999 ]
 }
 
 @test "end-of-text ids move before the documents and back" {
-    printf 'one' >a.txt && printf 'two' >b.txt
+    printf 'one' >a.txt
+    printf 'two' >b.txt
     shardtool tokenize -q --val 0 -o d a.txt b.txt
     shardtool export -q --to llmc -o llmc d
     tail -c +1025 llmc/train_000000.bin | cmp - <(ids 50256 505 50256 11545)
@@ -90,7 +96,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     [[ "$output" == *"train.idx"* ]]
     run_code 2 shardtool import --from datatrove -o out train.bin
     [[ "$output" == *"'train.bin' does not end in .ds"* ]]
-    mkdir folder && echo hello >folder/README.md
+    mkdir folder
+    echo hello >folder/README.md
     run_code 66 shardtool import --from nanogpt -o out folder
     [[ "$output" == *"no input file ends in .bin"* ]]
     [ -z "$(find out -name '*.zst*' -o -name dataset.jsonl)" ]
@@ -107,7 +114,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     run_code 0 shardtool import --from nanogpt -o out train.bin val.bin medieval_002.bin
     [[ "$output" == *"read 2 train and 1 val files"* ]]
     shardtool cat --split val out | cmp - val.bin
-    shardtool import -q --from nanogpt -o - train.bin >x.zst && shardtool verify -q x.zst
+    shardtool import -q --from nanogpt -o - train.bin >x.zst
+    shardtool verify -q x.zst
     shardtool cat x.zst | cmp - train.bin
     run_code 2 shardtool import --from nanogpt -o - train.bin val.bin
     [[ "$output" == *"-o - takes one split"* ]]
@@ -126,5 +134,6 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     shardtool import -q --force --from nanogpt -o out other.bin
     shardtool cat out | cmp - other.bin
     run_code 65 shardtool import -q --force --from npy -o out train.bin
-    shardtool cat out | cmp - other.bin && shardtool verify -q out
+    shardtool cat out | cmp - other.bin
+    shardtool verify -q out
 }

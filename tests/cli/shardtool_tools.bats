@@ -21,12 +21,14 @@ dataset() {
     dataset
     shardtool cat d | cmp - train.raw
     shardtool cat --split val d | cmp - val.raw
-    shardtool cat -o train.zst d && shardtool verify -q train.zst
+    shardtool cat -o train.zst d
+    shardtool verify -q train.zst
     shardtool cat train.zst | cmp - train.raw
     shardtool cat --split val -o - d | shardtool verify -q -
     shardtool tokenize -q --val 0 -o plain in
     run_code 66 shardtool cat --split val -o none.zst plain
-    [[ "$output" == *"'plain' has no val shards"* ]] && [ ! -e none.zst ]
+    [[ "$output" == *"'plain' has no val shards"* ]]
+    [ ! -e none.zst ]
 }
 
 @test "every reader takes a shard from a pipe and from a redirection, and leaves no file" {
@@ -41,8 +43,10 @@ dataset() {
         shardtool $arguments - <s.zst 2>&1 | cmp - .file
     done
     cat s.zst | shardtool get - 5:5000 | cmp - <(shardtool get s.zst 5:5000)
-    cat s.zst | shardtool cat -o copy.zst - && cmp s.zst copy.zst
-    cat s.zst | shardtool index --rebuild rebuilt.zst - && shardtool diff --content s.zst rebuilt.zst
+    cat s.zst | shardtool cat -o copy.zst -
+    cmp s.zst copy.zst
+    cat s.zst | shardtool index --rebuild rebuilt.zst -
+    shardtool diff --content s.zst rebuilt.zst
     rm copy.zst rebuilt.zst .file
     ls -A | sort | cmp - before
 }
@@ -95,4 +99,47 @@ dataset() {
     [[ "$output" == *"'d' is a dataset and 's.zst' is not"*"--content"* ]]
     shardtool diff --content d s.zst
     run_code 1 shardtool diff --content --split val d s.zst
+}
+
+documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text id
+    shardtool get --ids --split "${2:-train}" "$1" : | sed 's/ 50256/ 50256\n/g; s/^50256/50256\n/' | sed 's/^ //; /^$/d'
+}
+
+@test "ls lists shards and documents" {
+    dataset
+    run_code 0 shardtool ls d
+    [ "${#lines[@]}" = 29 ]
+    [[ "${lines[1]}" == *"1000"*"d/train/000/000000.zst" ]]
+    shardtool ls --json d | jq -c '[.path, .tokens, .documents, .bytes]' >got
+    tail -n +2 d/dataset.jsonl | jq -c '["d/" + .file, .tokens, .documents, .bytes]' | cmp - got
+    shardtool ls --docs --json d | jq .tokens >got
+    documents d | awk '{print NF}' | cmp - got
+    shardtool ls --docs --json --split val d | jq .tokens >got
+    documents d val | awk '{print NF}' | cmp - got
+    shardtool cat -o s.zst d
+    cat s.zst | shardtool ls --docs --json - | cmp - <(shardtool ls --docs --json d)
+    [ "$(cat d/train/000/00000[01].zst | shardtool ls --json - | wc -l)" = 2 ]
+    run_code 0 shardtool ls --docs d/train/000/000000.zst
+    [[ "${lines[-1]}" == *"(no end-of-text)" ]]
+    run_code 66 shardtool ls absent
+    run_code 2 shardtool ls
+}
+
+@test "stat counts documents and their lengths" {
+    dataset
+    documents d | awk '{print NF}' | sort -n >lengths
+    count=$(wc -l <lengths)
+    for p in 1 5 25 50 75 95 99; do # the nearest rank
+        echo "p$p $(sed -n "$(((count * p + 99) / 100))p" lengths)"
+    done >want
+    shardtool stat d | head -17 | grep -E '^p[0-9]+ ' | tr -s ' ' | cmp - want
+    shardtool stat --json d | head -1 | jq -c '[.documents, .min, .max, .tokens]' >got
+    [ "$(cat got)" = "[$count,$(head -1 lengths),$(tail -1 lengths),$(paste -sd+ lengths | bc)]" ]
+    [ "$(shardtool stat --json d | jq -s 'map(.text_bytes) | add')" = "$(cat in/* | wc -c)" ]
+    [ "$(shardtool stat --json d | jq -r .split | tr '\n' ' ')" = "train val " ]
+    shardtool cat -o s.zst d
+    cat s.zst | shardtool stat --json - | jq .documents | cmp - <(echo "$count")
+    printf 'a ' >long
+    yes 'b ' | head -100000 | tr -d '\n' >>long
+    shardtool tokenize -o - long | shardtool stat --json - | jq -e '.max > 65536 and .p50 <= .max and .p50 > .max * 0.999'
 }
