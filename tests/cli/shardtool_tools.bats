@@ -143,3 +143,35 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     yes 'b ' | head -100000 | tr -d '\n' >>long
     shardtool tokenize -o - long | shardtool stat --json - | jq -e '.max > 65536 and .p50 <= .max and .p50 > .max * 0.999'
 }
+
+@test "filter keeps whole documents by length and by id" {
+    dataset
+    shardtool filter -q --min-tokens 200 --max-tokens 900 -o f d
+    shardtool verify -q f
+    for split in train val; do
+        documents d $split | awk 'NF >= 200 && NF <= 900' >want
+        documents f $split | cmp - want
+    done
+    shardtool filter -q --invert --min-tokens 200 --max-tokens 900 -o rest d
+    documents rest | cmp - <(documents d | awk 'NF < 200 || NF > 900')
+    # 3388 is "33"
+    shardtool filter -q --contains-id 3388 --contains-id 65 -o c d
+    documents c | cmp - <(documents d | grep -wE '3388|65')
+    shardtool info --json c | jq -e '.source_bytes > 0'
+    run_code 2 shardtool filter -o x d
+    [[ "$output" == *"missing a condition"* ]]
+    run_code 2 shardtool filter --contains-id 70000 -o x d
+    run_code 66 shardtool filter --min-tokens 1000000 -o x d
+    [[ "$output" == *"no documents are left to write"* ]]
+    [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
+}
+
+@test "a document without end-of-text is refused where it would join the next" {
+    printf '\001\000\002\000' >train.bin
+    shardtool import -q --from nanogpt -o a train.bin
+    shardtool filter -q --min-tokens 1 -o same a
+    shardtool diff --content a same
+    run_code 65 shardtool filter --min-tokens 1 -o x a same
+    [[ "$output" == *"the document before document 0 of 'same' has no end-of-text id"* ]]
+    [ -z "$(find x -name '*.zst*')" ]
+}

@@ -1,0 +1,160 @@
+// Reads documents from datasets and shards, in order.
+#include "shardtool/cmd_documents.h"
+#include "common/err.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { STEP_TOKENS = 1 << 15 };
+
+// Compares the vocabulary of one input with that of the others.
+static int add_params(DocumentInputs *inputs, const char *path, const ShardFile *shard) {
+    ShardParams *params = &inputs->params;
+    if (params->vocab_size == 0) {
+        *params = (ShardParams){shard->frame_tokens, shard->vocab_size, shard->eot_id, {0}, {0}};
+        memcpy(params->vocab_fp, shard->vocab_fp, 32);
+    }
+    if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->eot_id != shard->eot_id)
+        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", inputs->inputs.files[0].path, path);
+    if (shard->members->index.data[0] & SHARD_CONTINUES_BEFORE)
+        return fail(EX_DATA, "'%s' begins inside a document: give its whole dataset", path);
+    return 0;
+}
+
+static int add_split(DocumentInputs *inputs, InputArgument *argument, const char *path, int split, Sha256 *digest) {
+    TokenReader tokens;
+    if (token_reader_open(&tokens, path, split) < 0) return -1;
+    int status = 0;
+    if (token_reader_shards(&tokens)) {
+        const ShardFile *shard = token_reader_shard(&tokens, 0);
+        status = shard ? add_params(inputs, path, shard) : -1;
+        if (status == 0 && tokens.path) {
+            for (uint64_t i = 0; i < shard->member_count; i++) sha256_add(digest, shard->members[i].content_hash, 32);
+            inputs->documents[split] += shard->documents;
+            argument->bytes += shard->map.size;
+        }
+    }
+    for (uint64_t i = 0; !tokens.path && i < tokens.dataset.shard_count[split]; i++)
+        argument->bytes += tokens.dataset.shards[split][i].bytes;
+    if (!tokens.path) {
+        sha256_add(digest, tokens.dataset.fingerprint, 32);
+        inputs->documents[split] += tokens.dataset.documents[split];
+        if (!inputs->val) inputs->val = strdup(tokens.dataset.val), inputs->val_seed = tokens.dataset.val_seed;
+    }
+    argument->files += token_reader_shards(&tokens);
+    inputs->tokens[split] += tokens.tokens;
+    token_reader_close(&tokens);
+    return status;
+}
+
+int documents_open(DocumentInputs *inputs, int count, char **paths) {
+    *inputs = (DocumentInputs){0};
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
+    inputs->inputs.files = allocate_zeroed((size_t)count, sizeof(InputFile));
+    inputs->inputs.arguments = allocate_zeroed((size_t)count, sizeof(InputArgument));
+    inputs->inputs.file_count = inputs->inputs.argument_count = (uint64_t)count;
+    int status = 0;
+    for (int i = 0; status == 0 && i < count; i++) {
+        InputArgument *argument = &inputs->inputs.arguments[i];
+        inputs->inputs.files[i].path = argument->path = paths[i];
+        Sha256 digest;
+        uint8_t hash[32];
+        sha256_open(&digest);
+        for (int split = 0; status == 0 && split < (dataset_is(paths[i]) ? SPLIT_COUNT : 1); split++)
+            status = add_split(inputs, argument, paths[i], split, &digest);
+        sha256_close(&digest, hash);
+        memcpy(argument->digest, hash, sizeof argument->digest);
+    }
+    if (!inputs->val) inputs->val = strdup("0");
+    if (!inputs->val) die(EX_MEMORY, "no memory for a string");
+    if (status == 0 && inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL] == 0)
+        status = fail(EX_NOINPUT, "the inputs contain no documents");
+    if (status < 0) documents_close(inputs);
+    return status;
+}
+
+void documents_close(DocumentInputs *inputs) {
+    free(inputs->inputs.files);
+    free(inputs->inputs.arguments);
+    free(inputs->val);
+    *inputs = (DocumentInputs){0};
+}
+
+int documents_next(DocumentCursor *cursor) {
+    const Inputs *inputs = &cursor->inputs->inputs;
+    for (;;) {
+        if (!cursor->is_open) {
+            if (cursor->position.file == inputs->file_count) return 0;
+            const char *path = inputs->files[cursor->position.file].path;
+            bool has_split = cursor->split == SPLIT_TRAIN || dataset_is(path);
+            if (has_split && token_reader_open(&cursor->tokens, path, cursor->split) < 0) return -1;
+            if (!has_split && ++cursor->position.file) continue;
+            cursor->is_open = true;
+        }
+        int status = document_reader_next(&cursor->reader, &cursor->tokens, &cursor->document);
+        if (status < 0) return -1;
+        if (status > 0) {
+            cursor->position.document = cursor->document.number;
+            cursor->passed++;
+            return 1;
+        }
+        document_reader_close(&cursor->reader);
+        token_reader_close(&cursor->tokens);
+        cursor->is_open = false, cursor->position.file++;
+    }
+}
+
+int documents_read(DocumentCursor *cursor, int (*visit)(void *context, const uint16_t *ids, size_t count),
+                   void *context) {
+    static uint16_t ids[STEP_TOKENS];
+    int status = 0;
+    uint64_t end = cursor->document.first + cursor->document.tokens;
+    for (uint64_t at = cursor->document.first; status == 0 && at < end; at += STEP_TOKENS) {
+        size_t take = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
+        status = token_reader_get(&cursor->tokens, at, take, ids);
+        if (status == 0) status = visit(context, ids, take);
+    }
+    return status;
+}
+
+void documents_end(DocumentCursor *cursor) {
+    document_reader_close(&cursor->reader);
+    if (cursor->is_open) token_reader_close(&cursor->tokens);
+    cursor->is_open = false;
+}
+
+int documents_begin(const Output *output, const DocumentInputs *inputs, int split, InputPosition position) {
+    if (!output->is_open[split]) return 0;
+    return fail(EX_DATA,
+                "the document before document %" PRIu64 " of '%s' has no end-of-text id, so that both would "
+                "become one",
+                position.document, inputs->inputs.files[position.file].path);
+}
+
+typedef struct {
+    Output *output;
+    int split;
+    InputPosition position;
+} Copy;
+
+static int copy_ids(void *context, const uint16_t *ids, size_t count) {
+    const Copy *copy = context;
+    return output_add(copy->output, copy->split, ids, count, copy->position);
+}
+
+int documents_copy(DocumentCursor *cursor, Output *output) {
+    if (documents_begin(output, cursor->inputs, cursor->split, cursor->position) < 0) return -1;
+    Copy copy = {output, cursor->split, cursor->position};
+    return documents_read(cursor, copy_ids, &copy);
+}
+
+OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings) {
+    return (OutputPlan){.command = command,
+                        .settings = settings,
+                        .inputs = &inputs->inputs,
+                        .params = inputs->params,
+                        .val = inputs->val,
+                        .val_seed = inputs->val_seed,
+                        .tokens = inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL]};
+}
+
+bool documents_has(const Output *output, int wanted, int split) { return !output->to_stdout || split == wanted; }

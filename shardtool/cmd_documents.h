@@ -1,0 +1,46 @@
+// The documents of datasets and shards, for commands that write some of them again.
+#pragma once
+
+#include "shardtool/cmd_output.h"
+#include "shardtool/format/document_reader.h"
+
+// The arguments of a command. The documents of shards belong to the train split.
+typedef struct {
+    Inputs inputs; // paths and digests, for the manifest
+    ShardParams params;
+    char *val; // of the first dataset, "0" without one
+    uint64_t val_seed;
+    uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
+} DocumentInputs;
+
+// Checks that all have one vocabulary and begin at the start of a document. "-" is a shard on standard input.
+int documents_open(DocumentInputs *inputs, int count, char **paths);
+void documents_close(DocumentInputs *inputs); // accepts a zeroed struct
+
+// Walks the documents of one split. Zero it, then set `inputs` and `split`.
+typedef struct {
+    const DocumentInputs *inputs;
+    int split;
+    Document document;      // the current one; its numbers count from the start of its input
+    InputPosition position; // input, and document in it
+    uint64_t passed;        // documents returned so far, over all inputs
+    bool is_open;
+    TokenReader tokens;
+    DocumentReader reader;
+} DocumentCursor;
+
+int documents_next(DocumentCursor *cursor); // 1, 0 after the last, -1 after fail()
+// Calls `visit` with the ids of the current document, in steps.
+int documents_read(DocumentCursor *cursor, int (*visit)(void *context, const uint16_t *ids, size_t count),
+                   void *context);
+void documents_end(DocumentCursor *cursor); // accepts a zeroed struct
+
+// Begins the document at `position` of the inputs. 65 when the document before it has no end-of-text id: both would be
+// one document.
+int documents_begin(const Output *output, const DocumentInputs *inputs, int split, InputPosition position);
+int documents_copy(DocumentCursor *cursor, Output *output); // adds the current document to the output
+
+// The plan of an output that is made from the inputs.
+OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings);
+// The splits to write: both to a dataset, `wanted` alone to standard output.
+bool documents_has(const Output *output, int wanted, int split);

@@ -1,0 +1,98 @@
+// filter: keeps the documents that meet all conditions, in order.
+#include "common/err.h"
+#include "shardtool/cmd_documents.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t min_tokens, max_tokens;
+static StringList ids;
+static bool invert;
+static int split;
+static bool wanted[1 << 16]; // --contains-id
+
+static const Option options[] = {
+    {OPT_SIZE, "min-tokens",  &min_tokens, "N",  "keep documents of at least N tokens, end-of-text included" },
+    {OPT_SIZE, "max-tokens",  &max_tokens, "N",
+     "keep documents of at most N tokens, end-of-text included, 0 = any length"                              },
+    {OPT_LIST, "contains-id", &ids,        "ID", "keep documents that hold this id; one of several is enough"},
+    {OPT_FLAG, "invert",      &invert,     NULL, "keep the other documents"                                  },
+    ROW_OUTPUT,
+    ROW_JOBS(&output_options.threads),
+    ROW_SHARD_TOKENS,
+    ROW_SPLIT(&split),
+    ROW_REPLACE(&output_options.force),
+    ROW_END,
+};
+
+static int find_id(void *found, const uint16_t *data, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (wanted[data[i]]) return *(bool *)found = true, EX_NO;
+    return 0;
+}
+
+static int matches(DocumentCursor *cursor, bool *keep) {
+    uint64_t tokens = cursor->document.tokens;
+    *keep = tokens >= min_tokens && (!max_tokens || tokens <= max_tokens);
+    if (*keep && ids.count) {
+        *keep = false;
+        if (documents_read(cursor, find_id, keep) < 0) return -1;
+    }
+    *keep ^= invert;
+    return 0;
+}
+
+static int filter_split(DocumentCursor *cursor, Output *output) {
+    int status;
+    while ((status = documents_next(cursor)) > 0) {
+        bool keep;
+        if (matches(cursor, &keep) < 0 || (keep && documents_copy(cursor, output) < 0)) return -1;
+    }
+    return status;
+}
+
+static int parse_ids(Buffer *settings) {
+    buffer_print(settings, "min_tokens=%" PRIu64 ";max_tokens=%" PRIu64 ";contains=", min_tokens, max_tokens);
+    for (size_t i = 0; i < ids.count; i++) {
+        char *end;
+        unsigned long id = strtoul(ids.items[i], &end, 10);
+        if (*end || end == ids.items[i] || id > UINT16_MAX)
+            return fail(EX_USAGE, "--contains-id '%s' is not an id", ids.items[i]);
+        wanted[id] = true;
+        buffer_print(settings, "%s%lu", i ? "," : "", id);
+    }
+    buffer_print(settings, "%s", invert ? ";invert" : "");
+    return 0;
+}
+
+static int filter(const DocumentInputs *inputs, const char *settings) {
+    static Output output;
+    OutputPlan plan = documents_plan(inputs, "filter", settings);
+    int status = output_open(&output, output_options.path, &plan);
+    bool writes = status == 0;
+    for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
+        DocumentCursor cursor = {.inputs = inputs, .split = i};
+        if (documents_has(&output, split, i)) status = filter_split(&cursor, &output);
+        documents_end(&cursor);
+    }
+    if (writes && status == 0) status = output_finish(&output);
+    output_close(&output);
+    return status < 0 ? -1 : 0;
+}
+
+static int run(int count, char **arguments) {
+    DocumentInputs inputs;
+    Buffer settings = {0};
+    int status = parse_ids(&settings);
+    if (status == 0 && !min_tokens && !max_tokens && !ids.count)
+        status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens or --contains-id");
+    if (status == 0) status = documents_open(&inputs, count, arguments);
+    if (status == 0) {
+        status = filter(&inputs, (const char *)settings.data);
+        documents_close(&inputs);
+    }
+    buffer_close(&settings);
+    return status;
+}
+
+const Command shardtool_filter = {"filter", "PATH...", "keep the documents that meet conditions", options, run, NULL};
