@@ -166,6 +166,92 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
 }
 
+@test "the tools that write datasets: pipes, workers, repetition, --force" {
+    dataset
+    shardtool cat -o s.zst d
+    for tool in "filter --max-tokens 700" "dedup" "shuffle --seed 5"; do
+        rm -rf one seven
+        shardtool $tool -q -j 1 -o one d
+        shardtool $tool -q -j 7 -o seven d
+        cmp one/dataset.jsonl seven/dataset.jsonl
+        shardtool diff one seven
+        shardtool verify -q one
+        [ "$(ls -A one | grep -v -e .lock -e train -e val | tr '\n' ' ')" = "dataset.jsonl " ]
+        # to standard output, from standard input
+        shardtool $tool -q -o - d | shardtool diff --content - one
+        cat s.zst | shardtool $tool -q -o - - | shardtool diff --content - one
+        shardtool $tool -q --split val -o - d | shardtool diff --content --split val - one
+        run_code 0 shardtool $tool -o one d
+        [[ "$output" == *"'one' is already complete"* ]]
+        run_code 73 shardtool $tool -o one s.zst
+        [[ "$output" == *"already holds another dataset"* ]]
+        shardtool diff one seven
+        shardtool $tool -q --force -o one s.zst
+        shardtool verify -q one
+        # damaged input: the old output stays
+        cp -r d bad
+        printf x | dd of=bad/train/000/000005.zst bs=1 seek=200 conv=notrunc status=none
+        run_code 65 shardtool $tool -q --force -o seven bad
+        shardtool verify -q seven
+        shardtool $tool -q -o third d
+        cmp seven/dataset.jsonl third/dataset.jsonl
+        rm -rf bad third
+        run_code 65 shardtool $tool -o x d/train/000/000001.zst
+        [[ "$output" == *"begins inside a document"* ]]
+        run_code 2 shardtool $tool d
+        [[ "$output" == *"missing -o DIR"* ]]
+    done
+    ls -A | grep -E 'bucket|tmp' && false
+    true
+}
+
+@test "a killed run continues with the same command and leaves no file behind" {
+    dataset
+    for tool in "filter --max-tokens 700" "dedup" "shuffle --seed 5"; do
+        rm -rf whole
+        shardtool $tool -q -o whole d
+        for call in write fsync rename; do
+            rm -rf out
+            if command -v strace >/dev/null; then
+                strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=3 shardtool $tool -q -o out d || true
+            fi
+            shardtool $tool -q -o out d
+            shardtool verify -q out
+            cmp whole/dataset.jsonl out/dataset.jsonl
+            [ "$(cd out && find . ! -name .lock | sort)" = "$(cd whole && find . ! -name .lock | sort)" ]
+        done
+    done
+}
+
+@test "dedup keeps the first of equal documents" {
+    mkdir in
+    for i in $(seq 30); do echo "document $((i % 7))" >"in/$(printf %02d "$i").txt"; done
+    : >in/00.txt # empty documents are left out by tokenize
+    shardtool tokenize -q --val 0 -o d in
+    run_code 0 shardtool dedup -o u d
+    [[ "$output" == *"removed 23 of 30 documents"* ]]
+    documents u | cmp - <(documents d | awk '!seen[$0]++')
+    # several inputs are one sequence
+    shardtool tokenize -q --val 1 -o v in
+    run_code 0 shardtool dedup -o both d v u
+    [ "$(documents both | wc -l)" = 7 ]
+    [ "$(shardtool info --json both | jq .val_documents)" = 0 ]
+}
+
+@test "shuffle writes every document once, in an order of the seed" {
+    dataset
+    shardtool shuffle -q --seed 1 -o one d
+    shardtool shuffle -q --seed 2 -o two d
+    for split in train val; do
+        documents d $split >before
+        documents one $split >after
+        cmp <(sort before) <(sort after)
+        cmp -s before after && false
+        documents two $split | cmp -s - after && false
+    done
+    shardtool info --json one | jq -e '.source_bytes == '"$(cat in/* | wc -c)"
+}
+
 @test "a document without end-of-text is refused where it would join the next" {
     printf '\001\000\002\000' >train.bin
     shardtool import -q --from nanogpt -o a train.bin

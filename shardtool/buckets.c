@@ -1,0 +1,125 @@
+// External sort by buckets.
+#include "shardtool/buckets.h"
+#include "common/err.h"
+#include "common/file.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { COUNT_MAX = 256, BUCKET_BYTES = 64 << 20, BLOCK_BYTES = 1 << 16 };
+
+typedef struct {
+    int fd;
+    Buffer block; // not yet written
+} Bucket;
+
+typedef struct {
+    uint64_t key, size; // before the bytes of each record
+} RecordHead;
+
+typedef struct {
+    uint64_t key, offset;
+} Entry;
+
+struct Buckets {
+    unsigned count, current;
+    Bucket buckets[COUNT_MAX];
+};
+
+static int open_bucket(Bucket *bucket, const char *folder) {
+    char name[PATH_MAX_BYTES];
+    if (snprintf(name, sizeof name, "%s/.bucket.XXXXXX", folder) >= (int)sizeof name)
+        return fail(EX_CREATE, "path too long: '%.60s...'", folder);
+    bucket->fd = mkostemp(name, O_CLOEXEC);
+    if (bucket->fd < 0) return fail(EX_CREATE, "cannot create '%s': %s", name, strerror(errno));
+    unlink(name);
+    return 0;
+}
+
+Buckets *buckets_open(const char *folder, uint64_t bytes) {
+    if (!folder) folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    Buckets *buckets = allocate_zeroed(1, sizeof *buckets);
+    uint64_t count = bytes / BUCKET_BYTES + 1;
+    for (unsigned i = 0; i < COUNT_MAX; i++) buckets->buckets[i].fd = -1;
+    buckets->count = count < COUNT_MAX ? (unsigned)count : COUNT_MAX;
+    for (unsigned i = 0; i < buckets->count; i++)
+        if (open_bucket(&buckets->buckets[i], folder) < 0) return buckets_close(buckets), NULL;
+    return buckets;
+}
+
+void buckets_close(Buckets *buckets) {
+    if (!buckets) return;
+    for (unsigned i = 0; i < buckets->count; i++) {
+        if (buckets->buckets[i].fd >= 0) close(buckets->buckets[i].fd);
+        buffer_close(&buckets->buckets[i].block);
+    }
+    free(buckets);
+}
+
+static int flush(Bucket *bucket) {
+    int status = fd_write(bucket->fd, bucket->block.data, bucket->block.size, "a temporary file");
+    bucket->block.size = 0;
+    return status;
+}
+
+int buckets_begin(Buckets *buckets, uint64_t key, uint64_t size) {
+    buckets->current = (unsigned)((unsigned __int128)key * buckets->count >> 64);
+    RecordHead head = {key, size};
+    return buckets_add(buckets, &head, sizeof head);
+}
+
+int buckets_add(Buckets *buckets, const void *data, size_t size) {
+    Bucket *bucket = &buckets->buckets[buckets->current];
+    buffer_add(&bucket->block, data, size);
+    return bucket->block.size >= BLOCK_BYTES ? flush(bucket) : 0;
+}
+
+static int by_key(const void *a, const void *b) {
+    const Entry *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int visit_sorted(Bytes map, int (*visit)(void *context, uint64_t key, Bytes record), void *context) {
+    Buffer entries = {0};
+    RecordHead head;
+    for (uint64_t at = 0; at < map.size; at += sizeof head + head.size) {
+        memcpy(&head, map.data + at, sizeof head);
+        buffer_add(&entries, &(Entry){head.key, at}, sizeof(Entry));
+    }
+    size_t count = entries.size / sizeof(Entry);
+    qsort(entries.data, count, sizeof(Entry), by_key);
+    int status = 0;
+    for (size_t i = 0; status == 0 && i < count; i++) {
+        Entry entry;
+        memcpy(&entry, entries.data + i * sizeof entry, sizeof entry);
+        memcpy(&head, map.data + entry.offset, sizeof head);
+        status = visit(context, head.key, (Bytes){map.data + entry.offset + sizeof head, (size_t)head.size});
+    }
+    buffer_close(&entries);
+    return status;
+}
+
+int buckets_visit(Buckets *buckets, int (*visit)(void *context, uint64_t key, Bytes record), void *context) {
+    int status = 0;
+    for (unsigned i = 0; status == 0 && i < buckets->count; i++) {
+        Bucket *bucket = &buckets->buckets[i];
+        struct stat st;
+        if (flush(bucket) < 0) return -1;
+        buffer_close(&bucket->block);
+        if (fstat(bucket->fd, &st)) return fail_errno("cannot read a temporary file");
+        if (st.st_size == 0) continue;
+        void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, bucket->fd, 0);
+        if (data == MAP_FAILED) return fail_errno("cannot map a temporary file");
+        status = visit_sorted((Bytes){data, (size_t)st.st_size}, visit, context);
+        munmap(data, (size_t)st.st_size);
+        close(bucket->fd); // frees its space on disk
+        bucket->fd = -1;
+    }
+    return status;
+}

@@ -1,0 +1,91 @@
+// shuffle: puts the documents of each split into random order. The order is that of Philox(seed, split, number) over
+// the numbers of the documents, so it depends neither on memory nor on workers.
+#include "common/err.h"
+#include "common/rng.h"
+#include "shardtool/buckets.h"
+#include "shardtool/cmd_documents.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+static uint64_t seed;
+static int split;
+
+static const Option options[] = {
+    {OPT_SIZE, "seed", &seed, "S", "seed of the order"},
+    ROW_OUTPUT,
+    ROW_JOBS(&output_options.threads),
+    ROW_SHARD_TOKENS,
+    ROW_SPLIT(&split),
+    ROW_REPLACE(&output_options.force),
+    ROW_END,
+};
+
+// A record of a bucket: the position, then the ids.
+typedef struct {
+    const DocumentInputs *inputs;
+    Output *output;
+    Buckets *buckets;
+    int split;
+} Shuffle;
+
+static int add_ids(void *context, const uint16_t *ids, size_t count) {
+    return buckets_add(context, ids, count * sizeof *ids);
+}
+
+static int scatter(Shuffle *shuffle) {
+    DocumentCursor cursor = {.inputs = shuffle->inputs, .split = shuffle->split};
+    int status;
+    while ((status = documents_next(&cursor)) > 0) {
+        uint64_t key = rng_u64(seed, (uint64_t)shuffle->split, cursor.passed - 1);
+        uint64_t size = sizeof cursor.position + cursor.document.tokens * sizeof(uint16_t);
+        if (buckets_begin(shuffle->buckets, key, size) < 0 ||
+            buckets_add(shuffle->buckets, &cursor.position, sizeof cursor.position) < 0 ||
+            documents_read(&cursor, add_ids, shuffle->buckets) < 0) {
+            status = -1;
+            break;
+        }
+    }
+    documents_end(&cursor);
+    return status;
+}
+
+static int put_record(void *context, uint64_t key, Bytes record) {
+    (void)key;
+    const Shuffle *shuffle = context;
+    InputPosition position;
+    memcpy(&position, record.data, sizeof position);
+    if (documents_begin(shuffle->output, shuffle->inputs, shuffle->split, position) < 0) return -1;
+    const uint16_t *ids = (const uint16_t *)(const void *)(record.data + sizeof position); // at an even offset
+    return output_add(shuffle->output, shuffle->split, ids, (record.size - sizeof position) / sizeof *ids, position);
+}
+
+static int shuffle_split(const DocumentInputs *inputs, Output *output, int number) {
+    uint64_t bytes = inputs->tokens[number] * sizeof(uint16_t) + inputs->documents[number] * 32;
+    Shuffle shuffle = {inputs, output, NULL, number};
+    shuffle.buckets = buckets_open(output->to_stdout ? NULL : output->build.target, bytes);
+    int status = shuffle.buckets ? scatter(&shuffle) : -1;
+    if (status == 0) status = buckets_visit(shuffle.buckets, put_record, &shuffle);
+    buckets_close(shuffle.buckets);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    static Output output;
+    DocumentInputs inputs;
+    if (documents_open(&inputs, count, arguments) < 0) return -1;
+    char settings[32];
+    snprintf(settings, sizeof settings, "seed=%" PRIu64, seed);
+    OutputPlan plan = documents_plan(&inputs, "shuffle", settings);
+    int status = output_open(&output, output_options.path, &plan);
+    bool writes = status == 0;
+    for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
+        if (documents_has(&output, split, i) && inputs.tokens[i]) status = shuffle_split(&inputs, &output, i);
+    if (writes && status == 0) status = output_finish(&output);
+    output_close(&output);
+    documents_close(&inputs);
+    return status < 0 ? -1 : 0;
+}
+
+const Command shardtool_shuffle = {
+    "shuffle", "PATH...", "put documents into random order; needs as much temporary disk as the ids, 2 bytes each",
+    options,   run,       NULL};
