@@ -252,6 +252,31 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     shardtool info --json one | jq -e '.source_bytes == '"$(cat in/* | wc -c)"
 }
 
+@test "split makes parts that merge joins again" {
+    dataset
+    shardtool split -q --parts 3 -o parts d
+    [ "$(ls parts | tr '\n' ' ')" = "part-000000 part-000001 part-000002 " ]
+    for i in 0 1 2; do
+        shardtool verify -q parts/part-00000$i
+        [ "$(shardtool info --json parts/part-00000$i | jq .val_documents)" = 2 ]
+        documents parts/part-00000$i
+    done | cmp - <(documents d)
+    shardtool merge -q -o whole parts/part-*
+    shardtool diff --content d whole
+    run_code 0 shardtool split --parts 3 -o parts d
+    [ "$(grep -c "is already complete" <<<"$output")" = 3 ]
+    run_code 73 shardtool split --force --parts 2 -o parts d
+    [[ "$output" == *"'parts/part-000002' belongs to another split"* ]]
+    shardtool split -q --tokens 5000 -o tokens d
+    for part in tokens/part-*; do documents $part | awk '{n += NF} END {print n}'; done | head -n -1 | awk '$1 < 5000 {exit 1}'
+    shardtool merge -q -o again tokens/part-*
+    shardtool diff --content d again
+    run_code 2 shardtool split --parts 100 -o x d
+    [[ "$output" == *"--parts 100 is above the 34 documents"* ]]
+    run_code 2 shardtool split -o x d
+    run_code 2 shardtool split --parts 2 --tokens 5 -o x d
+}
+
 @test "a document without end-of-text is refused where it would join the next" {
     printf '\001\000\002\000' >train.bin
     shardtool import -q --from nanogpt -o a train.bin
