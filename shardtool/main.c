@@ -7,8 +7,11 @@
     X(text)                                                                                                            \
     X(encode)                                                                                                          \
     X(decode)                                                                                                          \
-    X(cat) X(info) X(verify) X(get) X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat)      \
-        X(filter) X(dedup) X(shuffle) X(split)
+    X(cat)                                                                                                             \
+    X(info)                                                                                                            \
+    X(verify)                                                                                                          \
+    X(get)                                                                                                             \
+    X(sample) X(hist) X(diff) X(merge) X(index) X(import) X(export) X(ls) X(stat) X(filter) X(dedup) X(shuffle) X(split)
 
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
