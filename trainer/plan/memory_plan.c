@@ -228,6 +228,10 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
     if (offload) lay_offload(plan, model, backend, own_master);
 
+    if (training)
+        plan->copy_bytes = model->elements * (backend->master_bytes ? backend->master_bytes : backend->par_bytes);
+    for (int i = 0; training && i < optimizer->state_count; i++)
+        plan->copy_bytes += state_bytes(plan, i, model, backend);
     plan->staging = 1 << 20;
     for (int i = 0; i < model->count; i++) {
         size_t bytes = tensor_elements(&model->tensors[i]) * sizeof(float);
@@ -274,6 +278,9 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                      (double)plan->host_bytes / 20e9);
     buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
                  human_bytes(bytes, (double)plan->staging));
+    if (plan->copy_bytes)
+        buffer_print(out, "  %-30s %14zu  %10s  (for saves beside training, if the memory is free)\n",
+                     "checkpoint copy", plan->copy_bytes, human_bytes(bytes, (double)plan->copy_bytes));
     if (config->mem_limit && plan->bytes <= config->mem_limit)
         buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
                      human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));

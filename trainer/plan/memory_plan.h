@@ -55,7 +55,8 @@ typedef struct {
     // they are separate) and the optimizer's state. The update streams slices of at most `slice` elements through
     // BACKEND_SLOTS slots of the arena, which alias the activations. 0: all state is in the arena
     size_t host_bytes, slice, slots, slot_bytes;
-    size_t staging; // bytes in host memory for checkpoints: the largest transposed matrix
+    size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
+    size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
     bool dropout; // in training passes
     struct {

@@ -193,6 +193,7 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
     if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
+    if (!config->eval_only) checkpoint_writer_open(&run->writer, &run->network, config);
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
                      run->state.evaluated) < 0)
         return -1;
@@ -201,6 +202,7 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
 }
 
 void run_close(Run *run) {
+    checkpoint_writer_close(&run->writer);
     feed_close(run->feed);
     loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);
@@ -212,13 +214,26 @@ void run_close(Run *run) {
     run->feed = NULL;
 }
 
+// Takes note of a save that has ended. A failure is a warning.
+static void collect_save(Run *run, bool wait) {
+    int result = checkpoint_writer_result(&run->writer, wait);
+    if (result > 0) run->saved_step = run->writer.state.step;
+    if (result >= 0) return;
+    log_warn("no checkpoint: %s; training continues", err_text());
+    err_clear();
+}
+
+void run_check_save(Run *run) { collect_save(run, false); }
+
 int run_save(Run *run, bool last) {
-    if (metrics_sync(&run->metrics) == 0 &&
-        checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
-        run->saved_step = run->state.step;
-        if (!run->state.tokens) // of a checkpoint of version 0.1.0, which did not count them
-            run->state.tokens = run->state.step * run_sequences(run) * (uint64_t)run->config->block_size;
-        return 0;
+    collect_save(run, true);
+    if (run->saved_step == run->state.step) return 0;
+    if (metrics_sync(&run->metrics) == 0) {
+        if (!last && checkpoint_writer_start(&run->writer, &run->network, &run->state)) return 0;
+        if (checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
+            run->saved_step = run->state.step;
+            return 0;
+        }
     }
     if (last) return -1;
     log_warn("no checkpoint: %s; training continues", err_text());
@@ -235,6 +250,7 @@ int run_roll_back(Run *run) {
         return fail(EX_NONFINITE,
                     "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)step);
+    collect_save(run, true);
     int found = checkpoint_find(run->config->out_dir, run->config, path, &state);
     if (found < 0) return -1;
     if (found) {

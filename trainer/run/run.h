@@ -2,7 +2,7 @@
 // memory, so that errors are reported before memory is allocated.
 #pragma once
 
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/step.h"
 #include "trainer/run/backend_for.h"
@@ -24,10 +24,11 @@ typedef struct {
     BatchSource source;
     BatchStream stream;
     RunState state;
-    char checkpoint[PATH_MAX_BYTES];           // that the run was resumed from; "": a new run
-    char backend_text[BACKEND_TEXT_BYTES];     // device, type and reason, for the report
-    volatile sig_atomic_t stop;                // set by signal handlers
-    uint64_t saved_step;                       // step of the last checkpoint written or resumed from
+    char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
+    char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
+    volatile sig_atomic_t stop;            // set by signal handlers
+    uint64_t saved_step;                   // step of the last checkpoint written or resumed from
+    CheckpointWriter writer;
     uint64_t loop_started_ns, loop_first_step; // start of the training loop in this process
     uint64_t report_warned_ns;                 // time of the last warning about report.html
     Buffer sample;                             // sampled after training, for the report
@@ -43,7 +44,9 @@ void run_close(Run *run); // accepts a zeroed struct
 int run_dataset(Run *run);
 
 // Writes a checkpoint. A failure is a warning, unless the save is the `last` one.
+// Unless it is the last one, it is written beside training, and run_check_save takes note of its end.
 int run_save(Run *run, bool last);
+void run_check_save(Run *run);
 
 // After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
 int run_roll_back(Run *run);

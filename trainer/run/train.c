@@ -198,6 +198,7 @@ static int save_and_exit(Run *run) {
 
 static Next loop_once(Run *run) {
     const RunState *state = &run->state;
+    run_check_save(run);
     bool last = state->step >= (uint64_t)run->config->max_iters;
     if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (run->config->eval_interval) {

@@ -4,7 +4,7 @@
 #include "common/log.h"
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/run/metrics.h"
@@ -105,6 +105,45 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "no undamaged checkpoint");
     tiny_close(&tiny);
+}
+
+// What training changes while the thread writes is not in the checkpoint.
+TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
+    for (int offload = 0; offload < 2; offload++) {
+        TinyShape shape = tiny_shape;
+        shape.offload = offload;
+        Tiny tiny;
+        tiny_open(&tiny, &shape);
+        scramble(&tiny);
+        char out[16], path[PATH_MAX_BYTES];
+        snprintf(out, sizeof out, "beside%d", offload);
+        NEED(dir_make(out) == 0);
+        tiny.config.out_dir = out;
+        RunState now = state_at(5), found;
+        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") < 0); // no such directory
+        err_clear();
+        NEED(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
+        CheckpointWriter writer;
+        checkpoint_writer_open(&writer, &tiny.network, &tiny.config);
+        NEED(writer.view.arena);
+        CHECK_EQUAL(checkpoint_writer_result(&writer, true), 0);
+        NEED(checkpoint_writer_start(&writer, &tiny.network, &now));
+        CHECK(!checkpoint_writer_start(&writer, &tiny.network, &now)); // one at a time
+        NEED(network_init(&tiny.network, 99) == 0);
+        CHECK_EQUAL(checkpoint_writer_result(&writer, true), 1);
+        CHECK_EQUAL(writer.state.step, 5);
+        CHECK_EQUAL(checkpoint_newest(out, path, &found), 1);
+        char command[256];
+        snprintf(command, sizeof command, "diff -r waiting/ckpt-00000005 %s/ckpt-00000005 && rm -r waiting", out);
+        CHECK_EQUAL(system(command), 0);
+        now.step = 6, tiny.config.out_dir = "nowhere";
+        NEED(checkpoint_writer_start(&writer, &tiny.network, &now));
+        CHECK_EQUAL(checkpoint_writer_result(&writer, true), -1);
+        CHECK_TEXT(err_text(), "nowhere");
+        err_clear();
+        checkpoint_writer_close(&writer);
+        tiny_close(&tiny);
+    }
 }
 
 // Single-bit flips at random places of all four files, and one in each byte of the headers.

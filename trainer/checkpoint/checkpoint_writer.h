@@ -1,0 +1,34 @@
+// Checkpoints beside training: parameters and optimizer state are copied to host memory, which the run waits for, and a
+// thread writes the copy to files, which it does not.
+#pragma once
+
+#include "common/err.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct {
+    Network view; // the copy as a network that checkpoint_save reads; arena NULL: there is no copy, and saves wait
+    MemoryPlan plan;
+    Backend ops;
+    size_t copy_bytes;
+    const Config *config;
+    RunState state; // of the copy
+    pthread_t thread;
+    bool running;
+    atomic_bool done;
+    int result;
+    Error error;
+} CheckpointWriter;
+
+// Allocates the copy (plan->copy_bytes) where mem_limit and the free memory of the machine leave room for it. The
+// network and the configuration are borrowed.
+void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config);
+void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct
+
+// Copies the network and starts to write out_dir/ckpt-STEP. False: there is no copy, or the last save still runs.
+bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state);
+
+// What became of the last save: 1 written (its state is writer->state), 0 nothing to report, -1 after fail(). With
+// `wait` a running save is waited for.
+int checkpoint_writer_result(CheckpointWriter *writer, bool wait);
