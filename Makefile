@@ -4,7 +4,13 @@ MAKEFLAGS += -j$(shell nproc)
 endif
 SAN    ?=
 NVCC   := $(or $(NVCC),$(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc)))
-CUDA   ?= $(if $(NVCC),1,0)
+# nvcc before 11.8 cannot compile the kernels: then the programs are built for the CPU alone.
+NVCC_VERSION := $(if $(NVCC),$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+\.[0-9]+).*/\1/p'))
+NVCC_OLD     := $(if $(NVCC),$(shell printf '11.8\n$(or $(NVCC_VERSION),0)\n' | sort -CV || echo 1))
+CUDA   ?= $(if $(NVCC),$(if $(NVCC_OLD),0,1),0)
+ifeq ($(MAKELEVEL)$(NVCC_OLD),01)
+$(info nvcc $(NVCC_VERSION) is older than 11.8: building without CUDA)
+endif
 CFLAGS ?= -O3 -g
 PREFIX ?= /usr/local
 BUILD  ?= build
@@ -32,7 +38,9 @@ TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-NVARCH    ?= 75 80 86 89 90
+ifndef NVARCH
+NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 89 90 120)
+endif
 CUSRC     := $(wildcard kernels/cuda/*.cu)
 # The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on machines
 # without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
@@ -43,7 +51,7 @@ DEFS      += -DHAVE_CUDA_BACKEND=1
 # Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up).
 # 8.9 has the instructions of 8.6 that are used here: they share one PTX, which saves a fifth of the time.
 gencode    = $(foreach a,$(1),-gencode arch=compute_$(a:89=86),code=sm_$(a)) \
-             -gencode arch=compute_$(lastword $(1)),code=compute_$(lastword $(1))
+             -gencode arch=compute_$(or $(filter 90,$(1)),$(lastword $(1))),code=compute_$(or $(filter 90,$(1)),$(lastword $(1)))
 nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
@@ -53,7 +61,9 @@ EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDA
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c) tests/test_main.c)
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
-CORE  := $(filter-out $(MAINS),$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o) $(O)/tokenizer/gpt2_merges.o
+# HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
+HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(O)/tokenizer/gpt2_merges.o
+CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o)
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
@@ -63,6 +73,8 @@ all: $(PROGRAMS:%=$(O)/bin/%)
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	@mkdir -p $(@D); echo "  LD   $@"
 	$(LINK)
+$(O)/host.a: $(HOST)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/core.a: $(CORE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/deps.ok:
@@ -88,6 +100,8 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ $(WRAP:%=-Wl,--wrap=%) -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
+# Small chunks of sorted tokens: a small batch has more of them than a block has threads. The bf16 object keeps the real size.
+$(O)/emu/kernels/cuda/embed.cu.fp16.o: EMUFLAGS += -DSORTED_TOKENS=32
 $(O)/emu/tests/cuda/emulator/cublaslt.cc.o: EMUFLAGS := -O3 -g
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
@@ -102,8 +116,8 @@ $(O)/emu/%.fp16.o: % Makefile
 $(O)/emu/%.sm_75.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator, sm_75)"
 	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750)
-$(O)/test-emu-75: $(EMU75) $(O)/core.a
-$(O)/test-emu: $(EMU) $(O)/core.a
+$(O)/test-emu-75: $(EMU75) $(O)/host.a
+$(O)/test-emu: $(EMU) $(O)/host.a
 $(O)/test-emu $(O)/test-emu-75:
 	@echo "  LD   $@"
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@

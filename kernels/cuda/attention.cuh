@@ -10,7 +10,8 @@ enum { TILE = 64 }; // rows of scratch are padded to it
 // Turing: a block has at most 64 KiB of shared memory, and so has a multiprocessor. What needs more is not launched
 // there, and of the rest one block at a time has all registers.
 template <size_t SHARED_BYTES> constexpr bool is_launched = ARCH >= 800 || SHARED_BYTES <= 64 << 10;
-template <int BLOCKS> constexpr int blocks_at_once = ARCH >= 800 ? BLOCKS : 1;
+// Compute capability 12.0 spills with three, and its shared memory holds two.
+template <int BLOCKS> constexpr int blocks_at_once = ARCH<800 ? 1 : ARCH >= 1200 && BLOCKS> 2 ? 2 : BLOCKS;
 
 // Index of 16-byte chunk `chunk` of `row` in a tile W chunks wide. The xor spreads every eight rows that an ldmatrix
 // reads over all the banks.

@@ -10,8 +10,8 @@
 // while the grid is only a few waves.
 #include "kernels/cuda/attention.cuh"
 
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 900 || __CUDA_ARCH__ == 800)
-constexpr int PARTS_UNROLLED = 1; // what gives each card its three blocks without a spill
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 800)
+constexpr int PARTS_UNROLLED = 1; // where the unrolled loop would spill with three blocks on a multiprocessor
 #else
 constexpr int PARTS_UNROLLED = 2;
 #endif
@@ -395,12 +395,16 @@ static void launch_64(const Call &c) {
     typedef Keys<64, 4, 64, 32, true, true, true, 2> Two;
     typedef Keys<64, 4, 64, 32, true, true, false, 2> Narrow;
     typedef Keys<64, 4, 64, 16, true, false, true, 3> Split;
+    if (c.width != 64) return Narrow::launch(c);
+    AttentionForm form = cuda_attention_form;
     int blocks = c.B * c.H * (int)blocks_of((size_t)c.T, 64);
-    if (c.width != 64)
-        Narrow::launch(c);
-    else if (blocks < 3 * cuda.multiprocessors * Split::resident())
+    if (form == ATTENTION_AUTO)
+        form = blocks < 3 * cuda.multiprocessors * Split::resident() ? ATTENTION_SPLIT
+               : Three::resident() >= 3                              ? ATTENTION_FUSED_3
+                                                                     : ATTENTION_FUSED_2;
+    if (form == ATTENTION_SPLIT)
         Split::launch(c), launch_queries(c);
-    else if (Three::resident() >= 3)
+    else if (form == ATTENTION_FUSED_3)
         Three::launch(c);
     else
         Two::launch(c);

@@ -23,6 +23,7 @@ typedef struct {
     cudaStream_t stream; // every operation runs here, in order
     void *scratch;       // shared by all operations, one after another
     size_t scratch_bytes;
+    int capability; // 80: compute capability 8.0
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
     bool fp16;           // activations; else bf16
@@ -30,6 +31,10 @@ typedef struct {
     bool wide_moments, no_master; // of optimizer_state
 } Cuda;
 extern Cuda cuda;
+
+// How attention backward runs with heads of 64 channels: chosen by the grid and the card, or forced by a test.
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3 } AttentionForm;
+extern AttentionForm cuda_attention_form;
 #define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)
 
 // dtype bfloat16 or float16; needs no device when only facts are asked for. NULL after fail() (2 or 80).

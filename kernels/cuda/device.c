@@ -9,8 +9,13 @@
 enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; those of bf16 need 8.0
 
 Cuda cuda;
+AttentionForm cuda_attention_form;
 
 void cuda_check(cudaError_t error, const char *what) {
+    if (error == cudaErrorNoKernelImageForDevice)
+        die(EX_GPU,
+            "%s: this program has no code for a GPU of compute capability %d.%d: build it with make NVARCH=%d%d", what,
+            cuda.capability / 10, cuda.capability % 10, cuda.capability / 10, cuda.capability % 10);
     if (error != cudaSuccess) die(EX_GPU, "%s: CUDA reports: %s", what, cudaGetErrorString(error));
 }
 
@@ -36,7 +41,9 @@ static int fail_without_device(cudaError_t error) {
 }
 
 int device_open(const BackendChoice *choice, char why[256]) {
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0); // all code is on the device before free memory is measured
+    // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
+    // backend_cuda.c reserves memory for what is loaded after free memory has been measured.
+    setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) return fail_without_device(error);
@@ -55,6 +62,7 @@ int device_open(const BackendChoice *choice, char why[256]) {
     if (cublaslt_load() < 0) return -1;
     error = cudaSetDevice(card);
     if (error != cudaSuccess) return fail_without_device(error);
+    cuda.capability = device.major * 10 + device.minor;
     cuda.multiprocessors = device.multiProcessorCount;
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
     cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16; // a card without bf16 computes in fp16

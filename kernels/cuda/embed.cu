@@ -1,7 +1,11 @@
 // Token and position embeddings. One thread moves eight channels.
 #include "kernels/cuda/ptx.cuh"
 
-enum { THREADS = 256, SORTED = 1024 }; // tokens that one block of sort_tokens takes
+enum { THREADS = 256 };
+#ifndef SORTED_TOKENS // tests set a smaller number, so that small batches have many chunks
+#define SORTED_TOKENS 1024
+#endif
+enum { SORTED = SORTED_TOKENS }; // tokens that one block of sort_tokens sorts
 
 __global__ void __launch_bounds__(THREADS)
     embed(act *out, const uint16_t *rows, const act *wte, const act *wpe, size_t vectors, int T, int C) {
@@ -48,7 +52,7 @@ INLINE int first_not_below(const uint32_t *keys, uint32_t key) {
     return at + (__ldg(keys + at) < key);
 }
 
-enum { GATHER = 128 };
+enum { GATHER = 128, IN_FLIGHT = 8 }; // rows that are loaded before the first of them is added
 __global__ void __launch_bounds__(GATHER)
     gather_tokens(float *dwte, const act *dout, const uint32_t *keys, int chunks, int C) {
     SHARED(int, start, GATHER);
@@ -66,14 +70,24 @@ __global__ void __launch_bounds__(GATHER)
         if (__syncthreads_or(to > from && chunk < (int)(blockIdx.x / SORTED))) return; // an earlier block has it
         start[threadIdx.x] = from, end[threadIdx.x] = to;
         __syncthreads();
-        for (int i = 0; i < min((int)GATHER, chunks - first) && c < C; i++)
-            for (int at = start[i]; at < end[i]; at++) {
-                size_t base = (size_t)(first + i) * SORTED;
-                float row[8];
-                load8(row, dout + (base + (__ldg(keys + base + at) & 0xffff)) * C + c);
+        for (int i = 0; i < min((int)GATHER, chunks - first) && c < C; i++) {
+            const size_t base = (size_t)(first + i) * SORTED;
+            for (int at = start[i]; at < end[i]; at += IN_FLIGHT) { // of a frequent token there are thousands of rows
+                uint4 rows[IN_FLIGHT];
 #pragma unroll
-                for (int k = 0; k < 8; k++) sum[k] += row[k];
+                for (int j = 0; j < IN_FLIGHT; j++)
+                    if (at + j < end[i])
+                        rows[j] = *(const uint4 *)(dout + (base + (__ldg(keys + base + at + j) & 0xffff)) * C + c);
+#pragma unroll
+                for (int j = 0; j < IN_FLIGHT; j++) {
+                    if (at + j >= end[i]) continue;
+                    float row[8];
+                    unpack8(row, rows[j]);
+#pragma unroll
+                    for (int k = 0; k < 8; k++) sum[k] += row[k];
+                }
             }
+        }
     }
     if (c < C) add8(dwte + (size_t)token * C + c, sum, true);
 }

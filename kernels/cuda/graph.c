@@ -33,7 +33,7 @@ void graph_end(int key) {
     if (!graphs[key].capturing) return;
     cudaGraph_t graph;
     cuda_check(cudaStreamEndCapture(cuda.stream, &graph), "capturing a graph");
-    cuda_check(cudaGraphInstantiate(&graphs[key].graph, graph, 0), "instantiating a graph");
+    cuda_check(cudaGraphInstantiateWithFlags(&graphs[key].graph, graph, 0), "instantiating a graph");
     cuda_check(cudaGraphDestroy(graph), "instantiating a graph");
     cuda_check(cudaGraphLaunch(graphs[key].graph, cuda.stream), "replaying a graph");
     graphs[key].capturing = false;

@@ -1,9 +1,10 @@
-// Layer norm backward with the residual gradient's addition: one warp a row. A lane owns fixed columns and keeps their
-// weight and bias gradients in registers over all its rows; warps are added in order in shared memory, blocks leave
-// parts (GRID, 2, C) that add_parts adds in order. The grid depends on N alone, so the sums do not depend on the card.
+// Layer norm backward with the residual gradient's addition: one warp per row. A lane owns fixed columns and keeps
+// their weight and bias gradients in registers over all its rows; warps are added in order in shared memory, blocks
+// leave parts (GRID, 2, C) that add_parts adds in order. The grid depends on N alone, so the sums do not depend on the
+// card.
 #include "kernels/cuda/ptx.cuh"
 
-enum { WARPS = 4, GRID = 256 };
+enum { WARPS = 4, GRID = 384 };
 
 // dsum_act may be dsum, and is then written once
 template <int VECTORS, int BLOCKS>
@@ -11,19 +12,23 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     norm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
                   const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
                   const act *__restrict__ weight, int N, int C, bool first) {
+    // dsum is loaded before the shuffles, which hide its latency: after them the compiler could not load it early,
+    // since dsum_act may be dsum. The widest rows have no registers left for that.
+    constexpr bool EARLY = VECTORS < 7;
     DYNAMIC_SHARED(float, sums); // (2, C)
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     float dw[VECTORS][8] = {}, db[VECTORS][8] = {};
     for (int row = blockIdx.x * WARPS + warp; row < N; row += gridDim.x * WARPS) {
         size_t at = (size_t)row * C;
-        uint4 xs[VECTORS], gs[VECTORS];
+        uint4 xs[VECTORS], gs[VECTORS], ds[VECTORS];
         float mu = mean[row], r = rstd[row], sum_g = 0, sum_gx = 0;
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
             xs[i] = c < C ? __ldcs((const uint4 *)(x + at + c)) : zero;
             gs[i] = c < C ? __ldcs((const uint4 *)(dout + at + c)) : zero;
+            if (EARLY) ds[i] = c < C && !first ? *(const uint4 *)(dsum + at + c) : zero;
         }
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
@@ -43,9 +48,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
             if (c >= C) continue;
-            float a[8], g[8], w[8], d[8] = {};
-            unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, __ldg((const uint4 *)(weight + c)));
-            if (!first) load8(d, dsum + at + c);
+            if (!EARLY) ds[i] = first ? zero : *(const uint4 *)(dsum + at + c);
+            float a[8], g[8], w[8], d[8];
+            unpack8(d, ds[i]), unpack8(a, xs[i]), unpack8(g, gs[i]), unpack8(w, __ldg((const uint4 *)(weight + c)));
 #pragma unroll
             for (int k = 0; k < 8; k++) d[k] += r * (g[k] * w[k] - sum_g - (a[k] - mu) * r * sum_gx);
             uint4 rounded = pack8(d);

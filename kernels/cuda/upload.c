@@ -2,6 +2,7 @@
 //
 // A batch in pinned memory is copied to a stage buffer over the copy stream, and from there into place between two
 // operations. The host may reuse its bytes after `arrived`, however far behind the operations are.
+#include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
 #include <string.h>
@@ -47,7 +48,17 @@ void upload_bind(void *memory) {
 
 void cuda_pin(void *host, size_t bytes) {
     assert(pinned_count < PINNED_MAX);
-    cuda_check(cudaHostRegister(host, bytes, cudaHostRegisterDefault), "pinning host memory");
+    const cudaError_t error = cudaHostRegister(host, bytes, cudaHostRegisterDefault);
+    if (error != cudaSuccess) { // WSL2 and some containers limit pinned memory; copies from other memory work too
+        (void)cudaGetLastError();
+        static bool warned;
+        char size[16];
+        if (!warned)
+            log_warn("cannot pin %s of host memory (%s): copies to and from the GPU will be slower",
+                     human_bytes(size, (double)bytes), cudaGetErrorString(error));
+        warned = true;
+        return;
+    }
     pinned[pinned_count].start = host;
     pinned[pinned_count++].bytes = bytes;
 }
@@ -55,7 +66,7 @@ void cuda_pin(void *host, size_t bytes) {
 void cuda_unpin(void *host) {
     int i = 0;
     while (i < pinned_count && pinned[i].start != host) i++;
-    assert(i < pinned_count);
+    if (i == pinned_count) return; // pinning had failed
     cuda_check(cudaHostUnregister(host), "unpinning host memory");
     pinned[i] = pinned[--pinned_count];
 }

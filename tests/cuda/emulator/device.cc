@@ -18,7 +18,7 @@ static int number(const char *name, int otherwise) {
 }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1};
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true};
 struct EmuCounts emu_counts;
 
 struct CUevent_st {
@@ -103,8 +103,15 @@ void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) 
         put(stream, {std::move(work)});
 }
 
+// Calls that wait or allocate fail on a device while a stream is captured.
+static bool capturing() {
+    for (cudaStream_t stream : streams)
+        if (stream->graph) return true;
+    return false;
+}
+
 static void drain(cudaStream_t stream) {
-    NEED(known(stream) && !stream->graph);
+    NEED(known(stream) && !capturing());
     emu_counts.host_waits++, emu_counts.drains++;
     while (!stream->work.empty()) step(stream);
 }
@@ -161,6 +168,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    NEED(!capturing());
     if (bytes > emu_device.memory - allocated()) return cudaErrorMemoryAllocation;
     if (posix_memalign(memory, 256, bytes)) return cudaErrorMemoryAllocation;
     memset(*memory, 0xff, bytes); // NaN
@@ -169,6 +177,7 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *memory) {
+    NEED(!capturing());
     NEED(allocations.erase(memory) == 1);
     for (cudaStream_t stream : streams) NEED(stream->work.empty());
     free(memory);
@@ -176,7 +185,8 @@ cudaError_t cudaFree(void *memory) {
     return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void *host, size_t bytes, unsigned) {
-    NEED(!is_pinned(host, 1));
+    NEED(!is_pinned(host, 1) && !capturing());
+    if (!emu_device.can_pin) return cudaErrorMemoryAllocation;
     pinned[(const char *)host] = bytes, emu_counts.live++;
     return cudaSuccess;
 }
@@ -232,6 +242,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    NEED(!capturing());
     emu::note("wait for an event", event);
     emu_counts.host_waits++;
     for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
@@ -287,7 +298,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     *graph = stream->graph, stream->graph = nullptr;
     return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
     *made = new CUgraphExec_st{graph->nodes};
     emu_counts.graphs++, emu_counts.live++;
     return cudaSuccess;

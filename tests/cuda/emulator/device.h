@@ -22,6 +22,7 @@ extern struct EmuDevice {
     int candidates, fastest;
     bool has_epilogues; // products that do a GELU
     int epilogue_us;    // what that adds; any other kernel takes 1 us
+    bool can_pin;       // host memory can be page-locked
 } emu_device;
 
 // Counted since the program started.

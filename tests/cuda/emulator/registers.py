@@ -29,6 +29,8 @@ for log in sorted(glob.glob(sys.argv[1] + "/*.cu.o.ptxas")):
                 wrong.append(f"{arch} {name}: {m[1]} bytes of stack, {m[2]} spilled")
         elif m := re.search(r"Used (\d+) registers", line):
             for part, most in CEILINGS.items():
+                if arch == "sm_120" and ("keys_gradient" in part or "queries_gradient" in part):
+                    most = 255  # two blocks a multiprocessor (attention.cuh)
                 if arch == "sm_75":  # 1,024 threads share the registers of 2,048, and attention is alone
                     most = 64 if most <= 64 else 255
                 if name.startswith("_Z" + part) and int(m[1]) > most:

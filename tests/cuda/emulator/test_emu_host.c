@@ -7,7 +7,10 @@
 #include "trainer/model/evaluate.h"
 #include "trainer/model/sample.h"
 #include "trainer/optim/step.h"
+#include <fcntl.h>
 #include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };
 static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false};
@@ -43,7 +46,7 @@ TEST(cuda_says_what_is_missing) {
     volta.capability = 70;
     check_refused(volta, EX_GPU, "compute capability 7.0, 7.5 is needed: use device=cpu");
     turing.capability = 75;
-    check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: say dtype=float16");
+    check_refused(turing, EX_USAGE, "compute capability 7.5, bfloat16 needs 8.0: use dtype=float16");
     bare.has_cublaslt = false, blas.Create = NULL;
     check_refused(bare, EX_GPU, "cannot load cuBLASLt (libcublasLt.so.missing: ");
     CHECK_EQUAL(emu_counts.live, 0);
@@ -117,7 +120,8 @@ TEST(cuda_tells_what_is_free) {
     void *other;
     cudaMalloc(&other, 1 << 20);
     const Backend *backend = opened();
-    CHECK_EQUAL(backend->free_bytes, emu_device.memory - (1 << 20) - (64 << 20)); // the last is kept for the driver
+    CHECK_EQUAL(backend->free_bytes,
+                emu_device.memory - (1 << 20) - (256 << 20)); // the last is kept for code that is loaded later
     cudaFree(other);
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
@@ -193,6 +197,46 @@ TEST(cuda_unpins_what_goes) {
     backend->release(scratch), backend->release(tokens);
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_uploads_from_memory_that_cannot_be_pinned) {
+    enum { BYTES = 1 << 16 };
+    emu_device.can_pin = false;
+    const Backend *backend = opened();
+    unsigned char *host = aligned_alloc(4096, BYTES), got[BYTES];
+    void *device = backend->alloc(BYTES);
+    backend->pin(host, BYTES);
+    emu_device.can_pin = true;
+    for (int i = 0; i < 3; i++) {
+        memset(host, i, BYTES);
+        backend->upload(device, host, BYTES);
+        memset(host, 9, BYTES); // it may be reused at once
+        backend->download(got, device, BYTES);
+        CHECK(got[0] == i && got[BYTES - 1] == i);
+    }
+    backend->unpin(host);
+    free(host);
+    backend->release(device);
+    backend->close();
+    CHECK_EQUAL(emu_counts.live, 0);
+}
+
+TEST(cuda_names_the_build_that_a_card_without_code_needs) {
+    const Backend *backend = opened();
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        int words = open("words", O_WRONLY | O_CREAT, 0600);
+        dup2(words, 2);
+        cuda_check(cudaErrorNoKernelImageForDevice, "gelu");
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_GPU);
+    size_t size;
+    CHECK_TEXT(read_file("words", &size), "no code for a GPU of compute capability 8.0: build it with make NVARCH=80");
+    backend->close();
 }
 
 TEST(cuda_asks_the_heuristic_once_a_shape) {
@@ -414,15 +458,16 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
 }
 
 // Every ldmatrix of attention reads its eight rows from eight different groups of banks.
-TEST(cuda_attention_has_no_bank_conflicts) {
-    enum { T = 128, H = 1, D = 64, N = T };
+static void check_bank_conflicts(int D) {
+    enum { T = 128, H = 1, N = T };
     const Backend *backend = opened();
     const Shape shape = {1, T, D, H, 64, 64, 1};
     size_t bytes = backend->scratch_bytes(&shape);
-    void *scratch = backend->alloc(bytes), *qkv = backend->alloc(N * 3 * D * 2), *out = backend->alloc(N * D * 2);
-    void *dqkv = backend->alloc(N * 3 * D * 2), *lse = backend->alloc(N * 4);
+    void *scratch = backend->alloc(bytes), *qkv = backend->alloc((size_t)(N * 3 * D * 2)),
+         *out = backend->alloc((size_t)(N * D * 2));
+    void *dqkv = backend->alloc((size_t)(N * 3 * D * 2)), *lse = backend->alloc(N * 4);
     backend->bind_scratch(scratch, bytes);
-    backend->zero(qkv, N * 3 * D * 2);
+    backend->zero(qkv, (size_t)(N * 3 * D * 2));
     uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
     backend->attention_forward(out, lse, qkv, NULL, 0, 1, T, H, D);
     backend->attention_backward(dqkv, NULL, out, out, lse, qkv, NULL, 0, 1, T, H, D, false);
@@ -432,4 +477,10 @@ TEST(cuda_attention_has_no_bank_conflicts) {
     backend->release(scratch), backend->release(qkv), backend->release(out), backend->release(dqkv);
     backend->release(lse);
     backend->close();
+}
+
+TEST(cuda_attention_has_no_bank_conflicts) {
+    check_bank_conflicts(64);
+    check_bank_conflicts(96);
+    check_bank_conflicts(128);
 }
