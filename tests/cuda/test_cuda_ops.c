@@ -1,6 +1,7 @@
 // Every row of ops.def: CUDA against the CPU backend, values and gradients.
 #include "common/rng.h"
 #include "kernels/adamw_scalars.h"
+#include "kernels/cuda/cuda_internal.h"
 #include "tests/cuda/pair.h"
 #include <math.h>
 
@@ -18,17 +19,23 @@ TEST(cuda_embedding_agrees_with_the_cpu) {
     pair_close();
 }
 
-TEST(cuda_embedding_gradient_is_gathered_in_order) {
-    const int B = 3, T = 700, C = 72, V = 128, N = B * T; // three chunks of sorted tokens
+static void embedding_gradient(int B, int T, int C, int rounds) {
+    const int V = 128, N = B * T;
     pair_open((Shape){B, T, C, C / 8, V, ANY, 1});
     Array *rows = array_tokens((size_t)B * (size_t)(T + 1), 60), *dout = array_normal(RESIDUALS, (size_t)(N * C), 1, 0);
     Array *dwte = array_normal(GRADS, (size_t)(V * C), 1, 0), *dwpe = array_normal(GRADS, (size_t)(T * C), 1, 0);
-    for (int add = 0; add < 2; add++) {
+    for (int add = 0; add < rounds; add++) {
         ON_BOTH(on->embed_backward(AT(dwte), AT(dwpe), AT(dout), AT(rows), B, T, C, add));
         CHECK_NEAR(dwte, 1e-6);
         CHECK_NEAR(dwpe, 1e-6);
     }
     pair_close();
+}
+
+TEST(cuda_embedding_gradient_is_gathered_in_order) {
+    embedding_gradient(3, 700, 72, 2);  // three chunks of sorted tokens, or 66 of the emulator's small ones
+    embedding_gradient(1, 4128, 8, 1);  // more chunks of the small ones than a block has threads
+    embedding_gradient(1, 40, 1048, 2); // two blocks of channels
 }
 
 static void layernorm(int N, int C, bool with_branch, bool with_bias) {
@@ -81,7 +88,7 @@ static void layernorm_gradient(int N, int C, bool first, bool add, bool shared) 
 }
 
 TEST(cuda_layernorm_gradient_agrees_with_the_cpu) {
-    layernorm_gradient(1100, 64, true, false, false); // more rows than warps: 256 blocks of 4
+    layernorm_gradient(1600, 64, true, false, false); // more rows than warps: 384 blocks of 4
     layernorm_gradient(40, 768, false, true, true);
     layernorm_gradient(9, 1024, false, false, false);
     layernorm_gradient(9, 1280, false, true, false);
@@ -103,8 +110,7 @@ TEST(cuda_layernorm_gradient_takes_no_biases) {
     pair_close();
 }
 
-TEST(cuda_gelu_agrees_with_the_cpu) {
-    const int N = 300, C = 328;
+static void gelu(int N, int C) {
     pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
     const size_t n = (size_t)(N * C);
     Array *in = array_normal(ACTS, n, 2, 0), *out = array_filled(ACTS, n, NAN), *d = array_normal(ACTS, n, 1, 0);
@@ -119,6 +125,11 @@ TEST(cuda_gelu_agrees_with_the_cpu) {
         CHECK_NEAR(d, rounded_once);
     }
     pair_close();
+}
+
+TEST(cuda_gelu_agrees_with_the_cpu) {
+    gelu(300, 328);
+    gelu(2100, 8); // more rows than 128 blocks of 8 warps take at once
 }
 
 // What the matmuls take as a weight, on the side of this run.
@@ -200,6 +211,13 @@ TEST(cuda_attention_of_64_channels_agrees_with_the_cpu) {
     attention(2, 77, 3, 64);
     attention(1, 1, 1, 64);
 }
+// A small grid takes the split form by itself; a real run the fused one, which hands tiles of dQ from block to block.
+TEST(cuda_attention_gradient_agrees_with_the_cpu_in_every_form) {
+    const int T = &emu_order ? 136 : 1024; // the emulator needs minutes for 1024
+    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_FUSED_3; cuda_attention_form++)
+        attention(1, T, 2, 64);
+    cuda_attention_form = ATTENTION_AUTO;
+}
 TEST(cuda_attention_of_more_channels_agrees_with_the_cpu) {
     attention(1, 200, 2, 96);
     attention(1, 200, 2, 128);
@@ -235,6 +253,18 @@ TEST(cuda_loss_agrees_with_the_cpu) {
     loss(12, 6, 65, 128, 4, 8);
     loss(6, 3, 5003, 5056, 0, 6);
     loss(2, 2, 50257, 50304, 0, 2);
+    loss(300, 300, 65, 128, 292, 8); // sum_losses: more losses than a block has threads
+}
+
+TEST(cuda_gradient_norm_agrees_with_the_cpu_beyond_one_round_of_its_grid) {
+    const size_t n = 2 * 1048576 + 8; // 512 blocks of 256 threads of 8
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    Array *grads = array_normal(GRADS, n, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);
+    Array *scale = array_filled(FLOATS, 1, 1);
+    for (size_t i = n / 2; i < n; i++) grads->start[i] *= 3; // a round that is left out shows
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), n, AT(scale)));
+    CHECK_NEAR(norm, 1e-6);
+    pair_close();
 }
 
 static Array *adamw_array(const AdamWSettings *settings) {

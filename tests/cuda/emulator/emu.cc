@@ -63,6 +63,16 @@ static void *main_stack_pointer;
 static int live;
 static uint64_t progress, random_state;
 
+struct Write {
+    uint64_t thread;
+    unsigned count; // of the thread's writes, this one included
+    std::string bytes;
+};
+static std::map<const void *, Write> written; // by write_through in this launch
+static std::map<const int *, Seen> flags;     // what a release of the flag has published
+static Seen settled;                          // what all threads of this block know, joined at its barriers
+static std::map<const void *, size_t> allowed_shared;
+
 static struct {
     int arrived, votes, result;
     unsigned generation;
@@ -106,6 +116,55 @@ static void fiber_main() {
     abort();
 }
 
+static uint64_t thread_number(const Thread *thread) {
+    return (((uint64_t)block_index.z * grid_size.y + block_index.y) * grid_size.x + block_index.x) * 1024 +
+           (unsigned)thread->index;
+}
+
+static void join(Seen &to, const Seen &from) {
+    for (auto &one : from) to[one.first] = std::max(to[one.first], one.second);
+}
+
+static bool includes(const Seen &seen, const Write &write) {
+    auto found = seen.find(write.thread);
+    return found != seen.end() && found->second >= write.count;
+}
+
+void write_through(void *to, const void *value, size_t bytes) {
+    written[to] = {thread_number(self), ++self->writes, std::string((const char *)value, bytes)};
+}
+
+void read_through(const void *from, void *value, size_t bytes) {
+    auto found = written.find(from);
+    if (found == written.end()) {
+        memcpy(value, from, bytes);
+        return;
+    }
+    const Write &write = found->second;
+    if (write.thread != thread_number(self) && !includes(settled, write) && !includes(self->seen, write))
+        die("reads what another thread wrote, and nothing orders the write before the read,");
+    memcpy(value, write.bytes.data(), bytes);
+}
+
+void release(const int *flag) {
+    Seen all = settled;
+    join(all, self->seen);
+    all[thread_number(self)] = self->writes;
+    join(flags[flag], all);
+}
+
+void acquire(const int *flag) { join(self->seen, flags[flag]); }
+
+static void settle_block() { // at a barrier
+    for (Fiber &fiber : fibers) {
+        join(settled, fiber.seen);
+        fiber.seen.clear();
+        if (fiber.writes) settled[thread_number(&fiber)] = fiber.writes;
+    }
+}
+
+void allow_shared_of(const void *kernel, size_t bytes) { allowed_shared[kernel] = bytes; }
+
 int barrier(int vote, const char *place) {
     self->waits_at = place;
     if (gate.arrived && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
@@ -115,6 +174,7 @@ int barrier(int vote, const char *place) {
         gate.result = gate.votes;
         gate.votes = gate.arrived = 0;
         gate.generation++;
+        settle_block();
     } else {
         while (gate.generation == generation) yield();
     }
@@ -182,12 +242,12 @@ static std::vector<unsigned> order_of(size_t count) {
 static void run_block() {
     live = (int)fibers.size();
     gate = {};
-    shared_arrays.clear();
+    shared_arrays.clear(), settled.clear();
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
         fiber.done = false, fiber.waits_at = nullptr, fiber.fake_stack = nullptr;
-        fiber.groups.clear(), fiber.open.clear();
+        fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
         __asan_unpoison_memory_region(fiber.stack + STACK - 4096, 4096); // the last fiber here never left fiber_main
         void **top = (void **)(fiber.stack + STACK) - 2;
         *top = (void *)fiber_main;
@@ -238,15 +298,22 @@ void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std
         run_block();
         free(dynamic_shared);
     }
+    for (auto &write : written)
+        memcpy((void *)(uintptr_t)write.first, write.second.bytes.data(), write.second.bytes.size());
+    written.clear(), flags.clear();
     fibers.clear();
 }
 
-void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
+void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
     unsigned threads = block.x * block.y * block.z;
     if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
         grid.x > INT32_MAX || dynamic > shared_limit) {
         fprintf(stderr, "emu: bad launch of %s: grid %u %u %u, %u threads, %zu bytes of shared memory\n", name, grid.x,
                 grid.y, grid.z, threads, dynamic);
+        abort();
+    }
+    if (dynamic > 48 << 10 && allowed_shared[kernel] < dynamic) {
+        fprintf(stderr, "emu: %s was not allowed %zu bytes of shared memory (ALLOW_SHARED)\n", name, dynamic);
         abort();
     }
     enqueue(stream, [=] { run_grid(name, grid, block, dynamic, body); });

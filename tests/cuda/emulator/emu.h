@@ -7,9 +7,9 @@
 // (emu_order): forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums
 // must not depend on the order.
 //
-// Not modelled: blocks run one after another, so fences between blocks are checked for order only; TMA, wgmma,
-// mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells, see
-// tests/cuda/emulator/registers.py).
+// Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
+// checked for accesses by __stcg and __ldcg. Not modelled: TMA, wgmma, mbarriers, clusters; launch bounds; rounding
+// inside a tensor core; registers and occupancy (ptxas tells, see tests/cuda/emulator/registers.py).
 #pragma once
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -56,6 +57,9 @@ struct Meeting {
     uint64_t shown[32][3];
 };
 
+// Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
+typedef std::map<uint64_t, unsigned> Seen;
+
 struct Warp {
     int lanes = 0;
     std::vector<Meeting *> meetings;
@@ -68,6 +72,8 @@ struct Thread {
     const char *waits_at = nullptr;
     std::vector<std::vector<Copy>> groups; // committed cp.async
     std::vector<Copy> open;                // not yet committed
+    unsigned writes = 0;                   // write_through calls so far
+    Seen seen;                             // acquired since the last barrier
 };
 
 extern Thread *self;
@@ -79,7 +85,17 @@ extern char *dynamic_shared;
 int barrier(int vote, const char *place); // the OR of the votes
 uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *place))[3];
 char *shared(size_t bytes, const char *place); // the same for every thread of the block
-void launch(const char *name, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body);
+// __stcg and __ldcg, the accesses to memory that blocks share during a launch. A write stays out of memory until the
+// launch ends, so that a plain load reads the old value; a read is fatal unless an acquire, after the writer's release,
+// or a barrier orders it behind the write.
+void write_through(void *to, const void *value, size_t bytes);
+void read_through(const void *from, void *value, size_t bytes);
+void release(const int *flag);
+void acquire(const int *flag);
+void allow_shared_of(const void *kernel, size_t bytes);
+template <class... P> const void *address_of(void (*kernel)(P...)) { return (const void *)kernel; }
+void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream,
+            std::function<void()> body);
 void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
 void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
 
@@ -147,8 +163,9 @@ template <class T> T *atomic(T *p) {
 }
 
 extern size_t shared_limit; // of a block, the device's
-template <class K> cudaError_t allow_shared(K, int bytes) {
-    return (size_t)bytes > shared_limit ? cudaErrorInvalidValue : cudaSuccess;
+template <class K> cudaError_t allow_shared(K kernel, int bytes) {
+    if ((size_t)bytes > shared_limit) return cudaErrorInvalidValue;
+    return allow_shared_of(address_of(kernel), (size_t)bytes), cudaSuccess;
 }
 extern int blocks_per_multiprocessor; // what the device would answer, for tests to set
 
@@ -183,9 +200,13 @@ template <class T, class U> T atomicAdd(T *p, U value) {
 }
 template <class T> T __ldg(const T *p) { return *emu::aligned(p); }
 template <class T> T __ldcs(const T *p) { return *emu::aligned(p); }
-template <class T> T __ldcg(const T *p) { return *emu::aligned(p); }
+template <class T> T __ldcg(const T *p) {
+    T value;
+    emu::read_through(emu::aligned(p), &value, sizeof value);
+    return value;
+}
 template <class T> void __stcs(T *p, T value) { *emu::aligned(p) = value; }
-template <class T> void __stcg(T *p, T value) { *emu::aligned(p) = value; }
+template <class T> void __stcg(T *p, T value) { emu::write_through(emu::aligned(p), &value, sizeof value); }
 using std::isfinite;
 using std::max;
 using std::min;
@@ -208,7 +229,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emu::dynamic_shared
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
     (emu::note(#kernel, __VA_ARGS__),                                                                                  \
-     emu::launch(#kernel, grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
+     emu::launch(#kernel, emu::address_of(kernel), grid, block, dynamic, stream, emu::bind(kernel, __VA_ARGS__)))
 #define ALLOW_SHARED(kernel, bytes) emu::allow_shared(kernel, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     ((void)(kernel), *(result) = emu::blocks_per_multiprocessor, cudaSuccess)
@@ -216,8 +237,14 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 #define WAIT_UNTIL(condition) ((condition) ? (void)0 : emu::die("waits for a block that has not run, at " EMU_HERE))
 #define KEEP_PACKED(vector)   ((void)0)
 
-inline int load_acquire(const int *p) { return *p; }
-inline void store_release(int *p, int value) { *p = value; }
+inline int load_acquire(const int *p) {
+    emu::acquire(p);
+    return *p;
+}
+inline void store_release(int *p, int value) {
+    emu::release(p);
+    *p = value;
+}
 inline float exp2_fast(float x) { return exp2f(x); }
 
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A planted bug must be caught: mutant.sh BUILD NAME takes one line out of a kernel, builds the emulated backend with it
-# and passes when the named test fails with the words expected. mutant.sh --list names them.
+# A planted bug must be caught: mutant.sh BUILD NAME edits one line of the CUDA backend, builds the emulated backend with
+# it, and passes when the named test fails with the expected message. mutant.sh --list prints their names.
 set -u
-mutants() { # name | file | what sed does to it | the test | what it must say | the card, where it is not the usual one
+mutants() { # name | file | the edit, for sed | the test | its message | sm_75 or fp16, if not a card with bf16
     cat <<'END'
-barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|error
+barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
 wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|finite
 ticket|attention_backward.cu|s/= atomicAdd(turns, 1)/= (int)blockIdx.x/|attention_of_more|waits for a block that has not run
 race|cross_entropy.cu|0,/__syncthreads/s/__syncthreads();//|loss|error
@@ -22,27 +22,50 @@ arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d
 made|copy_streams.c|s/order(cuda.stream, slots\[slot\].written, out);//|slots|error
 left|copy_streams.c|/cudaStreamWaitEvent(in, slots\[slot\].left/d|slots|error
 stored|copy_streams.c|s/cuda_check(cudaStreamWaitEvent(cuda.stream, slots\[i\].left, 0), "waiting for copies to host memory")/(void)i/|slots|wrong use
+norm_round|adamw.cu|s/i += (size_t)gridDim.x \* THREADS)/i += (size_t)gridDim.x * THREADS * 4)/|gradient_norm|relative error
+gelu_round|gelu.cu|s/n += gridDim.y \* WARPS)/n += gridDim.y * WARPS * 2)/|gelu_agrees|relative error
+chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_t base = (size_t)i * SORTED;/|gathered|relative error|fp16
+channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|gathered|relative error
+losses|cross_entropy.cu|s/i < n; i += 256/i < min(n, 256); i += 256/|cuda_loss|relative error
+acquire|attention_backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/WAIT_UNTIL(turn[tile] == before)/|attention_of_64|nothing orders the write
+release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
+plain_load|attention_backward.cu|s/float4 x = __ldcg(dq_tile + (c \/ 8 + n) \* 32);/float4 x = dq_tile[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
+opt_in|attention_forward.cu|s/= ALLOW_SHARED(kernel, (int)bytes);/= cudaSuccess;/|attention_of_more|was not allowed
+capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMalloc(\&late, 8);/|replays|wrong use
+swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
 [ "${1:-}" = --list ] && mutants | cut -d'|' -f1 && exit
 build=$1 name=$2
 IFS='|' read -r _ file edit word words card < <(mutants | grep "^$name|")
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
-sed "$edit" "kernels/cuda/$file" >"$folder/$file"
-cmp -s "kernels/cuda/$file" "$folder/$file" && echo "the edit of '$name' changes nothing" && exit 1
+mkdir -p "$folder/kernels/cuda"
+sed "$edit" "kernels/cuda/$file" >"$folder/kernels/cuda/$file"
+[ "$name" = release ] && sed -i 's/^            store_release(turn + tile - 1, .*/            (void)0;/' "$folder/kernels/cuda/$file"
+cmp -s "kernels/cuda/$file" "$folder/kernels/cuda/$file" && echo "the edit of '$name' changes nothing" && exit 1
+source=$folder/kernels/cuda/$file
+[[ $file == *.cuh ]] && file=attention_forward.cu && source=kernels/cuda/$file # includes the edited header
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 object=$file.o other='*.sm_75.o'
 case $file in
 *.cu) compile="g++ -std=c++17 -Wno-unknown-pragmas -DEMU -x c++ -include tests/cuda/emulator/emu.h" ;;
 *) compile="gcc -std=c11 -D_GNU_SOURCE" ;;
 esac
-[ "$card" = sm_75 ] && export EMU_CAPABILITY=75 && compile="$compile -DACT_FP16 -DARCH=750" &&
+case $card in
+sm_75)
+    export EMU_CAPABILITY=75 && compile="$compile -DACT_FP16 -DARCH=750"
     object=$file.sm_75.o other='attention_*.fp16.o'
+    ;;
+fp16)
+    export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
+    object=$file.fp16.o
+    ;;
+esac
 objects=$(find "$build/emu" -name '*.o' ! -name "$object" ! -name "$other")
 # shellcheck disable=SC2086
-$compile -O1 -g $sanitize -I. -isystem "$CUDA_HOME/include" -c "$folder/$file" -o "$folder/mutant.o" || exit 1
+$compile -O1 -g $sanitize -I"$folder" -I. -isystem "$CUDA_HOME/include" -c "$source" -o "$folder/mutant.o" || exit 1
 # shellcheck disable=SC2086
-g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/core.a" $EMULIBS -o "$folder/test" || exit 1
+g++ $sanitize -fopenmp "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
 EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
     echo "planted bug '$name' was not caught" && exit 1
 grep -qi -- "$words" "$folder/log" || { tail -15 "$folder/log" && exit 1; }

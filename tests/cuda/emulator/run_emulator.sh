@@ -14,9 +14,6 @@ list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card coul
     names tests/cuda/*.c tests/cuda/emulator/*.c | sed 's/^/test-emu /'
     names tests/cuda/*.c | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16/'
     names tests/cuda/*.c | grep attention_of | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
-    # the other two forms of attention backward: two and three blocks a multiprocessor
-    echo "test-emu attention_of_64 EMU_BLOCKS=1 EMU_MULTIPROCESSORS=0"
-    echo "test-emu attention_of_64 EMU_BLOCKS=3 EMU_MULTIPROCESSORS=0"
     echo registers
 }
 
