@@ -133,11 +133,16 @@ static void bench_read(void) {
 
 // --- rows through a loader process
 
-static pid_t start_loader(char *program) {
+static const char ring_endpoint[] = "ipc://place";
+
+static pid_t start_loader(char *program, const char *endpoint) {
+    char option[64];
+    snprintf(option, sizeof option, "--endpoint=%s", endpoint);
     char *arguments[] = {program,
                          (char[]){"serve"},
                          (char[]){"set"},
-                         (char[]){"--endpoint=ipc://place"},
+                         option,
+                         (char[]){"--insecure"},
                          (char[]){"--die-with-parent"},
                          (char[]){"--quiet"},
                          NULL};
@@ -152,8 +157,8 @@ static void stop_loader(pid_t pid, int signal) {
     }
 }
 
-static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
-    FeedConfig config = {.endpoint = "ipc://place",
+static Feed *open_feed_at(const char *endpoint, uint32_t rows, uint32_t window, bool inline_only) {
+    FeedConfig config = {.endpoint = endpoint,
                          .vocab_size = 50304,
                          .sequence_tokens = T,
                          .max_rows = rows,
@@ -163,6 +168,10 @@ static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
     Feed *feed = feed_open(&config);
     check(feed && feed_attach(feed) == 0);
     return feed;
+}
+
+static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
+    return open_feed_at(ring_endpoint, rows, window, inline_only);
 }
 
 // Batches until `seconds` have passed; with a window of 1 each is a round trip.
@@ -175,7 +184,8 @@ static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampli
     size_t count = 0;
     while (!began || seconds_since(began) < seconds) {
         for (; feed_capacity(feed); requested += rows) {
-            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode, rows, 1337, requested};
+            FeedRequest request = {
+                .split = SPLIT_TRAIN, .mode = (uint8_t)mode, .rows = rows, .seed = 1337, .first_sample = requested};
             check(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -193,27 +203,29 @@ static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampli
     return rate;
 }
 
-static void bench_restart(char *program) {
-    enum { KILLS = 20 };
+// From kill -9 of the loader to the next batch.
+static void bench_restart(char *program, const char *name, const char *endpoint, bool inline_only) {
+    enum { KILLS = 50 };
     double ms[KILLS];
-    pid_t pid = start_loader(program);
-    Feed *feed = open_feed(64, 4, false);
+    pid_t pid = start_loader(program, endpoint);
+    Feed *feed = open_feed_at(endpoint, 64, 4, inline_only);
     uint64_t sample = 0;
     for (int kills = -1; kills < KILLS; kills++) {
         uint64_t began = clock_ns();
         if (kills >= 0) {
             stop_loader(pid, SIGKILL);
-            pid = start_loader(program);
+            pid = start_loader(program, endpoint);
         }
         // Answers from before the kill do not count: cancel and request a new batch.
         feed_cancel(feed);
-        FeedRequest request = {SPLIT_TRAIN, SAMPLING_CROP, 64, 1, sample++};
+        FeedRequest request = {
+            .split = SPLIT_TRAIN, .mode = SAMPLING_CROP, .rows = 64, .seed = 1, .first_sample = sample++};
         FeedBatch batch;
         check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
         if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
     }
-    print_quantiles("restart_ms", ms, KILLS, 1);
+    print_quantiles(name, ms, KILLS, 1);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
@@ -226,7 +238,8 @@ static void bench_wait(void) {
     uint64_t requested = FROM, began = 0;
     for (int step = -2; step < STEPS; step++) {
         for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 7, requested};
+            FeedRequest request = {
+                .split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .seed = 7, .first_sample = requested};
             check(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -245,10 +258,10 @@ static void bench_wait(void) {
 }
 
 static double first_batch_ms(char *program, uint64_t first) {
-    pid_t pid = start_loader(program);
+    pid_t pid = start_loader(program, ring_endpoint);
     Feed *feed = open_feed(64, 4, false);
     uint64_t began = clock_ns();
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, 64, 1, first};
+    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 64, .seed = 1, .first_sample = first};
     FeedBatch batch;
     check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     double ms = seconds_since(began) * 1e3;
@@ -263,7 +276,7 @@ int main(int argc, char **argv) {
     if (!realpath(argv[1], program) || chdir(argv[2]) < 0) return 2;
     make_dataset();
     bench_read();
-    pid_t pid = start_loader(program);
+    pid_t pid = start_loader(program, ring_endpoint);
     const uint32_t sizes[] = {16, 64, 512};
     for (int i = 0; i < 3; i++) {
         printf("ring_%u %.4g\n", sizes[i], feed_rate(sizes[i], 8, false, SAMPLING_CROP, 0.7, NULL));
@@ -275,6 +288,8 @@ int main(int argc, char **argv) {
     stop_loader(pid, SIGTERM);
     printf("cold_ms %.4g\n", first_batch_ms(program, 0));
     printf("cold_at_1e9_ms %.4g\n", first_batch_ms(program, 1000000000));
-    bench_restart(program);
+    bench_restart(program, "restart_ring_ms", ring_endpoint, false);
+    bench_restart(program, "restart_inline_ms", ring_endpoint, true);
+    bench_restart(program, "restart_tcp_ms", "tcp://127.0.0.1:29517", false);
     return 0;
 }

@@ -73,7 +73,9 @@ def main(bench, loader, folder):
           f"through the ring {ours['ring_epoch_64'] / 1e6:.0f}")
     print(f"round trip B=64: p50 {ours['trip_us_p50']:.0f} us, p99 {ours['trip_us_p99']:.0f} us")
     print(f"a trainer of 1 M tokens/s waits {ours['wait_percent']:.3f} % of its time, at most {ours['wait_us_max']:.0f} us")
-    print(f"kill -9 and restart to the next batch: p50 {ours['restart_ms_p50']:.1f} ms, max {ours['restart_ms_max']:.1f} ms")
+    for way in ("ring", "inline", "tcp"):
+        print(f"kill -9 and restart to the next batch, {way}: p50 {ours[f'restart_{way}_ms_p50']:.1f} ms, "
+              f"max {ours[f'restart_{way}_ms_max']:.1f} ms")
     print(f"first batch of a cold loader: {ours['cold_ms']:.2f} ms; at sample 10^9 {ours['cold_at_1e9_ms']:.2f} ms")
 
 
