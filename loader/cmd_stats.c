@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/protocol/endpoint.h"
+#include "loader/protocol/keys.h"
 #include "loader/protocol/wire.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -11,13 +12,15 @@
 
 enum { WAIT_MS = 2000 };
 
-static const char *address;
+static const char *address, *key_file, *loader_key;
 static bool json;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
-    {OPT_FLAG,   "json",     &json,    NULL,       "print one JSON object"           },
-    {OPT_END,    NULL,       NULL,     NULL,       NULL                              },
+    {OPT_STRING, "endpoint",   &address,    "ENDPOINT", "where the loader is, as in serve"                         },
+    {OPT_STRING, "key",        &key_file,   "FILE",     "a key pair that the loader allows, for a loader with keys"},
+    {OPT_STRING, "loader-key", &loader_key, "KEY",      "the public key of the loader"                             },
+    {OPT_FLAG,   "json",       &json,       NULL,       "print one JSON object"                                    },
+    {OPT_END,    NULL,         NULL,        NULL,       NULL                                                       },
 };
 
 static int request_stats(void *socket, const Endpoint *endpoint, WireMessage *reply) {
@@ -27,6 +30,16 @@ static int request_stats(void *socket, const Endpoint *endpoint, WireMessage *re
     request.header.sent_ns = clock_ns();
     Bytes frame = wire_encode(&request);
     uint8_t bytes[sizeof *reply];
+    KeyPair keys;
+    if (!key_file != !loader_key) return fail(EX_USAGE, "--key and --loader-key must be given together");
+    if (key_file) {
+        if (keys_read(&keys, key_file) < 0 || key_check(loader_key, "the loader's public key") < 0) return -1;
+        zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, loader_key, KEY_TEXT);
+        zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys.public_key, KEY_TEXT);
+        zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys.secret_key, KEY_TEXT);
+    }
+    int ipv6 = strchr(endpoint->zmq_address, '[') != NULL;
+    zmq_setsockopt(socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
     int timeout_ms = WAIT_MS, linger_ms = 0, got;
     zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     zmq_setsockopt(socket, ZMQ_RCVTIMEO, &timeout_ms, sizeof timeout_ms);
@@ -69,7 +82,7 @@ static int run(int count, char **arguments) {
     Endpoint endpoint;
     WireMessage reply;
     if (count) return fail(EX_USAGE, "stats takes no arguments");
-    if (endpoint_parse(&endpoint, address, false) < 0 || endpoint_check(&endpoint) < 0) return -1;
+    if (endpoint_parse(&endpoint, address, key_file) < 0 || endpoint_check(&endpoint) < 0) return -1;
     void *context = zmq_ctx_new(), *socket = context ? zmq_socket(context, ZMQ_DEALER) : NULL;
     if (!socket) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
     int status = request_stats(socket, &endpoint, &reply);

@@ -113,6 +113,7 @@ void connection_open(Feed *feed) {
     }
     int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
+    if (strchr(feed->endpoint.zmq_address, '[')) set_option(feed->socket, ZMQ_IPV6, 1);
     open_monitor(feed);
     if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));

@@ -7,12 +7,15 @@
 #include "common/search.h"
 #include "loader/protocol/sampling.h"
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum {
     WINDOWS = 16, // of 18 MiB each: the current and the next group of each stream (split, seed, T) that is requested
+    KEPT_BYTES = 64 << 20, // a larger mapping, of a whole split, is emptied before another group uses it
 };
 
 typedef struct {
@@ -47,7 +50,7 @@ struct RowReader {
     Window windows[WINDOWS];
     Window *current;
     uint64_t uses, frames;
-    size_t whole_split_bytes; // limit on the decoded frames of a window that holds a whole split
+    uint64_t whole_split_bytes; // limit on the decoded frames of all windows that hold a whole split
 };
 
 // What differs between a shard and its line in the manifest; NULL when nothing does.
@@ -95,11 +98,30 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
     return 0;
 }
 
+static uint64_t number_in_file(const char *path) {
+    FILE *file = fopen(path, "re");
+    uint64_t number = UINT64_MAX; // also for "max", which is no limit
+    if (file && fscanf(file, "%" SCNu64, &number) != 1) number = UINT64_MAX;
+    if (file) fclose(file);
+    return number;
+}
+
+// Memory of this machine or of this process's container (cgroup 2 or 1), whichever is less.
+static uint64_t memory_bytes(void) {
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        uint64_t limit = number_in_file(limits[i]);
+        if (limit < bytes) bytes = limit;
+    }
+    return bytes;
+}
+
 RowReader *row_reader_open(const Dataset *dataset) {
     RowReader *reader = calloc(1, sizeof *reader);
     if (!reader) die(EX_MEMORY, "no memory");
     reader->cursor = shard_cursor_open();
-    reader->whole_split_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 4;
+    reader->whole_split_bytes = memory_bytes() / 4;
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         if (stream_open(&reader->splits[split], dataset, split) < 0) {
             row_reader_close(reader);
@@ -162,6 +184,7 @@ static void window_reserve(Window *window, size_t ids, size_t frames) {
             die(EX_MEMORY, "no memory for a window of %zu bytes: %s", bytes, strerror(errno));
         window->map_bytes = bytes;
     }
+    if (window->map_bytes > KEPT_BYTES) madvise(window->map, window->map_bytes, MADV_DONTNEED);
     window->decoded = (uint8_t *)window->map + ids * sizeof(uint16_t);
     memset(window->decoded, 0, frames);
 }
@@ -274,7 +297,9 @@ static bool is_whole_split(const Window *window) { return window->group.samples 
 // Drops all decoded frames of a window of a whole split when they reach the memory limit.
 static void limit_whole_split(RowReader *reader, Window *window) {
     size_t held = (window->frame_count - window->missing) * reader->splits[window->order.split].frame_tokens * 2;
-    if (!is_whole_split(window) || held < reader->whole_split_bytes) return;
+    unsigned sharers = 0; // of the memory: each block size and split has a window of its own
+    for (int i = 0; i < WINDOWS; i++) sharers += reader->windows[i].used && is_whole_split(&reader->windows[i]);
+    if (!is_whole_split(window) || held < reader->whole_split_bytes / (sharers ? sharers : 1)) return;
     madvise(window->map, window->map_bytes, MADV_DONTNEED); // also zeroes `decoded`
     window->missing = window->frame_count;
 }

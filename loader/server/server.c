@@ -48,6 +48,7 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     set_option(server->router, ZMQ_RCVHWM, RECEIVE_HIGH_WATER);
     set_option(server->router, ZMQ_LINGER, LINGER_MS);
     set_option(server->router, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS);
+    if (strchr(endpoint->zmq_address, '[')) set_option(server->router, ZMQ_IPV6, 1);
     if (!endpoint->ipc) endpoint_keep_alive(server->router, PEER_SILENCE_MS);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
@@ -313,11 +314,11 @@ int server_run(Server *server) {
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
         long timeout_ms = !idle ? 0 : server->previous.reader ? PREVIOUS_MS : -1;
+        if (is_unused(&server->previous)) served_close(&server->previous);
         int ready = zmq_poll(items, (int)(FIRST + attached), timeout_ms);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
         if (ready <= 0) {
             idle = !row_reader_prefetch(server->current.reader);
-            if (is_unused(&server->previous)) served_close(&server->previous);
             continue;
         }
         idle = false;

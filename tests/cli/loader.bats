@@ -173,3 +173,15 @@ END
     run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     [ "$status" -eq 77 ]
 }
+
+@test "stats reaches a loader with keys, with the right ones only" {
+    "$BIN/loader" keygen loader.key >loader.public
+    "$BIN/loader" keygen client.key >allow
+    port=$(free_port)
+    start --endpoint "tcp://[::1]:$port" --key loader.key --allow allow
+    "$BIN/loader" stats --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
+    run "$BIN/loader" stats --endpoint "tcp://[::1]:$port"
+    [ "$status" -eq 69 ]
+    run "$BIN/loader" stats --endpoint "tcp://[::1]:$port" --key client.key
+    [ "$status" -eq 2 ]
+}
