@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHAR
 static double val = 0.0005;
 static const char *output, *merges, *bpe_cache;
 static InvalidUtf8 invalid_utf8;
-static bool no_bpe_cache, force;
+static bool no_bpe_cache, force, json;
 
 static const Option options[] = {
     {OPT_STRING, "o,output",     &output,       "DIR",  "dataset directory to create; - writes one shard to standard output"},
@@ -39,6 +40,7 @@ static const Option options[] = {
     ROW_MERGES(&merges),
     {OPT_STRING, "bpe-cache",    &bpe_cache,    "FILE", "start with the BPE cache of another dataset (DIR/.bpe-cache)"      },
     {OPT_FLAG,   "no-bpe-cache", &no_bpe_cache, NULL,   "neither read nor write DIR/.bpe-cache"                             },
+    {OPT_FLAG,   "json",         &json,         NULL,   "print the summary as a JSON object to standard output"             },
     ROW_REPLACE(&force),
     ROW_END,
 };
@@ -76,6 +78,7 @@ static void make_params(Buffer *line, const char *share) {
 static int check_options(bool to_stdout) {
     if (input_check() < 0) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
+    if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
     if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
@@ -150,12 +153,55 @@ static int check_space(const Inputs *inputs) {
                 human_bytes(want_text, want), human_bytes(more_text, want - have));
 }
 
+static uint64_t stored_bytes(const Dataset *dataset) {
+    uint64_t bytes = 0;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) bytes += dataset->shards[split][i].bytes;
+    return bytes;
+}
+
+static uint64_t peak_memory(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
+}
+
+static void print_summary_json(const Dataset *dataset, uint64_t replaced, double seconds) {
+    uint64_t train = dataset->tokens[SPLIT_TRAIN], validation = dataset->tokens[SPLIT_VAL], all = train + validation;
+    uint64_t bytes = stored_bytes(dataset);
+    printf("{\"documents\":%" PRIu64 ",\"train_tokens\":%" PRIu64 ",\"val_tokens\":%" PRIu64
+           ",\"val_share\":%.6f,\"source_bytes\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"ratio\":%.4f,\"inputs\":{",
+           dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], train, validation,
+           all ? (double)validation / (double)all : 0, dataset->source_bytes, bytes,
+           all ? (double)bytes / (2 * (double)all) : 0);
+    const char *name, *comma = "";
+    for (unsigned row = 0; (name = input_format_name(row)); row++)
+        if (source_options.inputs_read[row])
+            printf("%s\"%s\":%" PRIu64, comma, name, source_options.inputs_read[row]), comma = ",";
+    printf("},\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64 ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64 "}\n",
+           source_options.skips.count, replaced, seconds, peak_memory());
+}
+
+// "41 jsonl, 2 text"
+static void list_inputs(Buffer *out) {
+    const char *name;
+    for (unsigned row = 0; (name = input_format_name(row)); row++)
+        if (source_options.inputs_read[row])
+            buffer_print(out, "%s%" PRIu64 " %s", out->size ? ", " : "", source_options.inputs_read[row], name);
+    buffer_add(out, "", 1);
+}
+
 static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t started_ns) {
-    char bytes[16];
+    char bytes[16], memory[16];
     double seconds = (double)(clock_ns() - started_ns) * 1e-9, size = (double)dataset->source_bytes;
-    log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64 " val tokens from %s of text in %.1f s: %.1f MB/s",
+    Buffer inputs = {0};
+    list_inputs(&inputs);
+    log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64
+             " val tokens from %s of text (%s) in %.1f s, %s of memory: %.1f MB/s",
              dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
-             dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), seconds, seconds > 0 ? size / seconds * 1e-6 : 0);
+             dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), (const char *)inputs.data, seconds,
+             human_bytes(memory, (double)peak_memory()), seconds > 0 ? size / seconds * 1e-6 : 0);
+    buffer_close(&inputs);
+    if (json) print_summary_json(dataset, replaced, seconds);
     log_skips();
     if (replaced) log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " places", replaced);
     if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)

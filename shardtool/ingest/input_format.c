@@ -12,6 +12,7 @@ static const InputFormat formats[] = {
 #undef INPUT_FORMAT
 };
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
+_Static_assert((int)FORMAT_COUNT <= (int)INPUT_FORMATS_MAX, "inputs_read has an entry for each row");
 
 int stream_peek(Stream *stream, Bytes *head) {
     if (!stream->head_size) {
@@ -146,8 +147,11 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     *reader = format->open(stream, options);
     if (!*reader) return -1;
     (*reader)->format = format;
+    if (format->kind == INPUT_DOCUMENTS) options->inputs_read[format - formats]++;
     return 0;
 }
+
+const char *input_format_name(unsigned row) { return row < FORMAT_COUNT ? formats[row].name : NULL; }
 
 int reader_next(FormatReader *reader, Part *part) {
     int status = reader->format->next(reader, part);

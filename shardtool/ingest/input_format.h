@@ -13,7 +13,8 @@
 enum {
     SOURCE_HEAD_BYTES = 16384,    // the first bytes of a stream, on which formats bid
     SOURCE_WINDOW_BYTES = 262144, // the part of a stream that a reader holds in memory
-    SOURCE_BASE_BYTES = 256       // of a file name
+    SOURCE_BASE_BYTES = 256,      // of a file name
+    INPUT_FORMATS_MAX = 16        // rows of the table
 };
 
 typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
@@ -27,6 +28,7 @@ typedef struct {
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
     Skips skips;
+    uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 
 // A part of a document. Parts of one document follow each other; the last may be empty.
@@ -96,6 +98,8 @@ int refuse_conditions(const Stream *stream, const SourceOptions *options);
 
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
+// The name of the format in row `row`, or NULL after the last row.
+const char *input_format_name(unsigned row);
 int reader_next(FormatReader *reader, Part *part);
 // After reader_next or reader_open failed on a file or a member that its container can skip; `reader` may be NULL. -1
 // when it may not be skipped. 1 when the document that was begun ends with *part, an empty part. Then, and with 0, the

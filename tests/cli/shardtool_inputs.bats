@@ -259,3 +259,15 @@ in/p.pdf" ]
     (cd in && seq 20000 | sed "s/.*/$long&.txt/" | xargs touch)
     run_code 66 bash -c "ulimit -v 400000; shardtool text in"
 }
+
+@test "the summary names the formats read, and --json prints its numbers" {
+    mkdir in && echo one >in/a.txt && echo two >in/b.txt && printf '{"text": "three"}\n{"bad": 1}\n' >in/c.jsonl
+    run_code 0 shardtool tokenize --max-bad 1 -o out in
+    [[ "$output" == *"3 documents, "*"(1 jsonl, 2 text)"*"of memory"* ]]
+    shardtool tokenize -q --json --keep-going --val 1 -o val in 2>/dev/null >summary.json
+    [ "$(jq -c '[.documents, .train_tokens, .inputs.jsonl, .inputs.text, .skipped, .val_share]' summary.json)" = "[3,0,1,2,1,1]" ]
+    [ "$(jq .val_tokens summary.json)" = "$(shardtool info --json val | jq .val_tokens)" ]
+    [ "$(jq .bytes summary.json)" = "$(stat -c %s val/val/000/000000.zst)" ]
+    [ "$(jq '.peak_memory > 1000000 and .seconds > 0' summary.json)" = true ]
+    run_code 2 shardtool tokenize --json -o - in
+}
