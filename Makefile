@@ -29,6 +29,7 @@ LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -
 # -ffp-contract=off: fused multiply-add would make results depend on the compiler.
 ISA_avx2   := -march=x86-64-v3
 ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-vector-width=512
+ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
 CSRC  := $(filter-out kernels/cpu/variant.c,$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c)))

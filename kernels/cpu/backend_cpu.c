@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/pool.h"
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/onednn.h"
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
@@ -79,7 +80,9 @@ static void cap_onednn(Isa isa) {
 
 const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const Isa isa = cpu_isa();
-    const bool native = multiplies_bf16(isa), automatic = choice->dtype == DTYPE_AUTO;
+    cap_onednn(isa);
+    const bool avx512 = isa == ISA_AVX512 && product_has_avx512(); // DNNL_MAX_CPU_ISA may forbid it
+    const bool native = avx512 && multiplies_bf16(isa), automatic = choice->dtype == DTYPE_AUTO;
     const bool slow = native && !gains_by_bf16();
     const Dtype type = !automatic ? choice->dtype : native && !slow ? DTYPE_BF16 : DTYPE_FP32;
     cpu_optimizer_state = choice->optimizer_state;
@@ -89,7 +92,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}
     };
     const CpuVariant *variant = variants[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
-    CpuProducts products = isa == ISA_AVX512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
+    CpuProducts products = avx512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
     if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
         products = PRODUCTS_WIDENED;
         log_warn("this processor does not multiply %s: float32 products of %s operands, slower than float32",
@@ -101,7 +104,6 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
         if (!getenv("OMP_NUM_THREADS") && (int)pool_cores() < all_threads) all_threads = (int)pool_cores();
     }
     omp_set_num_threads(choice->threads > 0 ? choice->threads : all_threads);
-    cap_onednn(isa);
 
     backend = (Backend){.name = "cpu",
                         .in_host_memory = true,

@@ -1,8 +1,8 @@
 // Matrix products by oneDNN: one primitive per shape, created at its first use, and the layouts that it prefers for
 // weights.
 //
-// The AVX-512 products of oneDNN give the same bits with any number of threads; its older ones divide a sum among the
-// threads. Those run on one thread each here, in blocks of a fixed size.
+// The AVX-512 products of oneDNN give the same bits with any number of threads; those of AVX2 and AMX divide a sum
+// among the threads. Those run on one thread each here, in blocks of a fixed size.
 #include "kernels/cpu/onednn.h"
 #include "common/err.h"
 #include <assert.h>
@@ -46,8 +46,8 @@ typedef struct {
 } Layout;
 
 static struct {
-    bool packed;
-    dnnl_data_type_t type; // of the operands that oneDNN sees
+    bool packed, one_thread; // one_thread: each primitive runs on one thread
+    dnnl_data_type_t type;   // of the operands that oneDNN sees
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     Product product[PRODUCTS_MAX];
@@ -72,6 +72,14 @@ static dnnl_memory_desc_t matrix(int rows, int cols, dnnl_data_type_t type, int 
     return desc;
 }
 
+// The products on AMX tiles choose their blocks and the split of their sums when they are created, for the threads that
+// OpenMP would use then. Returns the number of threads to set again.
+static int plan_for_one_thread(void) {
+    const int threads = omp_get_max_threads();
+    if (mm.one_thread && mm.packed) omp_set_num_threads(1);
+    return threads;
+}
+
 static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_desc_t *weights) {
     const int M = p->M, rows = p->rows, cols = p->cols;
     dnnl_memory_desc_t a, b, c, bias = matrix(1, rows, dnnl_f32, rows, 1);
@@ -92,11 +100,13 @@ static dnnl_primitive_desc_t product_desc(const Product *p, const dnnl_memory_de
     if (p->add) DNN(dnnl_post_ops_append_sum(post, 1));
     DNN(dnnl_primitive_attr_create(&attributes));
     DNN(dnnl_primitive_attr_set_post_ops(attributes, post));
-    if (!mm.packed) DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    if (mm.one_thread) DNN(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
     dnnl_matmul_desc_t desc;
     DNN(dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL, &c));
     dnnl_primitive_desc_t primitive;
+    const int threads = plan_for_one_thread();
     DNN(dnnl_primitive_desc_create(&primitive, &desc, attributes, mm.engine, NULL));
+    omp_set_num_threads(threads);
     dnnl_primitive_attr_destroy(attributes);
     dnnl_post_ops_destroy(post);
     return primitive;
@@ -162,7 +172,7 @@ static void entry_open(Product *p) {
     dnnl_primitive_desc_t desc = product_desc(p, &weights);
     const dnnl_memory_desc_t *scratchpad = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const size_t scratchpad_bytes = (dnnl_memory_desc_get_size(scratchpad) + 63) / 64 * 64;
-    p->operands_count = mm.packed ? 1 : omp_get_max_threads();
+    p->operands_count = mm.one_thread ? omp_get_max_threads() : 1;
     p->operands = calloc((size_t)p->operands_count, sizeof *p->operands);
     for (int i = 0; i < p->operands_count; i++) {
         Operands *o = &p->operands[i];
@@ -182,7 +192,9 @@ static void entry_open(Product *p) {
                                    mm.engine, NULL));
         if (scratchpad_bytes) set(o->scratchpad, aligned_alloc(64, scratchpad_bytes));
     }
+    const int threads = plan_for_one_thread();
     DNN(dnnl_primitive_create(&p->primitive, desc));
+    omp_set_num_threads(threads);
     dnnl_primitive_desc_destroy(desc);
 }
 
@@ -219,41 +231,48 @@ static void product_run(const Product *p, int thread, const void *a, const void 
     DNN(dnnl_primitive_execute(p->primitive, mm.stream, bias ? 5 : 4, arguments));
 }
 
-// Blocks of out's columns, of din's rows, of dw's rows.
-static void multiply_in_blocks(Direction direction, int M, int rows, int cols, bool add, const float *a, const float *b,
-                               const float *bias, float *c) {
-    const int whole = direction == BACKWARD_INPUT ? M : rows;
+// Rows of M in a block: a function of M alone, so that the bits do not depend on the threads.
+static int block_rows(int M) {
+    const int eighth = (M / 8 + 15) / 16 * 16;
+    return eighth < 16 ? 16 : eighth < BLOCK_ROWS ? eighth : BLOCK_ROWS;
+}
+
+// Blocks of rows of out and din, or of w and dw: one thread each.
+static void multiply_in_blocks(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b,
+                               const float *bias, void *c) {
+    const bool by_rows_of_w = direction == BACKWARD_WEIGHT || (direction == FORWARD && !mm.packed);
+    const int whole = by_rows_of_w ? rows : M, block = by_rows_of_w ? BLOCK_ROWS : block_rows(M);
     const Product *of_size[BLOCK_ROWS + 1] = {NULL};
-    for (int at = 0; at < whole; at += BLOCK_ROWS) {
-        const int n = whole - at < BLOCK_ROWS ? whole - at : BLOCK_ROWS;
-        if (direction == BACKWARD_INPUT)
-            of_size[n] = product_of(direction, n, rows, cols, rows, bias != NULL, add);
-        else
-            of_size[n] = product_of(direction, M, n, cols, rows, bias != NULL, add);
+    for (int at = 0; at < whole; at += block) {
+        const int n = whole - at < block ? whole - at : block;
+        of_size[n] =
+            product_of(direction, by_rows_of_w ? M : n, by_rows_of_w ? n : rows, cols, rows, bias != NULL, add);
     }
+    const size_t element = mm.type == dnnl_bf16 ? sizeof(uint16_t) : sizeof(float);
+    const char *from = a, *weights = b;
+    char *to = c;
 #pragma omp parallel for schedule(static)
-    for (int at = 0; at < whole; at += BLOCK_ROWS) {
-        const Product *p = of_size[whole - at < BLOCK_ROWS ? whole - at : BLOCK_ROWS];
-        const size_t start = (size_t)at, of_cols = start * (size_t)cols, thread = (size_t)omp_get_thread_num();
-        switch (direction) {
-        case FORWARD:
-            product_run(p, (int)thread, a, b + of_cols, bias ? bias + start : NULL, c + start);
-            break;
-        case BACKWARD_INPUT:
-            product_run(p, (int)thread, a + start * (size_t)rows, b, NULL, c + of_cols);
-            break;
-        default:
-            product_run(p, (int)thread, a + start, b, NULL, c + of_cols);
-        }
+    for (int at = 0; at < whole; at += block) {
+        const Product *p = of_size[whole - at < block ? whole - at : block];
+        const size_t start = (size_t)at, row = start * (size_t)rows * element, col = start * (size_t)cols * element;
+        const int thread = omp_get_thread_num();
+        if (direction == BACKWARD_INPUT)
+            product_run(p, thread, from + row, b, NULL, to + col);
+        else if (direction == FORWARD && mm.packed)
+            product_run(p, thread, from + col, b, bias, to + row);
+        else if (direction == FORWARD)
+            product_run(p, thread, a, weights + col, bias ? bias + start : NULL, to + start * element);
+        else
+            product_run(p, thread, from + start * element, b, NULL, to + start * (size_t)cols * sizeof(float));
     }
 }
 
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,
              void *c) {
-    if (mm.packed)
-        product_run(product_of(direction, M, rows, cols, rows, bias != NULL, add), 0, a, b, bias, c);
-    else
+    if (mm.one_thread)
         multiply_in_blocks(direction, M, rows, cols, add, a, b, bias, c);
+    else
+        product_run(product_of(direction, M, rows, cols, rows, bias != NULL, add), 0, a, b, bias, c);
 }
 
 size_t product_layout_bytes(Direction direction, int rows, int cols) {
@@ -282,8 +301,16 @@ void product_reorder(Direction direction, const float *w, int rows, int cols, vo
     dnnl_primitive_destroy(primitive), dnnl_primitive_desc_destroy(desc);
 }
 
+bool product_has_avx512(void) {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
+bool product_has_amx(void) {
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 void product_open(bool bf16, bool packed) {
-    mm.packed = packed;
+    mm.packed = packed, mm.one_thread = !packed || (bf16 && product_has_amx());
     mm.type = bf16 ? dnnl_bf16 : dnnl_f32;
     DNN(dnnl_engine_create(&mm.engine, dnnl_cpu, 0));
     DNN(dnnl_stream_create(&mm.stream, mm.engine, dnnl_stream_default_flags));

@@ -14,6 +14,8 @@ typedef enum {
 // packed: b of the first two is in the layout below, else it is w (rows,cols) itself, and all types are fp32.
 void product_open(bool bf16, bool packed);
 void product_close(void);
+bool product_has_avx512(void); // oneDNN multiplies with AVX-512
+bool product_has_amx(void);    // oneDNN multiplies bf16 on AMX tiles (DNNL_MAX_CPU_ISA may forbid it)
 
 // add: to c, else over it. bias (rows) fp32 or NULL.
 void product(Direction direction, int M, int rows, int cols, bool add, const void *a, const void *b, const float *bias,

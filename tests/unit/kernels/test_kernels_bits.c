@@ -152,7 +152,7 @@ static double model_step(Model *m, bool gradient, bool add) {
 }
 
 static Shape model_shape(Size s) {
-    return (Shape){.B = s.B, .T = s.T, .C = s.C, .H = s.H, .V = s.V, .chunk_rows = s.chunk, .threads = 4};
+    return (Shape){.B = s.B, .T = s.T, .C = s.C, .H = s.H, .V = s.V, .chunk_rows = s.chunk, .threads = 16};
 }
 
 // Along a direction through all of one tensor: (L(p + hd) - L(p - hd)) / 2h = gradient . d
@@ -186,7 +186,7 @@ TEST(kernels_gradients_match_finite_differences) {
     kernels_close(&k);
 }
 
-static uint64_t hash_after_three_steps(Dtype dtype, int threads, Size size) {
+static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t steps) {
     const Shape shape = model_shape(size);
     Kernels k = kernels_open(dtype, threads, &shape);
     Model m;
@@ -194,7 +194,7 @@ static uint64_t hash_after_three_steps(Dtype dtype, int threads, Size size) {
     const size_t count = m.at[TENSORS];
     uint64_t hash = 0;
     AdamWSettings settings = {1e-2, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
-    for (settings.step = 1; settings.step <= 3; settings.step++) {
+    for (settings.step = 1; settings.step <= steps; settings.step++) {
         double loss = model_step(&m, true, false);
         loss += model_step(&m, true, true);
         k.ops->gradient_norm(m.norm, m.grads, count, k.one);
@@ -217,8 +217,20 @@ TEST(kernels_bits_do_not_depend_on_threads) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int type = 0; type < 3; type++) {
             const Dtype dtype = (Dtype)type;
-            const uint64_t one = hash_after_three_steps(dtype, 1, sizes[i]);
-            CHECK(one == hash_after_three_steps(dtype, 2, sizes[i]));
-            CHECK(one == hash_after_three_steps(dtype, 4, sizes[i]));
+            const uint64_t one = hash_after_steps(dtype, 1, sizes[i], 3);
+            CHECK(one == hash_after_steps(dtype, 2, sizes[i], 3));
+            CHECK(one == hash_after_steps(dtype, 4, sizes[i], 3));
         }
+}
+
+// The shapes of real models, where a library divides a sum among its threads: C = 768 in bf16, C = 384 in every type.
+TEST(kernels_bits_do_not_depend_on_threads_at_the_widths_of_gpt2) {
+    static const int threads[] = {2, 3, 4, 6, 8, 16};
+    for (int run = 0; run < 4; run++) {
+        const Size size = run ? (Size){2, 256, 384, 6, 640, 600, 512} : (Size){4, 256, 768, 12, 640, 600, 1024};
+        const Dtype dtype = run ? (Dtype)(run - 1) : DTYPE_BF16;
+        const uint64_t one = hash_after_steps(dtype, 1, size, 1);
+        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
+            CHECK(one == hash_after_steps(dtype, threads[i], size, 1));
+    }
 }

@@ -1,0 +1,189 @@
+// The weight gradient in bf16 on AMX tiles: both operands are packed for the tiles first, because the tokens, over
+// which the product sums, are their rows. oneDNN packs them too, but again for each thread and with a split of the sum
+// that depends on the number of threads.
+//
+// A block is 32 x 32 outputs: four tiles of sums, two of dout^T (16 outputs x 32 tokens) and two of in (16 pairs of
+// tokens x 16 columns). The tokens are cut into chunks of DEPTH, one after another.
+#include "kernels/cpu/matmul_amx.h"
+#include "kernels/cpu/simd.h"
+#include <omp.h>
+#ifdef __AMX_BF16__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    BLOCK = 32,        // outputs, columns and tokens of a block
+    DEPTH = 1024,      // tokens whose packed operands are in scratch at a time
+    STRIP = 128,       // outputs that a thread packs at a time: 256 KiB of the second-level cache
+    TILE = 16 * 32,    // elements of a tile of two-byte numbers
+    PANEL = BLOCK * 2, // elements of a pair of tokens in a panel of 32 columns
+};
+
+typedef struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t column_bytes[16];
+    uint8_t rows[16];
+} TileConfig;
+
+// Tiles 0..3: sums of (rows, cols) outputs; 4, 5: dout^T; 6, 7: in.
+static void configure(int rows, int cols) {
+    const int r[2] = {rows < 16 ? rows : 16, rows < 16 ? 0 : rows - 16};
+    const int c[2] = {cols < 16 ? cols : 16, cols < 16 ? 0 : cols - 16};
+    TileConfig config = {.palette = 1};
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 2; j++)
+            if (r[i] && c[j])
+                config.rows[2 * i + j] = (uint8_t)r[i], config.column_bytes[2 * i + j] = (uint16_t)(4 * c[j]);
+        if (r[i]) config.rows[4 + i] = (uint8_t)r[i], config.column_bytes[4 + i] = 64;
+        if (c[i]) config.rows[6 + i] = 16, config.column_bytes[6 + i] = (uint16_t)(4 * c[i]);
+    }
+    __asm__ volatile("ldtilecfg %0" ::"m"(config));
+}
+
+// dw (rows,cols of a block, `stride` floats a row) (+)= over `depth` blocks of 32 tokens
+static void multiply_block(float *dw, size_t stride, int rows, int cols, const uint16_t *a, const uint16_t *b,
+                           int depth, bool add) {
+    const size_t bytes = stride * sizeof *dw;
+    const bool lower = rows > 16, right = cols > 16; // false: at the edge of dw, and the tiles are not configured
+    float *below = dw + 16 * stride;
+    __asm__ volatile("" ::: "memory"); // the tile loads of gcc 12 do not declare what they read
+    if (rows < BLOCK || cols < BLOCK) configure(rows, cols);
+    _tile_zero(0);
+    if (right) _tile_zero(1);
+    if (lower) _tile_zero(2);
+    if (lower && right) _tile_zero(3);
+    if (add) {
+        _tile_loadd(0, dw, bytes);
+        if (right) _tile_loadd(1, dw + 16, bytes);
+        if (lower) _tile_loadd(2, below, bytes);
+        if (lower && right) _tile_loadd(3, below + 16, bytes);
+    }
+    if (lower && right)
+        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * PANEL) {
+            _tile_loadd(6, b, PANEL * 2);
+            _tile_loadd(4, a, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, b + 32, PANEL * 2);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, a + TILE, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    else
+        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * PANEL) {
+            _tile_loadd(6, b, PANEL * 2);
+            _tile_loadd(4, a, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            if (right) {
+                _tile_loadd(7, b + 32, PANEL * 2);
+                _tile_dpbf16ps(1, 4, 7);
+            }
+            if (lower) {
+                _tile_loadd(5, a + TILE, 64);
+                _tile_dpbf16ps(2, 5, 6);
+            }
+        }
+    _tile_stored(0, dw, bytes);
+    if (right) _tile_stored(1, dw + 16, bytes);
+    if (lower) _tile_stored(2, below, bytes);
+    if (lower && right) _tile_stored(3, below + 16, bytes);
+    if (rows < BLOCK || cols < BLOCK) configure(BLOCK, BLOCK);
+}
+
+// Tokens token and token + 1 of 32 columns, as pairs: columns 0..15 and 16..31. Past the edges: zeros.
+static inline void load_pairs(VW pairs[2], const uint16_t *x, size_t stride, int token, int tokens, int columns) {
+    const __mmask32 mask = columns >= BLOCK ? ~0u : (1u << columns) - 1;
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i even = token < tokens ? _mm512_maskz_loadu_epi16(mask, x + (size_t)token * stride) : zero;
+    const __m512i odd = token + 1 < tokens ? _mm512_maskz_loadu_epi16(mask, x + (size_t)(token + 1) * stride) : zero;
+    const __m512i low = _mm512_unpacklo_epi16(even, odd), high = _mm512_unpackhi_epi16(even, odd);
+    const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11),
+                  second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    pairs[0] = (VW)_mm512_permutex2var_epi64(low, first, high);
+    pairs[1] = (VW)_mm512_permutex2var_epi64(low, second, high);
+}
+
+// in -> (blocks of tokens, 16 pairs, 32 columns)
+static void pack_in(uint16_t *out, const uint16_t *x, size_t stride, int tokens, int depth, int columns) {
+    for (int pair = 0; pair < depth * 16; pair++, out += PANEL) {
+        VW pairs[2];
+        load_pairs(pairs, x, stride, 2 * pair, tokens, columns);
+        *(VWAnywhere *)out = pairs[0], *(VWAnywhere *)(out + 32) = pairs[1];
+    }
+}
+
+// dout -> (blocks of tokens, 32 outputs, 32 tokens)
+static void pack_dout(uint16_t *out, const uint16_t *x, size_t stride, int tokens, int depth, int columns) {
+    for (int k = 0; k < depth; k++, out += 2 * TILE) {
+        VW upper[W], lower[W];
+        for (int pair = 0; pair < 16; pair++) {
+            VW pairs[2];
+            load_pairs(pairs, x, stride, (k * 16 + pair) * 2, tokens, columns);
+            upper[pair] = pairs[0], lower[pair] = pairs[1];
+        }
+        v_transpose(upper), v_transpose(lower);
+        for (int row = 0; row < 16; row++) {
+            *(VWAnywhere *)(out + row * 32) = upper[row];
+            *(VWAnywhere *)(out + TILE + row * 32) = lower[row];
+        }
+    }
+}
+
+static size_t panel_elements(int cols) { return (size_t)(cols + BLOCK - 1) / BLOCK * BLOCK * DEPTH; }
+
+size_t amx_scratch(int cols, int threads) {
+    return (panel_elements(cols) + (size_t)threads * STRIP * DEPTH) * sizeof(uint16_t);
+}
+
+void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
+                         void *scratch) {
+    uint16_t *panels = scratch, *strips = panels + panel_elements(cols);
+    // Smaller strips where there are too few for the threads; the bits are the same.
+    int strip = STRIP;
+    while (strip > BLOCK && (rows + strip - 1) / strip < 4 * omp_get_max_threads()) strip /= 2;
+#pragma omp parallel
+    {
+        uint16_t *mine = strips + (size_t)omp_get_thread_num() * STRIP * DEPTH;
+        configure(BLOCK, BLOCK);
+        for (int first = 0; first < M; first += DEPTH) {
+            const int tokens = M - first < DEPTH ? M - first : DEPTH, depth = (tokens + BLOCK - 1) / BLOCK;
+            const size_t block = (size_t)depth * BLOCK * BLOCK; // elements of a packed operand of 32
+#pragma omp for schedule(static)
+            for (int c = 0; c < cols; c += BLOCK)
+                pack_in(panels + (size_t)(c / BLOCK) * block, in + (size_t)first * (size_t)cols + c, (size_t)cols,
+                        tokens, depth, cols - c);
+#pragma omp for schedule(static)
+            for (int start = 0; start < rows; start += strip) {
+                const int end = rows - start < strip ? rows : start + strip;
+                for (int r = start; r < end; r += BLOCK)
+                    pack_dout(mine + (size_t)((r - start) / BLOCK) * block, dout + (size_t)first * (size_t)rows + r,
+                              (size_t)rows, tokens, depth, rows - r);
+                for (int c = 0; c < cols; c += BLOCK)
+                    for (int r = start; r < end; r += BLOCK)
+                        multiply_block(dw + (size_t)r * (size_t)cols + c, (size_t)cols,
+                                       end - r < BLOCK ? end - r : BLOCK, cols - c < BLOCK ? cols - c : BLOCK,
+                                       mine + (size_t)((r - start) / BLOCK) * block,
+                                       panels + (size_t)(c / BLOCK) * block, depth, add || first);
+            }
+        }
+        _tile_release();
+    }
+}
+
+bool amx_open(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; // arch_prctl
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+#else // no x86-64
+
+bool amx_open(void) { return false; }
+size_t amx_scratch(int cols, int threads) { return (void)cols, (void)threads, 0; }
+void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
+                         void *scratch) {
+    (void)dw, (void)dout, (void)in, (void)M, (void)rows, (void)cols, (void)add, (void)scratch;
+}
+#endif
