@@ -190,7 +190,7 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
     for (;;) {
         if (feed->changed) {
             feed->changed = false;
-            feed_cancel(feed); // requests since the change, made before the caller could know of it
+            feed_cancel(feed); // requests made since the change: the caller learns of it only now
             return FEED_CHANGED;
         }
         if (feed_request_at(feed, 0)->ready) return lend_batch(feed, batch);

@@ -282,7 +282,7 @@ static void reload_finish(Server *server) {
     if (reload->again) reload_start(server);
 }
 
-// False on a signal to stop.
+// False when a signal stops the loader.
 static bool handle_signals(Server *server) {
     struct signalfd_siginfo signal;
     while (read(server->signals, &signal, sizeof signal) == sizeof signal) {

@@ -183,7 +183,7 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         check_rows(&held);
         kill(stopped, SIGCONT);
         Peer peer = open_peer(old);
-        stats_of(&peer); // it has read what it found
+        stats_of(&peer); // it has handled all earlier messages
         close_peer(&peer);
         requested = take(feed, requested, 40);
         check_rows(&held);
@@ -360,7 +360,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     // The attachment ends with the connection.
     close(ctl);
     unsigned type = WIRE_BATCH;
-    for (uint32_t generation = 7; type == WIRE_BATCH; generation++) { // the loader may hear of the end a little later
+    for (uint32_t generation = 7; type == WIRE_BATCH; generation++) { // the loader may notice the end a little later
         set_get(&peer, fp8, ROWS, 1, generation);
         send_message(&peer, WIRE_GET, reply.attach_id);
         type = receive(&peer, &answer);
