@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build="gcc libc6-dev make libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libsnappy-dev liblz4-dev libbrotli-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
-tests="libcmocka-dev bats zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 groff-base"
+tests="libcmocka-dev bats zip bzip2 zstd xz-utils jq strace python3-venv clang libclang-rt-14-dev libomp-14-dev clang-format-14 groff-base"
 
 if [ "${1:-build}" = headers ]; then # deps.sh headers CC: prints the packages of headers that CC cannot find
     missing=()
@@ -34,5 +34,5 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 [ "${1:-build}" = test ] || exit 0
 [ -x build/venv/bin/python ] || python3 -m venv build/venv || exit 71
-build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow' 2>/dev/null ||
-    build/venv/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 numpy zstandard pyarrow==22.0.0 || exit 71
+build/venv/bin/python -c 'import tiktoken, numpy, zstandard, pyarrow, zmq' 2>/dev/null ||
+    build/venv/bin/pip install -q --disable-pip-version-check tiktoken==0.14.0 numpy zstandard pyarrow==22.0.0 pyzmq || exit 71

@@ -1,6 +1,7 @@
 // Reads rows from compressed shards. A window holds the extents of one shuffle group, decoded frame by frame into one
 // mapping, from which rows are copied.
 #include "loader/server/row_reader.h"
+#include "common/cgroup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/mapguard.h"
@@ -98,23 +99,11 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
     return 0;
 }
 
-static uint64_t number_in_file(const char *path) {
-    FILE *file = fopen(path, "re");
-    uint64_t number = UINT64_MAX; // also for "max", which is no limit
-    if (file && fscanf(file, "%" SCNu64, &number) != 1) number = UINT64_MAX;
-    if (file) fclose(file);
-    return number;
-}
-
-// Memory of this machine or of this process's container (cgroup 2 or 1), whichever is less.
+// Memory of this machine, or of this process's control group where that is less.
 static uint64_t memory_bytes(void) {
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        uint64_t limit = number_in_file(limits[i]);
-        if (limit < bytes) bytes = limit;
-    }
-    return bytes;
+    uint64_t limit = cgroup_limits().memory_bytes;
+    return limit && limit < bytes ? limit : bytes;
 }
 
 RowReader *row_reader_open(const Dataset *dataset) {
