@@ -352,10 +352,12 @@ static void print_to_terminal(void (*print)(void), char *out, size_t out_size) {
     dup2(side, STDERR_FILENO);
     print();
     fflush(stderr);
-    ssize_t got = read(terminal, out, out_size - 1);
     dup2(saved, STDERR_FILENO);
-    out[got > 0 ? got : 0] = '\0';
-    close(terminal), close(side), close(saved);
+    close(side), close(saved);
+    size_t end = 0; // a read may return one write of several; with the other side closed the last one fails
+    for (ssize_t got; (got = read(terminal, out + end, out_size - 1 - end)) > 0;) end += (size_t)got;
+    out[end] = '\0';
+    close(terminal);
 }
 
 static void print_error_during_progress(void) { CHECK_EQUAL(TRY("tool", "draw"), EX_DATA); }
