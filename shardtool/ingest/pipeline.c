@@ -212,7 +212,7 @@ static int handle_full_batch(Pipeline *pipeline, bool *is_long) {
 static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     bool is_long = false;
     pipeline->document = (BatchDocument){
-        .position = {part->file, part->document}
+        .position = {.file = part->file, .document = part->document}
     };
     for (;;) {
         Bytes left = part->text;

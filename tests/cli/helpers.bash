@@ -41,8 +41,8 @@ wait_until() {
     done
 }
 
-begin() { # OPTION...: a training run in the background
-    "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
+begin() { # OPTION...: a training run in the background, started by the command in LAUNCH if there is one
+    ${LAUNCH:-} "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
     TRAINER=$!
 }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }

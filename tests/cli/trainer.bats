@@ -185,7 +185,7 @@ last() { checkpoint "$1" 24; }
 @test "a directory without a dataset is an error, 66" {
     run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
     [ "$status" -eq 66 ]
-    [[ "$output" == *"'nowhere' is no dataset"* ]]
+    [[ "$output" == *"'nowhere' is not a dataset directory"* ]]
 }
 
 @test "a run directory in use is an error, 73" {

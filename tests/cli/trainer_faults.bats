@@ -48,7 +48,7 @@ says() { grep -q "$1" words; }
 }
 
 @test "SIGHUP saves and exits with 75; under nohup it is ignored" {
-    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    LAUNCH="env --default-signal=HUP" begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 3
     kill -HUP "$TRAINER"
     ends 75

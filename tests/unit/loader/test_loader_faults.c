@@ -136,7 +136,7 @@ TEST(loader_refuses_a_shard_with_the_content_of_another) {
 }
 
 static void flip_byte(const char *path, uint64_t offset) {
-    uint8_t byte;
+    uint8_t byte = 0;
     int fd = open(path, O_RDWR);
     NEED(fd >= 0 && pread(fd, &byte, 1, (off_t)offset) == 1);
     byte ^= 0x10;

@@ -9,7 +9,8 @@
 
 typedef struct {
     int layers, heads, channels, block, vocab;
-    int batch, accumulation, eval_batch, chunk_rows, recompute;
+    int batch, accumulation, eval_batch, chunk_rows;
+    Recompute recompute;
     bool bias;
     Dtype type;
     OptimizerState optimizer_state;

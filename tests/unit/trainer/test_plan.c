@@ -109,7 +109,7 @@ TEST(plan_equals_the_allocation) {
 }
 
 // Buffers in use at the same time must not share bytes.
-static void check_apart(int recompute) {
+static void check_apart(Recompute recompute) {
     Config config = gpt2_124m();
     config.recompute = recompute;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
