@@ -151,7 +151,7 @@ TEST(steps_are_bit_identical_for_every_recompute) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape kept = tiny_shape;
         kept.layers = 3, kept.type = type, kept.accumulation = 2, kept.chunk_rows = 20;
-        for (int recompute = RECOMPUTE_GELU; recompute <= RECOMPUTE_BLOCK;
+        for (Recompute recompute = RECOMPUTE_GELU; recompute <= RECOMPUTE_BLOCK;
              recompute += RECOMPUTE_BLOCK - RECOMPUTE_GELU) {
             TinyShape again = kept;
             again.recompute = recompute;
