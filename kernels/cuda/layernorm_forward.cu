@@ -6,7 +6,7 @@ enum { WARPS = 4 };
 
 // sum may be in: a lane reads its own vectors before it writes them, so neither is __restrict__
 template <int VECTORS>
-__global__ void __launch_bounds__(WARPS * 32, 4)
+__global__ void __launch_bounds__(WARPS * 32, 8)
     add_and_norm(act *sum, act *__restrict__ out, float *__restrict__ mean, float *__restrict__ rstd, const act *in,
                  const act *__restrict__ branch, const act *__restrict__ weight, const act *__restrict__ bias, int N,
                  int C) {
