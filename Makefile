@@ -172,6 +172,8 @@ soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
 $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
+## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
+faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
 ## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, parquet, parquet_page, shard, wire or bpe_cache, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
@@ -208,7 +210,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
