@@ -158,8 +158,8 @@ TEST(config_reads_every_file_of_nanogpt_unchanged) {
         "wandb_project = 'shakespeare'\nwandb_run_name = 'ft-' + str(time.time())\n\ndataset = 'shakespeare'\n"
         "init_from = 'gpt2-xl' # this is the largest GPT-2 model\nalways_save_checkpoint = False\nbatch_size = 1\n"
         "gradient_accumulation_steps = 32\nmax_iters = 20\nlearning_rate = 3e-5\ndecay_lr = False\n",
-        "batch_size = 8\neval_iters = 500 # use more iterations\neval_only = True\nwandb_log = False\ninit_from = "
-        "'gpt2'\n",
+        ("batch_size = 8\neval_iters = 500 # use more iterations\neval_only = True\nwandb_log = False\n"
+         "init_from = 'gpt2'\n"),
         "batch_size = 8\neval_iters = 500\neval_only = True\nwandb_log = False\ninit_from = 'gpt2-xl'\n",
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
