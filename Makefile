@@ -192,7 +192,12 @@ $(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c)) $(O)/tests/te
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
-bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/bench_gpu.py $(O)
+bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
+## gpu-pack   an archive that runs both on a machine with a driver, cuBLASLt and python3 alone: NVARCH=90
+gpu-pack:
+	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS=-O3 LDFLAGS="-s -Wl,--disable-new-dtags,-rpath,'\$$\$$ORIGIN/lib:\$$\$$ORIGIN/../lib'" pack-now
+pack-now: all $(O)/test-gpu $(O)/bench_gpu
+	$(Q)scripts/gpu_pack.sh $(O) build/gpu-pack.tar.xz && if [ $$(id -u) = 0 ]; then tests/cuda/device/check_pack.sh build/gpu-pack.tar.xz 40; fi
 $(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
@@ -210,7 +215,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

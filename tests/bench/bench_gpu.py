@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""make bench-gpu: training steps on a device beside PyTorch's, and each operation alone. gpu.py BUILD [SECONDS].
+"""Training steps on a device beside PyTorch, and each operation alone: make bench-gpu.
 
-Leaves build/gpu/bench.jsonl and renews docs/gpu-results.md, whatever happens: what fails, takes too long or finds no
-time left (SECONDS in all, 450) is a row that says so. PyTorch's rows come last, where it is installed.
+BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
+here. DIR receives bench.jsonl, device.txt and gpu-results.md. A command that fails, exceeds its limit or finds no time
+left is a row with a note. With --torch only the rows of PyTorch are measured: its compilation takes minutes.
 """
+import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +19,15 @@ LIMIT = 11.3  # GiB: what a card of 12 GB has left
 LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
 # From the fastest to the smallest plan: optimizer_state, recompute, offload.
 LEVERS = [("full", 0, "none"), ("full", 5, "none"), ("m8", 5, "none"), ("sr", 5, "none"), ("full", 5, "optimizer")]
-build = sys.argv[1]
-ends = time.time() + (float(sys.argv[2]) if len(sys.argv) > 2 else 450)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("build", metavar="BUILD")
+parser.add_argument("--out", metavar="DIR", default="build/gpu", help="build/gpu by default")
+parser.add_argument("--only", metavar="WORDS", default="", help="regular expression for the commands to run")
+parser.add_argument("--seconds", type=float, default=450)
+parser.add_argument("--torch", action="store_true")
+options = parser.parse_args()
+build = options.build
+ends = time.time() + options.seconds
 
 
 def call(command, seconds):
@@ -51,12 +61,14 @@ def objects(output):
 
 def keep(row):
     print(json.dumps(row), flush=True)
-    with open("build/gpu/bench.jsonl", "a") as out:
+    with open(f"{options.out}/bench.jsonl", "a") as out:
         out.write(json.dumps(row) + "\n")
 
 
 def run(command, row, seconds=90):
     """Keeps the objects that a command prints, each with `row`; and when it fails, `row` and why."""
+    if not re.search(options.only, " ".join(command)):
+        return
     status, output, words = call(command, seconds)
     rows = list(objects(output))
     if status != 0 or not rows:
@@ -122,6 +134,9 @@ def measure():
         under_the_limit(name)
     for name, B in LARGE.items():
         step(name, B)
+
+
+def measure_torch():
     status, _, words = call([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], 60)
     if status != 0:
         return keep({"what": "eager", "model": "124M", "note": words})
@@ -130,15 +145,19 @@ def measure():
 
 
 def main():
-    if call(["nvidia-smi", "-L"], 60)[0] != 0:
-        print("bench-gpu: no NVIDIA GPU or driver here", file=sys.stderr)
+    status, device, _ = call(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 60)
+    if status != 0:
+        print("bench-gpu: no NVIDIA GPU or driver on this machine", file=sys.stderr)
         sys.exit(80)
-    os.makedirs("build/gpu", exist_ok=True)
-    open("build/gpu/bench.jsonl", "w").close()
+    os.makedirs(options.out, exist_ok=True)
+    with open(f"{options.out}/device.txt", "w") as out:
+        out.write(device)
+    if not options.torch:
+        open(f"{options.out}/bench.jsonl", "w").close()
     try:
-        measure()
+        measure_torch() if options.torch else measure()
     finally:
-        subprocess.run([sys.executable, "tests/cuda/device/report.py"], timeout=60)
+        subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out], timeout=60)
 
 
 main()

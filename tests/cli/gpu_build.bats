@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# How make chooses between the CPU and the CUDA build.
+# How make chooses between the CPU and the CUDA build, and the pack for a machine with a GPU.
 
 setup() { cd "$BATS_TEST_DIRNAME/../.." && unset MAKELEVEL MAKEFLAGS; }
 
@@ -27,4 +27,23 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
         grep -q '^NVARCH := 80 90$' <<<"$output"
     done
+}
+
+# The pack is made of the programs as they are built here, so LD_LIBRARY_PATH stands for the run path of make gpu-pack.
+@test "the programs of a pack start where there is nothing but libc, and its scripts report a missing GPU" {
+    build="$BIN/.." pack="$BATS_TEST_TMPDIR/gpu-pack"
+    [ -x "$build/test-gpu" ] && [ -x "$build/bench_gpu" ] || skip "built without CUDA"
+    [ "$(id -u)" = 0 ] || skip "chroot needs root"
+    ! command -v nvidia-smi || skip "this machine has an NVIDIA driver"
+    scripts/gpu_pack.sh "$build" "$pack.tar"
+    LD_LIBRARY_PATH=/gpu-pack/lib tests/cuda/device/check_pack.sh "$pack.tar"
+    tar -C "$BATS_TEST_TMPDIR" -xf "$pack.tar"
+    for script in run.sh bench.sh; do
+        run "$pack/$script" --out "$BATS_TEST_TMPDIR/out"
+        [ "$status" = 80 ]
+        [[ "$output" == *": no NVIDIA GPU or driver on this machine" ]]
+    done
+    run "$pack/run.sh" --only loss extra
+    [ "$status" = 2 ]
+    ! grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
 }

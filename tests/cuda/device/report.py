@@ -1,29 +1,27 @@
 #!/usr/bin/env python3
-"""Writes docs/gpu-results.md from what make test-gpu and make bench-gpu left in build/gpu, however much that is."""
+"""report.py DIR: writes DIR/gpu-results.md from the results of run_device.sh and bench_gpu.py in DIR.
+
+In a checkout it also renews docs/gpu-results.md. A section without new results keeps the old ones.
+"""
 import json
 import os
-import subprocess
+import re
+import sys
 import time
 
 HEAD = """# On a GPU
 
-What `make test-gpu` and `make bench-gpu` found, with the device they ran on. They write this file; nothing in it is
-typed by hand. Everything else about the CUDA backend is proven without a GPU by `make test` (tests/cuda/emulator).
+Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. They write this file; nothing in it is
+typed by hand. Without a GPU, `make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
 """
 # Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,
+         "RTX 4070 SUPER": 71, "RTX 4070 Ti": 80, "RTX 4070 Ti SUPER": 88,
          "RTX 3090": 71, "RTX 3060": 26, "A10": 125}
 
 
-def ask(command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
 def read(name):
-    path = os.path.join("build/gpu", name)
+    path = os.path.join(folder, name)
     return open(path).read() if os.path.exists(path) else ""
 
 
@@ -59,7 +57,7 @@ def settings(row):
 
 def steps(rows, device):
     gemm = max((r.get("tflops", 0) for r in rows if r["what"] == "gemm"), default=0)
-    peak = next((PEAKS[name] for name in PEAKS if name in device), 0)
+    peak = next((PEAKS[name] for name in sorted(PEAKS, key=len, reverse=True) if name in device), 0)
     # our own step says how many FLOPs a token takes: the peers' are the same model's
     flops = {r["model"]: r["flops_per_token"] for r in rows if r.get("flops_per_token")}
     yield ("## A training step\n\nFLOPs are 6 a parameter and attention's, causal counted once. MFU is of"
@@ -96,12 +94,23 @@ def operations(rows):
             yield f"\nB={r['B']}: {r['note']}"
 
 
+def sections(text):
+    """A report by its "## " headings; "": what stands before the first."""
+    parts = re.split(r"^(## .*)$", text, flags=re.M)
+    return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2]))
+
+
+def write(path, new):
+    old = sections(open(path).read()) if os.path.exists(path) else {}
+    with open(path, "w") as out:
+        out.write("".join(heading + body.rstrip() + "\n\n" for heading, body in (old | new).items()).rstrip() + "\n")
+
+
 def main():
+    device = read("device.txt").strip()
     text = [HEAD]
-    device = ask(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"])
-    toolkit = ask(["nvcc", "--version"]).splitlines()
     if device:
-        text.append(f"{device}; {toolkit[-1] if toolkit else 'no nvcc'}; {time.strftime('%Y-%m-%d')}\n")
+        text.append(f"{device}; {time.strftime('%Y-%m-%d')}\n")
     else:
         text.append("**Not measured yet**: no machine with a GPU has run them.\n")
     if read("tests.txt"):
@@ -110,9 +119,11 @@ def main():
     if rows:
         text += [*steps(rows, device), *operations(rows)]
         text += [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
-    os.makedirs("docs", exist_ok=True)
-    with open("docs/gpu-results.md", "w") as out:
-        out.write("\n".join(text).rstrip() + "\n")
+    new = sections("\n".join(text))
+    write(os.path.join(folder, "gpu-results.md"), new)
+    if os.path.isdir("docs") and device:
+        write("docs/gpu-results.md", new)
 
 
+folder = sys.argv[1]
 main()

@@ -1,17 +1,36 @@
 #!/usr/bin/env bash
-# make test-gpu: the CUDA backend on a device. run.sh BUILD [SECONDS]; writes what happened to build/gpu/tests.txt and
-# renews docs/gpu-results.md, whatever happens. Needs the toolkit and a driver, nothing else. A test that finds none of
-# the SECONDS left (450) is skipped, one that takes too long has failed.
+# Tests the CUDA backend on a device: run_device.sh BUILD [--out DIR] [--only WORDS] [--seconds N].
+#
+# BUILD is the folder with bin/ and test-gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
+# here. DIR (build/gpu) receives tests.txt, device.txt and gpu-results.md, even when a test fails. WORDS is a regular
+# expression: only tests with a matching name run. A test that finds none of the N seconds (450) left is skipped; one
+# that exceeds its own limit fails.
 set -u
+from=$PWD
 cd "$(dirname "$0")/../../.." || exit 2
-build=$1 seconds=${2:-450}
-timeout 60 nvidia-smi -L >/dev/null 2>&1 || { echo "test-gpu: no NVIDIA GPU or driver here" >&2 && exit 80; }
-mkdir -p build/gpu && results=build/gpu/tests.txt && : >$results
+build=$1 out=$PWD/build/gpu only='' seconds=450
+shift
+while [ $# -gt 1 ]; do
+    case $1 in
+    --out) out=$(cd "$from" && realpath -m "$2") ;;
+    --only) only=$2 ;;
+    --seconds) seconds=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+[ $# = 0 ] || { echo "run_device.sh: unexpected argument '$1'" >&2 && exit 2; }
+timeout 60 nvidia-smi -L >/dev/null 2>&1 || { echo "test-gpu: no NVIDIA GPU or driver on this machine" >&2 && exit 80; }
+mkdir -p "$out" && results=$out/tests.txt && : >"$results"
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader >"$out/device.txt"
+# cuBLASLt may be in the toolkit or in a wheel that PyTorch installed.
+cublaslt=$(find /usr/local/cuda*/lib64 /usr/lib /usr/local/lib/python3* ~/.local/lib -name 'libcublasLt.so.[0-9]*' 2>/dev/null | sort -V | tail -1)
+[ -z "$cublaslt" ] || export LD_LIBRARY_PATH="$(dirname "$cublaslt")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 passed=0 failed=0 skipped=0
 work=$(mktemp -d)
 finish() {
-    echo "$passed passed, $failed failed, $skipped skipped" | tee -a $results
-    timeout 60 python3 tests/cuda/device/report.py
+    echo "$passed passed, $failed failed, $skipped skipped" | tee -a "$results"
+    timeout 60 python3 tests/cuda/device/report.py "$out"
     rm -rf "$work"
 }
 trap finish EXIT
@@ -20,16 +39,17 @@ trap 'exit 130' INT TERM
 check() { # NAME SECONDS COMMAND...: a line of the results, and on failure how the output ended
     local name=$1 most=$2 start=$SECONDS status
     shift 2
+    [[ -z $only || $name =~ $only ]] || return 0
     [ $most -le $((seconds - SECONDS)) ] || most=$((seconds - SECONDS))
-    [ $most -gt 0 ] || { skipped=$((skipped + 1)) && echo "skipped $name: no time left" | tee -a $results && return; }
-    timeout -k 5 $most "$@" >build/gpu/log 2>&1 </dev/null
+    [ $most -gt 0 ] || { skipped=$((skipped + 1)) && echo "skipped $name: no time left" | tee -a "$results" && return; }
+    timeout -k 5 $most "$@" >"$out/log" 2>&1 </dev/null
     status=$?
     if [ $status = 0 ]; then
-        passed=$((passed + 1)) && echo "passed $name ($((SECONDS - start)) s)" | tee -a $results
+        passed=$((passed + 1)) && echo "passed $name ($((SECONDS - start)) s)" | tee -a "$results"
     else
-        failed=$((failed + 1)) && echo "FAILED $name (exit $status, $((SECONDS - start)) s)" | tee -a $results
-        tail -40 build/gpu/log
-        tail -5 build/gpu/log | cut -c1-200 | sed 's/^/    /' >>$results
+        failed=$((failed + 1)) && echo "FAILED $name (exit $status, $((SECONDS - start)) s)" | tee -a "$results"
+        tail -40 "$out/log"
+        tail -5 "$out/log" | cut -c1-200 | sed 's/^/    /' >>"$results"
     fi
 }
 
@@ -64,7 +84,9 @@ train "the same GELU on the CPU" f cpu 20 --dtype=float32 --gelu=tanh
 check "the CPU's losses, by what was fastest" 20 python3 tests/cuda/device/losses.py "$work/e/metrics.jsonl" "$work/f/metrics.jsonl"
 
 # The memory and the races that only a device has, at the tests' small shapes; not the thousand launches.
+# LAZY: it instruments every module that is loaded, and cuBLASLt alone has more than a thousand.
 if command -v compute-sanitizer >/dev/null; then
+    export CUDA_MODULE_LOADING=LAZY
     for word in embedding layernorm gelu attention_of loss update matmul; do
         check "memcheck $word" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "${one[@]}" "$word"
     done
@@ -72,6 +94,6 @@ if command -v compute-sanitizer >/dev/null; then
         check "racecheck $word" 100 compute-sanitizer --tool racecheck --error-exitcode 1 "${one[@]}" "$word"
     done
 else
-    echo "skipped compute-sanitizer: not installed" | tee -a $results
+    echo "skipped compute-sanitizer: not installed" | tee -a "$results"
 fi
 [ $failed = 0 ]
