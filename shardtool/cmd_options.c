@@ -1,7 +1,7 @@
 // The variables behind the option rows that commands share.
 #include "shardtool/cmd_options.h"
 #include "common/log.h"
-#include "shardtool/parquet/where.h"
+#include "shardtool/ingest/where.h"
 #include <inttypes.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};

@@ -116,7 +116,7 @@ static void set(dnnl_memory_t memory, const void *data) {
     DNN(dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)data)); // the oneDNN API has no const
 }
 
-// The block of columns when the layout is the one that pack_transposed and pack_plain write, else 0.
+// The columns of a block if pack_transposed and pack_plain can write this layout, else 0.
 static int known_block(const dnnl_memory_desc_t *desc) {
     const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
     const int pair = mm.type == dnnl_bf16 ? 2 : 1;

@@ -46,7 +46,7 @@ INLINE uint32_t rounded(__nv_bfloat16, float value, uint32_t random16) {
 }
 
 #ifdef ACT_FP16
-// Steps of fp16 are 2^-24 below 2^-14, where its exponents end. What is finite stays finite.
+// Steps of fp16 are 2^-24 below 2^-14, where its exponents end. A finite value stays finite.
 INLINE uint32_t rounded(__half, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value) & 0x7fffffffu, sign = __float_as_uint(value) >> 16 & 0x8000u;
     if (bits >= 0x7f800000u) return sign | (bits > 0x7f800000u ? 0x7e00u : 0x7c00u);

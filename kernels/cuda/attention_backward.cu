@@ -3,8 +3,8 @@
 // Fused: one block owns 16*WARPS keys and walks the query tiles upwards from the diagonal. S^T = K Q^T and dP^T = V
 // dO^T leave P^T and dS^T in registers exactly as operands A of dV += P^T dO and dK += dS^T Q. dS^T also goes to shared
 // memory once, for dQ += dS K. A tile of dQ is summed in fp32 scratch in a fixed order: the diagonal key block first,
-// block 0 last; turn[tile] counts who has been. Key block kb reaches a tile one step after kb+1 has left it, so blocks
-// in lockstep never wait. A ticket, not blockIdx, names the block: whoever is waited for has already started.
+// block 0 last; turn[tile] counts the blocks so far. Block kb reaches a tile one step after kb+1 has left it, so blocks
+// in lockstep never wait. A ticket, not blockIdx, numbers the blocks: one that is waited for has already started.
 //
 // Split: the same kernel without dQ, then a second one for dQ. 7 products for 5, but no order between blocks: better
 // while the grid is only a few waves.
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         const uint4 *q_tile = q_tiles + (tile & 1) * QUERIES * W, *o_tile = o_tiles + (tile & 1) * QUERIES * W;
         const uint4 *s_tile = s_tiles + (tile & 1) * QUERIES / 2;
         cp_async_wait<0>();
-        __syncthreads(); // the tile has landed, and everybody has left the one before
+        __syncthreads(); // the tile has landed, and all warps have left the one before
         if (FUSED && threadIdx.x == 0 && tile > first)
             store_release(turn + tile - 1, (tile - 1) * QUERIES / KEYS - kb + 1);
         if (tile + 1 < tile_count) load_queries(tile + 1);

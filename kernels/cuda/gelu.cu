@@ -46,7 +46,7 @@ void FOR_ACT(cuda_gelu_forward)(Act *out, const Act *in, size_t n, bool exact) {
            (const act *)in, n / 8);
 }
 
-// A lane keeps its eight columns; parts (ROW_BLOCKS, C) take the column sums of what was written.
+// A lane keeps its eight columns; parts (ROW_BLOCKS, C) receive the column sums of the result.
 template <bool EXACT>
 __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, const act *in, int N, int C) {
     SHARED(float, sums, WARPS *STRIP);

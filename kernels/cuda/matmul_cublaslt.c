@@ -1,10 +1,10 @@
-// Matrix products by cuBLASLt. What a shape needs (descriptor, layouts, algorithm) is made when it is met first and
-// kept; a call only sets its pointers and launches. cuBLASLt is column-major, so every product is asked for transposed.
+// Matrix products by cuBLASLt. The plan of a shape (descriptor, layouts, algorithm) is created at its first use and
+// kept; a call sets its pointers and launches. cuBLASLt is column-major, so every product is computed transposed.
 //
-// The algorithm is the heuristic's first answer, a function of shape and card alone, which is what makes a run repeat.
-// deterministic=False times its answers on the operands themselves and keeps the fastest, and does the GELU of a
-// product in its epilogue where that was faster. Both in the plain run of what comes again (graph.c): never while a
-// graph is recorded, never for a shape that is met once.
+// The algorithm is the first that the heuristic returns, a function of shape and card alone, so that a run repeats its
+// bits. deterministic=False times all of them on the real operands and keeps the fastest, and computes the GELU of a
+// product in its epilogue if that is faster. Both happen in the warm-up run of a graph (graph.c): never during a
+// capture, never for a shape that is used once.
 #include "common/err.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
@@ -13,10 +13,10 @@
 #include <string.h>
 
 enum {
-    WORKSPACE = 32 << 20, // what Hopper's kernels ask for; the rest is content with 4 MiB
-    PLANS = 256, // a step needs about 20; a sample's growing text a new one each length, and the oldest makes room
+    WORKSPACE = 32 << 20, // the recommendation for Hopper; older cards need 4 MiB
+    PLANS = 256,          // a step needs about 20; sampling one per text length, and the oldest plan is replaced
     CANDIDATES = 16,
-    REPEATS = 5, // of a candidate, after one that warms up
+    REPEATS = 5, // timed runs of a candidate, after one that warms up
 };
 
 // D (m,n) = epilogue(op(A) op(B) [+ D]), all column-major, k the shared dimension.
@@ -24,10 +24,10 @@ typedef struct {
     int m, n, k;
     bool transposed_a, transposed_b, fp32_result;
     cublasLtEpilogue_t epilogue;
-    unsigned alignment; // of the worst of the pointers, up to 256: a vectorised kernel needs it
+    unsigned alignment; // the least of all pointers, up to 256: vectorized kernels depend on it
 } Product;
 
-// aux (m,n): what goes into the GELU. Nullable: bias, aux.
+// aux (m,n): the input of the GELU. Nullable: bias, aux.
 typedef struct {
     void *d;
     const void *a, *b, *bias, *aux;
@@ -38,28 +38,29 @@ typedef struct {
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
-    bool usable; // there is an algorithm, and it is faster than doing the epilogue apart
+    bool usable; // there is an algorithm, and it is faster than a separate epilogue
     float ms;    // of the fastest candidate; 0: not timed
-} MemoryPlan;
+} MatmulPlan;
 
 static cublasLtHandle_t handle;
 static cudaEvent_t started, stopped;
-static MemoryPlan plans[PLANS];
+static MatmulPlan plans[PLANS];
 static unsigned plan_count, plan_oldest;
 
 static void check(cublasStatus_t status, const Product *p) {
     if (status != CUBLAS_STATUS_SUCCESS)
-        die(EX_GPU, "matrix product %d x %d x %d: cuBLASLt says: %s", p->m, p->n, p->k, blas.GetStatusString(status));
+        die(EX_GPU, "matrix product %d x %d x %d: cuBLASLt reports: %s", p->m, p->n, p->k,
+            blas.GetStatusString(status));
 }
 
 void cuda_matmul_open(void) {
     cublasStatus_t status = blas.Create(&handle);
     if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", blas.GetStatusString(status));
-    cuda_check(cudaEventCreateWithFlags(&started, cudaEventDefault), "making an event");
-    cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "making an event");
+    cuda_check(cudaEventCreateWithFlags(&started, cudaEventDefault), "creating an event");
+    cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "creating an event");
 }
 
-static void forget(MemoryPlan *plan) {
+static void forget(MatmulPlan *plan) {
     blas.MatmulDescDestroy(plan->operation);
     blas.MatrixLayoutDestroy(plan->a);
     blas.MatrixLayoutDestroy(plan->b);
@@ -87,8 +88,8 @@ static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int ro
     return made;
 }
 
-// The heuristic's answers, the likely best first; 0 where cuBLASLt has no kernel.
-static int ask(const MemoryPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
+// The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel.
+static int query_heuristic(const MatmulPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
     const Product *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
@@ -122,10 +123,10 @@ static bool same(const Product *a, const Product *b) {
            a->alignment == b->alignment;
 }
 
-static MemoryPlan *plan_new(const Product *product) {
-    MemoryPlan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
+static MatmulPlan *plan_new(const Product *product) {
+    MatmulPlan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
     if (plan->operation) forget(plan);
-    *plan = (MemoryPlan){.product = *product};
+    *plan = (MatmulPlan){.product = *product};
     const Product *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
@@ -139,11 +140,11 @@ static MemoryPlan *plan_new(const Product *product) {
     return plan;
 }
 
-// Stays where it is until another product's plan is asked for.
-static MemoryPlan *plan_for(Product product, const Operands *o) {
+// The pointer is valid until the next call for another product.
+static MatmulPlan *plan_for(Product product, const Operands *o) {
     uintptr_t pointers = (uintptr_t)o->d | (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->bias | (uintptr_t)o->aux;
     product.alignment = (unsigned)((pointers | 256) & -(pointers | 256));
-    MemoryPlan *plan = plans, *end = plans + plan_count;
+    MatmulPlan *plan = plans, *end = plans + plan_count;
     while (plan < end && !same(&plan->product, &product)) plan++;
     bool known = plan < end;
     if (!known) plan = plan_new(&product);
@@ -152,12 +153,12 @@ static MemoryPlan *plan_for(Product product, const Operands *o) {
     if (o->bias) DESCRIBE(BIAS_POINTER, o->bias);
     if (o->aux) DESCRIBE(EPILOGUE_AUX_POINTER, o->aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
     if (known) return plan;
-    cublasLtMatmulHeuristicResult_t first; // of pointers as well aligned as these
-    if (ask(plan, &first, 1)) plan->algorithm = first.algo, plan->usable = !o->aux;
+    cublasLtMatmulHeuristicResult_t first;
+    if (query_heuristic(plan, &first, 1)) plan->algorithm = first.algo, plan->usable = !o->aux;
     return plan;
 }
 
-static cublasStatus_t launch(const MemoryPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o,
+static cublasStatus_t launch(const MatmulPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o,
                              bool add) {
     const float one = 1, beta = add ? 1 : 0;
     assert(cuda.scratch_bytes >= WORKSPACE);
@@ -167,8 +168,8 @@ static cublasStatus_t launch(const MemoryPlan *plan, const cublasLtMatmulAlgo_t 
 
 // ---- timing
 
-// A timed call is made several times over: only where it overwrites its result.
-static bool shall_time(const MemoryPlan *plan, bool add) {
+// A timed call is repeated: only possible when it overwrites its result.
+static bool may_time(const MatmulPlan *plan, bool add) {
     return !cuda.deterministic && plan->ms == 0 && !add && graph_is_warmup_run();
 }
 
@@ -182,10 +183,10 @@ static float clock_ms(void) { // of each of REPEATS since
     return ms / REPEATS;
 }
 
-// Keeps the fastest candidate, if it is faster than `limit`. Some refuse what the heuristic thinks they do.
-static void time_candidates(MemoryPlan *plan, const Operands *o, float limit) {
+// Keeps the fastest candidate, if it is faster than `limit`. Some fail although the heuristic suggests them.
+static void time_candidates(MatmulPlan *plan, const Operands *o, float limit) {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
-    int found = ask(plan, results, CANDIDATES);
+    int found = query_heuristic(plan, results, CANDIDATES);
     plan->ms = limit;
     for (int i = 0; i < found; i++) {
         const cublasLtMatmulAlgo_t *algorithm = &results[i].algo;
@@ -198,16 +199,16 @@ static void time_candidates(MemoryPlan *plan, const Operands *o, float limit) {
     }
 }
 
-static MemoryPlan *timed_plan_for(Product product, const Operands *o, bool add) {
-    MemoryPlan *plan = plan_for(product, o);
-    if (shall_time(plan, add)) time_candidates(plan, o, INFINITY);
+static MatmulPlan *timed_plan_for(Product product, const Operands *o, bool add) {
+    MatmulPlan *plan = plan_for(product, o);
+    if (may_time(plan, add)) time_candidates(plan, o, INFINITY);
     return plan;
 }
 
 // ---- the products
 
 static void multiply(Product product, const Operands *o, bool add) {
-    const MemoryPlan *plan = timed_plan_for(product, o, add);
+    const MatmulPlan *plan = timed_plan_for(product, o, add);
     if (!plan->usable)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
@@ -242,7 +243,7 @@ void cuda_matmul_backward_weight_bf16(Grad *dw, const Act *dout, const Act *in, 
 
 // ---- a product and a GELU
 
-// What the GELU's own kernel is called with: out = gelu(pre), or out *= gelu'(pre) and dbias of that.
+// Arguments of the separate GELU kernel: out = gelu(pre), or out *= gelu'(pre) and dbias += column sums of out.
 typedef struct {
     Act *out;
     const Act *pre;
@@ -268,18 +269,18 @@ static float time_of(void (*run)(const Gelu *), const Gelu *g) {
     return clock_ms();
 }
 
-// The product into o.d and then the GELU; or both at once by the epilogue, of the tanh form only, where that was
-// faster.
+// Computes the product into o.d and then the GELU; or both in one kernel with an epilogue, for the tanh form only, if
+// that is faster.
 static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
                               const Gelu *g) {
     if (!cuda.deterministic && !g->exact) {
         Product both = product;
         Operands of_both = o;
         both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
-        MemoryPlan *plan = plan_for(both, &of_both);
-        if (shall_time(plan, g->add)) {
+        MatmulPlan *plan = plan_for(both, &of_both);
+        if (may_time(plan, g->add)) {
             float apart = timed_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
-            plan = plan_for(both, &of_both); // the other's may have taken its place
+            plan = plan_for(both, &of_both); // the product's plan may have replaced it
             time_candidates(plan, &of_both, apart);
         }
         if (plan->usable) {
@@ -307,7 +308,7 @@ void cuda_matmul_gelu_backward_bf16(Act *d, Grad *dbias, const Act *dout, const 
 
 void cuda_pack_bf16(const Weight *w) { (void)w; } // packed_bytes is 0
 
-// These ask the open device what its type is: one function for both.
+// These read the activation type from the open device: one function serves both.
 #define SAME_IN_FP16(name) extern __typeof__(name##_bf16) name##_fp16 __attribute__((alias(#name "_bf16")))
 SAME_IN_FP16(cuda_matmul_scratch);
 SAME_IN_FP16(cuda_matmul_forward);

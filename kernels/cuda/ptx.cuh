@@ -25,7 +25,7 @@ typedef __nv_bfloat16 act;
 
 #ifdef __CUDA_ARCH__
 #define ARCH __CUDA_ARCH__
-#elif !defined ARCH // the emulator says what it stands for
+#elif !defined ARCH // the emulator defines the card it emulates
 #define ARCH 800
 #endif
 
@@ -150,7 +150,7 @@ INLINE void store8(float *to, const float (&from)[8]) {
     ((float4 *)to)[0] = make_float4(from[0], from[1], from[2], from[3]);
     ((float4 *)to)[1] = make_float4(from[4], from[5], from[6], from[7]);
 }
-// the same, or added to what is there
+// stores, or adds to the old values
 INLINE void add8(float *to, const float (&from)[8], bool add) {
     float sum[8] = {};
     if (add) load8(sum, to);

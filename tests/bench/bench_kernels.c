@@ -49,7 +49,7 @@ static int layers = 12, N;
 static char *arena;
 static size_t arena_used, arena_size;
 
-// First without memory: what it will take; then for good.
+// A first pass without memory counts the bytes; the second one assigns addresses.
 static void *take(size_t bytes) {
     void *at = arena ? arena + arena_used : NULL;
     arena_used += (bytes + 63) / 64 * 64;

@@ -99,7 +99,7 @@ static bool is_fp16(void) {
     return fp16;
 }
 
-TEST(cuda_trains_a_gpt_as_the_cpu_does) {
+TEST(cuda_trains_a_gpt_like_the_cpu) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
     for (int apart = 0; apart < 2; apart++)
@@ -109,9 +109,9 @@ TEST(cuda_trains_a_gpt_as_the_cpu_does) {
     const bool fp16 = is_fp16();
     const double rounded_once = fp16 ? 0.00025 : 0.002;
     const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK,
-                                RECOMPUTE_NONE}; // what is computed again has the same bits,
+                                RECOMPUTE_NONE}; // recomputed activations have the same bits,
     const float scales[] = {1, 1024, 1,
-                            0x1p14f}; // so have gradients times a power of two in bf16, and what is offloaded
+                            0x1p14f}; // so have gradients times a power of two in bf16, and an offloaded optimizer
     for (int run = 0; run < 4; run++) {
         if (&emu_order) emu_order = run;
         Buffer *now = &bits[run > 0];
@@ -144,7 +144,7 @@ TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     buffer_close(&bits);
 }
 
-TEST(cuda_leaves_out_a_step_that_overflows) {
+TEST(cuda_skips_a_step_that_overflows) {
     double losses[STEPS], norm;
     Buffer bits = {0};
     train(form_of(true, GELU_EXACT, RECOMPUTE_NONE, false, is_fp16() ? 0x1p24f : 0x1p127f, false), losses, &norm,

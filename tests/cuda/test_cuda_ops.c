@@ -303,7 +303,7 @@ TEST(cuda_update_agrees_with_the_cpu) {
     pair_close();
 }
 
-// The value that a second implementation of the rounding gives: random bits from common/rng.h. BatchStream 0 are
+// The value that a second implementation of the rounding gives: random bits from common/rng.h. Stream 0 is for
 // parameters, which have the type of activations, the others are moments.
 static double rounded_randomly(double value, size_t element, uint32_t step, uint32_t stream, uint64_t rounding_seed) {
     uint32_t counter[4] = {(uint32_t)(element / 8), 0, step, stream}, bits[4];

@@ -1,4 +1,4 @@
-// What a test may set and ask of the stand-in for the CUDA runtime and cuBLASLt (device.cc, cublaslt.cc). C.
+// What a test may set and read of the emulated CUDA runtime and cuBLASLt (device.cc, cublaslt.cc). C.
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ extern "C" {
 extern int emu_order; // of threads, warps, blocks and streams: 0 to 3, see emu.h
 
 extern struct EmuDevice {
-    int error;                     // what asking for a device answers, a cudaError_t
+    int error;                     // returned when devices are counted, a cudaError_t
     int driver;                    // its version, 0: none
     int capability;                // 75, 80, 90; from the environment: EMU_CAPABILITY
     uint64_t memory;               // of the device
@@ -35,7 +35,7 @@ extern struct EmuCounts {
     int candidate;               // of the last product
 } emu_counts;
 
-// Begins to keep what is asked of the device, and gives what was kept: a line a call, with its arguments.
+// emu_record starts to record the calls of the runtime, emu_recorded returns them: one per line, with arguments.
 void emu_record(void);
 const char *emu_recorded(void);
 

@@ -1,5 +1,5 @@
-// The CUDA backend's host side against the stand-in for the runtime: what it says when there is no usable card, the
-// order of its streams, and that nothing is left or made anew.
+// The host code of the CUDA backend on the emulated runtime: its messages without a usable card, the order of its
+// streams, and that it leaks nothing and creates nothing twice.
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "tests/cuda/emulator/device.h"
@@ -22,7 +22,7 @@ static const Backend *opened(void) {
     return backend;
 }
 
-// What opening in bfloat16 says on such a card.
+// Checks the code and the message when the backend is opened in bfloat16 on such a card.
 static void check_refused(struct EmuDevice device, int code, const char *sentence) {
     struct EmuDevice good = emu_device;
     char why[256];
@@ -34,7 +34,7 @@ static void check_refused(struct EmuDevice device, int code, const char *sentenc
     err_clear();
 }
 
-TEST(cuda_says_what_is_missing) {
+TEST(cuda_names_the_missing_driver_card_or_library) {
     struct EmuDevice none = emu_device, old = emu_device, hidden = emu_device, bare = emu_device;
     struct EmuDevice volta = emu_device, turing = emu_device;
     none.error = cudaErrorInsufficientDriver, none.driver = 0;
@@ -52,7 +52,7 @@ TEST(cuda_says_what_is_missing) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-TEST(cuda_takes_the_type_that_the_card_has) {
+TEST(cuda_selects_a_type_that_the_card_supports) {
     const struct {
         int capability;
         Dtype dtype;
@@ -79,7 +79,7 @@ TEST(cuda_takes_the_type_that_the_card_has) {
     emu_device = good;
 }
 
-TEST(cuda_plans_for_a_card_that_is_not_there) {
+TEST(cuda_plans_without_a_card) {
     struct EmuDevice good = emu_device;
     emu_device.error = cudaErrorInsufficientDriver;
     BackendChoice plan = choice;
@@ -93,7 +93,7 @@ TEST(cuda_plans_for_a_card_that_is_not_there) {
     backend->close();
 }
 
-TEST(cuda_says_which_shapes_it_has_no_kernels_for) {
+TEST(cuda_names_the_shapes_that_no_kernel_supports) {
     const Backend *backend = opened();
     CHECK_EQUAL(backend->check_shape(576, 12), 0); // heads of 48
     CHECK_EQUAL(backend->check_shape(1600, 25), 0);
@@ -116,7 +116,7 @@ TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-TEST(cuda_tells_what_is_free) {
+TEST(cuda_reports_free_memory) {
     void *other;
     cudaMalloc(&other, 1 << 20);
     const Backend *backend = opened();
@@ -127,7 +127,7 @@ TEST(cuda_tells_what_is_free) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-// Batches come faster than they are used, from one pinned slot: each operation must see its own.
+// Batches arrive faster than they are used, from one pinned slot: each operation must read its own.
 TEST(cuda_uploads_neither_late_nor_early) {
     enum { BATCHES = 7, COUNT = 512 };
     static uint16_t slot[COUNT] __attribute__((aligned(4096)));
@@ -170,8 +170,8 @@ TEST(cuda_uploads_neither_late_nor_early) {
     emu_order = 0;
 }
 
-// A loader that starts again makes a ring anew, often at the address of the last one.
-TEST(cuda_unpins_what_goes) {
+// A restarted loader maps a new ring, often at the address of the last one.
+TEST(cuda_unpins_memory_before_it_is_freed) {
     enum { RINGS = 40, BYTES = 1 << 16 };
     const Backend *backend = opened();
     const Shape shape = {1, 64, 64, 1, 64, 64, 1};
@@ -239,7 +239,7 @@ TEST(cuda_names_the_build_that_a_card_without_code_needs) {
     backend->close();
 }
 
-TEST(cuda_asks_the_heuristic_once_a_shape) {
+TEST(cuda_queries_the_heuristic_once_per_shape) {
     enum { M = 16, ROWS = 64, COLS = 128 };
     const Backend *backend = opened();
     const Shape shape = {1, M, COLS, 2, ROWS, M, 1};
@@ -260,8 +260,8 @@ TEST(cuda_asks_the_heuristic_once_a_shape) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-// Plain, recorded, replayed: the same numbers each time, and no launch of its own in a replay.
-TEST(cuda_replays_what_it_recorded) {
+// Eager, captured, replayed: the same numbers each time, and a replay launches no kernel by itself.
+TEST(cuda_replays_a_captured_graph) {
     enum { N = 512 };
     for (emu_order = 0; emu_order < 4; emu_order++) {
         const Backend *backend = opened();
@@ -380,7 +380,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     return waits;
 }
 
-TEST(cuda_makes_nothing_after_the_warm_up) {
+TEST(cuda_allocates_nothing_after_the_warm_up) {
     Buffer cold = {0}, warm = {0};
     train_model((ModelRun){.whole = true}, &cold), train_model((ModelRun){.whole = true, .warm = true}, &warm);
     CHECK(cold.size == warm.size && !memcmp(cold.data, warm.data, cold.size));
@@ -389,7 +389,7 @@ TEST(cuda_makes_nothing_after_the_warm_up) {
 
 // With the optimizer's state in host memory: the same bits, however late and in whatever order the copies are made, and
 // not one wait more.
-TEST(cuda_streams_the_optimizers_state_through_slots) {
+TEST(cuda_streams_the_optimizer_state_through_slots) {
     static const OptimizerState states[] = {STATE_BF16_SR, STATE_BF16, STATE_FP32, STATE_FP32, STATE_FP32};
     Buffer here = {0}, away = {0};
     for (int run = 0; run < 5; run++) {

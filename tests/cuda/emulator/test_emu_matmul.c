@@ -1,5 +1,5 @@
-// deterministic=False: what is timed and when, what is taken, and that timing changes no number. The stand-in's clock
-// decides which candidate, and which way to a GELU, is the fastest.
+// deterministic=False: which calls are timed and when, which algorithm is kept, and that timing changes no number. The
+// clock of the emulated runtime decides which candidate, and which form of GELU, is the fastest.
 #include "common/rng.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "tests/cuda/emulator/device.h"
@@ -95,7 +95,7 @@ TEST(cuda_keeps_the_fastest_candidate) {
     emu_device.fastest = 1;
 }
 
-TEST(cuda_times_nothing_while_it_records) {
+TEST(cuda_times_nothing_during_a_capture) {
     Bench b = bench_open(false);
     NEED(b.on->graph_begin(0));
     b.on->graph_end(0);
@@ -110,7 +110,7 @@ TEST(cuda_times_nothing_while_it_records) {
 }
 
 // A first run that adds, as no step has it, and then one that does not.
-TEST(cuda_timing_adds_to_no_gradient) {
+TEST(cuda_timing_changes_no_gradient) {
     const float before[MOST] = {[0] = 3, [COLS + 1] = -5};
     float dw[2][3][MOST], dbias[2][3][COLS];
     for (int deterministic = 0; deterministic < 2; deterministic++) {
@@ -154,7 +154,7 @@ static void run_gelu(bool deterministic, bool biased, bool exact, Results *resul
     bench_close(&b);
 }
 
-TEST(cuda_does_a_gelu_in_the_epilogue_where_that_is_faster) {
+TEST(cuda_computes_gelu_in_the_epilogue_if_that_is_faster) {
     const struct {
         bool has, exact;
         int us;

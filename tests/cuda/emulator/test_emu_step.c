@@ -115,7 +115,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-TEST(cuda_steps_ask_for_the_same_again) {
+TEST(cuda_steps_repeat_the_same_calls) {
     const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK};
     for (int i = 0; i < 3; i++) run_steps(true, levels[i]);
     run_steps(false, RECOMPUTE_NONE);

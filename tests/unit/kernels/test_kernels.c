@@ -6,7 +6,7 @@ static const Shape shape = {.B = 4, .T = 130, .C = 256, .H = 1, .V = 128, .chunk
     for (Dtype dtype_ = DTYPE_FP32; dtype_ <= DTYPE_FP16; dtype_++)                                                    \
         for (Kernels k = kernels_open(dtype_, 0, &shape); k.ops; kernels_close(&k), k.ops = NULL)
 
-// A gradient that was overwritten, then added to: once and twice what it is.
+// A gradient that was overwritten (`once`) and then added to (`twice`).
 static void expect_gradient(Kernels *k, const char *name, const float *once, const float *twice, size_t n) {
     expect_torch(k, name, once, n);
     float *half = host(n, sizeof *half);
@@ -57,7 +57,7 @@ TEST(kernels_layernorm_matches_torch) {
         for (int i = 0; i < NC; i++) biased[i] += beta[i % C];
         expect_torch(&k, "layernorm out", biased, NC);
 
-        // Backward: from nothing, then added to what is there.
+        // Backward: overwrites, then accumulates.
         Act *dout = PUT_ACT(&k, numbers(5, NC, 1), NC), *narrow = take(&k, NC * 4);
         Res *dsum = PUT_RES(&k, numbers(6, NC, 1), NC);
         Grad *dw = PUT_GRAD(&k, numbers(7, C, 1), C), *db = PUT_GRAD(&k, numbers(8, C, 1), C),
