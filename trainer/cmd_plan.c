@@ -2,8 +2,10 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/model/product_rate.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
+#include "trainer/run/metrics.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
@@ -12,6 +14,32 @@ static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"},
     {OPT_END,  NULL,           NULL,          NULL, NULL                                                },
 };
+
+// The size of the run, and how long it takes: by the last step of the run in out_dir, by a probe of the CPU, and else
+// by rates to choose from.
+static void print_time(const Config *config, const Model *model, const Backend *backend, Buffer *text) {
+    const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
+    const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
+    char count[16];
+    buffer_print(text, "\nrun        %lld steps, %s tokens, %.3g FLOP", (long long)config->max_iters,
+                 human_count(count, total), flops);
+    const double rate =
+        backend->in_host_memory
+            ? product_rate_probe(backend, &model->shape, (int)(config->batch_size.value * config->block_size))
+            : 0;
+    if (rate > 0)
+        buffer_print(text, ": at least %.1f h at %.3g TFLOP/s, the rate of matrix products here by a short probe",
+                     flops / rate / 3600, rate * 1e-12);
+    else
+        buffer_print(text, ": %.1f h at 10 TFLOP/s, %.1f h at 100 TFLOP/s (the device was not measured)",
+                     flops / 10e12 / 3600, flops / 100e12 / 3600);
+    MetricsStep last;
+    if (metrics_last(&last, config->out_dir) && last.tokens_per_s > 0)
+        buffer_print(text, "\n           %.1f h at %.0f tok/s, the rate of step %llu of the run in '%s'",
+                     total / last.tokens_per_s / 3600, last.tokens_per_s, (unsigned long long)last.step,
+                     config->out_dir);
+    buffer_print(text, "\n");
+}
 
 static int print_plan(Config *config) {
     const Backend *backend = backend_for(config, true, NULL);
@@ -24,12 +52,7 @@ static int print_plan(Config *config) {
     model_open(&model, &shape);
     memory_plan_init(&plan, config, &model, backend, optimizer_find(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
-    const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
-    const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(&model);
-    char count[16];
-    buffer_print(&text, "\nrun        %lld steps, %s tokens, %.3g FLOP: %.1f h at 10 TFLOP/s, %.1f h at 100 TFLOP/s\n",
-                 (long long)config->max_iters, human_count(count, total), flops, flops / 10e12 / 3600,
-                 flops / 100e12 / 3600);
+    print_time(config, &model, backend, &text);
     plan_print_choices(config, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
     int result = memory_plan_check(&plan, config, backend, false);

@@ -2,9 +2,8 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/metrics.h"
 #include "trainer/trainer_commands.h"
-#include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -16,47 +15,10 @@ static const Option options[] = {
     {OPT_END,  NULL,    NULL,   NULL, NULL                                                      },
 };
 
-// The last step in metrics.jsonl.
-typedef struct {
-    uint64_t step;
-    double loss, tokens_per_s;
-} LastStep;
-
-static bool parse_step(LastStep *last, const char *line, size_t length) {
-    json_t *object = json_loadb(line, length, 0, NULL), *rate = json_object_get(object, "tok_s");
-    if (rate) {
-        const json_t *loss = json_object_get(object, "loss");
-        last->step = (uint64_t)json_integer_value(json_object_get(object, "step"));
-        last->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
-        last->tokens_per_s = json_number_value(rate);
-    }
-    json_decref(object);
-    return rate;
-}
-
-// Looks at the end of the file only, so that a long run costs nothing. The last line may be torn.
-static bool read_last_step(LastStep *last, const char *run) {
-    enum { TAIL_BYTES = 64 << 10 };
-    static char tail[TAIL_BYTES];
-    char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, run);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    off_t size = lseek(fd, 0, SEEK_END);
-    ssize_t length = pread(fd, tail, sizeof tail, size > TAIL_BYTES ? size - TAIL_BYTES : 0);
-    close(fd);
-    for (char *end = length > 0 ? memrchr(tail, '\n', (size_t)length) : NULL; end;) {
-        char *before = memrchr(tail, '\n', (size_t)(end - tail)), *line = before ? before + 1 : tail;
-        if (parse_step(last, line, (size_t)(end - line))) return true;
-        end = before;
-    }
-    return false;
-}
-
 static int watch_run(const char *run) {
-    LastStep last, shown = {.step = UINT64_MAX};
+    MetricsStep last, shown = {.step = UINT64_MAX};
     for (;; usleep(200000)) {
-        if (!read_last_step(&last, run) || last.step == shown.step) continue;
+        if (!metrics_last(&last, run) || last.step == shown.step) continue;
         if (json)
             printf("{\"step\": %llu, \"loss\": %.9g, \"tokens_per_s\": %.1f}\n", (unsigned long long)last.step,
                    last.loss, last.tokens_per_s);
@@ -87,10 +49,10 @@ static void print_number(const char *name, double value) {
 static int run(int count, char **arguments) {
     char path[PATH_MAX_BYTES];
     RunState state;
-    LastStep last;
+    MetricsStep last;
     if (count != 1) return fail(EX_USAGE, "expected one argument, the run directory");
     if (watch) return watch_run(arguments[0]);
-    const bool started = read_last_step(&last, arguments[0]);
+    const bool started = metrics_last(&last, arguments[0]);
     state_open(&state);
     int found = checkpoint_newest(arguments[0], path, &state);
     if (found < 0) return -1;

@@ -26,7 +26,7 @@ last() { checkpoint "$1" 24; }
     run train --out_dir=run
     [ "$status" -eq 0 ]
     [[ "$output" == *"cpu: "* ]]
-    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s | data-wait "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s ("*" % of product rate) | data-wait "* ]]
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
     [ "$(steps run)" -eq 24 ]
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
@@ -279,13 +279,38 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"evaluating on validation data"*" %"*" left"* ]]
 }
 
-@test "the step line has the time left and TFLOP/s, and plan prints the size of the run" {
-    run train --out_dir=run --max_iters=3
-    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
-    run "$BIN/trainer" plan tiny.conf --device=cpu
-    # 24 steps of 2 * 2 * 32 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
-    flops=$(python3 -c "V, C, T = 50257, 32, 32; print(f'{24 * 128 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
-    [[ "$output" == *"run        24 steps, 3.07 k tokens, ${flops} FLOP: "*" h at 10 TFLOP/s"* ]]
+@test "the step line has the time left, TFLOP/s and their share of the measured rate of matrix products" {
+    run train --out_dir=run --max_iters=3 --eval_interval=0
+    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s ("[0-9]+" % of product rate) | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
+    # the share by the printed rates and by metrics.jsonl, whose tok_s is the more exact rate of the step
+    python3 - "$output" <<'END'
+import json, re, sys
+products = float(re.search(r"matrix products: (\S+) TFLOP/s, measured", sys.argv[1])[1]) * 1e12
+V, C, T = 50257, 32, 32
+flops = 6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T
+shares = [float(x) for x in re.findall(r"\((\S+) % of product rate\)", sys.argv[1])]
+rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "loss" in row]
+assert len(shares) == len(rows) == 3
+for share, row in zip(shares, rows):
+    want = row["tok_s"] * flops / products
+    assert abs(row["product_share"] / want - 1) < 0.02, (row, want)
+    assert abs(share - 100 * want) <= 0.5 + 0.02 * share, (share, want)
+END
+}
+
+@test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    # steps of 2 * 2 * 32 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
+    flops=$(python3 -c "V, C, T = 50257, 32, 32; print(f'{1e8 * 128 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
+    [[ "$output" == *"run        100000000 steps, 12.8 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the rate of matrix products here by a short probe"* ]]
+    [[ "$output" =~ "at least "([0-9.]+)" h at "([0-9.]+)" TFLOP/s" ]]
+    python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
+    mkdir out
+    echo '{"step": 7, "loss": 10.5, "norm": 1, "lr": 0.001, "ms": 100, "tok_s": 1000, "wait": 0}' >out/metrics.jsonl
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    [[ "$output" == *"3555.6 h at 1000 tok/s, the rate of step 7 of the run in 'out'"* ]]
+    run "$BIN/trainer" plan tiny.conf --device=cuda --dtype=bfloat16 --n_embd=64 --mem_limit=10GiB
+    [[ "$output" == *"built without CUDA"* || "$output" == *" h at 10 TFLOP/s, "*" h at 100 TFLOP/s (the device was not measured)"* ]]
 }
 
 @test "eval_interval=0 trains without validation data" {

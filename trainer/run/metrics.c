@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,4 +97,37 @@ void metrics_close(Metrics *metrics) {
     }
     buffer_close(&metrics->pending);
     *metrics = (Metrics){.fd = -1};
+}
+
+// ---- reading
+
+static bool parse_step(MetricsStep *last, const char *line, size_t length) {
+    json_t *object = json_loadb(line, length, 0, NULL), *rate = json_object_get(object, "tok_s");
+    if (rate) {
+        const json_t *loss = json_object_get(object, "loss");
+        last->step = (uint64_t)json_integer_value(json_object_get(object, "step"));
+        last->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+        last->tokens_per_s = json_number_value(rate);
+    }
+    json_decref(object);
+    return rate;
+}
+
+// Looks at the end of the file only, so that a long run costs nothing. The last line may be torn.
+bool metrics_last(MetricsStep *last, const char *out_dir) {
+    enum { TAIL_BYTES = 64 << 10 };
+    static char tail[TAIL_BYTES];
+    char path[PATH_MAX_BYTES];
+    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    off_t size = lseek(fd, 0, SEEK_END);
+    ssize_t length = pread(fd, tail, sizeof tail, size > TAIL_BYTES ? size - TAIL_BYTES : 0);
+    close(fd);
+    for (char *end = length > 0 ? memrchr(tail, '\n', (size_t)length) : NULL; end;) {
+        char *before = memrchr(tail, '\n', (size_t)(end - tail)), *line = before ? before + 1 : tail;
+        if (parse_step(last, line, (size_t)(end - line))) return true;
+        end = before;
+    }
+    return false;
 }

@@ -24,3 +24,10 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __att
 const char *metrics_string(char out[512], const char *text);
 int metrics_sync(Metrics *metrics);   // -1 after fail() when lines could not be written
 void metrics_close(Metrics *metrics); // accepts a zeroed struct
+
+// The last step in out_dir/metrics.jsonl, also of a live run. False: there is none.
+typedef struct {
+    uint64_t step;
+    double loss, tokens_per_s;
+} MetricsStep;
+bool metrics_last(MetricsStep *last, const char *out_dir);

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "trainer/model/product_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
@@ -174,6 +175,20 @@ static void warm_up(Run *run) {
     step_warm_up(&run->network, run->config);
 }
 
+double gpu_peak_rate(const char *backend_text) {
+#define GPU_PEAK(name, tflops)                                                                                         \
+    if (strstr(backend_text, name)) return (tflops)*1e12;
+#include "trainer/run/gpu_peaks.def"
+    return 0;
+}
+
+// What the rate of a step is compared with.
+static void measure_products(Run *run) {
+    run->product_rate = network_product_rate(&run->network);
+    run->peak_rate = gpu_peak_rate(run->backend_text);
+    log_line("matrix products: %.3g TFLOP/s, measured", run->product_rate * 1e-12);
+}
+
 int run_open(Run *run, const Config *config_given, bool fresh) {
     const Config *config = run->config = &run->resolved;
     run->resolved = *config_given;
@@ -193,6 +208,7 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
     if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
+    if (!config->eval_only) measure_products(run);
     if (!config->eval_only) checkpoint_writer_open(&run->writer, &run->network, config);
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
                      run->state.evaluated) < 0)

@@ -29,6 +29,7 @@ typedef struct {
     volatile sig_atomic_t stop;            // set by signal handlers
     uint64_t saved_step;                   // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
+    double product_rate, peak_rate;            // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
     uint64_t loop_started_ns, loop_first_step; // start of the training loop in this process
     uint64_t report_warned_ns;                 // time of the last warning about report.html
     Buffer sample;                             // sampled after training, for the report
@@ -47,6 +48,9 @@ int run_dataset(Run *run);
 // Unless it is the last one, it is written beside training, and run_check_save takes note of its end.
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);
+
+// The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.
+double gpu_peak_rate(const char *backend_text);
 
 // After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
 int run_roll_back(Run *run);

@@ -109,10 +109,22 @@ static const char *time_left(const Run *run, char out[24]) {
     return out;
 }
 
+// The rate of a step, its share of the rate of matrix products and, on a GPU whose peak is known, its share of that:
+// "1.23 TFLOP/s (64 % of product rate)".
+static const char *rate_text(const Run *run, double flops, char out[80]) {
+    int length =
+        snprintf(out, 80, "%.3g TFLOP/s (%.0f %% of product rate", flops * 1e-12, 100 * flops / run->product_rate);
+    if (run->peak_rate > 0)
+        length += snprintf(out + length, 80 - (size_t)length, ", MFU %.1f %%", 100 * flops / run->peak_rate);
+    snprintf(out + length, 80 - (size_t)length, ")");
+    return out;
+}
+
 static void record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
     const Config *config = run->config;
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
+    const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
     char loss[24], norm[24], words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
     if (run->state.scaler.scale > 0) {
@@ -120,19 +132,20 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
     }
     if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
-        char left[24];
-        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %.3g TFLOP/s | "
+        char left[24], rate[80];
+        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | "
                "data-wait %.1f %% | %s left%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
-               result->learning_rate, seconds * 1e3, tokens / seconds,
-               tokens / seconds * model_token_flops(&run->model) * 1e-12, wait, time_left(run, left), words,
-               result->finite ? "" : " | not finite: not applied");
+               result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), wait,
+               time_left(run, left), words, result->finite ? "" : " | not finite: not applied");
         train_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
     metrics_add(&run->metrics, step,
-                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"wait\": %.3f", loss, norm,
-                scale, result->learning_rate, seconds * 1e3, tokens / seconds, wait);
+                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, "
+                "\"wait\": %.3f",
+                loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->product_rate,
+                wait);
 }
 
 // Steps between checkpoints: those between evaluations, which save.

@@ -1,0 +1,13 @@
+// The rate of matrix products on this device, in FLOP/s, measured: what a step's rate is compared with.
+#pragma once
+
+#include "trainer/model/network.h"
+
+// The best of several calls of out = in * weight^T, M rows; takes some 200 ms.
+double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M);
+
+// Of a network, by its widest product on the buffers of the training pass, whose content is lost.
+double network_product_rate(const Network *network);
+
+// Of a CPU that is to train a model of this shape, in memory of its own. 0: there is none.
+double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
