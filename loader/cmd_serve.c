@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const char *address, *key_file, *allow_file;
+static const char *address, *key_file, *allow_file, *metrics_file;
 static bool insecure, die_with_parent;
 
 static const Option options[] = {
@@ -18,13 +18,14 @@ static const Option options[] = {
     {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
     {OPT_STRING, "allow",           &allow_file,      "FILE",
      "file with the public keys of the trainers that may connect, one per line"                                                              },
+    {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
     {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
 };
 
-static int serve(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
-    Server *server = server_open(endpoint, path, keys);
+static int serve(const Endpoint *endpoint, const ServerConfig *config) {
+    Server *server = server_open(endpoint, config);
     if (!server) return -1;
     const Dataset *dataset = server_dataset(server);
     char fp[17];
@@ -46,17 +47,17 @@ static int run(int count, char **arguments) {
     }
     if (count != 1) return fail(EX_USAGE, "serve needs one DIR argument, a dataset directory");
     Endpoint endpoint;
-    ServerKeys keys = {0};
+    KeyPair keys;
     if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");
     if (endpoint_parse(&endpoint, address, key_file || insecure) < 0) return -1;
     if (!endpoint.ipc && !key_file && !insecure)
         return fail(EX_PERMISSION,
                     "tcp needs keys: give --key and --allow, or --insecure to serve every process that can "
                     "connect");
-    if (key_file && (keys_read(&keys.pair, key_file) < 0 || allow_read(&keys.allow, allow_file) < 0)) return -1;
-    int status = serve(&endpoint, arguments[0], key_file ? &keys : NULL);
-    allow_close(&keys.allow);
-    return status;
+    if (key_file && keys_read(&keys, key_file) < 0) return -1;
+    ServerConfig config = {
+        .path = arguments[0], .keys = key_file ? &keys : NULL, .allow_path = allow_file, .metrics_path = metrics_file};
+    return serve(&endpoint, &config);
 }
 
 const Command loader_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};

@@ -354,6 +354,7 @@ static void on_batch(Feed *feed, const WireMessage *message, Bytes payload) {
 static int on_error(Feed *feed, const WireMessage *message) {
     const WireError *error = &message->error;
     bool hello = feed->state == CONNECTION_HELLO && message->header.req_id == feed->hello_req;
+    if (error->code == WIRE_AUTH) return fail(EX_PERMISSION, "the loader at %s: %s", feed->endpoint.name, error->text);
     if (!hello && !find_request(feed, message->header.req_id)) return 0;
     switch (error->code) {
     case WIRE_DATASET:

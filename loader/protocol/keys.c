@@ -4,7 +4,6 @@
 #include "common/file.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -50,7 +49,11 @@ int keys_read(KeyPair *pair, const char *path) {
 
 int allow_read(AllowList *list, const char *path) {
     Buffer text = {0};
+    struct stat st;
     *list = (AllowList){0};
+    if (stat(path, &st) < 0) return fail_errno("cannot open '%s'", path);
+    if (st.st_mode & 022)
+        return fail(EX_PERMISSION, "other users may change the list of keys '%s': chmod 644 it", path);
     if (file_read(&text, path, ALLOW_FILE_MAX) < 0) {
         buffer_close(&text);
         return -1;
@@ -94,24 +97,33 @@ static bool allowed(const AllowList *list, const uint8_t *key) {
     return false;
 }
 
+bool allow_has(const AllowList *list, const char *key) {
+    uint8_t bytes[KEY_BYTES];
+    return strlen(key) == KEY_TEXT - 1 && zmq_z85_decode(bytes, key) && allowed(list, bytes);
+}
+
 // A request is: version, request id, domain, address, identity, mechanism, and for CURVE the public key of the client.
-void zap_handle_request(void *socket, const AllowList *list) {
+bool zap_handle_request(void *socket, const AllowList *list, char address[ZAP_ADDRESS_MAX]) {
     uint8_t parts[ZAP_PARTS][256];
     int sizes[ZAP_PARTS], count = 0, more = 1;
     for (; more; count++) {
         uint8_t extra[256];
         size_t size = sizeof more;
         int got = zmq_recv(socket, count < ZAP_PARTS ? parts[count] : extra, sizeof extra, count ? 0 : ZMQ_DONTWAIT);
-        if (got < 0) return;
+        if (got < 0) return true;
         if (count < ZAP_PARTS) sizes[count] = got;
         zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size);
     }
     bool accepted = count == ZAP_PARTS && sizes[1] >= 0 && (size_t)sizes[1] <= sizeof parts[1] && sizes[5] == 5 &&
                     !memcmp(parts[5], "CURVE", 5) && sizes[6] == KEY_BYTES && allowed(list, parts[6]);
+    char key[KEY_TEXT] = "";
+    if (accepted) zmq_z85_encode(key, parts[6], KEY_BYTES);
+    snprintf(address, ZAP_ADDRESS_MAX, "%.*s", count > 3 && sizes[3] > 0 && sizes[3] < 64 ? sizes[3] : 0, parts[3]);
     zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
     zmq_send(socket, parts[1], count > 1 && (size_t)sizes[1] <= sizeof parts[1] ? (size_t)sizes[1] : 0, ZMQ_SNDMORE);
     zmq_send(socket, accepted ? "200" : "400", 3, ZMQ_SNDMORE);
     zmq_send(socket, accepted ? "" : "unknown key", accepted ? 0 : 11, ZMQ_SNDMORE);
-    zmq_send(socket, "", 0, ZMQ_SNDMORE);
+    zmq_send(socket, key, strlen(key), ZMQ_SNDMORE);
     zmq_send(socket, "", 0, 0);
+    return accepted;
 }

@@ -1,10 +1,11 @@
 // CURVE keys: they decide which trainers may connect to a loader over tcp. A key is 40 printable characters (Z85).
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KEY_BYTES = 32, KEY_TEXT = 41 };
+enum { KEY_BYTES = 32, KEY_TEXT = 41, ZAP_ADDRESS_MAX = 64 };
 
 typedef struct {
     char public_key[KEY_TEXT], secret_key[KEY_TEXT];
@@ -21,10 +22,14 @@ typedef struct {
     size_t count;
 } AllowList;
 
-int allow_read(AllowList *list, const char *path); // 2 naming a line that is not a key; 66 when there is no key
-void allow_close(AllowList *list);                 // accepts a zeroed struct
+// 2 naming a line that is not a key; 66 when there is no key; 77 when other users may change the file.
+int allow_read(AllowList *list, const char *path);
+bool allow_has(const AllowList *list, const char *key); // `key` in Z85
+void allow_close(AllowList *list);                      // accepts a zeroed struct
 
 // The ZAP handler (ZeroMQ RFC 27): libzmq sends it an authentication request for each connection. Without a handler
 // libzmq would accept every client key.
-void *zap_open(void *context);                                // NULL after fail()
-void zap_handle_request(void *socket, const AllowList *list); // receives and answers one request
+void *zap_open(void *context); // NULL after fail()
+// Receives and answers one request. False when it refused a peer, whose address it copies to `address`. A message of an
+// accepted peer has its key in Z85 as the property "User-Id".
+bool zap_handle_request(void *socket, const AllowList *list, char address[ZAP_ADDRESS_MAX]);

@@ -57,9 +57,7 @@ static bool rows_fit(uint32_t rows, uint32_t sequence_tokens) {
     return (uint64_t)rows * (sequence_tokens + 1ull) * 2 <= WIRE_PAYLOAD_MAX;
 }
 
-// Replaces bytes that are not UTF-8, and control characters, which could command a terminal, by '?'. False when the
-// text does not end within its field.
-static bool text_clean(char *text, size_t size) {
+bool wire_clean_text(char *text, size_t size) {
     const char *end = memchr(text, 0, size);
     if (!end) return false;
     while (text < end) {
@@ -92,7 +90,7 @@ static const char *welcome_check(WireWelcome *welcome) {
     REFUSE(welcome->ring > 1, "ring");
     REFUSE(!all_zero(welcome->zero, sizeof welcome->zero), "zero");
     REFUSE(!welcome->vocab_size || welcome->vocab_size > 65536, "vocab_size");
-    REFUSE(!text_clean(welcome->name, sizeof welcome->name), "name");
+    REFUSE(!wire_clean_text(welcome->name, sizeof welcome->name), "name");
     return NULL;
 }
 
@@ -122,9 +120,9 @@ static const char *batch_check(const WireBatch *batch) {
 }
 
 static const char *error_check(WireError *error) {
-    REFUSE(error->code < WIRE_PROTO || error->code > WIRE_SHUTDOWN, "code");
+    REFUSE(error->code < WIRE_PROTO || error->code > WIRE_AUTH, "code");
     REFUSE(error->zero, "zero");
-    REFUSE(!text_clean(error->text, sizeof error->text), "text");
+    REFUSE(!wire_clean_text(error->text, sizeof error->text), "text");
     return NULL;
 }
 
@@ -146,8 +144,6 @@ static const char *message_check(WireMessage *message) {
     case WIRE_ERROR:
     case WIRE_NOTICE:
         return error_check(&message->error);
-    case WIRE_STATS:
-        return all_zero(message->stats.zero, sizeof message->stats.zero) ? NULL : "zero";
     default:
         return NULL;
     }
@@ -168,7 +164,7 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field) {
 }
 
 const char *wire_code_name(unsigned code) {
-    static const char *const names[] = {"?",    "PROTO", "VOCAB", "DATASET", "RANGE",
-                                        "SLOT", "DATA",  "IO",    "BUSY",    "SHUTDOWN"};
+    static const char *const names[] = {"?",    "PROTO", "VOCAB", "DATASET",  "RANGE", "SLOT",
+                                        "DATA", "IO",    "BUSY",  "SHUTDOWN", "AUTH"};
     return names[code < sizeof names / sizeof *names ? code : 0];
 }

@@ -11,9 +11,10 @@
 // only CURVE connections whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ
 // handshake.
 //
-// MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. Only a BATCH that is
-// sent inline has a second part, a piece of the rows. All integers are little-endian, the structs have no padding,
-// and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text ends with a NUL byte.
+// MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
+// inline has a second part, a piece of the rows, and so has the reply to STATS, its tables. All integers are
+// little-endian, the structs have no padding, and fields named `zero` are reserved: the sender sets them to 0. Token
+// ids are u16. A text ends with a NUL byte.
 //
 //   type       body         to       meaning
 //   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
@@ -96,7 +97,8 @@ typedef enum {
     WIRE_DATA,      // stop: the data is damaged; `detail` is the number of the shard in its split
     WIRE_IO,        // stop: the data cannot be read (disk, network file system); `detail` as for DATA
     WIRE_BUSY,      // wait: too many answers are unread; send the request again when they have arrived
-    WIRE_SHUTDOWN   // NOTICE only: the loader is stopping, wait for another
+    WIRE_SHUTDOWN,  // NOTICE only: the loader is stopping, wait for another
+    WIRE_AUTH       // stop: the trainer's key has been removed from the allow-list
 } WireCode;
 
 typedef struct {
@@ -152,10 +154,30 @@ typedef struct { // ERROR and NOTICE
     char text[200]; // one sentence without a path
 } WireError;
 
-typedef struct {
+typedef struct { // STATS: totals since the loader started, and its present state
     uint64_t batches, tokens, payload_bytes, errors, dropped, repeated, frames_decoded, produce_ns, sessions, uptime_ns;
-    uint64_t zero[2];
+    uint64_t refused_peers;            // connections with a key that is not on the allow-list
+    uint64_t cache_hits, cache_misses; // accesses to frames: found decoded, or not
+    uint64_t cache_bytes, cache_limit; // decoded frames in memory
+    uint64_t resident_bytes;           // of the process
+    uint32_t clients, sources;         // entries of the second part
 } WireStats;
+
+// The second part of the answer to STATS: `clients` of these, one for each live session, ...
+typedef struct {
+    uint64_t session, batches, tokens, tokens_per_s, repeated;
+    uint64_t wait_ns, wait_max_ns;  // from the arrival of a GET to its answer: sum and maximum
+    uint64_t age_ns, silent_ns;     // since the first HELLO, since the last message
+    uint32_t sequence_tokens, ring; // ring: 1 = rows go to a ring, 0 = inline
+} WireClientStats;
+
+// ... then `sources` of these, one for each dataset that is served.
+typedef struct {
+    char name[56];
+    uint8_t fp8[8];
+    uint64_t weight, batches, tokens;
+    uint64_t replaced; // 1: another dataset has replaced it, for new sessions
+} WireSourceStats;
 
 typedef struct {
     uint32_t magic; // WIRE_MAGIC
@@ -177,7 +199,7 @@ _Static_assert(sizeof(WireWelcome) == 168, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
-_Static_assert(sizeof(WireStats) == 96, "layout");
+_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 80 && sizeof(WireSourceStats) == 96, "layout");
 _Static_assert(sizeof(CtlAttach) == 32 && sizeof(CtlReply) == 32, "layout");
 
 typedef struct {
@@ -206,5 +228,9 @@ typedef enum {
 // Copies and checks received bytes: sizes, CRC, the range of every field. Texts come out terminated and printable.
 // `field` may be NULL; with WIRE_UNKNOWN_FIELD it receives the name of the first field that is not accepted.
 WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field);
+
+// Replaces bytes that are not UTF-8, and control characters, which could command a terminal, by '?'. False when the
+// text does not end within its field.
+bool wire_clean_text(char *text, size_t size);
 
 const char *wire_code_name(unsigned code);

@@ -10,7 +10,7 @@
 #include <zmq.h>
 
 enum {
-    ERRORS_PER_SECOND = 100,  // so that a peer that repeats a bad request in a loop costs little
+    ERRORS_PER_SECOND = 100,  // to a peer, so that one that repeats a bad request in a loop costs little
     SESSION_SECONDS = 10 * 60 // a trainer that has sent nothing for so long has probably been killed
 };
 
@@ -54,10 +54,11 @@ static WireMessage reply_to(const WireHeader *request, WireType type) {
 __attribute__((format(printf, 6, 7))) static void send_error(Server *server, const Route *route,
                                                              const WireHeader *request, WireCode code, uint32_t detail,
                                                              const char *format, ...) {
+    ErrorLimit *limit = &server->error_limits[crc32c(0, route->bytes, route->size) % ERROR_LIMITS];
     uint64_t now = clock_ns();
-    if (now - server->error_window_ns > 1000000000) server->error_window_ns = now, server->errors_in_window = 0;
+    if (now - limit->began_ns > 1000000000) *limit = (ErrorLimit){now, 0};
     server->stats.errors++;
-    if (server->errors_in_window++ >= ERRORS_PER_SECOND) return;
+    if (limit->count++ >= ERRORS_PER_SECOND) return;
     WireMessage reply = reply_to(request, WIRE_ERROR);
     reply.error.code = (uint16_t)code;
     reply.error.detail = detail;
@@ -93,7 +94,24 @@ static void session_register(Server *server, const WireMessage *hello, const Rou
     const WireHello *limits = &hello->hello;
     uint64_t unread_max = (uint64_t)limits->max_rows * (limits->sequence_tokens + 1ull) * 2 * limits->window;
     if (unread_max > WIRE_PAYLOAD_MAX) unread_max = WIRE_PAYLOAD_MAX;
-    *chosen = (Session){hello->header.session, clock_ns(), limits->sequence_tokens, unread_max, *route};
+    uint64_t now = clock_ns();
+    if (chosen->id != hello->header.session) *chosen = (Session){.started_ns = now, .rate_began_ns = now};
+    chosen->id = hello->header.session, chosen->seen_ns = now, chosen->route = *route;
+    chosen->sequence_tokens = limits->sequence_tokens, chosen->unread_max = unread_max;
+}
+
+void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns) {
+    uint64_t now = clock_ns(), tokens = (uint64_t)batch->rows * batch->sequence_tokens;
+    WireClientStats *stats = &session->stats;
+    stats->batches++;
+    stats->tokens += tokens;
+    stats->wait_ns += wait_ns;
+    if (wait_ns > stats->wait_max_ns) stats->wait_max_ns = wait_ns;
+    if (now - session->rate_began_ns >= RATE_NS) {
+        stats->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)(now - session->rate_began_ns));
+        session->rate_began_ns = now, session->rate_tokens = 0;
+    }
+    session->rate_tokens += tokens;
 }
 
 static bool is_zero(const uint8_t fingerprint[32]) {
@@ -226,6 +244,8 @@ static uint16_t *slot_open(Server *server, const Route *route, const WireMessage
     }
     if (slot->answered && slot->generation == get->generation && slot->req_id == request->header.req_id) {
         server->stats.repeated++;
+        Session *session = session_find(server, request->header.session);
+        if (session) session->stats.repeated++;
         WireMessage reply = reply_to(&request->header, WIRE_BATCH);
         reply.batch = slot->batch;
         server_send(server, route, &reply);
@@ -258,6 +278,10 @@ static int read_rows(Server *server, const Route *route, const WireMessage *requ
     server->stats.tokens += (uint64_t)batch->rows * get->sequence_tokens;
     server->stats.payload_bytes += batch->length;
     server->stats.produce_ns += took_ns;
+    served->batches++;
+    served->tokens += (uint64_t)batch->rows * get->sequence_tokens;
+    Session *session = session_find(server, request->header.session);
+    if (session) session_count(session, batch, took_ns);
     return 0;
 }
 
@@ -296,12 +320,17 @@ static void handle_get(Server *server, const Route *route, const WireMessage *re
 // --- the other messages
 
 static void handle_stats(Server *server, const Route *route, const WireMessage *request) {
+    static Status status;
+    Buffer tables = {0};
     WireMessage reply = reply_to(&request->header, WIRE_STATS);
-    reply.stats = server->stats;
-    reply.stats.frames_decoded = row_reader_frames(server->current.reader);
-    for (int i = 0; i < SESSIONS_MAX; i++) reply.stats.sessions += session_is_live(&server->sessions[i]);
-    reply.stats.uptime_ns = clock_ns() - server->started_ns;
-    server_send(server, route, &reply);
+    server_status(server, &status);
+    reply.stats = status.totals;
+    status_encode_tables(&status, &tables);
+    zmq_msg_t second;
+    if (zmq_msg_init_size(&second, tables.size) < 0) die(EX_MEMORY, "no memory");
+    if (tables.size) memcpy(zmq_msg_data(&second), tables.data, tables.size);
+    send_parts(server, route, &reply, &second);
+    buffer_close(&tables);
 }
 
 static void handle_valid(Server *server, const Route *route, const WireMessage *request) {
@@ -325,12 +354,17 @@ static void handle_valid(Server *server, const Route *route, const WireMessage *
     }
 }
 
-void server_handle_message(Server *server, const Route *route, Bytes frame) {
+void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame) {
     WireMessage request;
     const char *field = NULL;
     switch (wire_decode(frame, &request, &field)) {
     case WIRE_VALID:
-        handle_valid(server, route, &request);
+        if (!key || allow_has(&server->allow, key)) {
+            handle_valid(server, route, &request);
+            return;
+        }
+        server_refuse_peer(server, "a peer whose key was removed");
+        send_error(server, route, &request.header, WIRE_AUTH, 0, "this key has been removed from the allow-list");
         return;
     case WIRE_OTHER_VERSION:
         send_error(server, route, &request.header, WIRE_PROTO, 0,

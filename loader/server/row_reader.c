@@ -71,6 +71,17 @@ static int open_shard(void *self) {
     return shard_file_open(opening->shard, opening->path);
 }
 
+// Each shard takes one mapping.
+static int fail_mapping(uint64_t mapped, uint64_t count) {
+    unsigned long long limit = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    if (file && fscanf(file, "%llu", &limit) != 1) limit = 0;
+    if (file) fclose(file);
+    return fail_in("%llu of %llu shards are mapped (vm.max_map_count is %llu; raise it, or `ulimit -v`, or make larger "
+                   "shards with shardtool merge)",
+                   (unsigned long long)mapped, (unsigned long long)count, limit);
+}
+
 static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned split) {
     uint64_t count = dataset->shard_count[split], frames = 0;
     stream->names = dataset->shards[split];
@@ -82,7 +93,7 @@ static int stream_open(SplitStream *stream, const Dataset *dataset, unsigned spl
         const DatasetShard *name = &stream->names[stream->count];
         if (mapguard_run(open_shard, &(Opening){shard, name->path}, name->path) < 0) {
             shard_file_close(shard);
-            return -1;
+            return err_code() == EX_MEMORY ? fail_mapping(stream->count, count) : -1;
         }
         const char *difference = manifest_difference(shard, name, dataset);
         if (difference) {

@@ -21,6 +21,7 @@ enum {
     QUIET_MS = 10,           // at shutdown: no request for this long means that none is on its way
     HANDSHAKE_MS = 10000,    // a peer that has not finished the ZeroMQ handshake by then is disconnected
     PEER_SILENCE_MS = 60000, // a heartbeat waits behind the rows that a slow connection has to transfer
+    METRICS_MS = 5000,       // interval of the metrics file
     PREVIOUS_MS = 60000,     // a replaced dataset is closed when no trainer has requested it for this long
 };
 
@@ -52,9 +53,9 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     if (!endpoint->ipc) endpoint_keep_alive(server->router, PEER_SILENCE_MS);
     int64_t most = WIRE_REQUEST_MAX;
     zmq_setsockopt(server->router, ZMQ_MAXMSGSIZE, &most, sizeof most);
-    if (server->keys) {
+    if (server->config->keys) {
         set_option(server->router, ZMQ_CURVE_SERVER, 1);
-        zmq_setsockopt(server->router, ZMQ_CURVE_SECRETKEY, server->keys->pair.secret_key, KEY_TEXT);
+        zmq_setsockopt(server->router, ZMQ_CURVE_SECRETKEY, server->config->keys->secret_key, KEY_TEXT);
         if (!(server->zap = zap_open(server->context))) return -1;
     }
     if (zmq_bind(server->router, endpoint->zmq_address) < 0)
@@ -86,13 +87,11 @@ static void raise_descriptor_limit(void) {
     }
 }
 
-Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys) {
-    Server *server = calloc(1, sizeof *server);
-    if (!server) die(EX_MEMORY, "no memory");
-    server->path = path;
-    server->keys = keys;
+Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
+    Server *server = allocate_zeroed(1, sizeof *server);
+    server->config = config;
     server->signals = server->listener = -1;
-    server->reload = (Reload){.path = path, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    server->reload = (Reload){.path = config->path, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     server->instance = random_id();
     server->started_ns = clock_ns();
     // Before ZeroMQ starts its threads, which inherit the mask.
@@ -106,7 +105,8 @@ Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
     raise_descriptor_limit();
-    if (served_open(&server->current, path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
+    if ((config->keys && allow_read(&server->allow, config->allow_path) < 0) ||
+        served_open(&server->current, config->path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
         bind_sockets(server, endpoint) < 0) {
         server_close(server);
         return NULL;
@@ -137,6 +137,7 @@ void server_close(Server *server) {
     lock_drop(&server->lock);
     served_close(&server->current);
     served_close(&server->previous);
+    allow_close(&server->allow);
     free(server);
 }
 
@@ -161,7 +162,8 @@ static bool receive_message(Server *server) {
     Route route = {.size = zmq_msg_size(&parts[0])};
     if (count == PARTS && !more && route.size <= ROUTE_MAX) {
         memcpy(route.bytes, zmq_msg_data(&parts[0]), route.size);
-        server_handle_message(server, &route, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])});
+        const char *key = server->zap ? zmq_msg_gets(&parts[1], "User-Id") : NULL;
+        server_handle_message(server, &route, key, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])});
     } else {
         server->stats.dropped++;
     }
@@ -199,6 +201,22 @@ static void attachment_receive(Server *server, Attachment *attachment) {
     if (ctl_send_reply(attachment->fd, &reply) < 0) attachment_close(server, attachment);
 }
 
+// --- keys
+
+void server_refuse_peer(Server *server, const char *address) {
+    uint64_t now = clock_ns();
+    server->stats.refused_peers++;
+    if (now - server->refused_warn_ns < 1000000000) return;
+    server->refused_warn_ns = now;
+    log_warn("refused %s: its key is not in '%s' (%llu refused so far)", address, server->config->allow_path,
+             (unsigned long long)server->stats.refused_peers);
+}
+
+static void authenticate(Server *server) {
+    char address[ZAP_ADDRESS_MAX] = "";
+    if (!zap_handle_request(server->zap, &server->allow, address)) server_refuse_peer(server, address);
+}
+
 // --- signals
 
 // Sends the notice, then answers the requests that trainers sent before they received it.
@@ -230,6 +248,20 @@ static void *open_fresh(void *self) {
     uint64_t one = 1;
     if (write(reload->done, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
     return NULL;
+}
+
+// SIGHUP: keys that are no longer on the list are refused from now on, also on connections that exist.
+static void reload_keys(Server *server) {
+    AllowList allow;
+    if (!server->config->keys) return;
+    if (allow_read(&allow, server->config->allow_path) < 0) {
+        log_warn("the allow-list stays as it was: %s", err_text());
+        err_clear();
+        return;
+    }
+    allow_close(&server->allow);
+    server->allow = allow;
+    log_line("%zu keys are allowed", allow.count);
 }
 
 // SIGHUP: opens the dataset that the directory holds now.
@@ -287,6 +319,7 @@ static bool handle_signals(Server *server) {
     struct signalfd_siginfo signal;
     while (read(server->signals, &signal, sizeof signal) == sizeof signal) {
         if (signal.ssi_signo != SIGHUP) return false;
+        reload_keys(server);
         reload_start(server);
     }
     return true;
@@ -314,6 +347,10 @@ int server_run(Server *server) {
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
         long timeout_ms = !idle ? 0 : server->previous.reader ? PREVIOUS_MS : -1;
+        if (server->config->metrics_path) {
+            if (clock_ns() - server->metrics_ns >= METRICS_MS * 1000000ull) server_write_metrics(server);
+            if (idle) timeout_ms = METRICS_MS;
+        }
         if (is_unused(&server->previous)) served_close(&server->previous);
         int ready = zmq_poll(items, (int)(FIRST + attached), timeout_ms);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
@@ -331,7 +368,7 @@ int server_run(Server *server) {
         for (unsigned i = attached; i--;)
             if (items[FIRST + i].revents) attachment_receive(server, &server->attachments[i]);
         if (items[LISTENER].revents) attachment_accept(server);
-        if (items[ZAP].revents) zap_handle_request(server->zap, &server->keys->allow);
+        if (items[ZAP].revents) authenticate(server);
         for (int i = 0; i < WIRE_WINDOW_MAX && receive_message(server); i++) {
         }
     }

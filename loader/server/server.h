@@ -7,18 +7,20 @@
 
 typedef struct Server Server;
 
-// The keys of a loader that serves other machines; borrowed.
 typedef struct {
-    KeyPair pair;
-    AllowList allow;
-} ServerKeys;
+    const char *path; // the dataset directory
+    // For a loader that serves other machines: its keys, and the file with the keys of the trainers that may connect.
+    // With `keys` NULL, every process that reaches the socket is served.
+    const KeyPair *keys;
+    const char *allow_path;
+    const char *metrics_path; // a Prometheus text file, replaced every 5 s; NULL: none
+} ServerConfig;
 
-// Opens dataset directory `path` (borrowed), locks the endpoint and binds its sockets. From here on SIGTERM and SIGINT
-// end server_run, and SIGHUP opens `path` again, in the background: when it holds another dataset now, trainers get a
-// notice, and the old dataset stays available until no trainer has requested it for a minute. NULL after fail(): 73
-// when another loader holds the endpoint, 65 for a damaged dataset. With `keys` NULL, every process that reaches the
-// socket is served.
-Server *server_open(const Endpoint *endpoint, const char *path, const ServerKeys *keys);
+// Opens the dataset, locks the endpoint and binds its sockets; `config` is borrowed. From here on SIGTERM and SIGINT
+// end server_run, and SIGHUP reads the allow-list and opens the dataset directory again, in the background: when it
+// holds another dataset now, trainers get a notice, and the old dataset stays available until no trainer has requested
+// it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged dataset.
+Server *server_open(const Endpoint *endpoint, const ServerConfig *config);
 const Dataset *server_dataset(const Server *server); // the one that is served now
 int server_run(Server *server);    // 0 when stopped by a signal, after the queued requests have been answered
 void server_close(Server *server); // accepts NULL

@@ -1,19 +1,24 @@
-// Server internals shared by server.c (lifecycle, poll loop, rings) and requests.c (message handlers).
+// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers) and
+// server_status.c (counters).
 #pragma once
 
 #include "common/err.h"
 #include "common/file.h"
 #include "loader/protocol/ring.h"
+#include "loader/protocol/status.h"
 #include "loader/server/row_reader.h"
 #include "loader/server/server.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum {
-    SESSIONS_MAX = 64,
-    ATTACHMENTS_MAX = 64,
-    ROUTE_MAX = 255, // bytes of a ZeroMQ routing id
+    SESSIONS_MAX = STATUS_CLIENTS_MAX,
+    ATTACHMENTS_MAX = 256,
+    ROUTE_MAX = 255,    // bytes of a ZeroMQ routing id
+    ERROR_LIMITS = 256, // the limits on ERROR messages; peers are assigned to them by a hash of their routing id
 };
+
+#define RATE_NS 5000000000ull // the interval over which a client's tokens a second are counted
 
 typedef struct {
     uint8_t bytes[ROUTE_MAX];
@@ -26,7 +31,15 @@ typedef struct {
     uint32_t sequence_tokens; // the largest T of the run
     uint64_t unread_max;      // limit on its unread_bytes
     Route route;
+    WireClientStats stats;
+    uint64_t started_ns, rate_began_ns, rate_tokens; // rate_tokens: sent since rate_began_ns
 } Session;
+
+// How many errors were sent to a group of peers in the current second.
+typedef struct {
+    uint64_t began_ns;
+    unsigned count;
+} ErrorLimit;
 
 // The last request for a slot, so that a resend is answered without writing the slot and an overtaken request is
 // dropped.
@@ -47,7 +60,7 @@ typedef struct {
 typedef struct {
     Dataset dataset;
     RowReader *reader; // NULL: no dataset here
-    uint64_t requested_ns;
+    uint64_t requested_ns, batches, tokens;
 } ServedDataset;
 
 // A dataset that a thread opens while the loop serves the current one.
@@ -61,16 +74,17 @@ typedef struct {
 } Reload;
 
 struct Server {
-    const char *path;
+    const ServerConfig *config;
+    AllowList allow;                 // empty without keys
+    uint64_t refused_warn_ns;        // time of the last line about a refused peer
     ServedDataset current, previous; // previous: replaced by a reload, still available to trainers that request it
     Reload reload;
     Lock lock;
     void *context, *router, *zap; // zap: NULL without keys
-    const ServerKeys *keys;
-    int signals, listener; // a signalfd; ctl.sock, -1 for tcp
+    int signals, listener;        // a signalfd; ctl.sock, -1 for tcp
     uint64_t instance, started_ns;
-    uint64_t error_window_ns; // start of the current second of the limit on ERROR messages
-    unsigned errors_in_window;
+    ErrorLimit error_limits[ERROR_LIMITS];
+    uint64_t metrics_ns; // when the metrics file was written last
     Session sessions[SESSIONS_MAX];
     _Atomic uint64_t unread_bytes[SESSIONS_MAX + 1]; // inline rows in ZeroMQ's queues, by session; last: without one
     Attachment attachments[ATTACHMENTS_MAX];
@@ -83,6 +97,15 @@ void server_send(Server *server, const Route *route, WireMessage *message);
 void server_notify_all(Server *server, WireCode code, const char *text); // a NOTICE to every session
 
 bool session_is_live(const Session *session);
+void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns); // an answer was sent
 
-// Handles one message of a trainer; corrupt messages are dropped and counted.
-void server_handle_message(Server *server, const Route *route, Bytes frame);
+// Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
+void server_status(const Server *server, Status *status);
+void server_write_metrics(Server *server);
+
+// Counts a peer without an allowed key, and logs it, but at most once a second.
+void server_refuse_peer(Server *server, const char *address);
+
+// Handles one message of a trainer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
+// without keys.
+void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame);

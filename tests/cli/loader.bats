@@ -74,7 +74,7 @@ start() { serve_until_ready set "$@"; }
     grep -q ready first
     for _ in 1 2 3; do # each reload logs a line
         kill -HUP "$LOADER"
-        "$BIN/loader" stats --endpoint ipc://place
+        "$BIN/loader" status --endpoint ipc://place
     done
     kill -TERM "$LOADER"
     wait "$LOADER"
@@ -103,17 +103,44 @@ start() { serve_until_ready set "$@"; }
     wait_until is_gone "$LOADER"
 }
 
-@test "stats prints the counters of a running loader, 69 without one" {
-    run "$BIN/loader" stats --endpoint ipc://place
+@test "status prints the counters of a running loader, 69 without one" {
+    run "$BIN/loader" status --endpoint ipc://place
     [ "$status" -eq 69 ]
     start
-    run "$BIN/loader" stats --endpoint ipc://place
+    run "$BIN/loader" status --endpoint ipc://place
     [ "$status" -eq 0 ]
     [[ "${lines[0]}" =~ ^batches\ +0$ ]]
-    "$BIN/loader" stats --endpoint ipc://place --json | python3 -c '
+    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
 import json, sys
 stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
+}
+
+@test "status and the metrics file report clients, sources and memory" {
+    start --metrics metrics.prom
+    wait_until test -s metrics.prom
+    grep -q '^# TYPE millrace_loader_tokens counter$' metrics.prom
+    printf '%s\n' n_layer=1 n_head=2 n_embd=32 block_size=16 batch_size=2 gradient_accumulation_steps=1 \
+        max_iters=1000000 eval_interval=0 threads=1 "dtype='float32'" >tiny.conf
+    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run 2>words 3>&- >/dev/null &
+    TRAINER=$!
+    has_tokens() { "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin)
+assert status["sources"][0]["name"] == "set" and status["sources"][0]["replaced"] == 0
+client, = status["clients"]
+assert client["ring"] is True and client["block_size"] == 16 and client["batches"] > 1 and client["tokens_per_s"] > 0
+assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]'; }
+    wait_until has_tokens
+    "$BIN/loader" status --endpoint ipc://place --prometheus >now.prom
+    grep -q '^millrace_loader_client_tokens{session="[0-9a-f]*"} [1-9]' now.prom
+    grep -q '^millrace_loader_source_tokens{name="set",fingerprint="[0-9a-f]*"} [1-9]' now.prom
+    "$BIN/loader" status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
+    "$BIN/loader" status --endpoint ipc://place --watch >watched 3>&- &
+    WATCH=$!
+    twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }
+    wait_until twice
+    kill "$WATCH"
 }
 
 @test "tcp needs keys or --insecure (77), a port in use exits with 73" {
@@ -140,7 +167,7 @@ for _ in range(400):
     peer = socket.socket(socket.AF_UNIX)
     peer.connect(sys.argv[1])
     peers.append(peer)
-subprocess.run([sys.argv[2], "stats", "--endpoint", "ipc://place"], check=True)
+subprocess.run([sys.argv[2], "status", "--endpoint", "ipc://place"], check=True)
 END
     kill -TERM "$LOADER"
     wait "$LOADER"
@@ -166,6 +193,10 @@ END
     run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     [ "$status" -eq 2 ]
     [[ "$output" == *"'allow' line 2"* ]]
+    chmod 666 allow
+    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
+    [ "$status" -eq 77 ]
+    chmod 644 allow
     : >allow
     run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     [ "$status" -eq 66 ]
@@ -174,14 +205,14 @@ END
     [ "$status" -eq 77 ]
 }
 
-@test "stats reaches a loader with keys, with the right ones only" {
+@test "status reaches a loader with keys, with the right ones only" {
     "$BIN/loader" keygen loader.key >loader.public
     "$BIN/loader" keygen client.key >allow
     port=$(free_port)
     start --endpoint "tcp://[::1]:$port" --key loader.key --allow allow
-    "$BIN/loader" stats --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
-    run "$BIN/loader" stats --endpoint "tcp://[::1]:$port"
+    "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
+    run "$BIN/loader" status --endpoint "tcp://[::1]:$port"
     [ "$status" -eq 69 ]
-    run "$BIN/loader" stats --endpoint "tcp://[::1]:$port" --key client.key
+    run "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key
     [ "$status" -eq 2 ]
 }

@@ -435,6 +435,16 @@ TEST(loader_limits_the_rate_of_its_errors) {
     while (receive(&peer, &answer) == WIRE_ERROR) errors++;
     CHECK_EQUAL(answer.stats.errors, 1000);
     CHECK(errors >= 100 && errors <= 300);
+    // The limit is that of one peer: another one gets its error.
+    for (int i = 0; i < 1000; i++) {
+        set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
+        send_message(&peer, WIRE_GET, 0);
+    }
+    Peer second = open_peer("p");
+    set_get(&second, (const uint8_t[8]){1}, 1, 0, 0);
+    send_message(&second, WIRE_GET, 0);
+    CHECK(receive(&second, &answer) == WIRE_ERROR && answer.error.code == WIRE_DATASET);
+    close_peer(&second);
     close_peer(&peer);
     stop_loader(pid, SIGTERM);
 }

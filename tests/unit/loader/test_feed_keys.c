@@ -44,6 +44,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     CHECK_EQUAL(err_code(), EX_PERMISSION);
     CHECK_TEXT(err_text(), "does not allow this trainer's key");
     err_clear();
+    wait_for_line("tcp", "refused 127.0.0.1: its key is not in 'allow' (1 refused so far)", 1);
     CHECK(!open_feed(NULL, NULL, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
     err_clear();
@@ -56,5 +57,41 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     CHECK(!open_feed("listed.key", "too short", MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
+    KeyPair loader, removed, kept;
+    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&removed, "removed.key") == 0);
+    NEED(keys_make(&kept, "kept.key") == 0);
+    char allow[100];
+    snprintf(allow, sizeof allow, "%s\n%s\n", removed.public_key, kept.public_key);
+    write_file("allow", allow, strlen(allow));
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    Feed *feed = open_feed("removed.key", loader.public_key, 120000),
+         *other = open_feed("kept.key", loader.public_key, 120000);
+    NEED(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
+
+    // A list that is not valid changes nothing.
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
+    FeedBatch batch;
+    write_file("allow", "nonsense\n", 9);
+    kill(pid, SIGHUP);
+    wait_for_line("tcp", "the allow-list stays as it was: 'allow' line 1: the first word is not a key", 1);
+    NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    feed_release(feed, &batch);
+
+    write_file("allow", kept.public_key, KEY_TEXT - 1);
+    kill(pid, SIGHUP);
+    wait_for_line("tcp", "1 keys are allowed", 1);
+    NEED(feed_request(feed, &request) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(err_code(), EX_PERMISSION);
+    CHECK_TEXT(err_text(), "removed from the allow-list");
+    err_clear();
+    NEED(feed_request(other, &request) == 0 && feed_next(other, &batch) == FEED_BATCH);
+    feed_release(other, &batch);
+    feed_close(feed), feed_close(other);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

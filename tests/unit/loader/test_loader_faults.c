@@ -1,8 +1,10 @@
 // A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
+#include "loader/server/row_reader.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -199,6 +201,34 @@ TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
 }
 
 // Opening reads headers and tables only: the pages inside data frames are not accessible here.
+// As at vm.max_map_count, where mmap fails in the same way.
+TEST(loader_names_the_limit_on_mappings) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("a sanitizer needs more address space than this test leaves");
+#endif
+    const TestDataset large = {.salt = 1, .train_tokens = 4 << 20, .shard_tokens = 2 << 20, .frame_tokens = 1 << 15};
+    make_test_dataset("d", &large);
+    Dataset dataset;
+    NEED(dataset_open(&dataset, "d") == 0);
+    CHECK(dataset.shards[SPLIT_TRAIN][1].bytes > 1 << 20);
+    struct rlimit before, limit;
+    unsigned long pages = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    NEED(statm && fscanf(statm, "%lu", &pages) == 1);
+    fclose(statm);
+    NEED(getrlimit(RLIMIT_AS, &before) == 0);
+    limit = before, limit.rlim_cur = pages * 4096 + dataset.shards[SPLIT_TRAIN][0].bytes * 3 / 2;
+    NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+    RowReader *reader = row_reader_open(&dataset);
+    NEED(setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(!reader);
+    CHECK_EQUAL(err_code(), EX_MEMORY);
+    CHECK_TEXT(err_text(), "1 of 2 shards are mapped (vm.max_map_count is ");
+    CHECK_TEXT(err_text(), "000001.zst");
+    err_clear();
+    dataset_close(&dataset);
+}
+
 TEST(shard_open_does_not_touch_the_data_frames) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const TestDataset large = {.salt = 5, .train_tokens = 1 << 19, .shard_tokens = 1 << 19, .frame_tokens = 1 << 16};

@@ -1,0 +1,20 @@
+// What a loader reports about itself (STATS in wire.h), and its printed forms.
+#pragma once
+
+#include "loader/protocol/wire.h"
+
+enum { STATUS_CLIENTS_MAX = 256, STATUS_SOURCES_MAX = 32 };
+
+typedef struct {
+    WireStats totals;
+    WireClientStats clients[STATUS_CLIENTS_MAX];
+    WireSourceStats sources[STATUS_SOURCES_MAX];
+} Status;
+
+// The second part of a reply to STATS.
+void status_encode_tables(const Status *status, Buffer *out);
+// Checks a reply: -1 when the second part does not have the number of entries that `totals` names.
+int status_decode(Status *status, const WireStats *totals, Bytes tables);
+
+typedef enum { STATUS_TABLE, STATUS_JSON, STATUS_PROMETHEUS } StatusForm;
+void status_print(const Status *status, StatusForm form, Buffer *out);

@@ -1,0 +1,84 @@
+// What the server reports: the counters of STATS and the Prometheus text file.
+#include "common/err.h"
+#include "common/log.h"
+#include "loader/server/server_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { RATE_STALE_NS = 2 * RATE_NS };
+
+static uint64_t resident_bytes(void) {
+    unsigned long long size, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file && fscanf(file, "%llu %llu", &size, &resident) != 2) resident = 0;
+    if (file) fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool has_ring(const Server *server, uint64_t session) {
+    for (unsigned i = 0; i < server->attachment_count; i++)
+        if (server->attachments[i].session == session) return true;
+    return false;
+}
+
+static void add_client(const Server *server, const Session *session, Status *status) {
+    WireClientStats *client = &status->clients[status->totals.clients++];
+    uint64_t now = clock_ns(), since_ns = now - session->rate_began_ns;
+    *client = session->stats;
+    client->session = session->id;
+    client->age_ns = now - session->started_ns, client->silent_ns = now - session->seen_ns;
+    client->sequence_tokens = session->sequence_tokens;
+    client->ring = has_ring(server, session->id);
+    if (since_ns >= RATE_STALE_NS || (!client->tokens_per_s && since_ns)) // no batch has ended the interval
+        client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
+}
+
+static void add_source(const ServedDataset *served, bool replaced, Status *status) {
+    if (!served->reader) return;
+    WireSourceStats *source = &status->sources[status->totals.sources++];
+    *source =
+        (WireSourceStats){.weight = 1, .batches = served->batches, .tokens = served->tokens, .replaced = replaced};
+    snprintf(source->name, sizeof source->name, "%s", served->dataset.name);
+    memcpy(source->fp8, served->dataset.fingerprint, sizeof source->fp8);
+}
+
+void server_status(const Server *server, Status *status) {
+    WireStats *totals = &status->totals;
+    *totals = server->stats;
+    totals->frames_decoded = row_reader_frames(server->current.reader);
+    totals->uptime_ns = clock_ns() - server->started_ns;
+    totals->resident_bytes = resident_bytes();
+    for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
+        if (session_is_live(session)) add_client(server, session, status);
+    totals->sessions = totals->clients;
+    add_source(&server->current, false, status);
+    add_source(&server->previous, true, status);
+}
+
+// Without fsync: after a crash of the machine the figures are of no use.
+static int replace_file(const char *path, Bytes text) {
+    char temp[PATH_MAX_BYTES];
+    snprintf(temp, sizeof temp, "%.*s.tmp", PATH_MAX_BYTES - 8, path);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_errno("cannot create '%s'", temp);
+    int status = fd_write(fd, text.data, text.size, temp);
+    close(fd);
+    if (status == 0 && rename(temp, path) < 0) status = fail_errno("cannot rename '%s'", temp);
+    return status;
+}
+
+void server_write_metrics(Server *server) {
+    static Status status;
+    static bool warned;
+    Buffer text = {0};
+    server->metrics_ns = clock_ns();
+    server_status(server, &status);
+    status_print(&status, STATUS_PROMETHEUS, &text);
+    bool failed = replace_file(server->config->metrics_path, (Bytes){text.data, text.size}) < 0;
+    if (failed && !warned) log_warn("no metrics: %s", err_text());
+    warned = failed;
+    err_clear();
+    buffer_close(&text);
+}
