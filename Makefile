@@ -162,6 +162,9 @@ bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 ## bench-parquet  MB of text a second out of Parquet files beside pyarrow
 bench-parquet: test-deps $(O)/bin/shardtool
 	$(Q)mkdir -p build/bench/parquet && build/venv/bin/python tests/bench/bench_parquet.py $(O)/bin/shardtool build/bench/parquet
+## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc
+bench-nest: test-deps $(O)/bin/shardtool
+	$(Q)mkdir -p build/bench/nest && build/venv/bin/python tests/bench/bench_nest.py $(O)/bin/shardtool build/bench/nest
 ## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
 bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
 $(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
@@ -215,7 +218,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-nest bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,5 +1,6 @@
 // The variables behind the option rows that commands share.
 #include "shardtool/cmd_options.h"
+#include "common/err.h"
 #include "common/log.h"
 #include "shardtool/ingest/where.h"
 #include <inttypes.h>
@@ -21,6 +22,12 @@ const char *input_max_bad = "0";
 void log_skips(void) {
     const Skips *skips = &source_options.skips;
     if (skips->count) log_warn("skipped %" PRIu64 " bad inputs, the first: %s", skips->count, skips->first);
+}
+
+int input_set_threads(uint64_t threads) {
+    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
+    source_options.threads = (unsigned)threads;
+    return 0;
 }
 
 int input_check(void) {

@@ -59,8 +59,9 @@ extern const char *input_max_bad;
 #define ROW_KEEP_GOING                                                                                                 \
     { OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file" }
 
-int input_check(void); // parses the input options; 2 when one is malformed
-void log_skips(void);  // how many were skipped, and the first, if any
+int input_check(void);                   // parses the input options; 2 when one is malformed
+int input_set_threads(uint64_t threads); // of -j; 2 when there are too many
+void log_skips(void);                    // how many were skipped, and the first, if any
 
 #define ROW_INVALID_UTF8(variable)                                                                                     \
     { OPT_WORD, "invalid-utf8", variable, INVALID_UTF8_WORDS, "bytes that are not UTF-8: U+FFFD, an error, or kept" }

@@ -8,9 +8,11 @@
 enum { FLUSH_BYTES = 1 << 18 };
 
 static bool raw;
+static uint64_t threads;
 
 static const Option options[] = {
     {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
+    ROW_JOBS(&threads),
     ROW_FILES_FROM,
     ROW_INCLUDE,
     ROW_EXCLUDE,
@@ -57,7 +59,9 @@ static int print_documents(Source *source) {
 
 static int run(int count, char **arguments) {
     Inputs inputs;
-    if (input_check() < 0 || inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
+    if (input_check() < 0 || input_set_threads(threads) < 0 ||
+        inputs_open(&inputs, count, arguments, &input_filter) < 0)
+        return -1;
     Source *source = source_open(&inputs, &source_options);
     int status = print_documents(source);
     if (status == 0) status = skips_finish(&source_options.skips);

@@ -76,11 +76,10 @@ static void make_params(Buffer *line, const char *share) {
 }
 
 static int check_options(bool to_stdout) {
-    if (input_check() < 0) return -1;
+    if (input_check() < 0 || input_set_threads(threads) < 0) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
-    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,
                     SHARD_FRAME_TOKENS_MAX);

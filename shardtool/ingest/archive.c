@@ -1,6 +1,6 @@
 // Archives through libarchive: tar, also several concatenated ones, and zip. Members are streams again.
 #include "common/err.h"
-#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/member_queue.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -9,6 +9,14 @@
 #include <stdlib.h>
 
 enum { BLOCK_BYTES = 65536, TAR_BLOCK_BYTES = 512 };
+
+// What comes after the members in the queue.
+typedef enum {
+    LOOK_ON,     // the next header
+    LOOK_WAITS,  // a member that is read in place
+    LOOK_FAILED, // an error
+    LOOK_ENDED   // the end of the archive
+} LookAhead;
 
 typedef struct {
     FormatReader reader;
@@ -19,8 +27,12 @@ typedef struct {
     bool broken;        // this archive, not one of its members, cannot be read further
     uint64_t bytes;     // read of the outer stream, or the offset of the next read_at
     uint64_t out_bytes; // data of all members so far
-    Stream member;      // the current one
-    FormatReader *inner;
+    Stream member;      // of the last header
+    MemberQueue *queue; // members before `member` that are still to be read; opened for the first compressed one
+    LookAhead ahead;
+    Error error; // of `member` or the archive, with LOOK_FAILED
+    Stream *current;
+    FormatReader *inner; // reads `current`
     uint8_t block[BLOCK_BYTES];
 } ArchiveReader;
 
@@ -93,6 +105,7 @@ static ssize_t member_read(Stream *stream, void *data, size_t size) {
 void archive_close(FormatReader *reader) {
     ArchiveReader *self = (ArchiveReader *)reader;
     reader_close(self->inner);
+    member_queue_close(self->queue);
     archive_read_free(self->archive);
     free(self);
 }
@@ -123,19 +136,6 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     return NULL;
 }
 
-static int open_member(ArchiveReader *self, struct archive_entry *entry) {
-    const char *name = archive_entry_pathname(entry);
-    if (!name) name = "?";
-    const char *last = strrchr(name, '/');
-    last = last ? last + 1 : name;
-    if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return 0;
-    unsigned level = self->member.level;
-    self->member = (Stream){.read = member_read, .level = level, .is_listed = true};
-    stream_name(&self->member, self->outer->name, name);
-    if (archive_entry_is_encrypted(entry)) return fail(EX_DATA, "'%s' is encrypted", self->member.name);
-    return reader_open(&self->inner, &self->member, self->options);
-}
-
 // A tar that ends without a block of zeros may be truncated between two members.
 static int check_end(ArchiveReader *self) {
     uint8_t rest[4096];
@@ -147,15 +147,79 @@ static int check_end(ArchiveReader *self) {
     return got < 0 ? -1 : 0;
 }
 
+// Names the member of a header. False when it is not a file to be read.
+static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
+    const char *name = archive_entry_pathname(entry);
+    if (!name) name = "?";
+    const char *last = strrchr(name, '/');
+    last = last ? last + 1 : name;
+    if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return false;
+    unsigned level = self->member.level;
+    self->member = (Stream){.read = member_read, .level = level, .is_listed = true};
+    stream_name(&self->member, self->outer->name, name);
+    return true;
+}
+
+// Puts a small compressed member into the queue, so that it is decoded ahead; any other one waits to be read in place.
+static LookAhead place_member(ArchiveReader *self, struct archive_entry *entry) {
+    Bytes head;
+    if (archive_entry_is_encrypted(entry)) fail(EX_DATA, "'%s' is encrypted", self->member.name);
+    if (err_code() || stream_peek(&self->member, &head) < 0) return LOOK_FAILED;
+    if (!archive_entry_size_is_set(entry) || archive_entry_size(entry) > MEMBER_BYTES_MAX ||
+        !stream_is_compressed(&self->member, head))
+        return LOOK_WAITS;
+    if (!self->queue && !(self->queue = member_queue_open(self->options))) {
+        self->broken = true;
+        return LOOK_FAILED;
+    }
+    return member_queue_add(self->queue, &self->member) < 0 ? LOOK_ENDED : LOOK_ON; // the error is in the queue
+}
+
+// Reads headers until the queue is full or something comes that is not for the queue.
+static void look_ahead(ArchiveReader *self) {
+    while (self->ahead == LOOK_ON && (!self->queue || member_queue_has_space(self->queue))) {
+        struct archive_entry *entry;
+        int status = archive_read_next_header(self->archive, &entry);
+        if (status == ARCHIVE_RETRY) continue;
+        if (status == ARCHIVE_EOF)
+            self->ahead = LOOK_ENDED;
+        else if (status < ARCHIVE_WARN)
+            self->ahead = LOOK_FAILED, fail_archive(self, self->outer->name);
+        else if (find_member(self, entry))
+            self->ahead = place_member(self, entry);
+    }
+    if (err_code()) err_take(&self->error); // LOOK_FAILED since just now
+}
+
+// An error of the archive itself is that of its last member.
+static bool is_broken(const ArchiveReader *self) { return self->broken && member_queue_is_empty(self->queue); }
+
 static void close_member(ArchiveReader *self) {
     reader_close(self->inner);
     self->inner = NULL;
 }
 
 static int skip_member(ArchiveReader *self, Part *part) {
-    int status = reader_skip(self->inner, &self->member, self->options, part);
+    if (is_broken(self)) return -1;
+    int status = reader_skip(self->inner, self->current, self->options, part);
     if (status > 0) close_member(self);
     return status;
+}
+
+// Opens the next member. 0 at the end of the archive.
+static int open_member(ArchiveReader *self) {
+    look_ahead(self);
+    self->current = member_queue_next(self->queue);
+    if (!self->current) {
+        LookAhead ahead = self->ahead;
+        if (ahead == LOOK_ENDED) return 0;
+        self->ahead = LOOK_ON, self->current = &self->member;
+        if (ahead == LOOK_FAILED) {
+            err_give(&self->error);
+            return -1;
+        }
+    }
+    return reader_open(&self->inner, self->current, self->options) < 0 ? -1 : 1;
 }
 
 int archive_next(FormatReader *reader, Part *part) {
@@ -163,15 +227,12 @@ int archive_next(FormatReader *reader, Part *part) {
     for (;;) {
         if (self->inner) {
             int status = reader_next(self->inner, part);
-            if (status < 0 && !self->broken) status = skip_member(self, part);
+            if (status < 0) status = skip_member(self, part);
             if (status != 0) return status;
             close_member(self);
         }
-        struct archive_entry *entry;
-        int status = archive_read_next_header(self->archive, &entry);
-        if (status == ARCHIVE_EOF) return check_end(self);
-        if (status == ARCHIVE_RETRY) continue;
-        if (status < ARCHIVE_WARN) return fail_archive(self, self->outer->name);
-        if (open_member(self, entry) < 0 && (self->broken || skip_member(self, part) < 0)) return -1;
+        int status = open_member(self);
+        if (status == 0) return check_end(self);
+        if (status < 0 && skip_member(self, part) < 0) return -1;
     }
 }

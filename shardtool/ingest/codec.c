@@ -6,6 +6,7 @@
 #include <bzlib.h>
 #include <limits.h>
 #include <lzma.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -136,10 +137,10 @@ static void *zstd_open(void) {
 
 // Frames without checksum are common, and damage in them cannot be detected: log that once.
 static void note_missing_checksum(Bytes frame) {
-    static bool noted;
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
     enum { CHECKSUM_FLAG = 4 };
-    if (noted || frame.size < 5 || get_u32(frame.data) != ZSTD_MAGICNUMBER || frame.data[4] & CHECKSUM_FLAG) return;
-    noted = true;
+    if (frame.size < 5 || get_u32(frame.data) != ZSTD_MAGICNUMBER || frame.data[4] & CHECKSUM_FLAG) return;
+    if (atomic_flag_test_and_set(&noted)) return;
     log_line("zstd frames without checksum: damage in such an input cannot always be detected");
 }
 

@@ -96,13 +96,22 @@ static const InputFormat *highest_bid(Bytes head, InputKind kind, int least) {
 
 static int refuse(const Stream *stream, const char *is) { return fail(EX_DATA, "'%s' %s", stream->name, is); }
 
+static bool promises_text(const Stream *stream) {
+    const InputFormat *promised = promised_format(stream);
+    return stream->is_listed && promised && promised->bid == text_bid;
+}
+
+bool stream_is_compressed(const Stream *stream, Bytes head) {
+    return !promises_text(stream) && compressed_bid(head) && !foreign_find(head);
+}
+
 // A page of text may start with anything, with JSON or the magic number of a compressed file too. So a file in a folder
 // or an archive whose name promises text is text. For others, the magic number decides, then the name, then the
 // content.
 static int choose_format(const Stream *stream, const SourceOptions *options, Bytes head, const InputFormat **format) {
     const InputFormat *promised = promised_format(stream), *forced = forced_format(options);
     const char *is;
-    if (stream->is_listed && promised && promised->bid == text_bid) {
+    if (promises_text(stream)) {
         *format = forced ? forced : promised;
         return 0;
     }

@@ -27,6 +27,7 @@ typedef struct {
     unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
     uint64_t max_depth;      // levels of containers; a compressed archive is one level
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
+    unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
     Skips skips;
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
@@ -51,6 +52,7 @@ struct Stream {
     unsigned level;               // of containers around it
     bool decompressed;            // the output of a codec
     bool is_listed;               // found in a folder or an archive, not named by the user
+    struct Decoder *decoder;      // has decoded a part of it ahead; NULL for most streams
     size_t head_at, head_size;
     uint8_t head[SOURCE_HEAD_BYTES]; // peeked at, not yet read
 };
@@ -96,6 +98,8 @@ struct InputFormat {
 // For formats whose documents have no columns: 65 when there are conditions, which would be passed over in silence.
 int refuse_conditions(const Stream *stream, const SourceOptions *options);
 
+// Whether reader_open decompresses a stream that starts with `head`.
+bool stream_is_compressed(const Stream *stream, Bytes head);
 // Finds the format and opens its reader. *reader is NULL for an empty stream. 65 when no format reads it.
 int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
 // The name of the format in row `row`, or NULL after the last row.

@@ -1,0 +1,107 @@
+// Decompresses a stream with its codec and checks that it is whole and no decompression bomb.
+#include "shardtool/ingest/decoder.h"
+#include "common/err.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    BLOCK_BYTES = 65536,
+    SILENT_BYTES_MAX = 64 << 20 // input without any output that is taken for damage or an attack
+};
+
+struct Decoder {
+    Stream *outer;
+    const SourceOptions *options;
+    const Codec *codec;
+    void *state;
+    Bytes in;                                // unread bytes of block
+    bool ended;                              // the outer stream has no more bytes
+    bool complete;                           // the decoder is at the end of a member or frame
+    uint64_t in_bytes, out_bytes, silent_in; // silent_in: read since the last output
+    Bytes ahead;                             // decoded ahead and not yet read
+    bool failed;                             // `error` comes after `ahead`
+    Error error;
+    uint8_t block[BLOCK_BYTES];
+};
+
+Decoder *decoder_open(Stream *outer, const Codec *codec, const SourceOptions *options) {
+    Decoder *decoder = malloc(sizeof *decoder);
+    if (!decoder) die(EX_MEMORY, "no memory for a decoder");
+    memset(decoder, 0, offsetof(Decoder, block));
+    decoder->outer = outer, decoder->codec = codec, decoder->options = options;
+    decoder->state = codec->open();
+    return decoder;
+}
+
+void decoder_close(Decoder *decoder) {
+    if (!decoder) return;
+    decoder->codec->close(decoder->state);
+    free(decoder);
+}
+
+static int fail_damaged(const Decoder *decoder, const char *why) {
+    return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " (%s)", decoder->outer->name,
+                decoder->in_bytes - decoder->in.size, why);
+}
+
+static int refill(Decoder *decoder) {
+    ssize_t got = stream_read(decoder->outer, decoder->block, sizeof decoder->block);
+    if (got < 0) return -1;
+    decoder->in = (Bytes){decoder->block, (size_t)got};
+    decoder->ended = got < (ssize_t)sizeof decoder->block;
+    decoder->in_bytes += (uint64_t)got, decoder->silent_in += (uint64_t)got;
+    if (decoder->silent_in > SILENT_BYTES_MAX) return fail_damaged(decoder, "64 MiB of input without output");
+    return 0;
+}
+
+static int check_ratio(Decoder *decoder, size_t more) {
+    if (more) decoder->silent_in = 0;
+    decoder->out_bytes += more;
+    return ratio_check(decoder->outer->name, decoder->options, decoder->in_bytes, decoder->out_bytes);
+}
+
+// Fewer than `size` bytes only at the end. With -1, *done is the number of bytes before the error.
+static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
+    CodecStep step = {.out = data, .space = size};
+    *done = 0;
+    while (step.space) {
+        if (!decoder->in.size && !decoder->ended && refill(decoder) < 0) return -1;
+        if (!decoder->in.size && decoder->ended && decoder->complete) break;
+        step.in = decoder->in, step.ended = decoder->ended;
+        size_t space = step.space, unread = step.in.size;
+        CodecStatus status = decoder->codec->decode(decoder->state, &step);
+        decoder->in = step.in;
+        decoder->complete = status == CODEC_END;
+        *done = size - step.space;
+        if (status == CODEC_BAD) return fail_damaged(decoder, step.error);
+        if (check_ratio(decoder, space - step.space) < 0) return -1;
+        if (status == CODEC_MORE && decoder->ended && unread == step.in.size && space == step.space)
+            return fail_damaged(decoder, "the input ends within the compressed data");
+    }
+    return 0;
+}
+
+void decoder_run_ahead(Decoder *decoder, Buffer *out, size_t limit) {
+    enum { STEP_BYTES = 1 << 18 };
+    size_t got = STEP_BYTES;
+    out->size = 0;
+    while (got == STEP_BYTES && out->size < limit && !decoder->failed) {
+        buffer_reserve(out, STEP_BYTES);
+        decoder->failed = decode(decoder, out->data + out->size, STEP_BYTES, &got) < 0;
+        out->size += got;
+    }
+    if (decoder->failed) err_take(&decoder->error);
+    decoder->ahead = (Bytes){out->data, out->size};
+}
+
+ssize_t decoder_read(Decoder *decoder, void *data, size_t size) {
+    size_t take = decoder->ahead.size < size ? decoder->ahead.size : size, more = 0;
+    if (take) memcpy(data, decoder->ahead.data, take);
+    decoder->ahead.data += take, decoder->ahead.size -= take;
+    if (take == size) return (ssize_t)take;
+    if (decoder->failed) {
+        err_give(&decoder->error);
+        return -1;
+    }
+    return decode(decoder, (uint8_t *)data + take, size - take, &more) < 0 ? -1 : (ssize_t)(take + more);
+}
