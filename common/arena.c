@@ -1,29 +1,46 @@
-// Arenas over reserved address space.
+// Arenas: a list of blocks, each as large as all before it together. So the address space that an arena takes is at
+// most about twice its content, and it works where address space is limited (ulimit -v).
 #include "common/arena.h"
 #include "common/err.h"
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
+#include <stdlib.h>
 
-void arena_open(Arena *arena, size_t capacity) {
-    capacity = (capacity + 4095) & ~(size_t)4095;
-    void *base = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) die(EX_MEMORY, "cannot reserve %zu bytes of memory", capacity);
-    *arena = (Arena){base, 0, capacity};
-}
+enum { ALIGNMENT = 64, FIRST_BYTES = 64 << 10 };
+
+struct ArenaBlock {
+    ArenaBlock *older;
+    size_t capacity, all; // bytes that can be pushed; capacity of this block and all older ones
+    unsigned char *data;  // aligned, in the same allocation
+};
 
 void arena_close(Arena *arena) {
-    if (arena->base) munmap(arena->base, arena->capacity);
+    for (ArenaBlock *block = arena->block, *older; block; block = older) {
+        older = block->older;
+        free(block);
+    }
     *arena = (Arena){0};
 }
 
+static void add_block(Arena *arena, size_t bytes) {
+    size_t capacity = arena->block ? arena->block->all : FIRST_BYTES;
+    if (capacity < bytes) capacity = bytes;
+    ArenaBlock *block = capacity < SIZE_MAX / 4 ? calloc(1, sizeof *block + capacity + ALIGNMENT) : NULL;
+    if (!block) die(EX_MEMORY, "out of memory: %zu bytes wanted", bytes);
+    uintptr_t start = (uintptr_t)(block + 1);
+    block->older = arena->block;
+    block->capacity = capacity, block->all = capacity + (arena->block ? arena->block->all : 0);
+    block->data = (unsigned char *)(block + 1) + (ALIGNMENT - start % ALIGNMENT) % ALIGNMENT;
+    *arena = (Arena){block, 0};
+}
+
 void *arena_push(Arena *arena, size_t bytes) {
-    size_t start = (arena->used + 63) & ~(size_t)63;
-    if (start > arena->capacity || bytes > arena->capacity - start)
-        die(EX_MEMORY, "out of arena memory: %zu bytes wanted, %zu of %zu used", bytes, arena->used, arena->capacity);
+    size_t start = (arena->used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (!arena->block || start > arena->block->capacity || bytes > arena->block->capacity - start)
+        add_block(arena, bytes), start = 0;
     arena->used = start + bytes;
-    return arena->base + start;
+    return arena->block->data + start;
 }
 
 char *arena_print(Arena *arena, const char *format, ...) {

@@ -1,18 +1,17 @@
 // Reads and writes the manifest of a dataset directory.
 #include "shardtool/format/dataset.h"
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/json_write.h"
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define FORMAT     "SHRDSET2"
-#define OLD_FORMAT "SHRDSET1"   // the same without header_hash: read, no longer written
-enum { ARENA_BYTES = 1 << 30 }; // reserved address space; 1e5 shards use about 20 MB of it
+#define OLD_FORMAT "SHRDSET1" // the same without header_hash: read, no longer written
 
 const char *const split_names[SPLIT_COUNT] = {"train", "val"};
 
@@ -51,7 +50,6 @@ bool dataset_is(const char *path) {
 
 void dataset_begin(Dataset *dataset, const char *path) {
     *dataset = (Dataset){0};
-    arena_open(&dataset->arena, ARENA_BYTES);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     dataset->path = arena_print(&dataset->arena, "%.*s", (int)length, path);
@@ -307,7 +305,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
     for (uint64_t number = 1; text.size; number++) {
         if (!next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is truncated", number);
         json_error_t error;
-        json_t *object = json_loadb((const char *)line.data, line.size, 0, &error);
+        json_t *object = json_parse(line, 0, &error);
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
         if (status == 0)
             status = number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash)

@@ -1,12 +1,12 @@
 // Reads and writes the journal of an unfinished run.
 #include "shardtool/ingest/journal.h"
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/json_write.h"
 #include "common/log.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ static bool get_number(const json_t *object, const char *key, uint64_t *number) 
 
 // Adds the shard of one line. False when it cannot be used: its file is missing, or the line is of another version.
 static bool load_shard(Dataset *dataset, Bytes line, InputPosition positions[SPLIT_COUNT]) {
-    json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
+    json_t *object = json_parse(line, 0, NULL);
     InputPosition position;
     int split = -1;
     bool good = object && get_number(object, "file", &position.file) &&

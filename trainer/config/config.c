@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { STRINGS_MAX_BYTES = 64 << 20 };
-
 // The words of the WORD rows: names by value, which may have gaps, and aliases.
 typedef struct {
     const char *text;
@@ -75,7 +73,6 @@ static const struct {
 
 void config_open(ConfigReader *reader) {
     *reader = (ConfigReader){.config = defaults};
-    arena_open(&reader->strings, STRINGS_MAX_BYTES);
     for (int i = 0; i < KEY_COUNT; i++) {
         reader->options[i] =
             (Option){keys[i].type, keys[i].name, (char *)&reader->config + keys[i].offset, NULL, keys[i].meaning};

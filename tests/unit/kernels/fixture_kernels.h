@@ -42,7 +42,6 @@ static inline float *kernels_number(Kernels *k, float value) {
 static inline Kernels kernels_open_state(Dtype dtype, int threads, OptimizerState optimizer_state, const Shape *shape) {
     char why[256];
     arena_close(&kernels_host);
-    arena_open(&kernels_host, KERNELS_ARENA);
     Kernels k = {.tight = dtype == DTYPE_FP32};
     k.ops = backend_open(&(BackendChoice){DEVICE_CPU, dtype, threads, true, optimizer_state, false}, why);
     NEED(k.ops);
