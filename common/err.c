@@ -13,6 +13,7 @@ static int set_pending(int code, const char *format, va_list arguments) {
     if (pending.code) return -1;
     pending.code = code;
     vsnprintf(pending.text, sizeof pending.text, format, arguments);
+    text_printable(pending.text);
     return -1;
 }
 
@@ -68,6 +69,7 @@ int fail_in(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(where, sizeof where, format, arguments);
     va_end(arguments);
+    text_printable(where);
     size_t length = strlen(where);
     memmove(pending.text + length + 2, pending.text, sizeof pending.text - length - 2);
     memcpy(pending.text, where, length);
@@ -82,6 +84,7 @@ void die(int code, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    text_printable(text);
     log_error("", text);
     _Exit(code);
 }

@@ -17,6 +17,11 @@ uint64_t clock_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void text_printable(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
+}
+
 void log_error(const char *command, const char *text) {
     fprintf(stderr, "%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", log_program, *command ? " " : "", command, text);
     line_stands = false;
@@ -25,6 +30,7 @@ void log_error(const char *command, const char *text) {
 static void print_line(const char *format, va_list arguments) {
     char text[2048];
     vsnprintf(text, sizeof text, format, arguments);
+    text_printable(text);
     log_error("", text);
 }
 

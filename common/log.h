@@ -9,6 +9,10 @@ uint64_t clock_ns(void); // CLOCK_MONOTONIC
 extern const char *log_program; // the name before each line; cli_main sets it
 extern bool log_quiet;          // --quiet: no log_line, no progress
 
+// Replaces control characters by '?': a name from a file system must neither begin a line nor reach the terminal. All
+// lines and errors are passed through it.
+void text_printable(char *text);
+
 // Prints "program: sentence". A progress line on the terminal is erased first; the next update draws it again below.
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Same, but also under --quiet, for what must not be missed.

@@ -1,6 +1,7 @@
 // Streams, and the choice of the format that reads one.
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
+#include "common/log.h"
 #include "shardtool/ingest/foreign.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,8 +42,7 @@ void stream_name(Stream *stream, const char *outer, const char *member) {
     const char *path = member ? member : outer, *slash = strrchr(path, '/');
     snprintf(stream->base, sizeof stream->base, "%s", slash ? slash + 1 : path);
     snprintf(stream->name, sizeof stream->name, "%s%s%s", outer, member ? ":" : "", member ? member : "");
-    for (char *p = stream->name; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7F) *p = '?';
+    text_printable(stream->name);
 }
 
 static int fail_no_format(const Stream *stream) {
@@ -105,6 +105,13 @@ bool stream_is_compressed(const Stream *stream, Bytes head) {
     return !promises_text(stream) && compressed_bid(head) && !foreign_find(head);
 }
 
+// A tar without members is nothing but the two blocks of zeros that end every tar, and padding.
+static bool is_empty_tar(Bytes head) {
+    for (size_t i = 0; i < head.size; i++)
+        if (head.data[i]) return false;
+    return head.size >= 1024;
+}
+
 // A page of text may start with anything, with JSON or the magic number of a compressed file too. So a file in a folder
 // or an archive whose name promises text is text. For others, the magic number decides, then the name, then the
 // content.
@@ -124,6 +131,10 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     if ((*format = highest_bid(head, INPUT_DOCUMENTS, BID_MAGIC))) return 0;
     if (is) return refuse(stream, is);
     if (stream->level == 0 && (is = misplaced_find(head))) return refuse(stream, is);
+    if (promised && promised->bid == archive_bid && is_empty_tar(head)) {
+        *format = promised;
+        return 0;
+    }
     if (promised && promised->kind == INPUT_CONTAINER)
         return fail(EX_DATA, "'%s' is named like %s, but is not in that format", stream->name, promised->title);
     if (promised && promised->bid != text_bid) {
