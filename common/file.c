@@ -156,14 +156,19 @@ void newfile_abandon(NewFile *file) {
 }
 
 int dir_make(const char *path) {
-    char part[PATH_MAX_BYTES];
+    char part[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
     size_t length = strlen(path);
     if (length >= sizeof part) return fail(EX_CREATE, "path too long: '%.60s...'", path);
     for (size_t i = 1; i <= length; i++) {
         if (path[i] != '/' && path[i] != '\0') continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0777) == 0 || errno == EEXIST) continue;
+        if (mkdir(part, 0777) == 0) {
+            path_split(part, parent);
+            if (dir_sync(parent) < 0) return -1; // so that the new directory survives a power cut
+            continue;
+        }
+        if (errno == EEXIST) continue;
         if (errno == ENOENT || errno == ENOTDIR)
             return fail(EX_CREATE, "cannot create '%s': %s", part, strerror(errno));
         return fail_errno("cannot create '%s'", part);

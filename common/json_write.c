@@ -3,10 +3,10 @@
 #include "common/hash.h"
 #include "common/utf8.h"
 
-static void add_character(Buffer *out, const uint8_t *p, unsigned length, uint32_t point) {
+static void add_character(Buffer *out, const uint8_t *p, unsigned length, uint32_t point, uint64_t *replaced) {
     static const char short_names[] = "btn\0fr"; // \b to \r
     if (point > UTF8_LAST)
-        buffer_add(out, UTF8_REPLACED, 3);
+        buffer_add(out, UTF8_REPLACED, 3), ++*replaced;
     else if (*p == '"' || *p == '\\')
         buffer_add(out, (uint8_t[]){'\\', *p}, 2);
     else if (*p >= '\b' && *p <= '\r' && short_names[*p - '\b'])
@@ -51,7 +51,7 @@ void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
             continue;
         }
         if (point == UTF8_CUT && !last) return;
-        add_character(out, carry->bytes, length, point);
+        add_character(out, carry->bytes, length, point, &carry->replaced);
         carry->size -= length;
         memmove(carry->bytes, carry->bytes + length, carry->size);
     }
@@ -66,7 +66,7 @@ void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
             memcpy(carry->bytes, at, carry->size);
             return;
         }
-        add_character(out, at, length, point);
+        add_character(out, at, length, point, &carry->replaced);
         at += length;
     }
 }

@@ -9,6 +9,7 @@
 typedef struct {
     uint8_t bytes[4];
     size_t size;
+    uint64_t replaced; // U+FFFD written so far
 } JsonCarry;
 void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry);
 

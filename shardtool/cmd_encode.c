@@ -11,11 +11,13 @@ enum { BLOCK_BYTES = 1 << 18 };
 
 static bool raw;
 static const char *merges;
+static uint64_t max_word = ENCODER_MAX_WORD;
 static InvalidUtf8 invalid_utf8;
 
 static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "write little-endian u16 instead of lines of decimals"},
     ROW_INVALID_UTF8(&invalid_utf8),
+    ROW_MAX_WORD(&max_word),
     ROW_MERGES(&merges),
     ROW_END,
 };
@@ -76,6 +78,7 @@ static int run(int count, char **arguments) {
     const Vocab *vocab = merges ? vocab_open_file(merges) : vocab_open();
     if (!vocab) return -1;
     encoding.encoder = encoder_open(vocab, invalid_utf8, NULL);
+    encoder_set_max_word(encoding.encoder, max_word);
     int status = count ? 0 : encode_path(&encoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);
     encoder_close(encoding.encoder);

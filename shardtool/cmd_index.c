@@ -97,6 +97,20 @@ static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard
     return status;
 }
 
+// What the frames do not say: whether the first document began in another shard, and the bytes of text. Taken from the
+// old tables where they are undamaged.
+static void take_facts(ShardWriter *writer, const char *path, Bytes map, bool all_frames) {
+    ShardFile old;
+    if (shard_file_open_bytes(&old, path, map) == 0) {
+        writer->continues_before = old.members[0].index.data[0] & SHARD_CONTINUES_BEFORE;
+        if (all_frames) writer->source_bytes = old.source_bytes;
+        shard_file_close(&old);
+        return;
+    }
+    err_clear();
+    log_warn("'%s' has no undamaged tables: its first document is counted as one that begins here", path);
+}
+
 static int rebuild_tables(const char *path) {
     struct stat st;
     if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", rebuild);
@@ -113,9 +127,10 @@ static int rebuild_tables(const char *path) {
         status = shard_writer_open(&writer, rebuild, -1, &params, false);
         if (status == 0) {
             status = recover(&writer, path, map, &member, &stop);
-            if (status == 0)
+            if (status == 0) {
+                take_facts(&writer, path, map, stop == map.size);
                 status = shard_writer_finish(&writer);
-            else
+            } else
                 shard_writer_abandon(&writer);
         }
         if (status == 0)

@@ -30,6 +30,14 @@ int input_set_threads(uint64_t threads) {
     return 0;
 }
 
+void log_replaced(uint64_t replaced, uint64_t text_bytes) {
+    if (!replaced) return;
+    log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " places%s", replaced,
+             replaced > text_bytes / 100
+                 ? ", more than 1 % of the text: if it is in another encoding, convert it with iconv first"
+                 : "");
+}
+
 int input_check(void) {
     if (skips_parse_limit(&source_options.skips, input_max_bad) < 0) return -1;
     for (size_t i = 0; i < source_options.where.count; i++) {

@@ -62,9 +62,13 @@ extern const char *input_max_bad;
 int input_check(void);                   // parses the input options; 2 when one is malformed
 int input_set_threads(uint64_t threads); // of -j; 2 when there are too many
 void log_skips(void);                    // how many were skipped, and the first, if any
+// The bytes that were not UTF-8, if any, of so many bytes of text.
+void log_replaced(uint64_t replaced, uint64_t text_bytes);
 
 #define ROW_INVALID_UTF8(variable)                                                                                     \
     { OPT_WORD, "invalid-utf8", variable, INVALID_UTF8_WORDS, "bytes that are not UTF-8: U+FFFD, an error, or kept" }
+#define ROW_MAX_WORD(variable)                                                                                         \
+    { OPT_SIZE, "max-word", variable, "SIZE", "refuse a word (letters, spaces or signs in a row) longer than SIZE" }
 #define ROW_MERGES(variable)                                                                                           \
     { OPT_STRING, "merges", variable, "FILE", "read the GPT-2 merge table from FILE (its hash is checked)" }
 #define ROW_JOBS(variable)                                                                                             \

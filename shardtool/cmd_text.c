@@ -39,7 +39,7 @@ static int print_documents(Source *source) {
     JsonCarry carry = {.size = 0};
     Part part;
     int status;
-    uint64_t documents = 0;
+    uint64_t documents = 0, bytes = 0;
     while ((status = source_next(source, &part)) > 0) {
         if (raw) {
             buffer_add(&out, part.text.data, part.text.size);
@@ -49,10 +49,11 @@ static int print_documents(Source *source) {
             json_add_text(&out, part.text, part.last, &carry);
             if (part.last) buffer_print(&out, "\"}\n");
         }
-        documents += part.last;
+        documents += part.last, bytes += part.text.size;
         if (out.size >= FLUSH_BYTES && (status = flush(&out)) < 0) break;
     }
     if (status == 0) status = flush(&out);
+    if (status == 0) log_replaced(carry.replaced, bytes);
     buffer_close(&out);
     return status == 0 && !documents ? fail(EX_NOINPUT, "the inputs contain no documents") : status;
 }

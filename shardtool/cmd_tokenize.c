@@ -11,7 +11,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static uint64_t threads, val_seed, shard_tokens = 128 << 20, frame_tokens = SHARD_FRAME_TOKENS;
+static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20,
+                         frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
 static const char *output, *merges, *bpe_cache;
 static InvalidUtf8 invalid_utf8;
@@ -37,6 +38,7 @@ static const Option options[] = {
     ROW_MAX_DEPTH,
     ROW_MAX_RATIO,
     ROW_INVALID_UTF8(&invalid_utf8),
+    ROW_MAX_WORD(&max_word),
     ROW_MERGES(&merges),
     {OPT_STRING, "bpe-cache",    &bpe_cache,    "FILE", "start with the BPE cache of another dataset (DIR/.bpe-cache)"      },
     {OPT_FLAG,   "no-bpe-cache", &no_bpe_cache, NULL,   "neither read nor write DIR/.bpe-cache"                             },
@@ -202,7 +204,7 @@ static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t star
     buffer_close(&inputs);
     if (json) print_summary_json(dataset, replaced, seconds);
     log_skips();
-    if (replaced) log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " places", replaced);
+    log_replaced(replaced, dataset->source_bytes);
     if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
         log_line("the validation split has only %" PRIu64 " tokens with --val %g: choose a larger share",
                  dataset->tokens[SPLIT_VAL], val);
@@ -327,7 +329,7 @@ static void set_params(RunParams *run) {
     buffer_print(&run->line, "\n");
     sha256(run->line.data, run->line.size, pipeline->params.params_fp);
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
-    pipeline->threads = (unsigned)threads, pipeline->invalid = invalid_utf8;
+    pipeline->threads = (unsigned)threads, pipeline->invalid = invalid_utf8, pipeline->max_word = max_word;
     pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shard_tokens = shard_tokens;
     pipeline->params.frame_tokens = frame_tokens;
     pipeline->params.vocab_size = TOKEN_COUNT, pipeline->params.eot_id = TOKEN_END_OF_TEXT;

@@ -34,8 +34,9 @@ struct Encoder {
     InvalidUtf8 invalid;
     Isa isa;
     uint64_t replaced;
-    Buffer text;     // a window with its invalid bytes replaced
-    Buffer held;     // what encoder_encode_part holds back
+    Buffer text; // a window with its invalid bytes replaced
+    Buffer held; // what encoder_encode_part holds back
+    uint64_t max_word;
     uint64_t offset; // bytes of the document encoded so far
 };
 
@@ -84,6 +85,7 @@ Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shar
     if (!encoder) die(EX_MEMORY, "out of memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
+    encoder->max_word = ENCODER_MAX_WORD;
     piece_cache_open(&encoder->pieces, vocab, shared_cache, encoder->isa);
     return encoder;
 }
@@ -96,6 +98,7 @@ void encoder_close(Encoder *encoder) {
     free(encoder);
 }
 
+void encoder_set_max_word(Encoder *encoder, uint64_t bytes) { encoder->max_word = bytes; }
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 uint64_t encoder_merged(const Encoder *encoder) { return encoder->pieces.merged; }
 
@@ -185,6 +188,9 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     }
     size_t done = last ? text.size : pretokenize_cut(text, searched);
     ssize_t count = encode_windows(encoder, (Bytes){text.data, done}, ids);
+    if (count >= 0 && text.size - done > encoder->max_word)
+        count = fail(EX_DATA, "a word of more than %llu bytes at byte %llu (--max-word)",
+                     (unsigned long long)encoder->max_word, (unsigned long long)encoder->offset);
     if (count < 0 || last) {
         held->size = 0;
         encoder->offset = 0;

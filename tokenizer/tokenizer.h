@@ -53,6 +53,11 @@ typedef struct Encoder Encoder;
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache); // shared_cache may be NULL
 void encoder_close(Encoder *encoder);                                                      // accepts NULL
 
+// A word cannot be encoded before its end, so encoder_encode_part holds it: up to this many bytes. Then it fails (65).
+// A word that is held takes up to 13 bytes of memory a byte.
+enum { ENCODER_MAX_WORD = 256 << 20 }; // the default
+void encoder_set_max_word(Encoder *encoder, uint64_t bytes);
+
 // The number of ids to allocate for so many bytes. (A replaced byte can take three ids.)
 static inline size_t encoder_ids_max(size_t bytes) { return 3 * bytes + 64; }
 

@@ -2,10 +2,13 @@
 #include "common/err.h"
 #include "common/search.h"
 #include "common/spool.h"
+#include "shardtool/format/dataset.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 struct ShardCursor {
     ZSTD_DCtx *decompress;
@@ -214,6 +217,9 @@ static int shard_parse(ShardFile *shard, const char *name) {
 
 int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 
@@ -301,6 +307,7 @@ int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) 
         else {
             buffer_reserve(lengths, (size_t)size);
             got = ZSTD_decompress(lengths->data + start, (size_t)size, frame.data, frame.size);
+            if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation) die(EX_MEMORY, "no memory for a decompressor");
             if (ZSTD_isError(got))
                 error = ZSTD_getErrorName(got);
             else if (got != size)

@@ -3,6 +3,7 @@
 #include "shardtool/format/shard.h"
 #include <stdlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 struct ShardEncoder {
     ZSTD_CCtx *compress;
@@ -50,12 +51,17 @@ void shard_encoder_close(ShardEncoder *encoder) {
     free(encoder);
 }
 
+static int fail_zstd(size_t result) {
+    bool no_memory = ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation;
+    return fail(no_memory ? EX_MEMORY : EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(result));
+}
+
 static int compress_bytes(ShardEncoder *encoder, const void *data, size_t size, Buffer *out) {
     set_parameters(encoder->compress, size);
     size_t bound = ZSTD_compressBound(size);
     buffer_reserve(out, bound);
     size_t bytes = ZSTD_compress2(encoder->compress, out->data + out->size, bound, data, size);
-    if (ZSTD_isError(bytes)) return fail(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(bytes));
+    if (ZSTD_isError(bytes)) return fail_zstd(bytes);
 
     // zstd before 1.5.5 can, rarely, write a frame that decodes to other bytes (facebook/zstd#3517)
     encoder->check.size = 0;

@@ -56,7 +56,8 @@ int archive_bid(Bytes head) { return is_zip(head) || is_tar(head) ? BID_MAGIC : 
 static int fail_archive(ArchiveReader *self, const char *name) {
     self->broken = true;
     if (err_code()) return -1;
-    if (archive_errno(self->archive) == ENOMEM) return fail(EX_MEMORY, "out of memory: archive '%s'", name);
+    if (archive_errno(self->archive) == ENOMEM || errno == ENOMEM)
+        return fail(EX_MEMORY, "out of memory: archive '%s'", name);
     const char *text = archive_error_string(self->archive);
     if (!text || strstr(text, "No progress")) text = "it ends too early";
     return fail(EX_DATA, "'%s': truncated or damaged at byte %" PRIu64 " of '%s' (%s)", name, self->bytes,
@@ -179,6 +180,7 @@ static LookAhead place_member(ArchiveReader *self, struct archive_entry *entry) 
 static void look_ahead(ArchiveReader *self) {
     while (self->ahead == LOOK_ON && (!self->queue || member_queue_has_space(self->queue))) {
         struct archive_entry *entry;
+        errno = 0; // libarchive does not report every allocation that fails
         int status = archive_read_next_header(self->archive, &entry);
         if (status == ARCHIVE_RETRY) continue;
         if (status == ARCHIVE_EOF)

@@ -197,9 +197,11 @@ static int handle_full_batch(Pipeline *pipeline, bool *is_long) {
     if (*is_long || pipeline->batch->count == 0) {
         bool first = !*is_long;
         *is_long = true;
-        if (!pipeline->long_encoder)
+        if (!pipeline->long_encoder) {
             pipeline->long_encoder =
                 encoder_open(pipeline->options->vocab, pipeline->options->invalid, pipeline->options->shared_cache);
+            encoder_set_max_word(pipeline->long_encoder, pipeline->options->max_word);
+        }
         return submit_window(pipeline, first, false);
     }
     const uint8_t *begun = pipeline->batch->text + pipeline->batch->text_bytes - pipeline->document.bytes;

@@ -18,6 +18,7 @@ typedef struct {
     const Vocab *vocab;
     SharedCache *shared_cache; // merged pieces shared by the workers; may be NULL
     InvalidUtf8 invalid;
+    uint64_t max_word;
     double val; // share of documents in the validation split
     uint64_t val_seed;
     uint64_t shard_tokens; // whole frames; 0 = all in one shard

@@ -490,6 +490,27 @@ slice() { # FILE FIRST END: bytes of those ids
     done
 }
 
+@test "rebuilt tables keep the document that continues from another shard, and the bytes of text" {
+    seq 20000 >a.txt && seq 20000 30000 >b.txt
+    shardtool tokenize -q --val 0 --shard-tokens 32k -o out a.txt b.txt
+    for shard in out/train/000/*.zst; do
+        run_code 0 shardtool index --force --rebuild x.zst $shard
+        cmp x.zst $shard
+    done
+    # one frame is damaged, the tables are not: the first document is still no document of this shard
+    shardtool tokenize -q --val 0 --frame-tokens 4k --shard-tokens 32k -o small a.txt b.txt
+    shard=small/train/000/000001.zst
+    offset=$(shardtool index --json $shard | sed -n '5s/.*"offset":\([0-9]*\).*/\1/p')
+    cp $shard damaged.zst && printf '\xff' | dd of=damaged.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
+    run_code 0 shardtool index --force --rebuild x.zst damaged.zst
+    [[ "$output" == *"4 frames, 16384 tokens"* ]]
+    [ "$(shardtool info --json x.zst | jq .documents)" = 0 ]
+    # a truncated shard has no tables
+    head -c $((offset + 20)) $shard >cut.zst
+    run_code 0 shardtool index --force --rebuild x.zst cut.zst
+    [[ "$output" == *"no undamaged tables"* ]]
+}
+
 @test "options that keep their default are not part of a dataset's fingerprint" {
     echo hello >a.txt
     shardtool tokenize -q -o d a.txt

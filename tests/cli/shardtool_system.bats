@@ -30,6 +30,17 @@ setup() {
         run_code 0 strace -f -qq -o /dev/null -e trace=$call -e inject=$call:error=EINTR:when=1 shardtool tokenize -q -o out a.txt
     done
     rm -rf out
+    # each close of a file that is being written: strace counts the calls of each thread
+    strace -f -y -qq -o trace -e trace=close shardtool tokenize -q -j 1 -o out a.txt
+    pid=$(grep -m 1 '[.]tmp[.]' trace | cut -d ' ' -f 1)
+    calls=$(grep "^$pid " trace | grep -n '[.]tmp[.]' | cut -d : -f 1)
+    [ -n "$calls" ]
+    for number in $calls; do
+        rm -rf out
+        run_code 0 strace -f -qq -o /dev/null -e trace=close -e inject=close:error=EINTR:when=$number shardtool tokenize -q -j 1 -o out a.txt
+        shardtool verify -q out
+    done
+    rm -rf out
     run_code 0 strace -f -qq -o /dev/null -e trace=openat -P "$PWD/a.txt" -e inject=openat:error=EINTR:when=1 shardtool tokenize -q -o out "$PWD/a.txt"
 }
 

@@ -32,6 +32,13 @@ TEST(err_keeps_the_first_cause_and_says_where) {
     CHECK_EQUAL(err_code(), EX_DATA);
 }
 
+TEST(err_prints_no_control_characters_of_names) {
+    fail(EX_DATA, "'%s' is damaged", "red\033[31m\nok a.zst\x7f");
+    fail_in("'%s'", "tab\there");
+    assert_string_equal(err_text(), "'tab?here': 'red?[31m?ok a.zst?' is damaged");
+    err_clear();
+}
+
 TEST(err_takes_the_exit_code_from_errno) {
     static const int pairs[][2] = {
         {ENOENT, EX_NOINPUT   },
@@ -50,13 +57,19 @@ TEST(err_takes_the_exit_code_from_errno) {
 }
 
 TEST(arena_pushes_aligned_zeroed_memory) {
-    Arena arena;
-    arena_open(&arena, 1 << 20);
+    Arena arena = {0};
     char *a = arena_push(&arena, 3);
     char *b = arena_push(&arena, 100);
     CHECK((uintptr_t)b % 64 == 0 && b - a == 64 && b[99] == 0);
-    assert_string_equal(arena_print(&arena, "%d shards", 7), "7 shards");
+    char *text = arena_print(&arena, "%d shards", 7);
+    for (size_t bytes = 1; bytes < 1 << 20; bytes *= 3) { // over several blocks
+        unsigned char *more = arena_push(&arena, bytes);
+        CHECK((uintptr_t)more % 64 == 0 && more[0] == 0 && more[bytes - 1] == 0);
+        memset(more, 0xFF, bytes);
+    }
+    assert_string_equal(text, "7 shards");
     arena_close(&arena);
+    CHECK(!arena.block);
 }
 
 TEST(cursor_never_passes_the_end) {
