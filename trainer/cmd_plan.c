@@ -50,7 +50,7 @@ static int print_plan(Config *config) {
     MemoryPlan plan;
     Buffer text = {0};
     model_open(&model, &shape);
-    memory_plan_init(&plan, config, &model, backend, optimizer_find(config->optimizer));
+    memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, &text);
     plan_print_choices(config, &model, backend, &text);

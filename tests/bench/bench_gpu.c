@@ -63,7 +63,7 @@ static void open_network(void) {
     open_backend();
     ModelShape shape = model_shape(&config);
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, ops, optimizer_find("adamw"));
+    memory_plan_init(&plan, &config, &model, ops, optimizer_of(OPTIMIZER_ADAMW));
     if (memory_plan_check(&plan, &config, ops, true) < 0 || network_open(&network, ops, &model, &plan) < 0)
         die(err_code(), "%s", err_text());
     network_init(&network, 1337);

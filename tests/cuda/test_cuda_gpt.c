@@ -44,7 +44,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
+    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart) plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * 128 * backend->act_bytes;
     NEED(network_open(&network, backend, &model, &plan) == 0);

@@ -6,6 +6,7 @@
 #include "common/cli.h"
 #include "kernels/backend.h"
 #include "loader/client/feed.h"
+#include "trainer/config/optimizer_name.h"
 
 typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
 

@@ -28,19 +28,6 @@ static void check_range(ConfigReader *reader, int key, double low, double high) 
         config_mistake(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
 }
 
-static void check_word(ConfigReader *reader, int key, const char *const *words) {
-    const Option *option = &reader->options[key];
-    const char *value = *(const char **)option->value;
-    Buffer list = {0};
-    for (int i = 0; words[i]; i++) {
-        if (!strcmp(words[i], value)) return buffer_close(&list);
-        buffer_print(&list, "%s%s", i ? ", " : "", words[i]);
-    }
-    config_mistake(reader, key, "'%s' is '%s', not one of %.*s", option->name, value, (int)list.size,
-                   (const char *)list.data);
-    buffer_close(&list);
-}
-
 static void check_ranges(ConfigReader *reader) {
     static const struct {
         int key;
@@ -129,7 +116,6 @@ static void split_step(ConfigReader *reader) {
 
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
-    check_word(reader, KEY_optimizer, (const char *const[]){"adamw", NULL});
     check_model(reader);
     split_step(reader);
     Config *config = &reader->config;

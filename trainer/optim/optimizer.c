@@ -2,20 +2,13 @@
 #include "trainer/optim/optimizer.h"
 #include <assert.h>
 
-#define OPTIMIZER(name) extern const Optimizer optimizer_##name;
-#include "trainer/optim/optimizers.def"
-#undef OPTIMIZER
+#define DECLARE(NAME, name, ...) extern const Optimizer optimizer_##name;
+OPTIMIZERS(DECLARE, )
 
-static const Optimizer *const optimizers[] = {
-#define OPTIMIZER(name) &optimizer_##name,
-#include "trainer/optim/optimizers.def"
-#undef OPTIMIZER
-};
-
-const Optimizer *optimizer_find(const char *name) {
-    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
-        if (!strcmp(optimizers[i]->name, name)) return optimizers[i];
-    return NULL;
+const Optimizer *optimizer_of(OptimizerName name) {
+#define ADDRESS(NAME, name, ...) [OPTIMIZER_##NAME] = &optimizer_##name,
+    static const Optimizer *const optimizers[] = {OPTIMIZERS(ADDRESS, )};
+    return optimizers[name];
 }
 
 // Elements of the parameters, gaps between tensors included, before `end` (NULL: all) that have the state.

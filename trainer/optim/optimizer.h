@@ -1,5 +1,5 @@
-// Optimizers: a table (optimizers.def). A row owns its state: which ranges of it there are, for which parameters, and
-// what they are called in a checkpoint. The memory plan, offload, checkpoints and resets ask the row.
+// Optimizers: a table (trainer/config/optimizer_name.h). A row owns its state: which ranges of it there are, for which
+// parameters, and what they are called in a checkpoint. The memory plan, offload, checkpoints and resets ask the row.
 #pragma once
 
 #include "kernels/backend.h"
@@ -42,7 +42,7 @@ typedef struct {
     void (*update)(const Network *network, const Slice *slice);
 } Optimizer;
 
-const Optimizer *optimizer_find(const char *name); // NULL when there is none
+const Optimizer *optimizer_of(OptimizerName name);
 
 // Elements of a range, and the first element of a tensor that has that state.
 size_t optimizer_elements(const StateRange *state, const Model *model);

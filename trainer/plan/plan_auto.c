@@ -36,7 +36,7 @@ static uint64_t host_need(const MemoryPlan *plan, const Backend *backend) {
 static size_t try_plan(const Config *config, const Model *model, const Backend *backend, const Available *available,
                        bool *fits) {
     MemoryPlan plan;
-    memory_plan_init(&plan, config, model, backend, optimizer_find(config->optimizer));
+    memory_plan_init(&plan, config, model, backend, optimizer_of(config->optimizer));
     *fits = (!available->arena || plan.bytes <= available->arena) &&
             (!available->host || host_need(&plan, backend) <= available->host);
     return plan.bytes;

@@ -333,7 +333,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
+    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config);
@@ -424,7 +424,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
+    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
     NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
     backend->pin(slot, sizeof slot);
     uint64_t work = 0;

@@ -75,7 +75,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_find("adamw"));
+    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
     NEED(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};

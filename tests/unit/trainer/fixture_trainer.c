@@ -37,7 +37,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
     model_open(&tiny->model, &model);
     memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend,
-                     shape->optimizer ? shape->optimizer : optimizer_find("adamw"));
+                     shape->optimizer ? shape->optimizer : optimizer_of(OPTIMIZER_ADAMW));
     NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
     NEED(network_init(&tiny->network, 1337) == 0);
     if (shape->warm_up) {

@@ -135,7 +135,7 @@ TEST(config_checks_ranges_and_combinations) {
     CHECK_TEXT(mistakes(), "a.py:1: 'n_embd' 512 is not divisible by 'n_head' 12: take 480 or 576");
     CHECK_TEXT(mistakes(), "a.py:3: 'dropout' is 1.5");
     CHECK_TEXT(mistakes(), "a.py:4: 'batch_size' is 0, outside 1 to 65536");
-    CHECK_TEXT(mistakes(), "a.py:5: 'optimizer' is 'muon', not one of adamw");
+    CHECK_TEXT(mistakes(), "a.py:5:13: 'optimizer' is 'muon', not one of adamw");
     config_close(&reader);
 }
 

@@ -23,7 +23,7 @@ static const Backend *cpu(Dtype dtype) {
 static void make(MemoryPlan *plan, Model *model, const Config *config, const Backend *backend) {
     ModelShape shape = model_shape(config);
     model_open(model, &shape);
-    memory_plan_init(plan, config, model, backend, optimizer_find("adamw"));
+    memory_plan_init(plan, config, model, backend, optimizer_of(OPTIMIZER_ADAMW));
 }
 
 // P = Vp*C + T*C + L(12C^2 + 13C) + 2C, counted by hand: 124,475,904 and 1,557,686,400
