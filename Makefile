@@ -149,6 +149,8 @@ $(O)/bench_kernels: $(O)/tests/bench/bench_kernels.o $(O)/core.a
 	$(LINK)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
 bench-cpu: all ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
+## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
+bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
 ## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
@@ -218,7 +220,7 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-loader bench-kernels bench-nest bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
+.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-save bench-loader bench-kernels bench-nest bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/pool.h"
 #include "loader/server/server_internal.h"
 #include <errno.h>
 #include <signal.h>
@@ -36,9 +37,19 @@ static void set_option(void *socket, int option, int value) {
         die(EX_BUG, "ZeroMQ refuses option %d: %s", option, zmq_strerror(errno));
 }
 
+// ZeroMQ ends the program where it cannot start its two threads.
+static int check_threads(void) {
+    char job;
+    Pool *pool = pool_open(2, NULL, &job, 1, 1);
+    if (!pool) return -1;
+    pool_close(pool);
+    return 0;
+}
+
 static int bind_sockets(Server *server, const Endpoint *endpoint) {
     if (endpoint->ipc) server->listener = ctl_listen(endpoint->ctl);
     if (endpoint->ipc && server->listener < 0) return fail_errno("cannot listen on '%s'", endpoint->ctl);
+    if (check_threads() < 0) return -1;
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));

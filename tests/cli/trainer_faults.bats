@@ -73,3 +73,179 @@ says() { grep -q "$1" words; }
     train --out_dir=closed >&-
     same_run whole closed
 }
+
+# A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
+@test "a signal in any phase ends the run with 75, and what is saved is whole" {
+    train --out_dir=run --quiet --max_iters=8
+    for signal in INT TERM USR1; do
+        begin --loader="ipc://$PWD/nowhere" --out_dir=waiting-$signal "${endless[@]}"
+        wait_until test -d waiting-$signal # then it waits for the loader
+        kill -$signal "$TRAINER"
+        ends 75
+        begin --dataset="$data" --out_dir=evaluating-$signal --eval_tokens=10000000000 "${endless[@]}"
+        wait_until grep -qs dataset evaluating-$signal/metrics.jsonl
+        kill -$signal "$TRAINER"
+        ends 75
+        begin --dataset="$data" --out_dir=run --eval_interval=1 "${endless[@]}"
+        a_save_runs() { compgen -G 'run/.ckpt-*.tmp.*' >/dev/null; }
+        wait_until a_save_runs
+        kill -$signal "$TRAINER"
+        ends 75
+        "$BIN/trainer" status run >/dev/null 2>damaged && [ ! -s damaged ]
+        ! a_save_runs
+    done
+}
+
+@test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
+    slow=(--block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
+    train --out_dir=run --quiet "${slow[@]}" --max_iters=1
+    begin --dataset="$data" --out_dir=run "${slow[@]}" "${endless[@]}"
+    wait_for_steps run 2 # now in the next one, which takes seconds
+    until is_gone "$TRAINER"; do kill -INT "$TRAINER" 2>/dev/null || true && sleep 0.05; done
+    ends 130
+    "$BIN/trainer" status run | grep -q "^step  *1$"
+}
+
+@test "clock jumps of a day change nothing" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >jump.c <<'END'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long jump(void) { static long n; return (n++ % 3 - 1) * 86400; }
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_RAW && id != CLOCK_MONOTONIC_COARSE) t->tv_sec += jump();
+    return result;
+}
+int gettimeofday(struct timeval *restrict t, void *restrict zone) {
+    struct timespec now;
+    (void)zone, clock_gettime(CLOCK_REALTIME, &now);
+    return t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000, 0;
+}
+time_t time(time_t *t) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return t ? *t = now.tv_sec : now.tv_sec;
+}
+END
+    cc -shared -fPIC -O1 -o jump.so jump.c
+    train --out_dir=still --quiet
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    LD_PRELOAD=$PWD/jump.so train --out_dir=jumps >lines
+    same_run still jumps
+    [ "$(grep -cE '\| 0:[0-9]+:[0-9]+ left' lines)" -eq 24 ]
+    python3 -c 'import json; assert all(0 < row.get("ms", 1) < 600e3 for row in map(json.loads, open("jumps/metrics.jsonl")))'
+}
+
+@test "a run goes on when the shell that started it is killed; a killed run takes its loader along" {
+    cat >shell.sh <<'END'
+"$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >lines 2>words &
+echo $! >pid
+exec sleep 1000
+END
+    bash shell.sh "$data" 3>&- &
+    LOADER=$!
+    wait_for_steps run 3
+    kill_loader # the shell
+    wait_for_more_steps run 10
+    trainer=$(cat pid) child=$(pgrep -P "$(cat pid)")
+    [ -n "$child" ]
+    kill -9 "$trainer"
+    wait_until is_gone "$child"
+}
+
+@test "where no thread can be started the run ends with 71 and names the limit" {
+    [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"
+    as_user true
+    cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
+    run as_user prlimit --nproc=1 "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run
+    [ "$status" -eq 71 ]
+    [[ "$output" == *"cannot start thread "*" of 4: Resource temporarily unavailable (see ulimit -u)"* ]]
+}
+
+@test "fsync that fails makes that save fail, and leaves none of it" {
+    command -v strace >/dev/null || skip "needs strace"
+    export ASAN_OPTIONS=detect_leaks=0
+    # the second of every thread: that of a save beside training, and of metrics.jsonl before the second save
+    run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO:when=2 \
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"no checkpoint: "*"Input/output error; training continues"* ]]
+    [ "$(ls -A run)" = "$(printf '.lock\nckpt-00000024\nmetrics.jsonl\nreport.html')" ]
+    "$BIN/trainer" status run
+    # all of them: no save succeeds, and the last one is the error
+    run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO \
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=none
+    [ "$status" -eq 74 ]
+    [ -z "$(find none -name '*ckpt*')" ]
+}
+
+@test "a copy of the disk at any moment, as after a power cut, holds whole checkpoints only" {
+    [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && unshare -m true 2>/dev/null || skip "needs root and ext4"
+    truncate -s 256M disk && mkfs.ext4 -q disk && mkdir mounted copy
+    unshare -m mount -o loop disk mounted 2>/dev/null || skip "needs loop devices"
+    export -f train
+    unshare -m bash -euc '
+        . "$1/helpers.bash" && data=$2
+        mount -o loop disk mounted
+        begin --dataset="$data" --out_dir=mounted/run --eval_interval=2 --eval_iters=1 "${endless[@]}"
+        for i in 1 2 3 4; do
+            wait_for_more_steps mounted/run 3
+            kill -STOP $TRAINER
+            cp --sparse=always disk image
+            kill -CONT $TRAINER
+            mount -o loop image copy
+            status=0
+            "$BIN/trainer" status copy/run >out 2>err || status=$?
+            [ $status -eq 0 ] || { [ $status -eq 66 ] && ! compgen -G "copy/run/ckpt-*"; } || { cat err && exit 1; }
+            ! grep -q DAMAGED err
+            umount copy
+        done
+        kill -9 $TRAINER
+        wait $TRAINER || true
+        until umount mounted; do sleep 0.1; done' - "$BATS_TEST_DIRNAME" "$data"
+}
+
+@test "flags of every kind are taken or refused with 2" {
+    long=$(head -c 100000 /dev/zero | tr '\0' x)
+    for flag in -- --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
+        "--out_dir_=$long" "--n_layer=$long" $'--n_l\xffayer=1'; do
+        run train --out_dir=run "$flag" --max_iters=1
+        [ "$status" -eq 2 ] || { echo "exit $status: ${flag:0:100}: $output" && return 1; }
+    done
+    [ ! -e run ]
+    run train --out_dir=run --max_iters=9 --quiet --n_layer=1 --n_layer=1 --max_iters=1
+    [ "$status" -eq 0 ]
+    [ -d run/ckpt-00000001 ]
+    run env -u HOME "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$'run-\xff' --max_iters=1 --quiet
+    [ "$status" -eq 0 ]
+    [ -d $'run-\xff/ckpt-00000001' ]
+    run train --out_dir="${long:0:5000}" --max_iters=1
+    [ "$status" -ne 0 ] && [ "$status" -lt 126 ]
+}
+
+@test "a resumed run logs a setting that may change, and refuses one that may not with both values, 2" {
+    train --out_dir=run --quiet --max_iters=2
+    run train --out_dir=run --max_iters=3 --learning_rate=5e-4 --seed=7
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"seed is 7, was 1337"* ]]
+    run train --out_dir=run --max_iters=3 --learning_rate=5e-4
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"learning_rate is now 0.0005, was 0.001 until step 2"* ]] || { echo "$output" && return 1; }
+}
+
+@test "the OOM killer ends a run, and the next one resumes it exactly" {
+    group=/sys/fs/cgroup/memory/millrace-test-$$
+    mkdir "$group" 2>/dev/null || skip "needs a memory control group that can be written"
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_more_steps run 10
+    echo "$TRAINER" >"$group/cgroup.procs"
+    echo 1M >"$group/memory.limit_in_bytes" 2>/dev/null || true # it may hold more already: what comes next is killed
+    kill -9 "$TRAINER"
+    ends 137
+    rmdir "$group"
+    finish run --dataset="$data"
+}

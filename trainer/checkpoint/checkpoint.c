@@ -187,8 +187,10 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
     return true;
 }
 
-// Removes the files of write_files. A directory that holds other files is kept.
+// Removes the files of write_files. A directory that holds other files is kept, and so is a link to one.
 static void remove_checkpoint(const char *directory) {
+    struct stat status;
+    if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;
     static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(join(path, directory, files[i]));

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static void copy_out(void *host, const void *copy, size_t bytes) { memcpy(host, copy, bytes); }
 
@@ -52,7 +53,9 @@ void checkpoint_writer_close(CheckpointWriter *writer) {
 static void *write_copy(void *argument) {
     CheckpointWriter *writer = argument;
     setpriority(PRIO_PROCESS, 0, 10); // of this thread: training goes first
-    writer->result = checkpoint_save(&writer->view, &writer->state, writer->config, writer->config->out_dir);
+    writer->result = fsync(writer->metrics_fd) < 0
+                         ? fail_errno("cannot sync the metrics of the run in '%s'", writer->config->out_dir)
+                         : checkpoint_save(&writer->view, &writer->state, writer->config, writer->config->out_dir);
     err_take(&writer->error);
     atomic_store(&writer->done, true);
     return NULL;
@@ -66,13 +69,13 @@ static void copy_range(const Network *network, size_t offset, void *copy, size_t
         memcpy(copy, from, bytes);
 }
 
-bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state) {
+bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd) {
     if (!writer->view.arena || writer->running) return false;
     copy_range(network, network->plan->master, writer->view.arena, master_bytes(network));
     for (int i = 0; i < network->plan->optimizer->state_count; i++)
         copy_range(network, network->plan->states[i], writer->view.arena + writer->plan.states[i],
                    state_bytes(network, i));
-    writer->state = *state, writer->done = false;
+    writer->state = *state, writer->metrics_fd = metrics_fd, writer->done = false;
     writer->running = pthread_create(&writer->thread, NULL, write_copy, writer) == 0;
     return writer->running;
 }

@@ -14,6 +14,7 @@ typedef struct {
     size_t copy_bytes;
     const Config *config;
     RunState state; // of the copy
+    int metrics_fd;
     pthread_t thread;
     bool running;
     atomic_bool done;
@@ -26,8 +27,9 @@ typedef struct {
 void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config);
 void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct
 
-// Copies the network and starts to write out_dir/ckpt-STEP. False: there is no copy, or the last save still runs.
-bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state);
+// Copies the network and starts to write out_dir/ckpt-STEP, after an fsync of metrics_fd, whose lines up to that step
+// must not be lost. False: there is no copy, or the last save still runs.
+bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd);
 
 // What became of the last save: 1 written (its state is writer->state), 0 nothing to report, -1 after fail(). With
 // `wait` a running save is waited for.

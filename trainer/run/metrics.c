@@ -45,8 +45,8 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     return 0;
 }
 
-// Writes the pending lines, all or none.
-static int write_pending(Metrics *metrics) {
+// All or none.
+int metrics_flush(Metrics *metrics) {
     Buffer *pending = &metrics->pending;
     if (!pending->size) return 0;
     if (fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
@@ -66,7 +66,7 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     va_end(list);
     assert(length >= 0 && (size_t)length < sizeof line);
     buffer_print(&metrics->pending, "%s%llu, %s}\n", head, (unsigned long long)step, line);
-    if (write_pending(metrics) == 0) return;
+    if (metrics_flush(metrics) == 0) return;
     if (!metrics->warned_ns || clock_ns() - metrics->warned_ns > minute_ns) {
         log_warn("%s; training continues, and the lines will be written later", err_text());
         metrics->warned_ns = clock_ns();
@@ -86,13 +86,13 @@ const char *metrics_string(char out[512], const char *text) {
 }
 
 int metrics_sync(Metrics *metrics) {
-    if (write_pending(metrics) < 0) return -1;
+    if (metrics_flush(metrics) < 0) return -1;
     return fsync(metrics->fd) < 0 ? fail_errno("cannot sync '%s'", metrics->path) : 0;
 }
 
 void metrics_close(Metrics *metrics) {
     if (metrics->path[0] && metrics->fd >= 0) {
-        if (write_pending(metrics) < 0) err_clear(); // metrics_add has warned
+        if (metrics_flush(metrics) < 0) err_clear(); // metrics_add has warned
         close(metrics->fd);
     }
     buffer_close(&metrics->pending);

@@ -22,7 +22,8 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __att
 
 // A string as JSON, quotes included, for metrics_add.
 const char *metrics_string(char out[512], const char *text);
-int metrics_sync(Metrics *metrics);   // -1 after fail() when lines could not be written
+int metrics_flush(Metrics *metrics);  // writes the kept lines; -1 after fail() when they could not be written
+int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct
 
 // The last step in out_dir/metrics.jsonl, also of a live run. False: there is none.

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/pool.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
@@ -80,6 +81,16 @@ static int check_dataset(const Run *run, const FeedDataset *dataset) {
                         (unsigned long long)block, (unsigned long long)block + 1,
                         val ? ": tokenize with --val 0.01 or more, or set eval_interval=0" : "");
     }
+    return 0;
+}
+
+// OpenMP and ZeroMQ end the program where a thread cannot be started: as many are started here before, for a moment.
+static int check_threads(const Config *config) {
+    enum { OTHERS = 3 }; // two of ZeroMQ, and the one that writes checkpoints
+    char job;
+    Pool *pool = pool_open((config->threads ? (unsigned)config->threads : pool_cores()) + OTHERS, NULL, &job, 1, 1);
+    if (!pool) return -1;
+    pool_close(pool);
     return 0;
 }
 
@@ -201,9 +212,9 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
     plan_auto(&run->resolved, run->backend, true);
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
-    memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_find(config->optimizer));
+    memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_of(config->optimizer));
     if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
-    if (loader_process_open(&run->loader_process, config) < 0 || open_feed(run) < 0 ||
+    if (check_threads(config) < 0 || loader_process_open(&run->loader_process, config) < 0 || open_feed(run) < 0 ||
         check_dataset(run, feed_dataset(run->feed)) < 0)
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
@@ -233,7 +244,11 @@ void run_close(Run *run) {
 // Takes note of a save that has ended. A failure is a warning.
 static void collect_save(Run *run, bool wait) {
     int result = checkpoint_writer_result(&run->writer, wait);
-    if (result > 0) run->saved_step = run->writer.state.step;
+    if (result > 0) {
+        run->saved_step = run->writer.state.step;
+        metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
+                    (unsigned long long)run->saved_step, (double)(clock_ns() - run->save_started_ns) * 1e-6);
+    }
     if (result >= 0) return;
     log_warn("no checkpoint: %s; training continues", err_text());
     err_clear();
@@ -242,11 +257,18 @@ static void collect_save(Run *run, bool wait) {
 void run_check_save(Run *run) { collect_save(run, false); }
 
 int run_save(Run *run, bool last) {
+    const uint64_t started = clock_ns();
     collect_save(run, true);
     if (run->saved_step == run->state.step) return 0;
-    if (metrics_sync(&run->metrics) == 0) {
-        if (!last && checkpoint_writer_start(&run->writer, &run->network, &run->state)) return 0;
-        if (checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
+    if (metrics_flush(&run->metrics) == 0) {
+        if (!last && checkpoint_writer_start(&run->writer, &run->network, &run->state, run->metrics.fd)) {
+            run->save_started_ns = started;
+            metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f",
+                        (double)(clock_ns() - started) * 1e-6);
+            return 0;
+        }
+        if (metrics_sync(&run->metrics) == 0 &&
+            checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
             run->saved_step = run->state.step;
             return 0;
         }

@@ -123,12 +123,13 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") < 0); // no such directory
         err_clear();
         NEED(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
+        const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
         CheckpointWriter writer;
         checkpoint_writer_open(&writer, &tiny.network, &tiny.config);
         NEED(writer.view.arena);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 0);
-        NEED(checkpoint_writer_start(&writer, &tiny.network, &now));
-        CHECK(!checkpoint_writer_start(&writer, &tiny.network, &now)); // one at a time
+        NEED(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
+        CHECK(!checkpoint_writer_start(&writer, &tiny.network, &now, metrics)); // one at a time
         NEED(network_init(&tiny.network, 99) == 0);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 1);
         CHECK_EQUAL(writer.state.step, 5);
@@ -137,11 +138,12 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         snprintf(command, sizeof command, "diff -r waiting/ckpt-00000005 %s/ckpt-00000005 && rm -r waiting", out);
         CHECK_EQUAL(system(command), 0);
         now.step = 6, tiny.config.out_dir = "nowhere";
-        NEED(checkpoint_writer_start(&writer, &tiny.network, &now));
+        NEED(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), -1);
         CHECK_TEXT(err_text(), "nowhere");
         err_clear();
         checkpoint_writer_close(&writer);
+        close(metrics);
         tiny_close(&tiny);
     }
 }
@@ -214,6 +216,15 @@ TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
     CHECK(exists("run/ckpt-00000002") && exists("run/ckpt-00000005") && exists("run/ckpt-00000006"));
     CHECK(!exists("run/ckpt-00000003") && !exists("run/ckpt-00000004"));
     CHECK(exists("run/ckpt-5") && exists("run/ckpt-00000001/mine"));
+
+    // a checkpoint that the user keeps elsewhere, with a link in its place
+    NEED(system("mv run/ckpt-00000005 kept && ln -s ../kept run/ckpt-00000005") == 0);
+    for (uint64_t step = 7; step <= 9; step++) {
+        RunState now = state_at(step);
+        now.best_step = 2;
+        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    }
+    CHECK(exists("run/ckpt-00000005/state.json") && exists("kept/model.safetensors") && !exists("run/ckpt-00000006"));
     tiny_close(&tiny);
 }
 
@@ -336,4 +347,17 @@ TEST(checkpoint_state_of_version_0_1_0_is_read) {
     CHECK_EQUAL(saved.state.datasets[0].consumed, 96);
     saved_close(&saved);
     buffer_close(&text);
+}
+
+TEST(checkpoint_state_of_a_newer_version_is_refused) {
+    static const char text[] = "{\n \"format\": 99";
+    uint8_t hash[SAFE_HASH_BYTES];
+    char digits[2 * SAFE_HASH_BYTES + 1], whole[256];
+    SavedState saved = {0};
+    hash_text(text, sizeof text - 1, hash);
+    hex_encode(digits, hash, sizeof hash);
+    int length = snprintf(whole, sizeof whole, "%s,\n \"hash\": \"%s\"\n}\n", text, digits);
+    CHECK_EQUAL(state_parse(&saved, (Bytes){(const unsigned char *)whole, (size_t)length}), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), "written by a newer trainer (format 99, this one reads 1)");
 }
