@@ -55,7 +55,7 @@ static bool kill_at(int n, int (*work)(void)) {
         raise(SIGSTOP);
         _exit(work() == 0 ? 0 : 1);
     }
-    int status, calls = 0;
+    int status = 0, calls = 0;
     NEED(child > 0 && waitpid(child, &status, 0) == child);
     if (WIFEXITED(status)) SKIP("this system does not allow ptrace");
     NEED(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL) == 0);
