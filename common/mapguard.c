@@ -25,7 +25,7 @@ int mapguard_run(int (*read)(void *self), void *self, const char *path) {
     pthread_once(&installed, install);
     sigjmp_buf start;
     int result;
-    if (sigsetjmp(start, 0) == 0) {
+    if (sigsetjmp(start, 1) == 0) { // with the signal mask, which a sanitizer changes while its handler runs
         guarded = &start;
         result = read(self);
     } else {

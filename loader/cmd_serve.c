@@ -1,14 +1,19 @@
 // loader serve: serves a dataset directory until a signal stops it.
+#include "common/cgroup.h"
 #include "common/cli.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/pool.h"
 #include "loader/server/server.h"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million tokens a second
+
 static const char *address, *key_file, *allow_file, *metrics_file;
+static uint64_t cache_bytes;
 static bool insecure, die_with_parent;
 
 static const Option options[] = {
@@ -19,10 +24,19 @@ static const Option options[] = {
     {OPT_STRING, "allow",           &allow_file,      "FILE",
      "file with the public keys of the trainers that may connect, one per line"                                                              },
     {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
+    {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
+     "memory for decoded data (default: a quarter of the memory, or of the limit of the control group)"                                      },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
     {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
 };
+
+// Memory of this machine, or of this process's control group where that is less.
+static uint64_t memory_bytes(void) {
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t limit = cgroup_limits().memory_bytes;
+    return limit && limit < bytes ? limit : bytes;
+}
 
 static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     Server *server = server_open(endpoint, config);
@@ -57,6 +71,8 @@ static int run(int count, char **arguments) {
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
     ServerConfig config = {
         .path = arguments[0], .keys = key_file ? &keys : NULL, .allow_path = allow_file, .metrics_path = metrics_file};
+    config.cache_bytes = cache_bytes ? cache_bytes : memory_bytes() / 4;
+    config.threads = pool_cores() < THREADS_MAX ? pool_cores() : THREADS_MAX;
     return serve(&endpoint, &config);
 }
 

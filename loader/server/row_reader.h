@@ -1,26 +1,46 @@
-// Reads the rows of samples: decodes the frames of a shuffle group into a window and copies rows of T+1 ids out of it.
-// One dataset, one thread.
+// Copies the rows of requests out of the frame cache, and has the cache decode the frames of the shuffle groups that
+// clients read now and will read next. Never waits: what is not decoded yet is copied by a later call.
 #pragma once
 
+#include "loader/protocol/sampling.h"
 #include "loader/protocol/wire.h"
-#include "shardtool/format/dataset.h"
+#include "loader/server/frame_cache.h"
+#include "loader/server/served.h"
 
 typedef struct RowReader RowReader;
 
-// Opens every shard of the dataset (borrowed). Fails with 65 when a shard is not what the manifest says, 74 when it
-// cannot be read.
-RowReader *row_reader_open(const Dataset *dataset);
-void row_reader_close(RowReader *reader); // accepts NULL
+RowReader *row_reader_open(uint64_t cache_bytes, unsigned threads); // NULL after fail()
+bool row_reader_close(RowReader *reader); // as frame_cache_close, after row_reader_forget; accepts NULL
+FrameCache *row_reader_cache(RowReader *reader);
 
-// Copies the rows of a GET to `ids`. *rows is less than requested only at the end of a sequential split; *epoch is that
-// of the first row. Fails with 65 (damaged) or 74 (cannot be read) naming split, shard number and frame number, but no
-// path, because the message goes to the trainer. *shard is then the shard's number; it stays as it is when the split is
-// too short (65).
-int row_reader_read(RowReader *reader, const WireGet *get, uint16_t *ids, uint32_t *rows, uint64_t *epoch,
-                    uint32_t *shard);
+// A request whose rows are being copied.
+typedef struct {
+    Served *served;
+    WireGet get;
+    uint16_t *ids;       // where the next ids go
+    uint32_t rows, done; // fewer rows than requested only at the end of a sequential split
+    uint32_t column;     // ids of the current row that have been copied
+    uint32_t ahead;      // rows whose frames have been requested from the cache
+    uint64_t epoch;      // of the first row
+    uint32_t crc;        // CRC32C of the copied ids
+    Frame *waits_for;    // pinned; NULL when the next step has not been tried
+    uint32_t known;      // bit i: order[i] and group[i] are set
+    SampleOrder order[SOURCES_MAX + 1];
+    ShuffleGroup group[SOURCES_MAX + 1];
+} RowCopy;
 
-// Decodes one frame of the current group or of the next one ahead of its use; false when all are decoded. The server
-// calls it while no request waits.
-bool row_reader_prefetch(RowReader *reader);
+// Starts copying to `ids`. Fails with 65 when the split is too short for a sample.
+int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids);
 
-uint64_t row_reader_frames(const RowReader *reader); // the number of frames decoded since row_reader_open
+// ROWS_WAIT: a frame has to be decoded. ROWS_MORE: about 1 MiB was copied, there is more to do. ROWS_FAILED: an error
+// is pending, 65 (damaged) or 74 (cannot be read), which names split, shard number and frame number, but no path,
+// because it goes to the trainer; copy->waits_for is the frame.
+typedef enum { ROWS_DONE, ROWS_WAIT, ROWS_MORE, ROWS_FAILED } RowResult;
+RowResult row_copy_advance(RowReader *reader, RowCopy *copy);
+void row_copy_end(RowCopy *copy);
+
+// Queues frames that will be needed: those of the current and of the next group of each stream of requests.
+void row_reader_read_ahead(RowReader *reader);
+
+// Forgets a dataset that has no requests. False when a decoder works on it: call it again later.
+bool row_reader_forget(RowReader *reader, Served *served);

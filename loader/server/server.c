@@ -23,6 +23,7 @@ enum {
     HANDSHAKE_MS = 10000,    // a peer that has not finished the ZeroMQ handshake by then is disconnected
     PEER_SILENCE_MS = 60000, // a heartbeat waits behind the rows that a slow connection has to transfer
     METRICS_MS = 5000,       // interval of the metrics file
+    WATCH_MS = 1000,         // interval of the check for files that do not answer
     PREVIOUS_MS = 60000,     // a replaced dataset is closed when no trainer has requested it for this long
 };
 
@@ -74,20 +75,7 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
     return 0;
 }
 
-static void served_close(ServedDataset *served) {
-    row_reader_close(served->reader);
-    dataset_close(&served->dataset);
-    *served = (ServedDataset){0};
-}
-
-static int served_open(ServedDataset *served, const char *path) {
-    *served = (ServedDataset){.requested_ns = clock_ns()};
-    if (dataset_open(&served->dataset, path) == 0 && (served->reader = row_reader_open(&served->dataset))) return 0;
-    served_close(served);
-    return -1;
-}
-
-const Dataset *server_dataset(const Server *server) { return &server->current.dataset; }
+const Dataset *server_dataset(const Server *server) { return &server->current->dataset; }
 
 // Each connection takes a descriptor, and libzmq aborts when there is none left.
 static void raise_descriptor_limit(void) {
@@ -102,6 +90,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     Server *server = allocate_zeroed(1, sizeof *server);
     server->config = config;
     server->signals = server->listener = -1;
+    server->last_job = &server->jobs;
     server->reload = (Reload){.path = config->path, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     server->instance = random_id();
     server->started_ns = clock_ns();
@@ -117,8 +106,9 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     umask(077);
     raise_descriptor_limit();
     if ((config->keys && allow_read(&server->allow, config->allow_path) < 0) ||
-        served_open(&server->current, config->path) < 0 || endpoint_lock(endpoint, &server->lock) < 0 ||
-        bind_sockets(server, endpoint) < 0) {
+        !(server->current = served_open(config->path)) ||
+        !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
+        endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0) {
         server_close(server);
         return NULL;
     }
@@ -126,10 +116,30 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
 }
 
 static void attachment_close(Server *server, Attachment *attachment) {
+    if (attachment->id) jobs_cancel(server, attachment->id);
     ring_close(&attachment->ring);
     free(attachment->slots);
     close(attachment->fd); // last: it tells the trainer that this process no longer writes to the ring
     *attachment = server->attachments[--server->attachment_count];
+}
+
+// A dataset that is no longer served is closed when its requests have ended and no decoder works on it.
+static void retire(Server *server, Served *served) {
+    if (!served) return;
+    served->next = server->closing;
+    server->closing = served;
+}
+
+static void close_retired(Server *server) {
+    for (Served **link = &server->closing; *link;) {
+        Served *served = *link;
+        if (served->users || !server->reader || !row_reader_forget(server->reader, served)) {
+            link = &served->next;
+            continue;
+        }
+        *link = served->next;
+        served_close(served);
+    }
 }
 
 void server_close(Server *server) {
@@ -146,9 +156,15 @@ void server_close(Server *server) {
     }
     close(server->reload.done);
     lock_drop(&server->lock);
-    served_close(&server->current);
-    served_close(&server->previous);
     allow_close(&server->allow);
+    jobs_cancel(server, 0);
+    retire(server, server->current), retire(server, server->previous);
+    close_retired(server);
+    if (!row_reader_close(server->reader)) return; // a decoder waits for a disk
+    for (Served *next; server->closing; server->closing = next) {
+        next = server->closing->next;
+        served_close(server->closing);
+    }
     free(server);
 }
 
@@ -235,12 +251,18 @@ static void shut_down(Server *server) {
     server_notify_all(server, WIRE_SHUTDOWN, "the loader is stopping");
     zmq_pollitem_t item = {.socket = server->router, .events = ZMQ_POLLIN};
     uint64_t end_ns = clock_ns() + LINGER_MS * 1000000ull;
-    while (clock_ns() < end_ns && zmq_poll(&item, 1, QUIET_MS) > 0) receive_message(server);
+    bool more = true;
+    while (clock_ns() < end_ns && (zmq_poll(&item, 1, more ? 1 : QUIET_MS) > 0 || more)) {
+        receive_message(server);
+        frame_cache_collect(row_reader_cache(server->reader));
+        jobs_advance(server);
+        more = server->jobs;
+    }
 }
 
 // False when the new dataset has a split that is too short for a connected trainer, and the current one has not.
 static bool fits_sessions(const Server *server, const Dataset *fresh) {
-    const Dataset *current = &server->current.dataset;
+    const Dataset *current = &server->current->dataset;
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
         for (int split = 0; split < SPLIT_COUNT && session_is_live(session); split++)
             if (fresh->tokens[split] <= session->sequence_tokens && current->tokens[split] > session->sequence_tokens) {
@@ -255,7 +277,7 @@ static bool fits_sessions(const Server *server, const Dataset *fresh) {
 
 static void *open_fresh(void *self) {
     Reload *reload = self;
-    if (served_open(&reload->fresh, reload->path) < 0) err_take(&reload->error);
+    if (!(reload->fresh = served_open(reload->path))) err_take(&reload->error);
     uint64_t one = 1;
     if (write(reload->done, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
     return NULL;
@@ -286,30 +308,28 @@ static void reload_start(Server *server) {
 
 // Replaces the current dataset by the fresh one, if trainers can use it. The same dataset is opened again as well: a
 // damaged shard may have been replaced.
-static void replace_dataset(Server *server, ServedDataset fresh) {
-    if (memcmp(fresh.dataset.vocab_fp, server->current.dataset.vocab_fp, 32)) {
+static void replace_dataset(Server *server, Served *fresh) {
+    const Dataset *dataset = &fresh->dataset;
+    if (memcmp(dataset->vocab_fp, server->current->dataset.vocab_fp, 32)) {
         log_warn("the dataset stays as it was: the new one has another vocabulary");
-        served_close(&fresh);
-        return;
-    }
-    if (!fits_sessions(server, &fresh.dataset)) {
-        served_close(&fresh);
-        return;
-    }
-    if (!memcmp(fresh.dataset.fingerprint, server->current.dataset.fingerprint, 32)) {
+        served_close(fresh);
+    } else if (!fits_sessions(server, dataset)) {
+        served_close(fresh);
+    } else if (!memcmp(dataset->fingerprint, server->current->dataset.fingerprint, 32)) {
         log_line("the dataset is the same as before: its files have been opened again");
-        served_close(&server->current);
+        fresh->batches = server->current->batches, fresh->tokens = server->current->tokens;
+        retire(server, server->current);
         server->current = fresh;
-        return;
+    } else {
+        retire(server, server->previous);
+        server->previous = server->current;
+        server->current = fresh;
+        char fp[17];
+        hex_encode(fp, dataset->fingerprint, 8);
+        log_line("now serving '%s', %llu train tokens, fingerprint %s", dataset->name,
+                 (unsigned long long)dataset->tokens[SPLIT_TRAIN], fp);
+        server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
     }
-    served_close(&server->previous);
-    server->previous = server->current;
-    server->current = fresh;
-    char fp[17];
-    hex_encode(fp, fresh.dataset.fingerprint, 8);
-    log_line("now serving '%s', %llu train tokens, fingerprint %s", fresh.dataset.name,
-             (unsigned long long)fresh.dataset.tokens[SPLIT_TRAIN], fp);
-    server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
 }
 
 static void reload_finish(Server *server) {
@@ -318,7 +338,7 @@ static void reload_finish(Server *server) {
     if (read(reload->done, &count, sizeof count) < 0) return;
     pthread_join(reload->thread, NULL);
     reload->running = false;
-    if (reload->fresh.reader)
+    if (reload->fresh)
         replace_dataset(server, reload->fresh);
     else
         log_warn("the dataset stays as it was: %s", reload->error.text);
@@ -338,38 +358,51 @@ static bool handle_signals(Server *server) {
 
 // --- the loop
 
-static bool is_unused(const ServedDataset *served) {
-    return served->reader && clock_ns() - served->requested_ns > PREVIOUS_MS * 1000000ull;
+// What is due by time, not by an event. Returns the ms until something is due again, -1: nothing.
+static int do_timed_work(Server *server) {
+    uint64_t now = clock_ns();
+    int wait_ms = -1;
+    if (server->previous) {
+        wait_ms = METRICS_MS;
+        if (now - server->previous->requested_ns > PREVIOUS_MS * 1000000ull) {
+            retire(server, server->previous);
+            server->previous = NULL;
+        }
+    }
+    if (server->closing) {
+        wait_ms = METRICS_MS;
+        close_retired(server);
+    }
+    if (server->config->metrics_path) {
+        wait_ms = METRICS_MS;
+        if (now - server->metrics_ns >= METRICS_MS * 1000000ull) server_write_metrics(server);
+    }
+    if (now - server->watched_ns >= WATCH_MS * 1000000ull) {
+        server->watched_ns = now;
+        frame_cache_watch(row_reader_cache(server->reader), now);
+    }
+    return frame_cache_queued(row_reader_cache(server->reader)) ? WATCH_MS : wait_ms;
 }
 
 int server_run(Server *server) {
-    enum { ROUTER, SIGNALS, RELOAD, LISTENER, ZAP, FIRST };
+    enum { ROUTER, SIGNALS, RELOAD, FRAMES, LISTENER, ZAP, FIRST };
     zmq_pollitem_t items[FIRST + ATTACHMENTS_MAX];
-    bool idle = false;
-    for (;;) {
+    FrameCache *cache = row_reader_cache(server->reader);
+    for (bool more = false;;) {
         memset(items, 0, sizeof items);
         items[ROUTER].socket = server->router;
         items[SIGNALS].fd = server->signals;
         items[RELOAD].fd = server->reload.done;
+        items[FRAMES].fd = frame_cache_event(cache);
         items[LISTENER].fd = server->listener;
         items[ZAP].socket = server->zap;
         if (!server->zap) items[ZAP].fd = -1;
         unsigned attached = server->attachment_count;
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
-        long timeout_ms = !idle ? 0 : server->previous.reader ? PREVIOUS_MS : -1;
-        if (server->config->metrics_path) {
-            if (clock_ns() - server->metrics_ns >= METRICS_MS * 1000000ull) server_write_metrics(server);
-            if (idle) timeout_ms = METRICS_MS;
-        }
-        if (is_unused(&server->previous)) served_close(&server->previous);
-        int ready = zmq_poll(items, (int)(FIRST + attached), timeout_ms);
+        int wait_ms = do_timed_work(server);
+        int ready = zmq_poll(items, (int)(FIRST + attached), more ? 0 : wait_ms);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
-        if (ready <= 0) {
-            idle = !row_reader_prefetch(server->current.reader);
-            continue;
-        }
-        idle = false;
         if (items[SIGNALS].revents && !handle_signals(server)) {
             shut_down(server);
             return 0;
@@ -382,5 +415,8 @@ int server_run(Server *server) {
         if (items[ZAP].revents) authenticate(server);
         for (int i = 0; i < WIRE_WINDOW_MAX && receive_message(server); i++) {
         }
+        if (items[FRAMES].revents) frame_cache_collect(cache);
+        more = jobs_advance(server);
+        row_reader_read_ahead(server->reader);
     }
 }

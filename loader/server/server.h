@@ -13,6 +13,8 @@ typedef struct {
     // With `keys` NULL, every process that reaches the socket is served.
     const KeyPair *keys;
     const char *allow_path;
+    uint64_t cache_bytes;     // limit on decoded frames in memory
+    unsigned threads;         // that decode
     const char *metrics_path; // a Prometheus text file, replaced every 5 s; NULL: none
 } ServerConfig;
 

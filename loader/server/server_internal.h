@@ -1,4 +1,4 @@
-// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers) and
+// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers), jobs.c (GETs) and
 // server_status.c (counters).
 #pragma once
 
@@ -10,12 +10,14 @@
 #include "loader/server/server.h"
 #include <pthread.h>
 #include <stdatomic.h>
+#include <zmq.h>
 
 enum {
     SESSIONS_MAX = STATUS_CLIENTS_MAX,
     ATTACHMENTS_MAX = 256,
-    ROUTE_MAX = 255,    // bytes of a ZeroMQ routing id
-    ERROR_LIMITS = 256, // the limits on ERROR messages; peers are assigned to them by a hash of their routing id
+    ROUTE_MAX = 255,     // bytes of a ZeroMQ routing id
+    ANSWER_BYTES = 4096, // what an answer takes beyond its rows
+    ERROR_LIMITS = 256,  // the limits on ERROR messages; peers are assigned to them by a hash of their routing id
 };
 
 #define RATE_NS 5000000000ull // the interval over which a client's tokens a second are counted
@@ -41,6 +43,17 @@ typedef struct {
     unsigned count;
 } ErrorLimit;
 
+// A GET whose rows are not complete.
+typedef struct Job {
+    struct Job *next;
+    Route route;
+    WireHeader header; // of the newest request for it
+    uint64_t arrived_ns;
+    RowCopy copy;
+    struct InlineRows *inline_rows; // NULL: to a slot of the ring
+    bool runnable;                  // its last step ended at the limit of a step
+} Job;
+
 // The last request for a slot, so that a resend is answered without writing the slot and an overtaken request is
 // dropped.
 typedef struct {
@@ -57,34 +70,32 @@ typedef struct {
     SlotRecord *slots;
 } Attachment;
 
-typedef struct {
-    Dataset dataset;
-    RowReader *reader; // NULL: no dataset here
-    uint64_t requested_ns, batches, tokens;
-} ServedDataset;
-
 // A dataset that a thread opens while the loop serves the current one.
 typedef struct {
     pthread_t thread;
     bool running, again; // again: another SIGHUP arrived in the meantime
     int done;            // eventfd: the thread has finished
     const char *path;
-    ServedDataset fresh; // its reader is NULL after an error
+    Served *fresh; // NULL after an error
     Error error;
 } Reload;
 
 struct Server {
     const ServerConfig *config;
-    AllowList allow;                 // empty without keys
-    uint64_t refused_warn_ns;        // time of the last line about a refused peer
-    ServedDataset current, previous; // previous: replaced by a reload, still available to trainers that request it
+    AllowList allow;          // empty without keys
+    uint64_t refused_warn_ns; // time of the last line about a refused peer
+    Served *current,
+        *previous;   // previous: NULL, or replaced by a reload and still available to trainers that request it
+    Served *closing; // to be closed when no decoder works on them
+    RowReader *reader;
+    Job *jobs, **last_job; // the last one's `next`
     Reload reload;
     Lock lock;
     void *context, *router, *zap; // zap: NULL without keys
     int signals, listener;        // a signalfd; ctl.sock, -1 for tcp
     uint64_t instance, started_ns;
     ErrorLimit error_limits[ERROR_LIMITS];
-    uint64_t metrics_ns; // when the metrics file was written last
+    uint64_t metrics_ns, watched_ns; // when the metrics file was written, and the decoders checked, last
     Session sessions[SESSIONS_MAX];
     _Atomic uint64_t unread_bytes[SESSIONS_MAX + 1]; // inline rows in ZeroMQ's queues, by session; last: without one
     Attachment attachments[ATTACHMENTS_MAX];
@@ -92,12 +103,23 @@ struct Server {
     WireStats stats;
 };
 
-// Sends a message to one peer. It is dropped when the peer is gone or its queue is full: the peer repeats its request.
+// Sends a message, and a second part, which it takes over, unless it is NULL. It is dropped when the peer is gone or
+// its queue is full: the peer repeats its request.
+void server_send_parts(Server *server, const Route *route, WireMessage *message, zmq_msg_t *second);
 void server_send(Server *server, const Route *route, WireMessage *message);
 void server_notify_all(Server *server, WireCode code, const char *text); // a NOTICE to every session
+WireMessage server_reply(const WireHeader *request, WireType type);      // with the ids of the request
+void server_send_error(Server *server, const Route *route, const WireHeader *request, WireCode code, uint32_t detail,
+                       const char *format, ...) PRINTF_LIKE(6, 7);
 
+Session *session_find(Server *server, uint64_t id); // NULL when it is not known
 bool session_is_live(const Session *session);
 void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns); // an answer was sent
+
+// Starts to answer a GET; answers it at once when its frames are decoded.
+void job_start(Server *server, const Route *route, const WireMessage *request);
+bool jobs_advance(Server *server);                    // true when a job can continue at once
+void jobs_cancel(Server *server, uint64_t attach_id); // those that write to this ring
 
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);

@@ -35,8 +35,8 @@ static void add_client(const Server *server, const Session *session, Status *sta
         client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
 }
 
-static void add_source(const ServedDataset *served, bool replaced, Status *status) {
-    if (!served->reader) return;
+static void add_source(const Served *served, bool replaced, Status *status) {
+    if (!served) return;
     WireSourceStats *source = &status->sources[status->totals.sources++];
     *source =
         (WireSourceStats){.weight = 1, .batches = served->batches, .tokens = served->tokens, .replaced = replaced};
@@ -47,14 +47,16 @@ static void add_source(const ServedDataset *served, bool replaced, Status *statu
 void server_status(const Server *server, Status *status) {
     WireStats *totals = &status->totals;
     *totals = server->stats;
-    totals->frames_decoded = row_reader_frames(server->current.reader);
+    FrameCacheStats cache = frame_cache_stats(row_reader_cache(server->reader));
+    totals->frames_decoded = cache.decoded, totals->cache_hits = cache.hits, totals->cache_misses = cache.misses;
+    totals->cache_bytes = cache.bytes, totals->cache_limit = cache.limit;
     totals->uptime_ns = clock_ns() - server->started_ns;
     totals->resident_bytes = resident_bytes();
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
         if (session_is_live(session)) add_client(server, session, status);
     totals->sessions = totals->clients;
-    add_source(&server->current, false, status);
-    add_source(&server->previous, true, status);
+    add_source(server->current, false, status);
+    add_source(server->previous, true, status);
 }
 
 // Without fsync: after a crash of the machine the figures are of no use.

@@ -7,6 +7,7 @@
 #include "loader/server/row_reader.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -102,32 +103,40 @@ static void print_quantiles(const char *name, double *values, size_t count, doub
 
 // --- rows without a connection
 
-static double read_rate(RowReader *reader, Sampling mode, uint32_t rows, uint64_t samples, uint16_t *ids) {
+static double read_rate(RowReader *reader, Served *served, Sampling mode, uint32_t rows, uint64_t samples,
+                        uint16_t *ids) {
     uint64_t began = clock_ns(), done = 0;
     for (; done < samples; done += rows) {
         WireGet get = {.seed = 1337, .first_sample = done, .rows = rows, .sequence_tokens = T, .mode = (uint8_t)mode};
-        uint32_t read, shard;
-        uint64_t epoch;
-        check(row_reader_read(reader, &get, ids, &read, &epoch, &shard) == 0);
+        static RowCopy copy;
+        check(row_copy_begin(reader, &copy, served, &get, ids) == 0);
+        for (RowResult result; (result = row_copy_advance(reader, &copy)) != ROWS_DONE;) {
+            struct pollfd event = {frame_cache_event(row_reader_cache(reader)), POLLIN, 0};
+            check(result != ROWS_FAILED);
+            if (result == ROWS_WAIT) poll(&event, 1, -1);
+            frame_cache_collect(row_reader_cache(reader));
+        }
+        row_copy_end(&copy);
+        row_reader_read_ahead(reader);
     }
     return (double)done * T / seconds_since(began);
 }
 
 static void bench_read(void) {
-    Dataset dataset;
-    check(dataset_open(&dataset, "set") == 0);
-    RowReader *reader = row_reader_open(&dataset);
+    Served *served = served_open("set");
+    RowReader *reader = row_reader_open(1 << 30, 1);
     uint16_t *ids = malloc(512 * (T + 1) * sizeof *ids);
-    check(reader && ids);
+    check(served && reader && ids);
     uint64_t epoch = (TRAIN_TOKENS - 1) / T;
-    read_rate(reader, SAMPLING_EPOCH, 64, 8192, ids);
-    printf("epoch_decode %.4g\n", read_rate(reader, SAMPLING_EPOCH, 64, epoch, ids));
-    read_rate(reader, SAMPLING_CROP, 64, 1 << 16, ids); // decodes the whole split
+    read_rate(reader, served, SAMPLING_EPOCH, 64, 8192, ids);
+    printf("epoch_decode %.4g\n", read_rate(reader, served, SAMPLING_EPOCH, 64, epoch, ids));
+    read_rate(reader, served, SAMPLING_CROP, 64, 1 << 16, ids); // decodes the whole split
     const uint32_t sizes[] = {16, 64, 512};
     for (int i = 0; i < 3; i++)
-        printf("crop_fill_%u %.4g\n", sizes[i], read_rate(reader, SAMPLING_CROP, sizes[i], 1 << 19, ids));
+        printf("crop_fill_%u %.4g\n", sizes[i], read_rate(reader, served, SAMPLING_CROP, sizes[i], 1 << 19, ids));
+    while (!row_reader_forget(reader, served)) usleep(1000);
     row_reader_close(reader);
-    dataset_close(&dataset);
+    served_close(served);
     free(ids);
 }
 

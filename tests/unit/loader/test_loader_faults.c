@@ -1,5 +1,5 @@
 // A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
-#include "loader/server/row_reader.h"
+#include "loader/server/served.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -219,9 +219,9 @@ TEST(loader_names_the_limit_on_mappings) {
     NEED(getrlimit(RLIMIT_AS, &before) == 0);
     limit = before, limit.rlim_cur = pages * 4096 + dataset.shards[SPLIT_TRAIN][0].bytes * 3 / 2;
     NEED(setrlimit(RLIMIT_AS, &limit) == 0);
-    RowReader *reader = row_reader_open(&dataset);
+    Served *served = served_open("d");
     NEED(setrlimit(RLIMIT_AS, &before) == 0);
-    CHECK(!reader);
+    CHECK(!served);
     CHECK_EQUAL(err_code(), EX_MEMORY);
     CHECK_TEXT(err_text(), "1 of 2 shards are mapped (vm.max_map_count is ");
     CHECK_TEXT(err_text(), "000001.zst");

@@ -1,0 +1,67 @@
+// A cache of decoded frames with a limit on its memory, shared by all datasets and clients, and the threads that
+// decode.
+//
+// One thread, the owner, calls these functions. It never touches a mapped file, so that a disk that does not answer
+// stops only decoders: after a second, the other frames of that file wait in the queue, and further decoders are
+// started for the rest. The ids of a frame belong to a decoder until frame_cache_collect takes the frame over.
+#pragma once
+
+#include "common/err.h"
+#include "loader/server/shard_stream.h"
+
+typedef enum { FRAME_QUEUED, FRAME_READY, FRAME_FAILED } FrameState;
+
+typedef struct Frame {
+    ShardStream *stream;
+    uint64_t number;
+    FramePlace place;
+    FrameState state;
+    const uint16_t *ids; // with FRAME_READY: place.tokens of them
+
+    // The rest belongs to the cache.
+    unsigned pins;
+    void *buffer;                // of `bytes` bytes; NULL with FRAME_FAILED
+    size_t bytes;                // whole pages
+    struct Frame *newer, *older; // in the order of use, with FRAME_READY
+    struct Frame *next, *before; // in a queue
+    bool ahead, decoding;        // in the queue for reading ahead; taken out of it by a decoder
+    Error *error;                // of a decoding that failed
+    bool logged;
+    uint64_t failed_ns;
+} Frame;
+
+typedef struct FrameCache FrameCache;
+
+// Decodes the frame at `place`, -1 after fail(). `decoder` is what shard_cursor_open returned.
+typedef int FrameDecode(const FramePlace *place, ShardCursor *decoder, uint16_t *ids);
+int frame_decode(const FramePlace *place, ShardCursor *decoder, uint16_t *ids); // the one that is not a test's
+
+FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode);
+// After frame_cache_forget of every stream. False when a decoder waits for its disk: its thread and what it uses,
+// streams included, are left to the end of the process. Accepts NULL.
+bool frame_cache_close(FrameCache *cache);
+
+// The frame, which is queued for decoding unless it is ready. A frame whose decoding failed is tried again after a
+// second. frame_cache_ahead queues it behind all that frame_cache_get has queued, and only while the limit permits;
+// false when it does not.
+Frame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number);
+bool frame_cache_ahead(FrameCache *cache, ShardStream *stream, uint64_t number);
+void frame_pin(Frame *frame); // a pinned frame stays in memory
+void frame_unpin(Frame *frame);
+int frame_fail(const Frame *frame); // makes the error of a failed frame the pending one, without a path; -1
+
+int frame_cache_event(const FrameCache *cache); // readable when frame_cache_collect has something to do
+void frame_cache_collect(FrameCache *cache);    // takes over the frames that have been decoded or have failed
+unsigned frame_cache_queued(const FrameCache *cache);
+
+// To be called every second while frames are queued: replaces the decoders that have waited for a file for a second,
+// and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().
+void frame_cache_watch(FrameCache *cache, uint64_t now_ns);
+
+// Drops the frames of a stream. False when a decoder still works on one: call it again later.
+bool frame_cache_forget(FrameCache *cache, ShardStream *stream);
+
+typedef struct {
+    uint64_t decoded, hits, misses, bytes, limit;
+} FrameCacheStats;
+FrameCacheStats frame_cache_stats(const FrameCache *cache);

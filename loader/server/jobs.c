@@ -1,0 +1,274 @@
+// GETs: from the request, over the copying of its rows, to the answer. A request whose frames are decoded is answered
+// at once; the others are jobs, which continue when decoders have finished frames.
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "loader/server/server_internal.h"
+#include <stddef.h>
+#include <stdlib.h>
+
+static Attachment *attachment_find(Server *server, const WireHeader *header) {
+    for (unsigned i = 0; i < server->attachment_count; i++) {
+        Attachment *attachment = &server->attachments[i];
+        if (attachment->id == header->attach_id && attachment->session == header->session) return attachment;
+    }
+    return NULL;
+}
+
+static Served *served_find(Server *server, const uint8_t fp8[8]) {
+    Served *served = server->current;
+    if (memcmp(fp8, served->dataset.fingerprint, 8)) served = server->previous;
+    if (!served || memcmp(fp8, served->dataset.fingerprint, 8)) return NULL;
+    served->requested_ns = clock_ns();
+    return served;
+}
+
+static uint64_t payload_bytes(const WireGet *get) {
+    return (uint64_t)get->rows * (get->sequence_tokens + 1) * sizeof(uint16_t);
+}
+
+// --- inline rows
+
+// ZeroMQ's thread frees them when the last piece has been sent or dropped.
+typedef struct InlineRows {
+    atomic_uint users; // pieces, and the job
+    _Atomic uint64_t *unread_bytes;
+    uint64_t bytes;
+    uint16_t ids[];
+} InlineRows;
+
+static void inline_rows_release(void *data, void *self) {
+    InlineRows *rows = self;
+    (void)data;
+    if (atomic_fetch_sub(&rows->users, 1) > 1) return;
+    atomic_fetch_sub(rows->unread_bytes, rows->bytes);
+    free(rows);
+}
+
+// Memory for the rows of an inline answer; NULL when too many answers to this trainer are unread.
+static InlineRows *inline_rows_open(Server *server, uint64_t session_id, uint64_t payload) {
+    const Session *session = session_find(server, session_id);
+    _Atomic uint64_t *unread = &server->unread_bytes[session ? session - server->sessions : SESSIONS_MAX];
+    uint64_t held = atomic_load(unread), bytes = payload + ANSWER_BYTES;
+    if (held && held + bytes > (session ? session->unread_max : WIRE_PAYLOAD_MAX)) return NULL;
+    InlineRows *rows = malloc(offsetof(InlineRows, ids) + payload);
+    if (!rows) return NULL;
+    atomic_fetch_add(unread, bytes);
+    atomic_init(&rows->users, 1);
+    rows->unread_bytes = unread, rows->bytes = bytes;
+    return rows;
+}
+
+// Sends `reply`, a BATCH that describes all rows, once for each piece of them.
+static void send_pieces(Server *server, const Route *route, WireMessage *reply, InlineRows *rows) {
+    WireBatch *batch = &reply->batch;
+    uint32_t total = batch->length;
+    uint8_t *data = (uint8_t *)rows->ids;
+    do {
+        batch->length = total - batch->offset < WIRE_PIECE_MAX ? total - batch->offset : WIRE_PIECE_MAX;
+        batch->payload_crc = crc32c(0, data + batch->offset, batch->length);
+        zmq_msg_t piece;
+        atomic_fetch_add(&rows->users, 1);
+        if (zmq_msg_init_data(&piece, data + batch->offset, batch->length, inline_rows_release, rows) < 0) {
+            inline_rows_release(NULL, rows);
+            server->stats.dropped++;
+            return;
+        }
+        server_send_parts(server, route, reply, batch->length ? &piece : NULL);
+        if (!batch->length) zmq_msg_close(&piece);
+        batch->offset += batch->length;
+    } while (batch->offset < total);
+}
+
+// --- the ring
+
+// The record of the slot that the job writes; NULL when its ring is gone.
+static SlotRecord *slot_of(Server *server, const Job *job) {
+    const Attachment *attachment = attachment_find(server, &job->header);
+    return attachment ? &attachment->slots[job->copy.get.slot] : NULL;
+}
+
+// --- jobs
+
+static void job_free(Job *job) {
+    row_copy_end(&job->copy);
+    job->copy.served->users--;
+    if (job->inline_rows) inline_rows_release(NULL, job->inline_rows);
+    free(job);
+}
+
+// Removes the job that *link points to.
+static void job_remove(Server *server, Job **link) {
+    Job *job = *link;
+    *link = job->next;
+    if (server->last_job == &job->next) server->last_job = link;
+    job_free(job);
+}
+
+static void describe_batch(const Server *server, const Job *job, WireBatch *batch) {
+    const RowCopy *copy = &job->copy;
+    const WireGet *get = &copy->get;
+    batch->first_sample = get->first_sample, batch->rows = copy->rows;
+    batch->sequence_tokens = get->sequence_tokens;
+    batch->slot = get->slot, batch->generation = get->generation;
+    batch->epoch = copy->epoch;
+    bool replaced = memcmp(copy->served->dataset.fingerprint, server->current->dataset.fingerprint, 32);
+    batch->flags = replaced ? WIRE_BATCH_REPLACED : 0;
+    batch->length = copy->rows * (get->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
+    batch->payload_crc = copy->crc;
+}
+
+static void job_answer(Server *server, Job *job) {
+    WireMessage reply = server_reply(&job->header, WIRE_BATCH);
+    WireBatch *batch = &reply.batch;
+    describe_batch(server, job, batch);
+    uint64_t took_ns = clock_ns() - job->arrived_ns, tokens = (uint64_t)batch->rows * batch->sequence_tokens;
+    batch->produce_us = (uint32_t)(took_ns / 1000);
+    server->stats.batches++;
+    server->stats.tokens += tokens;
+    server->stats.payload_bytes += batch->length;
+    server->stats.produce_ns += took_ns;
+    job->copy.served->batches++, job->copy.served->tokens += tokens;
+    Session *session = session_find(server, job->header.session);
+    if (session) session_count(session, batch, took_ns);
+    if (job->inline_rows) {
+        send_pieces(server, &job->route, &reply, job->inline_rows);
+        return;
+    }
+    SlotRecord *slot = slot_of(server, job);
+    slot->answered = true, slot->batch = *batch;
+    server_send(server, &job->route, &reply);
+}
+
+static void job_refuse(Server *server, const Job *job) {
+    const Frame *frame = job->copy.waits_for; // NULL: the split is too short
+    WireCode code = !frame ? WIRE_RANGE : err_code() == EX_IO ? WIRE_IO : WIRE_DATA;
+    server_send_error(server, &job->route, &job->header, code, frame ? (uint32_t)frame->place.shard : 0, "%s",
+                      err_text());
+    err_clear();
+}
+
+// True when the job has ended, with an answer or an error.
+static bool job_step(Server *server, Job *job) {
+    RowResult result = row_copy_advance(server->reader, &job->copy);
+    job->runnable = result == ROWS_MORE;
+    if (result == ROWS_DONE) job_answer(server, job);
+    if (result == ROWS_FAILED) job_refuse(server, job);
+    return result == ROWS_DONE || result == ROWS_FAILED;
+}
+
+bool jobs_advance(Server *server) {
+    bool more = false;
+    for (Job **link = &server->jobs; *link;) {
+        if (job_step(server, *link)) {
+            job_remove(server, link);
+        } else {
+            more = more || (*link)->runnable;
+            link = &(*link)->next;
+        }
+    }
+    return more;
+}
+
+void jobs_cancel(Server *server, uint64_t attach_id) {
+    for (Job **link = &server->jobs; *link;) {
+        if ((*link)->header.attach_id == attach_id)
+            job_remove(server, link);
+        else
+            link = &(*link)->next;
+    }
+}
+
+// --- requests
+
+// A resend of a job's request: the answer goes to the connection that sent it.
+static bool is_in_progress(Server *server, const Route *route, const WireMessage *request) {
+    for (Job *job = server->jobs; job; job = job->next) {
+        if (job->header.session != request->header.session || job->header.req_id != request->header.req_id ||
+            job->header.attach_id != request->header.attach_id)
+            continue;
+        job->route = *route, job->header = request->header;
+        return true;
+    }
+    return false;
+}
+
+static void count_repeat(Server *server, const WireHeader *header) {
+    Session *session = session_find(server, header->session);
+    server->stats.repeated++;
+    if (session) session->stats.repeated++;
+}
+
+// A newer request for a slot: nothing may write it for the older one any more.
+static void cancel_slot(Server *server, const WireMessage *request) {
+    for (Job **link = &server->jobs; *link; link = &(*link)->next) {
+        const Job *job = *link;
+        if (job->header.attach_id != request->header.attach_id || job->copy.get.slot != request->get.slot) continue;
+        job_remove(server, link);
+        return;
+    }
+}
+
+// The slot of the ring that `request` names. NULL when the request has been dealt with: it was refused, dropped because
+// a newer request for the slot overtook it, or answered before.
+static uint16_t *slot_open(Server *server, const Route *route, const WireMessage *request) {
+    const WireGet *get = &request->get;
+    Attachment *attachment = attachment_find(server, &request->header);
+    if (!attachment || get->slot >= attachment->ring.slot_count || payload_bytes(get) > attachment->ring.slot_bytes) {
+        server_send_error(server, route, &request->header, WIRE_SLOT, get->slot, "no such ring or slot");
+        return NULL;
+    }
+    SlotRecord *slot = &attachment->slots[get->slot];
+    if (slot->seen && (int32_t)(get->generation - slot->generation) < 0) {
+        server->stats.dropped++;
+        return NULL;
+    }
+    if (slot->answered && slot->generation == get->generation && slot->req_id == request->header.req_id) {
+        count_repeat(server, &request->header);
+        WireMessage reply = server_reply(&request->header, WIRE_BATCH);
+        reply.batch = slot->batch;
+        server_send(server, route, &reply);
+        return NULL;
+    }
+    cancel_slot(server, request);
+    *slot = (SlotRecord){.req_id = request->header.req_id, .generation = get->generation, .seen = true};
+    return (uint16_t *)(void *)ring_slot(&attachment->ring, get->slot);
+}
+
+// The memory for the rows: a slot, or the body of an inline answer. NULL when there is none for this request.
+static uint16_t *rows_open(Server *server, const Route *route, const WireMessage *request, InlineRows **rows) {
+    *rows = NULL;
+    if (request->header.attach_id) return slot_open(server, route, request);
+    *rows = inline_rows_open(server, request->header.session, payload_bytes(&request->get));
+    if (*rows) return (*rows)->ids;
+    server_send_error(server, route, &request->header, WIRE_BUSY, 0, "too many answers to this trainer are unread");
+    return NULL;
+}
+
+void job_start(Server *server, const Route *route, const WireMessage *request) {
+    if (is_in_progress(server, route, request)) {
+        count_repeat(server, &request->header);
+        return;
+    }
+    Served *served = served_find(server, request->get.dataset_fp8);
+    if (!served) {
+        server_send_error(server, route, &request->header, WIRE_DATASET, 0, "the loader does not serve this dataset");
+        return;
+    }
+    InlineRows *rows;
+    uint16_t *ids = rows_open(server, route, request, &rows);
+    if (!ids) return;
+    Job *job = malloc(sizeof *job);
+    if (!job) die(EX_MEMORY, "no memory for a request");
+    job->next = NULL, job->route = *route, job->header = request->header;
+    job->arrived_ns = clock_ns(), job->inline_rows = rows;
+    served->users++;
+    if (row_copy_begin(server->reader, &job->copy, served, &request->get, ids) < 0) {
+        job_refuse(server, job);
+        job_free(job);
+    } else if (job_step(server, job)) {
+        job_free(job);
+    } else {
+        *server->last_job = job, server->last_job = &job->next;
+    }
+}

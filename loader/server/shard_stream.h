@@ -1,0 +1,32 @@
+// The shards of one split, opened, as one stream of tokens and of frames.
+#pragma once
+
+#include "shardtool/format/dataset.h"
+
+struct Frame;
+
+typedef struct {
+    ShardFile *shards;
+    uint64_t *first_token, *first_frame; // of each shard within the split
+    uint64_t count, capacity, tokens, frames;
+    unsigned split;
+    struct Frame **cached; // by frame: what the cache has of it, or NULL; belongs to the cache
+} ShardStream;
+
+// Room for `capacity` shards.
+void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity);
+// Opens the shards of the dataset and appends them. Fails with 65 when one is not what the manifest says, 74 when it
+// cannot be read, 82 when it cannot be mapped.
+int shard_stream_add(ShardStream *stream, const Dataset *dataset);
+void shard_stream_ready(ShardStream *stream); // after the last shard_stream_add
+void shard_stream_close(ShardStream *stream); // accepts a zeroed struct; the cache must have forgotten the stream
+
+uint64_t shard_stream_frame_of(const ShardStream *stream, uint64_t token);
+
+// A frame of the stream: its file and its number there, and the place of its tokens in the stream.
+typedef struct {
+    const ShardFile *file;
+    uint64_t shard, index, first_token;
+    uint32_t tokens;
+} FramePlace;
+FramePlace shard_stream_place(const ShardStream *stream, uint64_t frame);

@@ -1,0 +1,184 @@
+// The cache of decoded frames with decoders that the test controls, and the number of frames that clients cause.
+#include "common/log.h"
+#include "loader/protocol/sampling.h"
+#include "loader/server/frame_cache.h"
+#include "loader/server/served.h"
+#include "tests/unit/loader/fixture_loader.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+enum { FRAME = 4096, SHARD = 8 * FRAME }; // tokens
+static const TestDataset two_shards = {
+    .salt = 1, .train_tokens = 2 * SHARD, .val_tokens = FRAME, .shard_tokens = SHARD, .frame_tokens = FRAME};
+
+static atomic_int gate_closed, waiting; // decoding a frame of shard 0 waits while the gate is closed
+
+static int decode_behind_gate(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
+    atomic_fetch_add(&waiting, place->shard == 0);
+    while (place->shard == 0 && atomic_load(&gate_closed)) usleep(100);
+    atomic_fetch_sub(&waiting, place->shard == 0);
+    return frame_decode(place, cursor, ids);
+}
+
+static void collect(FrameCache *cache) {
+    struct pollfd event = {frame_cache_event(cache), POLLIN, 0};
+    NEED(poll(&event, 1, 120000) == 1);
+    frame_cache_collect(cache);
+}
+
+static Frame *get(FrameCache *cache, ShardStream *stream, uint64_t number) {
+    for (;;) {
+        Frame *frame = frame_cache_get(cache, stream, number);
+        if (frame->state != FRAME_QUEUED) return frame;
+        collect(cache);
+    }
+}
+
+static void check_frame(const Frame *frame) {
+    NEED(frame->state == FRAME_READY);
+    CHECK_EQUAL(frame->place.tokens, FRAME);
+    for (uint64_t i = 0; i < FRAME; i++)
+        CHECK_EQUAL(frame->ids[i], test_id(1, SPLIT_TRAIN, frame->place.first_token + i));
+}
+
+TEST(loader_cache_serves_other_files_while_one_is_stalled_and_names_it) {
+    make_test_dataset("d", &two_shards);
+    Served *served = served_open("d");
+    ShardStream *stream = &served->streams[SPLIT_TRAIN];
+    FrameCache *cache = frame_cache_open(1 << 20, 2, decode_behind_gate);
+    atomic_store(&gate_closed, 1);
+    for (uint64_t i = 0; i < 8; i++) CHECK_EQUAL(frame_cache_get(cache, stream, i)->state, FRAME_QUEUED);
+    while (atomic_load(&waiting) < 2) usleep(100); // both decoders
+    // A second later their file is known to be stalled, and others decode the frames of the other shard.
+    frame_cache_watch(cache, clock_ns() + 2000000000ull);
+    for (uint64_t i = 8; i < 16; i++) check_frame(get(cache, stream, i));
+    CHECK_EQUAL(atomic_load(&waiting), 2);
+    frame_cache_watch(cache, clock_ns() + 11000000000ull);
+    CHECK(!frame_cache_forget(cache, stream)); // a decoder still writes to a frame
+    atomic_store(&gate_closed, 0);
+    while (frame_cache_queued(cache)) collect(cache);
+    for (uint64_t i = 0; i < 16; i++) check_frame(get(cache, stream, i));
+    CHECK(frame_cache_forget(cache, stream));
+    CHECK(frame_cache_close(cache));
+    served_close(served);
+}
+
+TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
+    make_test_dataset("d", &two_shards);
+    Served *served = served_open("d");
+    ShardStream *stream = &served->streams[SPLIT_TRAIN];
+    FrameCache *cache = frame_cache_open(4 * FRAME * 2, 2, frame_decode);
+    Frame *pinned = get(cache, stream, 0);
+    frame_pin(pinned);
+    for (uint64_t i = 1; i < 16; i++) {
+        check_frame(get(cache, stream, 1)); // used again and again
+        check_frame(get(cache, stream, i));
+        CHECK(frame_cache_stats(cache).bytes <= 4 * FRAME * 2);
+    }
+    CHECK_EQUAL(frame_cache_stats(cache).decoded, 16); // neither 0 nor 1 was decoded twice
+    check_frame(pinned);
+    frame_unpin(pinned);
+    // Reading ahead replaces frames, but never those that are pinned or not decoded yet.
+    Frame *held[4];
+    for (uint64_t i = 0; i < 4; i++) frame_pin(held[i] = get(cache, stream, i));
+    CHECK(!frame_cache_ahead(cache, stream, 9));
+    frame_unpin(held[0]);
+    CHECK(frame_cache_ahead(cache, stream, 9));
+    CHECK(!frame_cache_ahead(cache, stream, 10));
+    check_frame(get(cache, stream, 9));
+    for (uint64_t i = 1; i < 4; i++) frame_unpin(held[i]);
+    CHECK(frame_cache_forget(cache, stream));
+    CHECK(frame_cache_close(cache));
+    served_close(served);
+}
+
+static int damaged(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
+    (void)cursor, (void)ids;
+    return fail(EX_DATA, "/path/of/shard %llu: damaged", (unsigned long long)place->shard);
+}
+
+TEST(loader_cache_keeps_the_error_of_a_frame_for_all_who_need_it) {
+    make_test_dataset("d", &two_shards);
+    Served *served = served_open("d");
+    ShardStream *stream = &served->streams[SPLIT_TRAIN];
+    FrameCache *cache = frame_cache_open(1 << 20, 1, damaged);
+    for (int times = 0; times < 3; times++) {
+        Frame *frame = get(cache, stream, 9);
+        CHECK_EQUAL(frame->state, FRAME_FAILED);
+        CHECK(frame_fail(frame) < 0);
+        CHECK_EQUAL(err_code(), EX_DATA);
+        CHECK_TEXT(err_text(), "train shard 1, frame 1 is damaged");
+        CHECK(!strchr(err_text(), '/'));
+        err_clear();
+    }
+    CHECK_EQUAL(frame_cache_stats(cache).bytes, 0);
+    CHECK(frame_cache_forget(cache, stream));
+    CHECK(frame_cache_close(cache));
+    served_close(served);
+}
+
+// --- how often clients of one loader have frames decoded
+
+enum { T = 64, ROWS = 16, CLIENTS = 32, BATCHES = 80 };
+
+static uint64_t frames_decoded(void) {
+    char command[5000];
+    snprintf(command, sizeof command, "'%s/loader' status --endpoint ipc://p --json >status", test_bin);
+    NEED(system(command) == 0);
+    char *text = read_file("status", NULL), *at = strstr(text, "\"frames_decoded\": ");
+    NEED(at);
+    uint64_t frames = strtoull(at + 18, NULL, 10);
+    free(text);
+    return frames;
+}
+
+// Batches of an epoch for clients with seeds of their own, who take turns.
+static void read_batches(const TestDataset *spec, unsigned clients) {
+    Feed *feeds[CLIENTS];
+    FeedConfig config = {.endpoint = "ipc://p",
+                         .vocab_size = TEST_VOCAB,
+                         .sequence_tokens = T,
+                         .max_rows = ROWS,
+                         .window = 2,
+                         .timeout_ms = 120000};
+    for (unsigned i = 0; i < clients; i++) {
+        feeds[i] = feed_open(&config);
+        NEED(feeds[i] && feed_attach(feeds[i]) == 0);
+    }
+    for (uint64_t batch_number = 0; batch_number < BATCHES; batch_number++)
+        for (unsigned i = 0; i < clients; i++) {
+            FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 1000 + i, batch_number * ROWS, 0};
+            SampleOrder order;
+            ShuffleGroup group;
+            FeedBatch batch;
+            NEED(feed_request(feeds[i], &request) == 0 && feed_next(feeds[i], &batch) == FEED_BATCH);
+            NEED(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, spec->train_tokens, T) == 0);
+            for (uint64_t row = 0; row < ROWS; row++) {
+                unsigned extent;
+                sample_order_group(&order, request.first_sample + row, &group);
+                uint64_t token = sample_order_token(&order, &group, request.first_sample + row, &extent);
+                for (uint64_t t = 0; t <= T; t++)
+                    CHECK_EQUAL(batch.ids[row * (T + 1) + t], test_id(spec->salt, SPLIT_TRAIN, token + t));
+            }
+            feed_release(feeds[i], &batch);
+        }
+    for (unsigned i = 0; i < clients; i++) feed_close(feeds[i]);
+}
+
+TEST(loader_decodes_at_most_twice_the_frames_for_32_clients_with_32_seeds) {
+    const TestDataset spec = {
+        .salt = 3, .train_tokens = 200000, .val_tokens = 100, .shard_tokens = 60000, .frame_tokens = 2048};
+    make_test_dataset("d", &spec);
+    pid_t pid = start_loader("d", "p");
+    read_batches(&spec, 1);
+    uint64_t one = frames_decoded();
+    CHECK(one >= 50); // the samples are of every frame
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    pid = start_loader("d", "p");
+    read_batches(&spec, CLIENTS);
+    uint64_t all = frames_decoded();
+    CHECK(all <= 2 * one);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
