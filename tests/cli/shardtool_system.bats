@@ -106,3 +106,89 @@ setup() {
     run_code 2 shardtool merge -o b a copy
     run_code 0 shardtool merge --allow-duplicates -o b a copy
 }
+
+@test "an input that shrinks while it is read is 74, one that vanishes is 66 or read to its end" {
+    mkfifo gate
+    seq 300000 >a.txt && cp a.txt want
+    shardtool text -0 a.txt >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >/dev/null
+    truncate -s 500000 a.txt
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "'a.txt'.*1988895.*500000" err
+    shardtool text -0 want >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >first
+    mv want gone
+    cat first - <&5 | tr -d '\0' | cmp - gone
+    exec 5<&-
+    wait $!
+    run_code 66 shardtool text want
+}
+
+@test "a shard replaced while it is read is read to its end" {
+    seq 400000 >lines.txt
+    shardtool tokenize -q --docs lines --val 0 -o out lines.txt
+    shardtool tokenize -q --val 0 -o other a.txt
+    shard=out/train/000/000000.zst
+    shardtool cat $shard >want
+    mkfifo pipe
+    shardtool cat $shard >pipe 2>err &
+    exec 5<pipe
+    head -c 1000 <&5 >first
+    mv other/train/000/000000.zst $shard
+    cat first - <&5 | cmp - want
+    exec 5<&-
+    wait $!
+    run_code 1 shardtool verify out
+}
+
+@test "a FIFO is read, a socket and a loop of links are 66" {
+    mkfifo fifo
+    cat a.txt >fifo &
+    [ "$(shardtool text -0 fifo | tr -d '\0')" = "$(cat a.txt)" ]
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
+    run_code 66 shardtool text socket
+    ln -s loop loop
+    run_code 66 shardtool text loop
+    mkdir in && cp a.txt in/ && ln -s ../in in/again && ln -s self in/self
+    run timeout 20 "$BIN/shardtool" text in
+    [ "$status" = 0 ] || [ "$status" = 66 ]
+}
+
+@test "an error of one worker ends the run with its code, and a thread that cannot start is 71" {
+    for i in $(seq 40); do seq $((i * 1000)) | tr '\n' ' ' && echo; done >many.txt
+    printf 'bad \xff byte\n' >>many.txt
+    seq 100000 | tr '\n' ' ' >>many.txt
+    run_code 65 timeout 60 "$BIN/shardtool" tokenize -q -j 4 --docs lines --invalid-utf8 fail -o out many.txt
+    [[ "$output" == *"'many.txt' document 40: invalid UTF-8 at byte 4"* ]]
+    [ ! -e out/dataset.jsonl ]
+    run_code 71 timeout 60 strace -f -qq -o /dev/null -e trace=clone3 -e inject=clone3:error=EAGAIN:when=3 "$BIN/shardtool" tokenize -q -j 4 -o out2 a.txt
+    [[ "$output" == *"cannot start thread 3 of 4"* ]]
+}
+
+@test "archives are never unpacked: paths that leave the folder, links and devices" {
+    mkdir -p box/in && cd box/in
+    python3 - <<'END'
+import io, tarfile
+with tarfile.open("a.tar", "w") as tar:
+    def add(name, kind=tarfile.REGTYPE, link="", text=b"text\n"):
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname, info.size = kind, link, len(text) if kind == tarfile.REGTYPE else 0
+        tar.addfile(info, io.BytesIO(text) if kind == tarfile.REGTYPE else None)
+    for name in ("../up.txt", "/tmp/millrace-absolute.txt", "a/../../../b.txt", "plain.txt"):
+        add(name)
+    add("link", tarfile.SYMTYPE, "/etc/passwd")
+    add("hard", tarfile.LNKTYPE, "plain.txt")
+    add("device", tarfile.CHRTYPE)
+    add("pipe", tarfile.FIFOTYPE)
+END
+    [ "$(shardtool text a.tar | wc -l)" = 4 ]
+    shardtool tokenize -q -o out a.tar
+    [ "$(ls -A . ..)" = "$(printf '.:\na.tar\nout\n\n..:\nin')" ]
+    [ ! -e /tmp/millrace-absolute.txt ]
+}

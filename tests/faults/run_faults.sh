@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Every fault that the programs must survive, with the tests that inject it: run_faults.sh BUILD [FIRST-LAST].
-# tests/faults/*.tsv hold a line for each test: row number, fault, suite (a bats file, a Python file or C), test. A row passes when
-# all of its tests pass; a row without a test is missing. A test ending in a star stands for all that begin so. In suite - the
-# test is the reason why there is none, and the row is skipped.
+# tests/faults/*.tsv hold a line for each test: row number, fault, suite (a bats file of tests/cli or tests/faults, a Python file
+# or C), test. A row passes when all of its tests pass; a row without a test is missing. A test ending in a star stands for all
+# that begin so. In suite - the test is the reason why there is none, and the row is skipped, as is what this machine cannot inject.
 # Rows run one after the other: many inject faults into time, memory or disk.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -16,7 +16,7 @@ run() { # SUITE TEST
     local pattern
     pattern=$(sed -e 's/[][(){}.^$+?|\\/]/\\&/g' -e 's/\*$/.*/' <<<"$2")
     case $1 in
-    *.bats) bats --tap "tests/cli/$1" -f "^$pattern\$" </dev/null >"$log" 2>&1 && grep -qE '^ok [0-9]' "$log" ;;
+    *.bats) bats --tap "$(ls tests/cli/"$1" tests/faults/"$1" 2>/dev/null)" -f "^$pattern\$" </dev/null >"$log" 2>&1 && grep -qE '^ok [0-9]' "$log" ;;
     *.py) build/venv/bin/python "tests/oracle/$1" "${2%\*}" >"$log" 2>&1 && grep -qE '^ok ' "$log" ;;
     C) "$build/test" --data "$DATA" --bin "$BIN" "${2%\*}" >"$log" 2>&1 && grep -qE '^\[  PASSED  \] [1-9]' "$log" ;;
     -) echo "skipped $2" >"$log" ;;
@@ -39,6 +39,7 @@ for row in $(seq "$first" "$last"); do
         fi
         [ $one = passed ] || [ $result = failed ] || result=$one
         printf '%4s  %-7s  %-28s  %s\n' "$row" $one "$suite" "$test"
+        [ $one = skipped ] && [ "$suite" != - ] && sed -nE 's/^ok .*# skip ?/        /p; s/^skipped [^ ]*:? ?/        /p' "$log" | sort -u
         [ $one = failed ] && sed 's/^/        /' "$log" | tail -30
     done 3< <(cat tests/faults/*.tsv)
     [ $result = missing ] && printf '%4s  %-7s\n' "$row" missing
