@@ -97,7 +97,12 @@ $(O)/%.fp16.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
 	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
 WRAP  := malloc calloc realloc aligned_alloc
-$(O)/test: $(TESTS:%.c=$(O)/%.o) $(O)/core.a
+# The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
+REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
+$(O)/tests/replay/%.o: tests/fuzz/fuzz_%.c Makefile | $(O)/deps.ok
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(CC) $(DEFS) -DLLVMFuzzerTestOneInput=fuzz_$* $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(O)/test: $(TESTS:%.c=$(O)/%.o) $(REPLAYS) $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ $(WRAP:%=-Wl,--wrap=%) -Wl,--as-needed $(LIBS) -lcmocka -o $@
 
@@ -179,7 +184,7 @@ $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	$(LINK)
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=jsonl, parquet, parquet_page, shard, wire or bpe_cache, random bytes
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=archive, jsonl, parquet, parquet_page, shard, manifest, wire or bpe_cache, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else

@@ -25,6 +25,23 @@ jsonl) # the first byte chooses the options
         (printf "$option" && xz <lines.jsonl) >"seeds/xz${option#*x}"
     done
     ;;
+archive) # the first byte chooses the options and the name
+    mkdir -p in && echo one >in/a.txt && head -3 "$vectors" >in/b.jsonl && echo three >in/c.md
+    (cd in && tar cf ../a.tar . && zip -qr ../a.zip . && zip -q0r ../stored.zip . && xz -c a.txt >a.txt.xz && tar cf ../nest.tar . && tar cf ../link.tar --transform 's:^:../:' a.txt)
+    gzip -kf a.tar && xz -kf a.tar && bzip2 -kf a.tar && zstd -qf a.tar && cat a.tar a.tar >two.tar
+    for option in '\x00' '\x01' '\x03' '\x12' '\x21' '\x3f'; do
+        for file in a.tar two.tar nest.tar link.tar a.tar.gz a.tar.xz a.tar.bz2 a.tar.zst a.zip stored.zip; do
+            (printf "$option" && cat $file) >"seeds/${option#*x}.$file"
+        done
+    done
+    ;;
+manifest)
+    grep "^{\"text\"" "$vectors" | head -40 >lines.jsonl
+    for share in 0 0.5; do
+        "$shardtool" tokenize -q --force --val $share --frame-tokens 64 --shard-tokens 1024 -o dataset$share lines.jsonl
+    done
+    ../../venv/bin/python ../../../tests/fuzz/seeds_manifest.py seeds dataset*/dataset.jsonl
+    ;;
 parquet | parquet_page)
     ../../venv/bin/python ../../../tests/fuzz/seeds_parquet.py "$name" seeds
     ;;

@@ -1,0 +1,65 @@
+// Any bytes as an archive or a compressed file, read forward or with seeks: whole documents, or bad data. The bits of
+// the first byte choose the options; its upper half names the file.
+#include "common/err.h"
+#include "shardtool/ingest/source.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef struct {
+    Stream stream;
+    Bytes bytes;
+    size_t at;
+} MemoryStream;
+
+static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
+    Bytes bytes = ((MemoryStream *)stream)->bytes;
+    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
+    if (take) memcpy(data, bytes.data + offset, take);
+    return (ssize_t)take;
+}
+
+static ssize_t memory_read(Stream *stream, void *data, size_t size) {
+    MemoryStream *memory = (MemoryStream *)stream;
+    ssize_t got = memory_read_at(stream, memory->at, data, size);
+    memory->at += (size_t)got;
+    return got;
+}
+
+// Documents must begin and end in turn, also where damaged members are skipped.
+static int read_documents(FormatReader *reader, uint64_t left) {
+    Part part;
+    bool open = false;
+    int status = 0;
+    while (left && (status = reader_next(reader, &part)) > 0) {
+        if (part.first == open && (part.first || part.text.size)) abort();
+        open = !part.last;
+        left = left > part.text.size + 1 ? left - part.text.size - 1 : 0;
+    }
+    if (status == 0 && left && open) abort();
+    return status > 0 ? 0 : status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const names[] = {"input", "a.tar", "a.zip", "a.tar.gz", "a.jsonl", "a.txt", "a.xz", "a.parquet"};
+    static MemoryStream memory;
+    if (!size) return 0;
+    memory = (MemoryStream){
+        .bytes = {data + 1, size - 1}
+    };
+    memory.stream.read = memory_read, memory.stream.size = size - 1;
+    if (data[0] & 1) memory.stream.read_at = memory_read_at;
+    memory.stream.is_listed = data[0] & 8;
+    stream_name(&memory.stream, names[data[0] >> 4 & 7], NULL);
+    SourceOptions options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
+    options.threads = 1, options.skips.keep_going = data[0] & 2;
+    if (data[0] & 4) options.docs = DOCS_LINES;
+    FormatReader *reader = NULL;
+    int status = reader_open(&reader, &memory.stream, &options);
+    if (status == 0 && reader) status = read_documents(reader, 1 << 22);
+    reader_close(reader);
+    skips_abandon(&options.skips);
+    if (status < 0 && err_code() != EX_DATA) abort();
+    err_clear();
+    return 0;
+}
