@@ -35,7 +35,7 @@ isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 CSRC  := $(filter-out kernels/cpu/variant.c,$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
 VARIANTS := $(foreach t,fp32 bf16 fp16,$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
-TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c)
+TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
@@ -59,7 +59,7 @@ endif
 # The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with sanitizers.
 EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c) tests/test_main.c)
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c tests/operations/*.c) tests/test_main.c)
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
@@ -152,6 +152,11 @@ bench-kernels: $(O)/bench_kernels ; $(Q)$< $(S)
 $(O)/bench_kernels: $(O)/tests/bench/bench_kernels.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
+## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
+bench-operations: $(O)/bench_operations ; $(Q)$< $(S)
+$(O)/bench_operations: $(patsubst %,$(O)/tests/%.o,bench/bench_operations operations/pair operations/operations operations/reference) $(O)/core.a
+	@echo "  LD   $@"
+	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
 bench-cpu: all ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
 ## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
@@ -198,7 +203,7 @@ $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
 	$(LINK)
 ## test-gpu   tests of the CUDA backend on a device; writes docs/gpu-results.md
 test-gpu: all $(O)/test-gpu ; $(Q)tests/cuda/device/run_device.sh $(O)
-$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c)) $(O)/tests/test_main.o $(O)/core.a
+$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c tests/operations/*.c)) $(O)/tests/test_main.o $(O)/core.a
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
@@ -225,7 +230,8 @@ clean: ; rm -rf build
 ## help     this list
 help: ; @sed -n 's/^## /make /p' Makefile
 
-.PHONY: all test test-now test-san test-threads check check-threads demo bench-cpu bench-save bench-loader bench-kernels bench-nest bench-parquet bench-tokenizer bench-tokenizer-hard soak-tokenizer faults fuzz fuzz-now test-gpu bench-gpu gpu-pack pack-now deps test-deps format lint install clean help
+# Every target that `make help` lists, and the second halves of some.
+.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' Makefile) test-now test-san test-threads fuzz-now pack-now
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,4 +1,4 @@
-// A one-layer GPT out of the operations: its gradient against differences, and its bits at any number of threads.
+// A one-layer GPT out of the operations: the same bits at any number of threads.
 #include "tests/unit/kernels/fixture_kernels.h"
 #include <xxhash.h>
 
@@ -153,37 +153,6 @@ static double model_step(Model *m, bool gradient, bool add) {
 
 static Shape model_shape(Size s) {
     return (Shape){.B = s.B, .T = s.T, .C = s.C, .H = s.H, .V = s.V, .chunk_rows = s.chunk, .threads = 16};
-}
-
-// Along a direction through all of one tensor: (L(p + hd) - L(p - hd)) / 2h = gradient . d
-TEST(kernels_gradients_match_finite_differences) {
-    const Size size = {2, 19, 32, 2, 128, 101, 16};
-    const Shape shape = model_shape(size);
-    Kernels k = kernels_open(DTYPE_FP32, 0, &shape);
-    Model m;
-    model_open(&m, &k, size);
-    const size_t count = m.at[TENSORS];
-    model_step(&m, true, false);
-    float *gradient = get(&k, m.grads, count, 4), *params = get(&k, m.params, count, 4), *moved = host(count, 4);
-    for (int tensor = 0; tensor < TENSORS; tensor++) {
-        const size_t from = m.at[tensor], n = m.at[tensor + 1] - from;
-        // The gradient's own signs: a direction in which the loss changes much.
-        double along = 0, step = 1e-3, loss[2];
-        for (size_t i = 0; i < n; i++) along += fabs((double)gradient[from + i]);
-        step /= along;
-        for (int side = 0; side < 2; side++) {
-            memcpy(moved, params, count * sizeof *moved);
-            for (size_t i = from; i < from + n; i++)
-                moved[i] += (float)copysign(step, side ? -(double)gradient[i] : (double)gradient[i]);
-            k.ops->upload(m.params, moved, 4 * count);
-            model_pack(&m);
-            loss[side] = model_step(&m, false, false);
-        }
-        // Differences of floats: 1e-3 apart, their own error about 1e-6.
-        const float got = (float)((loss[0] - loss[1]) / (2 * step)), want = (float)along;
-        CHECK_CLOSE(&got, &want, 1, 5e-3, 0);
-    }
-    kernels_close(&k);
 }
 
 static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t steps) {

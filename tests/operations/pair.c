@@ -1,29 +1,38 @@
 // pair.h: two backends side by side.
-#include "tests/cuda/pair.h"
+#include "tests/operations/pair.h"
+#include "common/log.h"
 #include "common/rng.h"
+#include "tests/operations/reference.h"
 #include <math.h>
-
-const Backend *backend_cpu(const BackendChoice *choice, char why[256]);
-const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
 static const Backend *sides[2];
 static void *scratch[2];
 static Array *arrays;
 static uint64_t seed;
+static Dtype type = DTYPE_AUTO;
+Device pair_device = DEVICE_CPU;
 OptimizerState pair_optimizer_state;
-bool pair_times;
-double rounded_once;
+bool pair_times, pair_timing;
+double rounded_once, pair_flops;
+
+void pair_each_type(void (*test)(void)) {
+    const char *wanted = getenv("TEST_DTYPE");
+    if (wanted) NEED(dtype_parse(wanted, &type));
+    if (wanted || pair_device != DEVICE_CPU)
+        test();
+    else
+        for (type = DTYPE_FP32; type <= DTYPE_FP16; type++) test();
+    type = DTYPE_AUTO;
+}
 
 void pair_open(Shape shape) {
     char why[256];
-    BackendChoice cpu = {.dtype = DTYPE_FP32, .threads = 1, .deterministic = true};
-    Dtype dtype = DTYPE_AUTO;
-    if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
-    BackendChoice cuda = {.dtype = dtype, .deterministic = !pair_times, .optimizer_state = pair_optimizer_state};
-    NEED(sides[CPU] = backend_cpu(&cpu, why));
-    NEED(sides[CUDA] = backend_cuda(&cuda, why));
-    rounded_once = sides[CUDA]->act_type == DTYPE_FP16 ? 0.00025 : 0.002;
-    shape.threads = 1;
+    BackendChoice choice = {pair_device, type, pair_timing ? 0 : 2, !pair_times, pair_optimizer_state, false};
+    sides[REFERENCE] = reference_backend();
+    NEED(sides[TESTED] = backend_open(&choice, why));
+    const double errors[] = {[DTYPE_FP32] = 1e-6, [DTYPE_BF16] = 0.002, [DTYPE_FP16] = 0.00025};
+    rounded_once = errors[sides[TESTED]->act_type];
+    shape.threads = 2; // CPU
     for (int i = 0; i < 2; i++) {
         size_t bytes = sides[i]->scratch_bytes(&shape);
         NEED(scratch[i] = sides[i]->alloc(bytes));
@@ -43,7 +52,7 @@ void pair_close(void) {
 }
 
 const Backend *pair_backend(int side) { return sides[side]; }
-void *array_at(const Array *array, int run) { return array->memory[run > 0]; }
+void *array_at(Array *array, int run) { return array->used = true, array->memory[run > 0]; }
 
 static size_t element_bytes(Kind kind, int side) {
     const Backend *b = sides[side];
@@ -51,7 +60,7 @@ static size_t element_bytes(Kind kind, int side) {
     return bytes[kind];
 }
 
-// Two bytes are activations', but for moments, which are bf16.
+// Two bytes are of the activations' type; moments of two bytes are bf16.
 static bool is_fp16(Kind kind, int side) { return sides[side]->act_type == DTYPE_FP16 && kind != MOMENTS; }
 
 static uint16_t to_fp16(double value) {
@@ -107,11 +116,16 @@ static Array *array_new(Kind kind, size_t count) {
     return arrays = array;
 }
 
-static void settle(Array *array) {
-    if (array->kind != TOKENS && element_bytes(array->kind, CUDA) == 2)
-        for (size_t i = 0; i < array->count; i++)
-            array->start[i] = from_half(to_half(array->start[i], array->kind, CUDA), array->kind, CUDA);
+static void round_start(Array *array, Kind kind) {
+    const size_t bytes = element_bytes(kind, TESTED);
+    for (size_t i = 0; i < array->count && kind < DOUBLES; i++)
+        array->start[i] = bytes == 2 ? from_half(to_half(array->start[i], kind, TESTED), kind, TESTED)
+                                     : (double)(float)array->start[i];
 }
+
+// To what the tested backend stores.
+static void settle(Array *array) { round_start(array, array->kind); }
+void array_narrow(Array *array) { round_start(array, ACTS); }
 
 Array *array_normal(Kind kind, size_t count, double scale, double mean) {
     Array *array = array_new(kind, count);
@@ -182,9 +196,50 @@ void array_send(int side) {
     for (Array *array = arrays; array; array = array->next) send(array, side);
 }
 
-bool pair_begin(int run) {
+// The runs of a timed block: at least this many, and as many as fit into a fifth of a second.
+enum { TIMED_RUNS = 5, TIMED_RUNS_MAX = 1000 };
+static uint64_t run_started;
+static double best_seconds, all_seconds;
+
+// The operations of the block, its time and its rates.
+static void print_time(const char *block) {
+    const int width = 44;
+    size_t bytes = 0;
+    int column = 0;
+    for (Array *array = arrays; array; array = array->next)
+        bytes += array->used ? array->count * element_bytes(array->kind, TESTED) : 0, array->used = false;
+    while ((block = strstr(block, "on->"))) {
+        block += 4;
+        const int length = (int)strcspn(block, "(");
+        if (strncmp(block, "graph", 5) && (strncmp(block, "pack", 4) || !strstr(block, "on->")))
+            column += printf("%s%.*s", column ? " + " : "", length, block);
+    }
+    printf("%*s %10.1f us %8.1f GB/s", column < width ? width - column : 1, "", best_seconds * 1e6,
+           (double)bytes / best_seconds * 1e-9);
+    printf(pair_flops > 0 ? " %8.0f GFLOP/s\n" : "\n", pair_flops / best_seconds * 1e-9);
+    pair_flops = 0;
+}
+
+static bool begin_timed(int run, const char *block) {
+    char last;
+    if (run == 1) {
+        best_seconds = INFINITY, all_seconds = 0;
+        array_send(TESTED);
+    }
+    sides[TESTED]->download(&last, arrays->memory[TESTED], 1); // waits for the device
+    const double seconds = (double)(clock_ns() - run_started) * 1e-9;
+    if (run > 2) best_seconds = fmin(best_seconds, seconds), all_seconds += seconds; // the first one makes plans
+    if (run > TIMED_RUNS && (all_seconds > 0.2 || run > TIMED_RUNS_MAX)) return print_time(block), false;
+    run_started = clock_ns();
+    return true;
+}
+
+bool pair_begin(int run, const char *block) {
+    if (pair_timing) return begin_timed(run, block);
+    // The emulator has four orders; a device shows whether it repeats itself.
+    const int runs = pair_device == DEVICE_CPU ? 3 : 5;
     for (Array *array = arrays; array && run > 0; array = array->next) fetch(array, run - 1);
-    if (run == RUNS) return false;
+    if (run == runs) return false;
     if (run == 0)
         for (Array *array = arrays; array; array = array->next) free(array->bits), array->bits = NULL;
     if (&emu_order) emu_order = run > 0 ? run - 1 : 0;
@@ -193,9 +248,10 @@ bool pair_begin(int run) {
 }
 
 void check_near(const Array *array, double limit, const char *name, const char *file, int line) {
+    if (pair_timing) return;
     double off = 0, all = 0;
     for (size_t i = 0; i < array->count; i++) {
-        double got = array->result[CUDA][i], want = array->result[CPU][i];
+        double got = array->result[TESTED][i], want = array->result[REFERENCE][i];
         if (isnan(want) && isnan(got)) continue; // what neither wrote
         if (!isfinite(got) || !isfinite(want)) {
             print_error("%s[%zu] is %g, not %g\n", name, i, got, want);

@@ -1,0 +1,275 @@
+// operations.h: inputs, the call, what must come out.
+#include "tests/operations/operations.h"
+#include "kernels/adamw_scalars.h"
+#include "tests/operations/pair.h"
+#include <math.h>
+
+enum { ANY = 64 }; // a shape's field that does not matter to the operation
+
+void operation_embed(int B, int T, int C, int V, int vocab) {
+    const size_t n = (size_t)(B * T * C);
+    pair_open((Shape){B, T, C, C / 8, V, ANY, 1});
+    Array *rows = array_tokens((size_t)B * (size_t)(T + 1), vocab), *wte = array_normal(PARS, (size_t)(V * C), 1, 0);
+    Array *wpe = array_normal(PARS, (size_t)(T * C), 1, 0), *out = array_filled(RESIDUALS, n, NAN);
+    Array *dout = array_normal(RESIDUALS, n, 1, 0), *dwte = array_normal(GRADS, (size_t)(V * C), 1, 0);
+    Array *dwpe = array_normal(GRADS, (size_t)(T * C), 1, 0);
+    ON_BOTH(on->embed_forward(AT(out), AT(rows), AT(wte), AT(wpe), B, T, C));
+    CHECK_NEAR(out, rounded_once);
+    for (int add = 0; add < 2; add++) {
+        ON_BOTH(on->embed_backward(AT(dwte), AT(dwpe), AT(dout), AT(rows), B, T, C, add));
+        CHECK_NEAR(dwte, 1e-6);
+        CHECK_NEAR(dwpe, 1e-6);
+    }
+    pair_close();
+}
+
+void operation_layernorm(int N, int C, bool with_branch, bool with_bias) {
+    pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
+    const size_t n = (size_t)(N * C), c = (size_t)C, rows = (size_t)N;
+    Array *in = array_normal(RESIDUALS, n, 2, 1), *branch = array_normal(ACTS, n, 1, 0);
+    Array *weight = array_normal(PARS, c, 0.5, 1), *bias = array_normal(PARS, c, 1, 0);
+    Array *sum = array_filled(RESIDUALS, n, NAN), *out = array_filled(ACTS, n, NAN);
+    Array *mean = array_filled(FLOATS, rows, NAN), *rstd = array_filled(FLOATS, rows, NAN);
+    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), AT(mean), AT(rstd), AT(in), with_branch ? AT(branch) : NULL,
+                                  AT(weight), with_bias ? AT(bias) : NULL, N, C));
+    CHECK_NEAR(sum, rounded_once);
+    CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
+    CHECK_NEAR(mean, 1e-3);
+    CHECK_NEAR(rstd, 5e-4);
+    if (!pair_timing) {
+        ON_BOTH(on->layernorm_forward(AT(in), AT(out), AT(mean), AT(rstd), AT(in), AT(branch), AT(weight), NULL, N, C));
+        CHECK_NEAR(in, rounded_once);
+    }
+    pair_close();
+}
+
+void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared) {
+    pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
+    const size_t n = (size_t)(N * C), c = (size_t)C;
+    Array *x = array_normal(RESIDUALS, n, 2, 1), *dout = array_normal(ACTS, n, 1, 0);
+    Array *weight = array_normal(PARS, c, 0.5, 1), *mean = array_filled(FLOATS, (size_t)N, 0);
+    Array *rstd = array_filled(FLOATS, (size_t)N, 0), *dsum = array_normal(RESIDUALS, n, 1, 0);
+    Array *acts = array_filled(ACTS, n, NAN), *dweight = array_normal(GRADS, c, 1, 0);
+    Array *dbias = array_normal(GRADS, c, 1, 0), *below = array_normal(GRADS, c, 1, 0);
+    for (int i = 0; i < N; i++) {
+        double m = 0, v = 0;
+        for (int k = 0; k < C; k++) m += x->start[i * C + k] / C;
+        for (int k = 0; k < C; k++) v += (x->start[i * C + k] - m) * (x->start[i * C + k] - m) / C;
+        mean->start[i] = m, rstd->start[i] = 1 / sqrt(v + 1e-5);
+    }
+    shared = shared && pair_backend(TESTED)->act_bytes == pair_backend(TESTED)->res_bytes;
+    ON_BOTH(on->layernorm_backward(AT(dsum), shared && run > 0 ? AT(dsum) : AT(acts), AT(dweight), AT(dbias), AT(below),
+                                   AT(dout), AT(x), AT(mean), AT(rstd), AT(weight), N, C, first, add));
+    CHECK_NEAR(dsum, rounded_once);
+    if (!shared) CHECK_NEAR(acts, rounded_once);
+    CHECK_NEAR(dweight, 1e-6);
+    CHECK_NEAR(dbias, 1e-6);
+    CHECK_NEAR(below, rounded_once); // sums of rounded numbers
+    if (!pair_timing) {
+        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(x), AT(mean), AT(rstd),
+                                       AT(weight), N, C, first, add));
+        CHECK_NEAR(acts, rounded_once);
+        CHECK_NEAR(dweight, 1e-6);
+    }
+    pair_close();
+}
+
+// A weight with room for the tested backend's packed form.
+typedef struct {
+    Array *param, *packed; // packed NULL: the backend has none
+    int rows, cols;
+} WeightArray;
+
+static WeightArray weight_array(int rows, int cols) {
+    const size_t bytes = pair_backend(TESTED)->packed_bytes(rows, cols);
+    WeightArray w = {array_normal(PARS, (size_t)(rows * cols), 0.1, 0), NULL, rows, cols};
+    array_narrow(w.param); // products are of activations' type
+    if (bytes) w.packed = array_filled(FLOATS, bytes / 4 + 16, 0);
+    return w;
+}
+
+static Weight weight_at(const WeightArray *w, int run) {
+    Weight weight = {array_at(w->param, run), run && w->packed ? array_at(w->packed, run) : NULL, w->rows, w->cols};
+    return weight;
+}
+
+void operation_matmul(int M, int rows, int cols) {
+    pair_open((Shape){1, M, cols, cols / 8, rows, M, 1});
+    const double flops = 2.0 * M * rows * cols;
+    const size_t in_count = (size_t)(M * cols), out_count = (size_t)(M * rows);
+    Array *in = array_normal(ACTS, in_count, 1, 0), *out = array_filled(ACTS, out_count, NAN);
+    Array *bias = array_normal(PARS, (size_t)rows, 1, 0), *dout = array_normal(ACTS, out_count, 1, 0);
+    Array *din = array_filled(ACTS, in_count, NAN), *dw = array_normal(GRADS, (size_t)(rows * cols), 1, 0);
+    const WeightArray weight = weight_array(rows, cols);
+    ON_BOTH(const Weight w = weight_at(&weight, run); on->pack(&w));
+    for (int biased = 0; biased < 2; biased++) {
+        pair_flops = flops;
+        ON_BOTH(const Weight w = weight_at(&weight, run); if (!pair_timing) on->pack(&w);
+                on->matmul_forward(AT(out), AT(in), &w, biased ? AT(bias) : NULL, M));
+        CHECK_NEAR(out, rounded_once);
+    }
+    pair_flops = flops;
+    ON_BOTH(const Weight w = weight_at(&weight, run); if (!pair_timing) on->pack(&w);
+            on->matmul_backward_input(AT(din), AT(dout), &w, M));
+    CHECK_NEAR(din, rounded_once);
+    for (int add = 0; add < 2; add++) {
+        pair_flops = flops;
+        ON_BOTH(on->matmul_backward_weight(AT(dw), AT(dout), AT(in), M, rows, cols, add));
+        CHECK_NEAR(dw, 1e-5);
+    }
+    pair_close();
+}
+
+void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add) {
+    pair_open((Shape){1, M, rows, rows / 8, rows, M, 1});
+    const size_t in_count = (size_t)(M * cols), out_count = (size_t)(M * rows);
+    Array *in = array_normal(ACTS, in_count, 1, 0), *bias = array_normal(PARS, (size_t)rows, 1, 0);
+    Array *pre = array_filled(ACTS, out_count, NAN), *out = array_filled(ACTS, out_count, NAN);
+    Array *d = array_filled(ACTS, in_count, NAN), *dout = array_normal(ACTS, out_count, 1, 0);
+    Array *dbias = array_normal(GRADS, (size_t)cols, 1, 0);
+    const WeightArray weight = weight_array(rows, cols);
+    pair_flops = 4.0 * M * rows * cols;
+    ON_BOTH(if (on->graph_begin(0)) {
+        const Weight w = weight_at(&weight, run);
+        on->pack(&w);
+        on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, exact);
+        on->matmul_gelu_backward(AT(d), biased ? AT(dbias) : NULL, AT(dout), AT(in), &w, M, exact, add);
+        on->graph_end(0);
+    });
+    CHECK_NEAR(pre, rounded_once);
+    CHECK_NEAR(out, 2 * rounded_once);
+    CHECK_NEAR(d, 2 * rounded_once);
+    CHECK_NEAR(dbias, 2 * rounded_once);
+    pair_close();
+}
+
+void operation_gelu(int N, int C) {
+    pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
+    const size_t n = (size_t)(N * C);
+    Array *in = array_normal(ACTS, n, 2, 0), *out = array_filled(ACTS, n, NAN), *d = array_normal(ACTS, n, 1, 0);
+    Array *dbias = array_normal(GRADS, (size_t)C, 1, 0);
+    for (int exact = 0; exact < 2; exact++) {
+        ON_BOTH(on->gelu_forward(AT(out), AT(in), n, exact));
+        CHECK_NEAR(out, rounded_once);
+        ON_BOTH(on->gelu_backward(AT(d), AT(dbias), AT(in), N, C, exact, exact));
+        CHECK_NEAR(d, rounded_once);
+        CHECK_NEAR(dbias, rounded_once);
+        if (pair_timing) continue;
+        ON_BOTH(on->gelu_backward(AT(d), NULL, AT(in), N, C, exact, true));
+        CHECK_NEAR(d, rounded_once);
+    }
+    pair_close();
+}
+
+static const Dropout dropout = {
+    {1337, 42},
+    7, 3, 13107, 1.25f
+};
+
+void operation_attention(int B, int T, int H, int D, bool with_dropout) {
+    const int C = H * D, layer = 5;
+    pair_open((Shape){B, T, C, H, ANY, ANY, 1});
+    const size_t n = (size_t)(B * T * C);
+    Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *out = array_filled(ACTS, n, NAN);
+    Array *lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), *dout = array_normal(ACTS, n, 1, 0);
+    Array *dqkv = array_filled(ACTS, 3 * n, NAN), *dbias = array_normal(GRADS, (size_t)(3 * C), 1, 0);
+    Array *masks = array_bytes(&dropout, sizeof dropout);
+    const double flops = 2.0 * T * (double)n; // of scores and values, causal
+    pair_flops = flops;
+    if (pair_timing)
+        ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_dropout ? AT(masks) : NULL, layer, B, T, H, D));
+    pair_flops = 3.5 * flops;
+    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_dropout ? AT(masks) : NULL, layer, B, T, H, D);
+            on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv),
+                                   with_dropout ? AT(masks) : NULL, layer, B, T, H, D, true));
+    CHECK_NEAR(out, 2 * rounded_once); // weights are rounded as well
+    CHECK_NEAR(lse, 1e-5);
+    CHECK_NEAR(dqkv, 3 * rounded_once);
+    CHECK_NEAR(dbias, 3 * rounded_once);
+    pair_close();
+}
+
+void operation_dropout(int B, int T, int C) {
+    pair_open((Shape){B, T, C, 1, ANY, ANY, 1});
+    const size_t n = (size_t)(B * T * C);
+    Array *in = array_normal(ACTS, n, 1, 0), *out = array_filled(ACTS, n, NAN), *x = array_normal(RESIDUALS, n, 1, 0);
+    Array *dbias = array_normal(GRADS, (size_t)C, 1, 0), *masks = array_bytes(&dropout, sizeof dropout);
+    for (int add = 0; add < 2; add++) {
+        ON_BOTH(on->dropout(AT(out), AT(dbias), AT(in), AT(masks), 9, DROPOUT_MLP_OUT, B, T, C, add));
+        CHECK_NEAR(out, 2 * rounded_once); // few numbers: not the mean error of a rounding
+        CHECK_NEAR(dbias, 2 * rounded_once);
+    }
+    ON_BOTH(on->dropout_residual(AT(x), AT(masks), B, T, C));
+    CHECK_NEAR(x, rounded_once);
+    if (!pair_timing) {
+        ON_BOTH(on->dropout(AT(in), NULL, AT(in), AT(masks), 9, DROPOUT_MLP_OUT, B, T, C, false));
+        CHECK_NEAR(in, 2 * rounded_once);
+    }
+    pair_close();
+}
+
+void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M) {
+    pair_open((Shape){N / T, T, 64, 64 / 8, V, M, 1});
+    Array *logits = array_normal(ACTS, (size_t)M * (size_t)V, 3, 0), *losses = array_filled(FLOATS, (size_t)N, 0);
+    Array *scale = array_filled(FLOATS, 1, 4), *rows = array_tokens((size_t)(N / T * (T + 1)), vocab),
+          *total = array_filled(DOUBLES, 1, 0.5);
+    for (int i = 0; i < M; i++)
+        for (int c = vocab; c < V; c++)
+            logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), false);
+            on->sum_losses(AT(total), AT(losses), N));
+    CHECK_NEAR(losses, 1e-6);
+    CHECK_NEAR(total, 1e-6);
+    CHECK_NEAR(logits, 0); // loss only: untouched
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), true));
+    CHECK_NEAR(losses, 1e-6);
+    CHECK_NEAR(logits, rounded_once);
+    for (int i = 0; i < M && !pair_timing; i++)
+        for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
+    pair_close();
+}
+
+void operation_gradient_norm(size_t count) {
+    pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
+    Array *grads = array_normal(GRADS, count, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);
+    Array *scale = array_filled(FLOATS, 1, 1);
+    for (size_t i = count / 2; i < count; i++) grads->start[i] *= 3; // what is left out shows
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale)));
+    CHECK_NEAR(norm, 1e-6);
+    pair_close();
+}
+
+void operation_adamw(size_t count, size_t decay_count) {
+    pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
+    const bool has_master = pair_backend(TESTED)->master_bytes > 0;
+    Array *params = array_normal(PARS, count, 0.02, 0), *master = array_normal(FLOATS, count, 0, 0);
+    Array *grads = array_normal(GRADS, count, 1e-3, 0), *m = array_normal(MOMENTS, count, 1e-4, 0);
+    Array *v = array_filled(MOMENTS, count, 1e-7), *norm = array_filled(FLOATS, 1, NAN);
+    memcpy(master->start, params->start, count * sizeof(double));
+    Array *scale = array_filled(FLOATS, 1, 0.5), *steps[2];
+    for (int clipped = 0; clipped < 2; clipped++) {
+        const AdamW step = adamw_init(&(AdamWSettings){1e-3, 0.9, 0.95, 1e-8, 0.1, clipped ? 0.05 : 0, 5, 1});
+        steps[clipped] = array_bytes(&step, sizeof step);
+    }
+    for (int clipped = 0; clipped < 2; clipped++) {
+        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+                on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
+                          decay_count, AT(steps[clipped]), AT(norm), AT(scale)));
+        CHECK_NEAR(norm, 1e-6);
+        CHECK_NEAR(m, 1e-6);
+        CHECK_NEAR(v, 1e-6);
+        CHECK_NEAR(params, rounded_once);
+        if (!has_master || pair_timing) continue;
+        for (size_t i = 0; i < count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
+        CHECK_NEAR(master, 1e-6);
+    }
+    if (pair_timing) return pair_close();
+    grads->start[17] = INFINITY;
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+            on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
+                      decay_count, AT(steps[1]), AT(norm), AT(scale)));
+    CHECK(!isfinite(norm->result[TESTED][0]));
+    CHECK_NEAR(params, 0); // nothing was written
+    for (size_t i = 0; i < count; i++) CHECK(m->result[TESTED][i] == (double)(float)m->start[i]);
+    pair_close();
+}

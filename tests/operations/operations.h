@@ -1,0 +1,21 @@
+// Every operation of kernels/ops.def described once: its inputs, the call, what must come out. Each function compares
+// the tested backend with the reference (pair.h), or with pair_timing prints how long the call takes. Letters as in
+// ops.def.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+void operation_embed(int B, int T, int C, int V, int vocab);
+void operation_layernorm(int N, int C, bool with_branch, bool with_bias);
+// first, add: as in ops.def. shared: the gradient as activations lies where the gradient does, if their types are equal
+void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared);
+void operation_matmul(int M, int rows, int cols);
+// Plain, recorded and replayed; the plain run may choose by time how the others run.
+void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add);
+void operation_gelu(int N, int C);
+void operation_attention(int B, int T, int H, int D, bool with_dropout);
+void operation_dropout(int B, int T, int C);
+void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M);
+void operation_gradient_norm(size_t count);
+void operation_adamw(size_t count, size_t decay_count);

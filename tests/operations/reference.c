@@ -1,0 +1,305 @@
+// reference.h: plain loops in double precision.
+#include "tests/operations/reference.h"
+#include "kernels/adamw_scalars.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IN(tensor)  ((const double *)(const void *)(tensor))
+#define OUT(tensor) ((double *)(void *)(tensor))
+
+static double sum_or_set(double old, double value, bool add) { return add ? old + value : value; }
+
+// dbias (cols) = or += the column sums of d (rows,cols)
+static void column_sums(Grad *dbias, const double *d, size_t rows, size_t cols, bool add) {
+    if (!dbias) return;
+    for (size_t c = 0; c < cols; c++) {
+        double total = 0;
+        for (size_t r = 0; r < rows; r++) total += d[r * cols + c];
+        OUT(dbias)[c] = sum_or_set(OUT(dbias)[c], total, add);
+    }
+}
+
+static void reference_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T,
+                                    int C) {
+    for (int n = 0; n < B * T; n++)
+        for (int c = 0; c < C; c++)
+            OUT(out)[n * C + c] = IN(wte)[rows[n / T * (T + 1) + n % T] * C + c] + IN(wpe)[n % T * C + c];
+}
+
+static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
+                                     bool add) {
+    if (!add) memset(dwpe, 0, (size_t)T * (size_t)C * sizeof(double));
+    for (int n = 0; n < B * T; n++)
+        for (int c = 0; c < C; c++) {
+            OUT(dwte)[rows[n / T * (T + 1) + n % T] * C + c] += IN(dout)[n * C + c];
+            OUT(dwpe)[n % T * C + c] += IN(dout)[n * C + c];
+        }
+}
+
+static void reference_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
+                                        const Par *weight, const Par *bias, int N, int C) {
+    for (int n = 0; n < N; n++) {
+        double *x = OUT(sum) + n * C, total = 0, squares = 0;
+        for (int c = 0; c < C; c++) total += x[c] = IN(in)[n * C + c] + (branch ? IN(branch)[n * C + c] : 0);
+        for (int c = 0; c < C; c++) squares += (x[c] - total / C) * (x[c] - total / C);
+        const double scale = 1 / sqrt(squares / C + 1e-5);
+        for (int c = 0; c < C; c++)
+            OUT(out)[n * C + c] = (x[c] - total / C) * scale * IN(weight)[c] + (bias ? IN(bias)[c] : 0);
+        mean[n] = (float)(total / C), rstd[n] = (float)scale;
+    }
+}
+
+static void reference_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad *dbias, Grad *dbias_below,
+                                         const Act *dout, const Res *sum, const float *mean, const float *rstd,
+                                         const Par *weight, int N, int C, bool first, bool add) {
+    double *dw = calloc((size_t)C, sizeof *dw);
+    for (int n = 0; n < N; n++) {
+        const double *dy = IN(dout) + n * C, *x = IN(sum) + n * C, scale = (double)rstd[n];
+        double dot = 0, total = 0;
+        for (int c = 0; c < C; c++) {
+            const double normalized = (x[c] - (double)mean[n]) * scale, d = dy[c] * IN(weight)[c];
+            dot += d * normalized, total += d, dw[c] += dy[c] * normalized;
+        }
+        for (int c = 0; c < C; c++) {
+            const double normalized = (x[c] - (double)mean[n]) * scale, d = dy[c] * IN(weight)[c];
+            const double through = scale * (d - total / C - normalized * dot / C);
+            OUT(dsum_act)[n * C + c] = OUT(dsum)[n * C + c] = sum_or_set(OUT(dsum)[n * C + c], through, !first);
+        }
+    }
+    for (int c = 0; c < C; c++) OUT(dweight)[c] = sum_or_set(OUT(dweight)[c], dw[c], add);
+    column_sums(dbias, IN(dout), (size_t)N, (size_t)C, add);
+    column_sums(dbias_below, IN(dsum), (size_t)N, (size_t)C, add);
+    free(dw);
+}
+
+static void reference_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+    for (int m = 0; m < M; m++)
+        for (int r = 0; r < w->rows; r++) {
+            double total = bias ? IN(bias)[r] : 0;
+            for (int c = 0; c < w->cols; c++) total += IN(in)[m * w->cols + c] * IN(w->param)[r * w->cols + c];
+            OUT(out)[m * w->rows + r] = total;
+        }
+}
+
+static void reference_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
+    memset(din, 0, (size_t)M * (size_t)w->cols * sizeof(double));
+    for (int m = 0; m < M; m++)
+        for (int r = 0; r < w->rows; r++)
+            for (int c = 0; c < w->cols; c++)
+                OUT(din)[m * w->cols + c] += IN(dout)[m * w->rows + r] * IN(w->param)[r * w->cols + c];
+}
+
+static void reference_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols,
+                                             bool add) {
+    if (!add) memset(dw, 0, (size_t)rows * (size_t)cols * sizeof(double));
+    for (int m = 0; m < M; m++)
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < cols; c++) OUT(dw)[r * cols + c] += IN(dout)[m * rows + r] * IN(in)[m * cols + c];
+}
+
+static double gelu(double x, bool exact) {
+    return exact ? x / 2 * (1 + erf(x / sqrt(2))) : x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x, bool exact) {
+    if (exact) return (1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+    const double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+static void reference_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
+    for (size_t i = 0; i < n; i++) OUT(out)[i] = gelu(IN(in)[i], exact);
+}
+
+static void reference_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+    for (int i = 0; i < N * C; i++) OUT(d)[i] *= gelu_slope(IN(in)[i], exact);
+    column_sums(dbias, IN(d), (size_t)N, (size_t)C, add);
+}
+
+static void reference_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                                          bool exact) {
+    reference_matmul_forward(pre, in, w, bias, M);
+    reference_gelu_forward(out, pre, (size_t)(M * w->rows), exact);
+}
+
+static void reference_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                                           bool exact, bool add) {
+    reference_matmul_backward_input(d, dout, w, M);
+    reference_gelu_backward(d, dbias, pre, M, w->cols, exact, add);
+}
+
+// One head of one sequence: row t of q, k, v is q + t*step, k + t*step, v + t*step.
+typedef struct {
+    const Dropout *dropout;
+    int layer, B, T, H, D;
+    int b, h;
+} Head;
+
+static double attention_factor(const Head *a, int t, int s) {
+    if (!a->dropout) return 1;
+    return (double)dropout_factor(a->dropout, a->layer, DROPOUT_ATTENTION, (uint32_t)a->b, (uint32_t)(a->h * a->T + t),
+                                  (uint32_t)a->T, (uint32_t)s);
+}
+
+static double dot(const double *a, const double *b, int n) {
+    double total = 0;
+    for (int i = 0; i < n; i++) total += a[i] * b[i];
+    return total;
+}
+
+// p[s] = exp(score[s] - largest), s <= t; returns the log of the softmax's denominator
+static double attention_weights(double *p, const double *qkv, const Head *a, int t) {
+    const int step = 3 * a->H * a->D;
+    const double *q = qkv + (a->b * a->T + t) * step + a->h * a->D;
+    double largest = -INFINITY, total = 0;
+    for (int s = 0; s <= t; s++)
+        p[s] = dot(q, q + (s - t) * step + a->H * a->D, a->D) / sqrt(a->D), largest = fmax(largest, p[s]);
+    for (int s = 0; s <= t; s++) total += p[s] = exp(p[s] - largest);
+    for (int s = 0; s <= t; s++) p[s] /= total;
+    return largest + log(total);
+}
+
+static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B,
+                                        int T, int H, int D) {
+    double *p = calloc((size_t)T, sizeof *p);
+    memset(out, 0, (size_t)B * (size_t)T * (size_t)(H * D) * sizeof(double));
+    for (Head a = {dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+        for (a.h = 0; a.h < H; a.h++)
+            for (int t = 0; t < T; t++) {
+                lse[(a.b * H + a.h) * T + t] = (float)attention_weights(p, IN(qkv), &a, t);
+                double *o = OUT(out) + (a.b * T + t) * H * D + a.h * D;
+                for (int s = 0; s <= t; s++) {
+                    const double *v = IN(qkv) + (a.b * T + s) * 3 * H * D + (2 * H + a.h) * D;
+                    for (int i = 0; i < D; i++) o[i] += p[s] * attention_factor(&a, t, s) * v[i];
+                }
+            }
+    free(p);
+}
+
+// From qkv alone: out and lse, which a backend may read, follow from it.
+static void reference_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
+                                         const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
+                                         bool add) {
+    (void)out, (void)lse;
+    const int C = H * D, step = 3 * C;
+    double *p = calloc(2 * (size_t)T, sizeof *p), *dp = p + T;
+    memset(dqkv, 0, (size_t)B * (size_t)T * (size_t)step * sizeof(double));
+    for (Head a = {dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+        for (a.h = 0; a.h < H; a.h++)
+            for (int t = 0; t < T; t++) {
+                const int at = (a.b * T + t) * step + a.h * D;
+                const double *dy = IN(dout) + (a.b * T + t) * C + a.h * D;
+                double mean = 0;
+                attention_weights(p, IN(qkv), &a, t);
+                for (int s = 0; s <= t; s++) {
+                    const double factor = attention_factor(&a, t, s);
+                    const int v = at + (s - t) * step + 2 * C;
+                    dp[s] = dot(dy, IN(qkv) + v, D) * factor, mean += p[s] * dp[s];
+                    for (int i = 0; i < D; i++) OUT(dqkv)[v + i] += p[s] * factor * dy[i];
+                }
+                for (int s = 0; s <= t; s++) {
+                    const double d = p[s] * (dp[s] - mean) / sqrt(D);
+                    const int k = at + (s - t) * step + C;
+                    for (int i = 0; i < D; i++) {
+                        OUT(dqkv)[at + i] += d * IN(qkv)[k + i];
+                        OUT(dqkv)[k + i] += d * IN(qkv)[at + i];
+                    }
+                }
+            }
+    column_sums(dbias, IN(dqkv), (size_t)(B * T), (size_t)step, add);
+    free(p);
+}
+
+static void reference_dropout(Act *out, Grad *dbias, const Act *in, const Dropout *dropout, int layer, DropoutSite site,
+                              int B, int T, int C, bool add) {
+    for (int n = 0; n < B * T; n++)
+        for (int c = 0; c < C; c++) OUT(out)
+    [n * C + c] = IN(in)[n * C + c] * (double)dropout_factor(dropout, layer, site, (uint32_t)(n / T), (uint32_t)(n % T),
+                                                             (uint32_t)C, (uint32_t)c);
+    column_sums(dbias, IN(out), (size_t)(B * T), (size_t)C, add);
+}
+
+static void reference_dropout_residual(Res *x, const Dropout *dropout, int B, int T, int C) {
+    reference_dropout((Act *)(void *)x, NULL, (Act *)(void *)x, dropout, 0, DROPOUT_EMBEDDING, B, T, C, false);
+}
+
+static void reference_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T,
+                                    int vocab, int V, float scale, const float *loss_scale, bool gradient) {
+    for (int m = 0; m < M; m++) {
+        double *x = OUT(logits) + (size_t)m * (size_t)V, largest = -INFINITY, total = 0;
+        const int n = first + m, target = rows[n / T * (T + 1) + n % T + 1];
+        for (int c = 0; c < vocab; c++) largest = fmax(largest, x[c]);
+        for (int c = 0; c < vocab; c++) total += exp(x[c] - largest);
+        losses[n] = (float)(largest + log(total) - x[target]);
+        for (int c = 0; c < V && gradient; c++)
+            x[c] = c < vocab ? (exp(x[c] - largest) / total - (c == target)) * (double)scale * (double)*loss_scale : 0;
+    }
+}
+
+static void reference_sum_losses(double *total, const float *losses, int n) {
+    for (int i = 0; i < n; i++) *total += (double)losses[i];
+}
+
+static void reference_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
+    double squares = 0;
+    for (size_t i = 0; i < count; i++) squares += IN(gradients)[i] * IN(gradients)[i];
+    *norm = (float)(sqrt(squares) / (double)*loss_scale);
+}
+
+static void reference_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
+                            size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
+                            const float *loss_scale) {
+    (void)master;
+    if (!isfinite(*norm)) return;
+    const bool clip = adamw->max_norm > 0 && *norm > adamw->max_norm;
+    const double by = (clip ? (double)adamw->max_norm / ((double)*norm + 1e-6) : 1) / (double)*loss_scale;
+    for (size_t i = 0; i < count; i++) {
+        const double g = IN(gradients)[i] * by, beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
+        double *p = OUT(params) + i, *m1 = OUT(m) + i, *m2 = OUT(v) + i;
+        *m1 = beta1 * *m1 + (1 - beta1) * g, *m2 = beta2 * *m2 + (1 - beta2) * g * g;
+        if (first + i < decay_count) *p *= (double)adamw->shrink;
+        *p -= (double)adamw->rate * *m1 / (sqrt(*m2) * (double)adamw->root + (double)adamw->epsilon);
+    }
+}
+
+static void reference_pack(const Weight *w) { (void)w; }
+
+static void *reference_alloc(size_t bytes) { return calloc(bytes + 1, 1); }
+static size_t no_scratch(const Shape *shape) { return (void)shape, 0; }
+static void bind_nothing(void *scratch, size_t bytes) { (void)scratch, (void)bytes; }
+static size_t no_packed(int rows, int cols) { return (void)rows, (void)cols, 0; }
+static void reference_copy_in(void *device, const void *host, size_t bytes) { memcpy(device, host, bytes); }
+static void reference_copy_out(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
+static void reference_zero(void *device, size_t bytes) { memset(device, 0, bytes); }
+static bool always_begin(int key) { return (void)key, true; }
+static void end_nothing(int key) { (void)key; }
+static void close_nothing(void) {}
+
+const Backend *reference_backend(void) {
+    static const Backend backend = {
+        .name = "reference",
+        .in_host_memory = true,
+        .act_bytes = sizeof(double),
+        .par_bytes = sizeof(double),
+        .grad_bytes = sizeof(double),
+        .res_bytes = sizeof(double),
+        .moment_bytes = sizeof(double),
+        .attention_dropout = true,
+        .packed_bytes = no_packed,
+        .scratch_bytes = no_scratch,
+        .alloc = reference_alloc,
+        .release = free,
+        .bind_scratch = bind_nothing,
+        .upload = reference_copy_in,
+        .download = reference_copy_out,
+        .zero = reference_zero,
+        .close = close_nothing,
+        .graph_begin = always_begin,
+        .graph_end = end_nothing,
+#define OP(name, scratch, arguments) .name = reference_##name,
+#include "kernels/ops.def"
+#undef OP
+    };
+    return &backend;
+}

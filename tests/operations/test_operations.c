@@ -1,0 +1,100 @@
+// Every operation of kernels/ops.def (operations.h) at shapes that reach each of its paths: on the CPU in three types
+// and on CUDA, emulated or on a device.
+#include "tests/operations/operations.h"
+#include "tests/operations/pair.h"
+
+enum { ANY = 64 }; // a shape's field that does not matter to the operation
+
+OPERATION(embedding_agrees_with_the_reference) {
+    operation_embed(3, 50, 136, 192, 60);
+    operation_embed(1, 40, 1048, 128, 60); // two blocks of channels
+}
+
+OPERATION(embedding_gradient_is_gathered_in_order) {
+    operation_embed(3, 700, 72, 128, 60); // three chunks of sorted tokens, or 66 of the emulator's small ones
+    operation_embed(1, 4128, 8, 128, 60); // more chunks of the small ones than a block has threads
+}
+
+OPERATION(layernorm_agrees_with_the_reference) {
+    operation_layernorm(35, 768, true, true);
+    operation_layernorm(5, 64, false, false);
+    operation_layernorm(9, 1024, true, false);
+    operation_layernorm(7, 1600, true, true);
+}
+
+OPERATION(layernorm_gradient_agrees_with_the_reference) {
+    operation_layernorm_backward(1600, 64, true, false, false); // more rows than warps: 384 blocks of 4
+    operation_layernorm_backward(40, 768, false, true, true);
+    operation_layernorm_backward(9, 1024, false, false, false);
+    operation_layernorm_backward(9, 1280, false, true, false);
+    operation_layernorm_backward(9, 1600, false, true, false);
+}
+
+OPERATION(gelu_agrees_with_the_reference) {
+    operation_gelu(300, 328);
+    operation_gelu(1100, 64); // more rows than 128 blocks of 8 warps take at once
+}
+
+OPERATION(matmul_agrees_with_the_reference) {
+    operation_matmul(37, 192, 128);
+    operation_matmul(19, 72, 40); // fills no block of a packed layout
+}
+
+OPERATION(matmul_and_gelu_agree_with_the_reference) {
+    for (int form = 0; form < 4; form++) {
+        pair_times = form != 1;
+        operation_matmul_gelu(37, 192, 128, form / 2, form % 2, form == 3);
+    }
+    pair_times = false;
+}
+
+OPERATION(attention_of_64_channels_agrees_with_the_reference) {
+    operation_attention(1, 192, 2, 64, false);
+    operation_attention(2, 77, 3, 64, false);
+    operation_attention(1, 1, 1, 64, false);
+}
+
+OPERATION(attention_of_more_channels_agrees_with_the_reference) {
+    operation_attention(1, 200, 2, 96, false);
+    operation_attention(1, 200, 2, 128, false);
+}
+
+OPERATION(attention_of_fewer_channels_agrees_with_the_reference) {
+    operation_attention(1, 130, 2, 48, false);
+    operation_attention(1, 70, 1, 8, false);
+    operation_attention(1, 70, 2, 80, false);
+}
+
+// Odd widths, where a pair of bf16 is half empty, and widths beyond 256.
+OPERATION(attention_agrees_with_the_reference_at_every_head_width) {
+    static const int widths[] = {1, 3, 25, 43, 100, 255, 256, 257, 320, 768};
+    if (pair_device != DEVICE_CPU) SKIP("CUDA has kernels for multiples of 8 up to 128");
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) operation_attention(1, 70, 2, widths[i], false);
+}
+
+OPERATION(dropout_agrees_with_the_reference) {
+    operation_dropout(2, 33, 384);
+    if (pair_device != DEVICE_CPU) return; // CUDA's channels are multiples of 8
+    operation_dropout(1, 1, 1);
+    operation_dropout(2, 5, 13);
+    operation_dropout(3, 40, 129);
+}
+
+OPERATION(attention_with_dropout_agrees_with_the_reference) {
+    if (pair_device != DEVICE_CPU) SKIP("CUDA's attention has no dropout");
+    operation_attention(2, 70, 3, 24, true);
+    operation_attention(2, 70, 3, 25, true);
+}
+
+OPERATION(loss_agrees_with_the_reference) {
+    operation_cross_entropy(12, 6, 65, 128, 4, 8);
+    operation_cross_entropy(6, 3, 5003, 5056, 0, 6);
+    operation_cross_entropy(2, 2, 50257, 50304, 0, 2);
+    operation_cross_entropy(300, 300, 65, 128, 292, 8); // sum_losses: more losses than a block has threads
+}
+
+OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_grid) {
+    operation_gradient_norm(2 * 1048576 + 8); // 512 blocks of 256 threads of 8
+}
+
+OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }

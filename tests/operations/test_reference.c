@@ -1,0 +1,157 @@
+// The gradients of the reference (reference.h) against central differences of its forward operations, along random
+// directions, in double precision.
+#include "common/rng.h"
+#include "kernels/adamw_scalars.h"
+#include "tests/operations/reference.h"
+#include "tests/test.h"
+#include <math.h>
+
+enum { MAX = 4096 };
+static const Dropout dropout = {
+    {1, 2},
+    3, 4, 13107, 1.25f
+};
+
+// Up to three inputs that are differentiated, and one output.
+typedef struct {
+    size_t in_count[3], out_count;
+    double step, bound; // of the differences; 0: 1e-5 and 2e-6, as mean, rstd and lse are floats
+    double in[3][MAX], gradient[3][MAX], out[MAX], dout[MAX];
+} Numbers;
+static Numbers x;
+
+static void fill(double *values, size_t count, uint64_t seed) {
+    for (size_t i = 0; i < count; i++) values[i] = rng_normal(seed, 0, i);
+}
+
+// forward computes x.out from x.in, backward x.gradient from x.dout.
+static void check_gradient(void (*forward)(void), void (*backward)(void), Numbers start) {
+    static double direction[3][MAX], at[3][MAX];
+    x = start;
+    fill(x.dout, x.out_count, 9);
+    for (int i = 0; i < 3; i++)
+        fill(x.in[i], x.in_count[i], (uint64_t)i), fill(direction[i], x.in_count[i], 20 + (uint64_t)i);
+    memcpy(at, x.in, sizeof at);
+    forward();
+    backward();
+    double want[3] = {0};
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < x.in_count[i]; k++) want[i] += x.gradient[i][k] * direction[i][k];
+    for (int i = 0; i < 3; i++) {
+        if (!x.in_count[i]) continue;
+        double along[2] = {0}, step = x.step > 0 ? x.step : 1e-5;
+        for (int side = 0; side < 2; side++) {
+            for (size_t k = 0; k < x.in_count[i]; k++) x.in[i][k] = at[i][k] + (side ? -step : step) * direction[i][k];
+            forward();
+            for (size_t k = 0; k < x.out_count; k++) along[side] += x.out[k] * x.dout[k];
+        }
+        memcpy(x.in[i], at[i], sizeof at[i]);
+        const double got = (along[0] - along[1]) / (2 * step);
+        if (!(fabs(got - want[i]) <= (x.bound > 0 ? x.bound : 2e-6) * (1 + fabs(want[i])))) {
+            print_error("input %d: %.9g by differences, %.9g by the backward operation\n", i, got, want[i]);
+            test_failed("gradient", __FILE__, __LINE__);
+        }
+    }
+}
+
+#define T_(pointer) ((void *)(pointer))
+static const uint16_t rows[] = {3, 1, 4, 1, 5, 2, 0, 5, 3, 5, 1, 2};
+enum { B = 2, T = 5, C = 6, N = B * T, V = 8, ROWS = 7, HEADS = 2 };
+static float mean[N], rstd[N], lse[B * HEADS * T];
+static double unused[MAX];
+
+static void embed(void) { reference_backend()->embed_forward(T_(x.out), rows, T_(x.in[0]), T_(x.in[1]), B, T, C); }
+static void embed_gradient(void) {
+    reference_backend()->embed_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.dout), rows, B, T, C, false);
+}
+TEST(reference_embedding_has_the_gradient_of_its_differences) {
+    check_gradient(embed, embed_gradient,
+                   (Numbers){
+                       .in_count = {V * C, T * C},
+                         .out_count = N * C
+    });
+}
+
+static void layernorm(void) {
+    reference_backend()->layernorm_forward(T_(unused), T_(x.out), mean, rstd, T_(x.in[0]), NULL, T_(x.in[1]),
+                                           T_(x.in[2]), N, C);
+}
+static void layernorm_gradient(void) {
+    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), T_(x.gradient[1]),
+                                            T_(x.gradient[2]), NULL, T_(x.dout), T_(unused), mean, rstd, T_(x.in[1]), N,
+                                            C, true, false);
+}
+TEST(reference_layernorm_has_the_gradient_of_its_differences) {
+    check_gradient(layernorm, layernorm_gradient,
+                   (Numbers){
+                       .in_count = {N * C, C, C},
+                         .out_count = N * C
+    });
+}
+
+static Weight weight(void) { return (Weight){T_(x.in[1]), NULL, ROWS, C}; }
+static void matmul(void) {
+    const Weight w = weight();
+    reference_backend()->matmul_forward(T_(x.out), T_(x.in[0]), &w, T_(x.in[2]), N);
+}
+static void matmul_gradient(void) {
+    const Weight w = weight();
+    reference_backend()->matmul_backward_input(T_(x.gradient[0]), T_(x.dout), &w, N);
+    reference_backend()->matmul_backward_weight(T_(x.gradient[1]), T_(x.dout), T_(x.in[0]), N, ROWS, C, false);
+    for (int n = 0; n < N; n++)
+        for (int r = 0; r < ROWS; r++) x.gradient[2][r] += x.dout[n * ROWS + r];
+}
+TEST(reference_matmul_has_the_gradient_of_its_differences) {
+    check_gradient(matmul, matmul_gradient,
+                   (Numbers){
+                       .in_count = {N * C, ROWS * C, ROWS},
+                         .out_count = N * ROWS
+    });
+}
+
+static bool exact;
+static void gelu(void) { reference_backend()->gelu_forward(T_(x.out), T_(x.in[0]), N * C, exact); }
+static void gelu_gradient(void) {
+    memcpy(x.gradient[0], x.dout, sizeof x.dout);
+    reference_backend()->gelu_backward(T_(x.gradient[0]), NULL, T_(x.in[0]), N, C, exact, false);
+}
+TEST(reference_gelu_has_the_gradient_of_its_differences) {
+    for (int form = 0; form < 2; form++) {
+        exact = form;
+        check_gradient(gelu, gelu_gradient, (Numbers){.in_count = {N * C}, .out_count = N * C});
+    }
+}
+
+static const Dropout *masks;
+static void attention(void) {
+    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), masks, 3, B, T, HEADS, C / HEADS);
+}
+static void attention_gradient(void) {
+    reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), masks, 3,
+                                            B, T, HEADS, C / HEADS, false);
+}
+TEST(reference_attention_has_the_gradient_of_its_differences) {
+    for (int form = 0; form < 2; form++) {
+        masks = form ? &dropout : NULL;
+        check_gradient(attention, attention_gradient, (Numbers){.in_count = {N * 3 * C}, .out_count = N * C});
+    }
+}
+
+static void cross_entropy(void) {
+    static const float one = 1;
+    float losses[N];
+    reference_backend()->cross_entropy(T_(x.in[0]), losses, rows, 0, N, T, V - 1, V, 1, &one, false);
+    for (int n = 0; n < N; n++) x.out[n] = (double)losses[n];
+}
+static void cross_entropy_gradient(void) {
+    static const float one = 1;
+    float losses[N];
+    memcpy(x.gradient[0], x.in[0], sizeof x.in[0]);
+    reference_backend()->cross_entropy(T_(x.gradient[0]), losses, rows, 0, N, T, V - 1, V, 1, &one, true);
+    for (int i = 0; i < N * V; i++) x.gradient[0][i] *= x.dout[i / V];
+}
+TEST(reference_cross_entropy_has_the_gradient_of_its_differences) {
+    // losses are floats
+    check_gradient(cross_entropy, cross_entropy_gradient,
+                   (Numbers){.in_count = {N * V}, .out_count = N, .step = 1e-3, .bound = 1e-4});
+}
