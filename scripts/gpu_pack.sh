@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build=$1 archive=$2
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 pack=$work/gpu-pack
-mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/cuda" "$pack/tests/bench" "$pack/tests/data"
+mkdir -p "$pack/bin" "$pack/lib" "$pack/tests/cuda" "$pack/tests/operations" "$pack/tests/bench" "$pack/tests/data"
 cp "$build"/bin/{shardtool,loader,trainer} "$pack/bin"
 cp "$build"/{test-gpu,bench_gpu} "$pack"
 libc='^(libc|libm|libdl|librt|libpthread|ld-linux.*)\.so'
@@ -16,6 +16,7 @@ ldd "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" | awk '$2 == "=>" && $3 ~ /
         [[ $(basename "$object") =~ $libc ]] || cp -L "$object" "$pack/lib"
     done
 strip --strip-unneeded "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" "$pack"/lib/*
+cp tests/operations/test_operations.c "$pack/tests/operations"
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
 cp tests/bench/bench_gpu*.py tests/bench/nanogpt_model.py "$pack/tests/bench"
 printf '#!/bin/sh\nexec "$(dirname "$0")/tests/cuda/device/run_device.sh" . "$@"\n' >"$pack/run.sh"

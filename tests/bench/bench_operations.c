@@ -36,7 +36,7 @@ int main(int count, char **arguments) {
     const int N = B * T;
     const size_t parameters = (size_t)V * (size_t)C;
     printf("B=%d T=%d C=%d H=%d V=%d on %s\n", B, T, C, H, V, device);
-    operation_embed(B, T, C, V, V - 47);
+    operation_embed(B, T, C, V, V - 47, false);
     operation_layernorm(N, C, true, true);
     operation_layernorm_backward(N, C, false, false, true);
     operation_matmul(N, 3 * C, C);

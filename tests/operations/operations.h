@@ -6,9 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-void operation_embed(int B, int T, int C, int V, int vocab);
+// first, add: as in ops.def
+void operation_embed(int B, int T, int C, int V, int vocab, bool add);
 void operation_layernorm(int N, int C, bool with_branch, bool with_bias);
-// first, add: as in ops.def. shared: the gradient as activations lies where the gradient does, if their types are equal
+// shared: the gradient as activations lies where the gradient does, if their types are equal
 void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared);
 void operation_matmul(int M, int rows, int cols);
 // Plain, recorded and replayed; the plain run may choose by time how the others run.

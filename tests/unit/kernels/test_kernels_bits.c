@@ -194,12 +194,12 @@ TEST(kernels_bits_do_not_depend_on_threads) {
 
 // The shapes of real models, where a library divides a sum among its threads: C = 768 in bf16, C = 384 in every type.
 TEST(kernels_bits_do_not_depend_on_threads_at_the_widths_of_gpt2) {
-    static const int threads[] = {2, 3, 4, 6, 8, 16};
+    static const int threads[] = {3, 8, 2, 4, 6, 16};
+    const size_t counts = getenv("MILLRACE_ISA") ? 2 : 6; // all of them on the processor's own instruction set
     for (int run = 0; run < 4; run++) {
         const Size size = run ? (Size){2, 256, 384, 6, 640, 600, 512} : (Size){4, 256, 768, 12, 640, 600, 1024};
         const Dtype dtype = run ? (Dtype)(run - 1) : DTYPE_BF16;
         const uint64_t one = hash_after_steps(dtype, 1, size, 1);
-        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
-            CHECK(one == hash_after_steps(dtype, threads[i], size, 1));
+        for (size_t i = 0; i < counts; i++) CHECK(one == hash_after_steps(dtype, threads[i], size, 1));
     }
 }
