@@ -55,7 +55,7 @@ void progress_start(Progress *progress, const char *verb, const char *unit, uint
 }
 
 static void draw(const Progress *progress, uint64_t now, bool last) {
-    char amount[16], rate[16], left[40] = "", share[16] = "";
+    char amount[16], rate[16], left[40] = "", share[16] = "", counts[80] = "";
     double seconds = (double)(now - progress->started_ns) * 1e-9;
     double per_second = seconds > 0 ? (double)progress->done / seconds : 0;
     if (progress->total && !last) {
@@ -64,10 +64,17 @@ static void draw(const Progress *progress, uint64_t now, bool last) {
         snprintf(share, sizeof share, " %3.0f %%", 100.0 * (double)progress->done / (double)progress->total);
         snprintf(left, sizeof left, ", %u:%02u:%02u left", eta / 3600, eta / 60 % 60, eta % 60);
     }
+    for (size_t i = 0; i < sizeof progress->counts / sizeof *progress->counts; i++) {
+        size_t used = strlen(counts);
+        char count[16];
+        if (progress->counts[i].name)
+            snprintf(counts + used, sizeof counts - used, ", %s%s",
+                     human_count(count, (double)progress->counts[i].count), progress->counts[i].name);
+    }
     bool terminal = isatty(STDERR_FILENO);
-    fprintf(stderr, "%s%s: %s%s %s%s, %s%s/s%s%s", terminal ? "\r\033[K" : "", log_program, progress->verb, share,
+    fprintf(stderr, "%s%s: %s%s %s%s, %s%s/s%s%s%s", terminal ? "\r\033[K" : "", log_program, progress->verb, share,
             human_count(amount, (double)progress->done), progress->unit, human_count(rate, per_second), progress->unit,
-            left, terminal && !last ? "" : "\n");
+            counts, left, terminal && !last ? "" : "\n");
     fflush(stderr);
     line_stands = terminal && !last;
 }

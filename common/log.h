@@ -28,6 +28,10 @@ typedef struct {
     const char *unit; // "B", "tok"
     uint64_t total;   // in units; 0 = unknown
     uint64_t done, started_ns, drawn_ns;
+    struct {
+        const char *name; // "documents"; NULL = none
+        uint64_t count;
+    } counts[2]; // shown behind the rate; the caller sets them
 } Progress;
 void progress_start(Progress *progress, const char *verb, const char *unit, uint64_t total);
 void progress_update(Progress *progress, uint64_t done);

@@ -3,11 +3,9 @@
 #include "common/log.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset_build.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const char *output;
 static bool force, allow_duplicates;
@@ -50,21 +48,8 @@ static int refuse_duplicate(const Dataset *part, char **paths, int index, uint8_
 
 static int link_shards(Dataset *whole, const Dataset *part) {
     for (int split = 0; split < SPLIT_COUNT; split++)
-        for (uint64_t i = 0; i < part->shard_count[split]; i++) {
-            const DatasetShard *shard = &part->shards[split][i];
-            uint64_t number = whole->shard_count[split];
-            char path[PATH_MAX_BYTES];
-            dataset_shard_path(path, whole->path, split, number);
-            if (number % 1000 == 0 && dataset_make_folder(whole->path, split, number) < 0) return -1;
-            if (link(shard->path, path)) {
-                if (errno == EXDEV)
-                    return fail(EX_CREATE, "'%s' is on another file system than '%s'", output, shard->path);
-                return fail_errno("cannot link '%s' to '%s'", shard->path, path);
-            }
-            *strrchr(path, '/') = '\0';
-            if ((i + 1 == part->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
-            dataset_add(whole, split, shard);
-        }
+        for (uint64_t i = 0; i < part->shard_count[split]; i++)
+            if (dataset_link_shard(whole, part, split, i) < 0) return -1;
     return 0;
 }
 

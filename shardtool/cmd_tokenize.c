@@ -3,7 +3,7 @@
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset_build.h"
-#include "shardtool/ingest/pipeline.h"
+#include "shardtool/ingest/append.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20,
+static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
 static const char *output, *merges, *bpe_cache;
 static InvalidUtf8 invalid_utf8;
-static bool no_bpe_cache, force, json;
+static bool no_bpe_cache, force, append, json;
 
 static const Option options[] = {
     {OPT_STRING, "o,output",     &output,       "DIR",  "dataset directory to create; - writes one shard to standard output"},
@@ -24,6 +24,7 @@ static const Option options[] = {
     {OPT_FLOAT,  "val",          &val,          "P",    "share of documents in the validation split, 0 to 1"                },
     {OPT_SIZE,   "val-seed",     &val_seed,     "N",    "seed of the choice of validation documents"                        },
     {OPT_SIZE,   "shard-tokens", &shard_tokens, "N",    "tokens per shard, rounded up to whole frames"                      },
+    {OPT_SIZE,   "max-tokens",   &max_tokens,   "N",    "end with the document that reaches N tokens, 0 = no limit"         },
     {OPT_SIZE,   "frame-tokens", &frame_tokens, "N",    "tokens per compressed frame"                                       },
     ROW_FILES_FROM,
     ROW_INCLUDE,
@@ -43,6 +44,7 @@ static const Option options[] = {
     {OPT_STRING, "bpe-cache",    &bpe_cache,    "FILE", "start with the BPE cache of another dataset (DIR/.bpe-cache)"      },
     {OPT_FLAG,   "no-bpe-cache", &no_bpe_cache, NULL,   "neither read nor write DIR/.bpe-cache"                             },
     {OPT_FLAG,   "json",         &json,         NULL,   "print the summary as a JSON object to standard output"             },
+    {OPT_FLAG,   "append",       &append,       NULL,   "add the documents to the finished dataset DIR"                     },
     ROW_REPLACE(&force),
     ROW_END,
 };
@@ -74,6 +76,7 @@ static void make_params(Buffer *line, const char *share) {
     if (strcmp(source_options.text_column, "text") != 0) buffer_print(line, ";column=%s", source_options.text_column);
     for (size_t i = 0; i < source_options.where.count; i++)
         buffer_print(line, "%s%s", i ? "&" : ";where=", source_options.where.items[i]);
+    if (max_tokens) buffer_print(line, ";max_tokens=%" PRIu64, max_tokens);
     buffer_print(line, ";val=%s;val_seed=%" PRIu64 ";shard_tokens=%" PRIu64, share, val_seed, shard_tokens);
 }
 
@@ -81,6 +84,8 @@ static int check_options(bool to_stdout) {
     if (input_check() < 0 || input_set_threads(threads) < 0) return -1;
     if (!output) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
     if (to_stdout && json) return fail(EX_USAGE, "--json and -o - would both write to standard output");
+    if (append && (force || to_stdout))
+        return fail(EX_USAGE, "--append adds to a dataset: not with %s", force ? "--force" : "-o -");
     if (!(val >= 0 && val <= 1)) return fail(EX_USAGE, "--val %g is not between 0 and 1", val);
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,
@@ -143,6 +148,30 @@ static int compare_finished(const char *params, const ShardParams *shard_params,
     return status < 0 ? -1 : 1;
 }
 
+static bool has_source(const Dataset *dataset, const InputArgument *argument) {
+    for (uint64_t i = 0; !argument->stream && i < dataset->source_count; i++)
+        if (!memcmp(dataset->sources[i].digest, argument->digest, sizeof argument->digest)) return true;
+    return false;
+}
+
+// Compares this run with the dataset to which it appends: 1 when that has all inputs already.
+static int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params,
+                        const Inputs *inputs) {
+    if (memcmp(base->vocab_fp, shard_params->vocab_fp, 32))
+        return fail(EX_USAGE, "'%s' was made with another vocabulary", base->path);
+    if (strcmp(base->params, params)) return fail_params(base, params);
+    uint64_t known = 0;
+    const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
+    for (uint64_t i = 0; i < inputs->argument_count; i++)
+        if (has_source(base, &inputs->arguments[i])) known++, twice = inputs->arguments[i].path;
+    if (known == inputs->argument_count) return 1;
+    if (known) return fail(EX_USAGE, "'%s' holds '%s' already: name only new inputs", base->path, twice);
+    if (strcmp(last, inputs->arguments[0].path) > 0)
+        log_line("the documents of '%s' come after those of '%s', where one run over both would sort them by name",
+                 inputs->arguments[0].path, last);
+    return 0;
+}
+
 // Ids compress to about a third of the text, so a quarter of the text is a lower bound.
 static int check_space(const Inputs *inputs) {
     struct statvfs vfs;
@@ -166,7 +195,7 @@ static uint64_t peak_memory(void) {
     return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
 }
 
-static void print_summary_json(const Dataset *dataset, uint64_t replaced, double seconds) {
+static void print_summary_json(const Dataset *dataset, const PipelineResult *result, double seconds) {
     uint64_t train = dataset->tokens[SPLIT_TRAIN], validation = dataset->tokens[SPLIT_VAL], all = train + validation;
     uint64_t bytes = stored_bytes(dataset);
     printf("{\"documents\":%" PRIu64 ",\"train_tokens\":%" PRIu64 ",\"val_tokens\":%" PRIu64
@@ -178,8 +207,9 @@ static void print_summary_json(const Dataset *dataset, uint64_t replaced, double
     for (unsigned row = 0; (name = input_format_name(row)); row++)
         if (source_options.inputs_read[row])
             printf("%s\"%s\":%" PRIu64, comma, name, source_options.inputs_read[row]), comma = ",";
-    printf("},\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64 ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64 "}\n",
-           source_options.skips.count, replaced, seconds, peak_memory());
+    printf("},\"full\":%s,\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64 ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64
+           "}\n",
+           result->is_full ? "true" : "false", source_options.skips.count, result->replaced, seconds, peak_memory());
 }
 
 // "41 jsonl, 2 text"
@@ -191,7 +221,9 @@ static void list_inputs(Buffer *out) {
     buffer_add(out, "", 1);
 }
 
-static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t started_ns) {
+// `done_before` bytes of text were in finished shards when the run began.
+static void log_summary(const Dataset *dataset, const PipelineResult *result, uint64_t done_before,
+                        uint64_t started_ns) {
     char bytes[16], memory[16];
     double seconds = (double)(clock_ns() - started_ns) * 1e-9, size = (double)dataset->source_bytes;
     Buffer inputs = {0};
@@ -200,11 +232,13 @@ static void log_summary(const Dataset *dataset, uint64_t replaced, uint64_t star
              " val tokens from %s of text (%s) in %.1f s, %s of memory: %.1f MB/s",
              dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
              dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), (const char *)inputs.data, seconds,
-             human_bytes(memory, (double)peak_memory()), seconds > 0 ? size / seconds * 1e-6 : 0);
+             human_bytes(memory, (double)peak_memory()),
+             seconds > 0 ? (size - (double)done_before) / seconds * 1e-6 : 0);
     buffer_close(&inputs);
-    if (json) print_summary_json(dataset, replaced, seconds);
+    if (json) print_summary_json(dataset, result, seconds);
+    if (result->is_full) log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", max_tokens);
     log_skips();
-    log_replaced(replaced, dataset->source_bytes);
+    log_replaced(result->replaced, dataset->source_bytes);
     if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
         log_line("the validation split has only %" PRIu64 " tokens with --val %g: choose a larger share",
                  dataset->tokens[SPLIT_VAL], val);
@@ -221,14 +255,16 @@ static void log_continued(const Dataset *dataset) {
 static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
                        Journal *journal, const InputPosition resume[SPLIT_COUNT]) {
     Progress progress;
-    uint64_t started_ns = clock_ns(), replaced;
+    PipelineResult result;
+    uint64_t started_ns = clock_ns(), done_before = dataset->source_bytes;
     progress_start(&progress, "tokenizing", "B", inputs->bytes);
+    progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
     pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
     pipeline.journal = journal;
     if (resume) memcpy(pipeline.resume, resume, sizeof pipeline.resume);
     Source *source = source_open(inputs, &source_options);
-    int status = pipeline_run(&pipeline, inputs, source, dataset, &replaced);
+    int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
     source_close(source);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail(EX_NOINPUT, "the inputs contain no documents");
@@ -236,7 +272,7 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     if (status == 0 && build) status = dataset_build_finish(build, dataset);
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
-    if (status == 0) log_summary(dataset, replaced, started_ns);
+    if (status == 0) log_summary(dataset, &result, done_before, started_ns);
     return status;
 }
 
@@ -253,7 +289,8 @@ static void save_cache(const SharedCache *cache, const char *path) {
     err_clear();
 }
 
-static void add_sources(Dataset *dataset, const Inputs *inputs) {
+static void add_sources(Dataset *dataset, const Inputs *inputs, const Dataset *base) {
+    for (uint64_t i = 0; base && i < base->source_count; i++) dataset_add_source(dataset, &base->sources[i]);
     for (uint64_t i = 0; i < inputs->argument_count; i++) {
         const InputArgument *argument = &inputs->arguments[i];
         DatasetSource source = {.path = argument->path, .files = argument->files, .bytes = argument->bytes};
@@ -271,32 +308,32 @@ static void begin_dataset(Dataset *dataset, const char *directory, const RunPara
     memcpy(dataset->params_fp, params->params_fp, 32);
 }
 
-// Called with the lock of the directory held.
-static int tokenize_locked(DatasetBuild *build, const RunParams *run, Inputs *inputs) {
-    if (inputs_digest(inputs) < 0) return -1;
-    if (build->has_manifest && !force) {
-        int same = compare_finished((const char *)run->line.data, &run->pipeline.params, inputs);
-        if (same > 0) log_line("'%s' is already complete", output);
-        return same < 0 ? -1 : 0;
-    }
-    if (check_space(inputs) < 0 || dataset_build_start(build, force) < 0) return -1;
+static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) {
+    const Dataset *base = run->pipeline.base;
+    if (check_space(inputs) < 0 || dataset_build_start(build, force || base) < 0) return -1;
     char cache_path[PATH_MAX_BYTES];
     dataset_bpe_cache_path(cache_path, output);
     SharedCache *cache = run->pipeline.shared_cache;
     if (!bpe_cache && !no_bpe_cache && access(cache_path, F_OK) == 0) load_cache(cache, cache_path);
-    char skips_path[PATH_MAX_BYTES];
+    char skips_path[PATH_MAX_BYTES], skips_base[PATH_MAX_BYTES];
     dataset_skips_path(skips_path, build->target);
+    dataset_skips_path(skips_base, output);
     source_options.skips.path = skips_path;
+    if (base && access(skips_base, F_OK) == 0) source_options.skips.base = skips_base;
     Dataset dataset;
     Journal journal = {0};
     InputPosition resume[SPLIT_COUNT];
     begin_dataset(&dataset, build->target, run);
-    int status = journal_load(&dataset, inputs, resume), continued = status > 0;
+    int status = journal_load(&dataset, inputs, base, resume), continued = status > 0;
     if (status >= 0) status = continued ? dataset_build_continue(build) : dataset_build_clear(build);
-    if (status == 0) status = journal_open(&journal, &dataset, inputs, continued);
+    if (status == 0) status = journal_open(&journal, &dataset, inputs, base, continued);
+    if (status == 0) log_continued(&dataset);
+    if (status == 0 && base) {
+        status = append_link(&dataset, base, shard_tokens, &journal);
+        append_places(base, inputs);
+    }
     if (status == 0) {
-        log_continued(&dataset);
-        add_sources(&dataset, inputs);
+        add_sources(&dataset, inputs, base);
         status = tokenize_to(build, run, inputs, &dataset, &journal, resume);
     }
     journal_close(&journal);
@@ -305,7 +342,26 @@ static int tokenize_locked(DatasetBuild *build, const RunParams *run, Inputs *in
     return status;
 }
 
-static int tokenize(const RunParams *run, Inputs *inputs, bool to_stdout) {
+// Called with the lock of the directory held. A finished dataset is complete already, or is appended to or replaced.
+static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *inputs) {
+    const char *params = (const char *)run->line.data;
+    Dataset base = {0};
+    int complete = inputs_digest(inputs);
+    if (complete == 0 && append) {
+        if (!build->has_manifest) return fail(EX_NOINPUT, "'%s' holds no finished dataset to append to", output);
+        complete = dataset_open(&base, output);
+        if (complete == 0) complete = compare_base(&base, params, &run->pipeline.params, inputs);
+        run->pipeline.base = &base;
+    } else if (complete == 0 && build->has_manifest && !force) {
+        complete = compare_finished(params, &run->pipeline.params, inputs);
+    }
+    if (complete > 0) log_line("'%s' is already complete", output);
+    int status = complete ? complete : tokenize_locked(build, run, inputs);
+    dataset_close(&base);
+    return status < 0 ? -1 : 0;
+}
+
+static int tokenize(RunParams *run, Inputs *inputs, bool to_stdout) {
     int status;
     if (to_stdout) {
         Dataset dataset; // collects the totals only
@@ -316,7 +372,7 @@ static int tokenize(const RunParams *run, Inputs *inputs, bool to_stdout) {
     }
     DatasetBuild build;
     status = dataset_build_open(&build, output);
-    if (status == 0) status = tokenize_locked(&build, run, inputs);
+    if (status == 0) status = tokenize_directory(&build, run, inputs);
     dataset_build_close(&build);
     return status;
 }
@@ -330,6 +386,7 @@ static void set_params(RunParams *run) {
     sha256(run->line.data, run->line.size, pipeline->params.params_fp);
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
     pipeline->threads = (unsigned)threads, pipeline->invalid = invalid_utf8, pipeline->max_word = max_word;
+    pipeline->max_tokens = max_tokens;
     pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shard_tokens = shard_tokens;
     pipeline->params.frame_tokens = frame_tokens;
     pipeline->params.vocab_size = TOKEN_COUNT, pipeline->params.eot_id = TOKEN_END_OF_TEXT;

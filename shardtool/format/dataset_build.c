@@ -124,6 +124,7 @@ static int replace(const char *directory, const char *from) {
             return -1;
         remove_folder((void *)(uintptr_t)directory, name);
         if (move_up(directory, from, name) < 0) return -1;
+        remove_folder((void *)(uintptr_t)directory, name); // a split without shards
     }
     if (exists(from, DATASET_SKIPS) && move_up(directory, from, DATASET_SKIPS) < 0) return -1;
     if (dir_sync(directory) < 0 || move_up(directory, from, DATASET_MANIFEST) < 0) return -1;
@@ -132,16 +133,23 @@ static int replace(const char *directory, const char *from) {
     return dir_sync(directory);
 }
 
+// Removes an unfinished DIR/.new. One with a manifest is being moved up.
+static int remove_aside(const char *directory) {
+    char from[PATH_MAX_BYTES];
+    if (!exists(directory, ".new") || join(from, directory, ".new") < 0 || exists(from, DATASET_MANIFEST)) return 0;
+    if (remove_dataset(from) < 0 || remove_file(from, DATASET_JOURNAL) < 0) return -1;
+    rmdir(from);
+    return dir_sync(directory);
+}
+
 int dataset_build_open(DatasetBuild *build, const char *directory) {
-    *build = (DatasetBuild){.directory = directory};
+    *build = (DatasetBuild){0};
     char from[PATH_MAX_BYTES];
     if (join(from, directory, ".new") < 0 || dir_make(directory) < 0 || lock_take(&build->lock, directory) < 0)
         return -1;
+    build->directory = directory;
     int status = 0;
-    if (exists(from, DATASET_MANIFEST))
-        status = replace(directory, from);
-    else if (exists(directory, ".new"))
-        status = remove_dataset(from) < 0 || remove_file(from, DATASET_JOURNAL) < 0 ? -1 : (rmdir(from), 0);
+    if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     dir_sweep(directory);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
     if (status == 0 && build->has_manifest) status = remove_file(directory, DATASET_JOURNAL);
@@ -168,6 +176,7 @@ int dataset_build_start(DatasetBuild *build, bool force) {
     bool aside = build->has_manifest || found;
     if (join(build->target, build->directory, aside ? ".new" : "") < 0) return -1;
     if (!aside) build->target[strlen(build->directory)] = '\0';
+    if (!aside && remove_aside(build->directory) < 0) return -1;
     return dir_make(build->target);
 }
 
@@ -185,7 +194,10 @@ static int remove_temp(void *directory, const char *file) {
     return strrchr(file, '/')[1] == '.' && is_shard_name(file) ? remove_file(directory, file) : 0;
 }
 
-int dataset_build_continue(DatasetBuild *build) { return dataset_files(build->target, remove_temp, build->target); }
+int dataset_build_continue(DatasetBuild *build) {
+    dir_sweep(build->target);
+    return dataset_files(build->target, remove_temp, build->target);
+}
 
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
     if (dataset_save(dataset) < 0) return -1;
@@ -199,4 +211,25 @@ void dataset_build_abandon(DatasetBuild *build) {
     if (strcmp(build->target, build->directory)) rmdir(build->target);
 }
 
-void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
+void dataset_build_close(DatasetBuild *build) {
+    if (build->directory && !build->target[0]) remove_aside(build->directory);
+    lock_drop(&build->lock);
+}
+
+int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index) {
+    const DatasetShard *shard = &from->shards[split][index];
+    uint64_t number = dataset->shard_count[split];
+    char path[PATH_MAX_BYTES];
+    dataset_shard_path(path, dataset->path, split, number);
+    if (number % 1000 == 0 && dataset_make_folder(dataset->path, split, number) < 0) return -1;
+    if (unlink(path) && errno != ENOENT) return fail_errno("cannot remove '%s'", path); // of a killed run
+    if (link(shard->path, path)) {
+        if (errno == EXDEV)
+            return fail(EX_CREATE, "'%s' is on another file system than '%s'", dataset->path, shard->path);
+        return fail_errno("cannot link '%s' to '%s'", shard->path, path);
+    }
+    *strrchr(path, '/') = '\0';
+    if ((index + 1 == from->shard_count[split] || number % 1000 == 999) && dir_sync(path) < 0) return -1;
+    dataset_add(dataset, split, shard);
+    return 0;
+}

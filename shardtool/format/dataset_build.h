@@ -17,8 +17,8 @@ typedef struct {
 
 // Creates and locks the directory (73 when another run holds it) and completes an interrupted replacement.
 int dataset_build_open(DatasetBuild *build, const char *directory);
-// Chooses and creates `target`. 73 when there are shards that no manifest and no journal
-// accounts for, unless `replace`.
+// Chooses and creates `target`. An unfinished DIR/.new stays for a run that continues it. 73 when there are shards that
+// no manifest and no journal accounts for, unless `replace`.
 int dataset_build_start(DatasetBuild *build, bool replace);
 // Removes the files of an unfinished run from `target`, and starts an empty journal.
 int dataset_build_clear(DatasetBuild *build);
@@ -28,7 +28,10 @@ int dataset_build_continue(DatasetBuild *build);
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
 // Removes what dataset_build_start prepared, for a command that does not continue later.
 void dataset_build_abandon(DatasetBuild *build);
-void dataset_build_close(DatasetBuild *build); // unlocks; accepts a zeroed struct
+// Unlocks. A DIR/.new that no dataset_build_start chose is removed. Accepts a zeroed struct.
+void dataset_build_close(DatasetBuild *build);
+// Adds shard `index` of `from` to a dataset that is being built, as a hard link to its file.
+int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index);
 
 // Calls `visit` for each file in train/ and val/ of a dataset directory, with its path relative to the directory.
 // Directories are left out. Stops at a status other than 0 and returns it.

@@ -320,6 +320,12 @@ int inputs_digest(Inputs *inputs) {
     return status;
 }
 
+void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count) {
+    inputs->files = realloc(inputs->files, (inputs->file_count + count) * sizeof *inputs->files);
+    if (!inputs->files) die(EX_MEMORY, "no memory for a list of files");
+    for (unsigned i = 0; i < count; i++) inputs->files[inputs->file_count + i] = (InputFile){.path = names[i]};
+}
+
 void inputs_close(Inputs *inputs) {
     free(inputs->files);
     free(inputs->arguments);

@@ -39,4 +39,6 @@ typedef struct {
 // missing one 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests
+// Appends names to `files` without counting them: for positions in files that this run does not read.
+void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);
 void inputs_close(Inputs *inputs); // accepts a zeroed struct

@@ -26,13 +26,14 @@ static void hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
     sha256_close(&sha, hash);
 }
 
-static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs) {
+static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     uint8_t hash[32];
     hash_inputs(inputs, hash);
     buffer_print(out, "{\"format\":\"SHRDJRNL1\",\"params\":");
     json_add_string(out, dataset->params);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
     json_add_hex(out, "inputs", hash, 32);
+    if (base) json_add_hex(out, "base", base->fingerprint, 32);
     buffer_print(out, "}");
 }
 
@@ -79,7 +80,7 @@ static void journal_path(char path[PATH_MAX_BYTES], const Dataset *dataset) {
         die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
 }
 
-int journal_load(Dataset *dataset, const Inputs *inputs, InputPosition positions[SPLIT_COUNT]) {
+int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, InputPosition positions[SPLIT_COUNT]) {
     char path[PATH_MAX_BYTES];
     Buffer bytes = {0}, header = {0};
     journal_path(path, dataset);
@@ -87,7 +88,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, InputPosition positions
     if (has_stream(inputs) || access(path, F_OK)) return 0;
     if (file_read(&bytes, path, JOURNAL_BYTES_MAX) < 0) return -1;
     Bytes text = {bytes.data, bytes.size}, line;
-    add_header(&header, dataset, inputs);
+    add_header(&header, dataset, inputs, base);
     bool same = next_line(&text, &line) && line.size == header.size && !memcmp(line.data, header.data, line.size);
     if (!same && bytes.size) log_line("starting over: '%s' is of a run with other options or inputs", path);
     size_t good = same ? bytes.size - text.size : 0;
@@ -109,14 +110,14 @@ static int add_line(Journal *journal, const Buffer *json) {
     return status;
 }
 
-int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, bool continued) {
+int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base, bool continued) {
     journal_path(journal->path, dataset);
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (continued ? 0 : O_TRUNC);
     journal->fd = open(journal->path, flags, 0666);
     if (journal->fd < 0) return fail_errno("cannot create '%s'", journal->path);
     if (continued) return 0;
     Buffer header = {0};
-    add_header(&header, dataset, inputs);
+    add_header(&header, dataset, inputs, base);
     int status = add_line(journal, &header);
     buffer_close(&header);
     return status;

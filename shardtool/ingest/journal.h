@@ -22,10 +22,11 @@ typedef struct {
 } Journal;
 
 // Reads the journal of `dataset` (begun, without shards). 1 when it is of the same run: its shards are added and the
-// position of each split is set. 0 when there is no usable journal; the dataset is then as it was.
-int journal_load(Dataset *dataset, const Inputs *inputs, InputPosition positions[SPLIT_COUNT]);
+// position of each split is set. 0 when there is no usable journal; the dataset is then as it was. `base` is the
+// dataset to which the run appends, or NULL.
+int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, InputPosition positions[SPLIT_COUNT]);
 // Opens the journal for appending, after journal_load with `continued`, else empty with a first line.
-int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, bool continued);
+int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base, bool continued);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);
 void journal_close(Journal *journal); // accepts a zeroed struct

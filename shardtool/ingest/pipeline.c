@@ -5,6 +5,7 @@
 // tokenize them one after the other.
 #include "shardtool/ingest/pipeline.h"
 #include "common/err.h"
+#include "shardtool/ingest/append.h"
 #include "shardtool/ingest/shard_sink.h"
 #include <math.h>
 #include <pthread.h>
@@ -37,6 +38,7 @@ typedef struct {
 
     bool window, first, last; // a window of a long document; its first window, its last
     uint64_t number;          // sequence number of the window
+    uint64_t ids_max;         // at most so many ids come of it
 } Batch;
 
 struct Pipeline {
@@ -64,6 +66,12 @@ struct Pipeline {
     uint64_t long_bytes;
     bool window_val;            // the split of the windows being tokenized
     uint64_t drop[SPLIT_COUNT]; // ids of the document at `resume` that are in a finished shard
+
+    uint64_t tokens;    // in finished shards or delivered
+    uint64_t ids_left;  // at most so many come of the batches in flight
+    uint64_t long_read; // bytes of the open long document in windows so far
+    uint64_t documents; // delivered
+    InputPosition last; // of the last document read
 };
 
 static bool is_validation(const Pipeline *pipeline, Bytes text) {
@@ -158,8 +166,11 @@ static int deliver_batch(Pipeline *pipeline) {
         if (shard_sink_add(pipeline->sink, split, ids + dropped, document->ids - dropped, document->position, bytes) <
             0)
             return -1;
+        pipeline->tokens += document->ids - dropped;
+        pipeline->documents += !batch->window || batch->last;
         ids += document->ids;
     }
+    pipeline->ids_left -= batch->ids_max;
     return 0;
 }
 
@@ -173,8 +184,18 @@ static int next_batch(Pipeline *pipeline) {
     return 0;
 }
 
+// The encoder of the windows may hold back ids from one window to the next.
+static void set_ids_max(Pipeline *pipeline) {
+    Batch *batch = pipeline->batch;
+    if (batch->first) pipeline->long_read = 0;
+    if (batch->window) pipeline->long_read += batch->text_bytes;
+    batch->ids_max = encoder_ids_max(batch->window ? pipeline->long_read : batch->text_bytes) + batch->count;
+}
+
 static int submit_batch(Pipeline *pipeline) {
     if (pipeline->batch->count) {
+        set_ids_max(pipeline);
+        pipeline->ids_left += pipeline->batch->ids_max;
         pool_submit(pipeline->pool);
         return next_batch(pipeline);
     }
@@ -211,6 +232,12 @@ static int handle_full_batch(Pipeline *pipeline, bool *is_long) {
     return 0;
 }
 
+static void show_progress(const Pipeline *pipeline, const Source *source) {
+    Progress *progress = pipeline->options->progress;
+    progress->counts[0].count = pipeline->documents, progress->counts[1].count = pipeline->tokens;
+    progress_update(progress, source_bytes_read(source));
+}
+
 static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     bool is_long = false;
     pipeline->document = (BatchDocument){
@@ -228,7 +255,7 @@ static int add_document(Pipeline *pipeline, Source *source, Part *part) {
             pipeline->batch->text_bytes += take, pipeline->document.bytes += take;
             left.data += take, left.size -= take;
         }
-        progress_update(pipeline->options->progress, source_bytes_read(source));
+        show_progress(pipeline, source);
         if (part->last) break;
         int status = source_next(source, part);
         if (status <= 0) return status < 0 ? -1 : fail(EX_BUG, "the source ended within a document");
@@ -236,6 +263,27 @@ static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     if (is_long) return submit_window(pipeline, false, true);
     pipeline->batch->documents[pipeline->batch->count++] = pipeline->document;
     return pipeline->batch->count == BATCH_DOCUMENTS ? submit_batch(pipeline) : 0;
+}
+
+// Whether all documents before `resume` were read.
+static bool has_passed(InputPosition last, InputPosition resume) {
+    if (last.file != resume.file) return last.file > resume.file;
+    return last.document + (resume.token == 0) >= resume.document;
+}
+
+// 1 when the documents read so far reach max_tokens. While the batches in flight may reach it, they are delivered
+// before the next document is read, so nothing behind the last document is ever looked at.
+static int check_full(Pipeline *pipeline) {
+    const PipelineOptions *options = pipeline->options;
+    uint64_t max = options->max_tokens;
+    if (!max) return 0;
+    set_ids_max(pipeline);
+    if (pipeline->tokens + pipeline->ids_left + pipeline->batch->ids_max < max) return 0;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (!has_passed(pipeline->last, options->resume[split])) return 0;
+    int status = submit_batch(pipeline);
+    while (status == 0) status = deliver_batch(pipeline);
+    return status < 0 ? -1 : pipeline->tokens >= max;
 }
 
 static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
@@ -259,6 +307,10 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     }
     pipeline->sink = shard_sink_open(options, pipeline->inputs, dataset);
     if (!pipeline->sink) return -1;
+    for (int split = 0; split < SPLIT_COUNT; split++) pipeline->tokens += dataset->tokens[split];
+    if (options->base && append_last(pipeline->sink, dataset, options->base, pipeline->inputs, options->shard_tokens,
+                                     &pipeline->tokens) < 0)
+        return -1;
     pipeline->pool =
         pool_open(threads, tokenize_batch, pipeline->batches, sizeof *pipeline->batches, pipeline->batch_count);
     return pipeline->pool ? next_batch(pipeline) : -1;
@@ -281,23 +333,27 @@ static void pipeline_close(Pipeline *pipeline) {
 }
 
 int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
-                 uint64_t *replaced) {
+                 PipelineResult *result) {
     Pipeline pipeline = {.options = options, .inputs = inputs};
     Part part;
     int status = pipeline_open(&pipeline, dataset);
+    *result = (PipelineResult){0};
     while (status == 0) {
-        status = source_next(source, &part);
-        if (status <= 0) break;
+        status = check_full(&pipeline);
+        result->is_full = status > 0;
+        if (status == 0) status = source_next(source, &part);
+        if (status <= 0 || result->is_full) break;
+        pipeline.last = (InputPosition){.file = part.file, .document = part.document};
         status = add_document(&pipeline, source, &part);
     }
-    if (status == 0) status = submit_batch(&pipeline);
+    if (status >= 0) status = submit_batch(&pipeline);
     while (status == 0) status = deliver_batch(&pipeline);
     if (status > 0) status = shard_sink_finish(pipeline.sink);
 
-    *replaced = 0;
     if (status == 0) {
-        for (unsigned i = 0; i < pipeline.encoder_count; i++) *replaced += encoder_replaced(pipeline.encoders[i]);
-        if (pipeline.long_encoder) *replaced += encoder_replaced(pipeline.long_encoder);
+        for (unsigned i = 0; i < pipeline.encoder_count; i++)
+            result->replaced += encoder_replaced(pipeline.encoders[i]);
+        if (pipeline.long_encoder) result->replaced += encoder_replaced(pipeline.long_encoder);
     }
     pipeline_close(&pipeline);
     return status;

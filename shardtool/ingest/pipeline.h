@@ -26,9 +26,15 @@ typedef struct {
     Progress *progress;
     Journal *journal;                  // of `directory`
     InputPosition resume[SPLIT_COUNT]; // documents of a split before it are in finished shards
+    const Dataset *base;               // appended to, or NULL
+    uint64_t max_tokens;               // the run ends with the document that reaches it; 0 = no limit
 } PipelineOptions;
 
-// Tokenizes all documents of source and adds each finished shard to dataset. *replaced is the number of U+FFFD written
-// for invalid UTF-8.
+typedef struct {
+    uint64_t replaced; // number of U+FFFD written for invalid UTF-8
+    bool is_full;      // max_tokens was reached
+} PipelineResult;
+
+// Tokenizes all documents of source and adds each finished shard to dataset.
 int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *source, Dataset *dataset,
-                 uint64_t *replaced);
+                 PipelineResult *result);

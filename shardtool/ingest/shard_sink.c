@@ -157,6 +157,8 @@ static int submit_frame(ShardSink *sink, int number) {
     return 0;
 }
 
+void shard_sink_continue(ShardSink *sink, int split) { sink->splits[split].continues = true; }
+
 int shard_sink_add(ShardSink *sink, int number, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes) {
     Split *split = &sink->splits[number];

@@ -9,5 +9,6 @@ ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs,
 // Adds the next ids of one document. source_bytes is the size of the document with its last ids, else 0.
 int shard_sink_add(ShardSink *sink, int split, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes);
-int shard_sink_finish(ShardSink *sink); // writes the last, shorter frames and shards
-void shard_sink_close(ShardSink *sink); // removes an unfinished shard; accepts NULL
+void shard_sink_continue(ShardSink *sink, int split); // before the first add: it continues the document before
+int shard_sink_finish(ShardSink *sink);               // writes the last, shorter frames and shards
+void shard_sink_close(ShardSink *sink);               // removes an unfinished shard; accepts NULL

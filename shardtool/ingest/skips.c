@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHARE_FROM_SKIPS = 1000 }; // a run ends early above the share once so many were skipped
+enum {
+    SHARE_FROM_SKIPS = 1000, // a run ends early above the share once so many were skipped
+    LIST_BYTES_MAX = 1 << 30
+};
 
 int skips_parse_limit(Skips *skips, const char *text) {
     char *end;
@@ -31,6 +34,16 @@ static bool is_allowed(const Skips *skips) {
     return skips->count < skips->max;
 }
 
+static int open_list(Skips *skips) {
+    if (skips->file.temp[0]) return 0;
+    Buffer lines = {0};
+    int status = newfile_open(&skips->file, skips->path);
+    if (status == 0 && skips->base) status = file_read(&lines, skips->base, LIST_BYTES_MAX);
+    if (status == 0 && lines.size) status = newfile_write(&skips->file, lines.data, lines.size);
+    buffer_close(&lines);
+    return status;
+}
+
 static int list(Skips *skips, const char *name, const char *unit, uint64_t number) {
     if (!skips->path) return 0;
     Buffer line = {0};
@@ -41,7 +54,7 @@ static int list(Skips *skips, const char *name, const char *unit, uint64_t numbe
     json_add_string(&line, err_text());
     buffer_print(&line, "}\n");
     err_clear();
-    int status = skips->file.temp[0] ? 0 : newfile_open(&skips->file, skips->path);
+    int status = open_list(skips);
     if (status == 0) status = newfile_write(&skips->file, line.data, line.size);
     buffer_close(&line);
     return status;
@@ -61,6 +74,7 @@ int skips_finish(Skips *skips) {
     if (!skips->keep_going && skips->max_share > 0 && skips->count && is_above_share(skips))
         return fail(EX_DATA, "%" PRIu64 " of %" PRIu64 " inputs are bad, more than --max-bad %g%%; the first: %s",
                     skips->count, skips->documents + skips->count, 100 * skips->max_share, skips->first);
+    if (skips->base && open_list(skips) < 0) return -1;
     return skips->file.temp[0] ? newfile_commit(&skips->file) : 0;
 }
 
