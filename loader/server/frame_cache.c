@@ -41,6 +41,7 @@ struct FrameCache {
     FrameCacheStats stats;
     Frame *newest, *oldest; // ready frames, in the order of use
     unsigned pending;       // frames that are queued, in decoding or finished but not collected
+    unsigned stuck;         // of these, when last counted: those of files that do not answer
     int event;
     unsigned threads; // decoders that are not stalled
 
@@ -346,7 +347,10 @@ bool frame_cache_ahead(FrameCache *cache, ShardStream *stream, uint64_t number) 
 // --- finished frames
 
 int frame_cache_event(const FrameCache *cache) { return cache->event; }
-unsigned frame_cache_queued(const FrameCache *cache) { return cache->pending; }
+bool frame_cache_idle(const FrameCache *cache) { return !cache->pending; }
+unsigned frame_cache_queued(const FrameCache *cache) {
+    return cache->pending > cache->stuck ? cache->pending - cache->stuck : 0;
+}
 
 static void frame_finish(FrameCache *cache, Frame *frame) {
     cache->pending--;
@@ -402,12 +406,18 @@ static void watch_decoder(FrameCache *cache, Decoder *decoder, uint64_t now) {
 }
 
 void frame_cache_watch(FrameCache *cache, uint64_t now_ns) {
+    cache->stuck = 0;
     if (!cache->pending) return;
     pthread_mutex_lock(&cache->mutex);
     for (unsigned i = 0; i < cache->decoder_count; i++)
         if (cache->decoders[i].frame) watch_decoder(cache, &cache->decoders[i], now_ns);
     while (cache->decoder_count - cache->stalled < cache->threads && start_decoder(cache)) {
     }
+    cache->stuck = cache->stalled;
+    for (const Frame *frame = cache->needed.first; cache->stalled && frame; frame = frame->next)
+        cache->stuck += file_is_stalled(cache, frame->place.file);
+    for (const Frame *frame = cache->ahead.first; cache->stalled && frame; frame = frame->next)
+        cache->stuck += file_is_stalled(cache, frame->place.file);
     pthread_mutex_unlock(&cache->mutex);
 }
 

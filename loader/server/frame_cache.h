@@ -50,9 +50,10 @@ void frame_pin(Frame *frame); // a pinned frame stays in memory
 void frame_unpin(Frame *frame);
 int frame_fail(const Frame *frame); // makes the error of a failed frame the pending one, without a path; -1
 
-int frame_cache_event(const FrameCache *cache); // readable when frame_cache_collect has something to do
-void frame_cache_collect(FrameCache *cache);    // takes over the frames that have been decoded or have failed
-unsigned frame_cache_queued(const FrameCache *cache);
+int frame_cache_event(const FrameCache *cache);       // readable when frame_cache_collect has something to do
+void frame_cache_collect(FrameCache *cache);          // takes over the frames that have been decoded or have failed
+bool frame_cache_idle(const FrameCache *cache);       // nothing is queued or being decoded
+unsigned frame_cache_queued(const FrameCache *cache); // without the frames of files that do not answer
 
 // To be called every second while frames are queued: replaces the decoders that have waited for a file for a second,
 // and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().

@@ -381,7 +381,7 @@ static int do_timed_work(Server *server) {
         server->watched_ns = now;
         frame_cache_watch(row_reader_cache(server->reader), now);
     }
-    return frame_cache_queued(row_reader_cache(server->reader)) ? WATCH_MS : wait_ms;
+    return frame_cache_idle(row_reader_cache(server->reader)) ? wait_ms : WATCH_MS;
 }
 
 int server_run(Server *server) {

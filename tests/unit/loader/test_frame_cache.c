@@ -58,7 +58,7 @@ TEST(loader_cache_serves_other_files_while_one_is_stalled_and_names_it) {
     frame_cache_watch(cache, clock_ns() + 11000000000ull);
     CHECK(!frame_cache_forget(cache, stream)); // a decoder still writes to a frame
     atomic_store(&gate_closed, 0);
-    while (frame_cache_queued(cache)) collect(cache);
+    while (!frame_cache_idle(cache)) collect(cache);
     for (uint64_t i = 0; i < 16; i++) check_frame(get(cache, stream, i));
     CHECK(frame_cache_forget(cache, stream));
     CHECK(frame_cache_close(cache));

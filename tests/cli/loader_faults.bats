@@ -1,0 +1,67 @@
+# The loader and its trainers with small limits, slow disks and bad connections.
+
+load helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    seq 60000 >text.txt
+    "$BIN/shardtool" tokenize --quiet --val 0 --frame-tokens 1024 --shard-tokens 64k -o set text.txt
+    write_tiny_conf tiny.conf
+    sed -i 's/eval_interval = 8/eval_interval = 0/' tiny.conf
+}
+
+teardown() { end_background; }
+
+@test "a loader with a git-lfs pointer in place of a shard exits with 65 and names it" {
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n' >set/train/000/000001.zst
+    run_code 65 "$BIN/loader" serve set --endpoint ipc://place
+    [[ "$output" == *000001.zst* ]]
+}
+
+@test "the ring needs no space in /dev/shm" {
+    unshare -Urm true 2>/dev/null || skip "no user namespaces"
+    serve_until_ready set
+    unshare -Urm sh -c 'mount -t tmpfs -o size=64k none /dev/shm &&
+        exec "$BIN/trainer" train tiny.conf --quiet --max_iters=3 --loader=ipc://place --out_dir=run' 3>&- >out 2>&1 || cat out
+    [ "$(steps run)" -ge 3 ]
+    ! grep -q "no shared ring" out
+}
+
+@test "where no memory can be locked, training runs" {
+    (ulimit -l 0 && exec "$BIN/trainer" train tiny.conf --quiet --max_iters=3 --dataset=set --out_dir=run)
+    [ "$(steps run)" -ge 3 ]
+}
+
+@test "the wait for a loader that is stopped shows in the metrics" {
+    serve_until_ready set
+    begin --loader=ipc://place --out_dir=run --max_iters=1000000
+    wait_for_steps run 3
+    kill -STOP "$LOADER"
+    sleep 1 # the length of the stop, a hundred times that of a step
+    kill -CONT "$LOADER"
+    wait_for_more_steps run
+    python3 -c '
+import json
+assert max(row.get("wait", 0) for row in map(json.loads, open("run/metrics.jsonl"))) > 90'
+}
+
+@test "a killed trainer leaves nothing in the loader" {
+    serve_until_ready set
+    descriptors() { ls "/proc/$LOADER/fd" | wc -l; }
+    begin --loader=ipc://place --out_dir=run --max_iters=1000000
+    wait_for_steps run 2
+    kill -9 "$TRAINER" && wait "$TRAINER" 2>/dev/null || true
+    TRAINER=
+    is_free() { [ "$(grep -c millrace-ring "/proc/$LOADER/maps")" -eq 0 ]; }
+    wait_until is_free
+    before=$(descriptors)
+    for round in 1 2 3; do
+        begin --loader=ipc://place --out_dir=run-$round --max_iters=1000000
+        wait_for_steps run-$round 2
+        kill -9 "$TRAINER" && wait "$TRAINER" 2>/dev/null || true
+        TRAINER=
+        wait_until is_free
+    done
+    as_before() { [ "$(descriptors)" -le "$before" ]; }
+    wait_until as_before
+}
