@@ -96,8 +96,10 @@ void decoder_run_ahead(Decoder *decoder, Buffer *out, size_t limit) {
 
 ssize_t decoder_read(Decoder *decoder, void *data, size_t size) {
     size_t take = decoder->ahead.size < size ? decoder->ahead.size : size, more = 0;
-    if (take) memcpy(data, decoder->ahead.data, take);
-    decoder->ahead.data += take, decoder->ahead.size -= take;
+    if (take) {
+        memcpy(data, decoder->ahead.data, take);
+        decoder->ahead.data += take, decoder->ahead.size -= take;
+    }
     if (take == size) return (ssize_t)take;
     if (decoder->failed) {
         err_give(&decoder->error);
