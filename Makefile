@@ -171,6 +171,10 @@ $(O)/bench_loader: $(O)/tests/bench/bench_loader.o $(O)/core.a
 bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
 	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
 	$(Q)build/venv/bin/python tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
+bench-shards: test-deps $(O)/bin/shardtool
+	$(Q)build/venv/bin/pip install -q --disable-pip-version-check datatrove==0.10.1 orjson tokenizers==0.23.3 || true
+	$(Q)mkdir -p build/bench/shards && build/venv/bin/python tests/bench/bench_shards.py $(O)/bin/shardtool build/bench/shards $(GB)
 ## bench-parquet  MB of text a second out of Parquet files beside pyarrow
 bench-parquet: test-deps $(O)/bin/shardtool
 	$(Q)mkdir -p build/bench/parquet && build/venv/bin/python tests/bench/bench_parquet.py $(O)/bin/shardtool build/bench/parquet
