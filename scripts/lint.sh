@@ -23,7 +23,7 @@ tokenizer           common tokenizer/cache
 tokenizer/cache     common tokenizer/vocab.h tokenizer/bpe.h tokenizer/pretokenize.h
 kernels             common kernels/cpu/cpu_internal.h
 kernels/cpu         common kernels kernels/cpu/ops
-kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h kernels/cpu/simd.h
+kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h kernels/cpu/simd.h kernels/cpu/tiles_amx.h
 kernels/cuda        common kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format tokenizer

@@ -13,6 +13,7 @@ static inline int smaller(int a, int b) { return a < b ? a : b; }
 enum { CHUNK_ROWS = 32 };
 
 extern OptimizerState cpu_optimizer_state; // of the open backend; adamw reads it
+extern bool cpu_amx;                       // bf16 products may use AMX tiles
 
 // Kernels of one activation type, compiled for one instruction set.
 typedef struct {

@@ -9,7 +9,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuVariant *variant;
 static CpuProducts products;
-static bool amx; // weight gradients by matmul_amx.c
+bool cpu_amx;
 static const Backend *operations;
 
 size_t matmul_packed_bytes(int rows, int cols) {
@@ -79,7 +79,7 @@ void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M,
     size_t used = 0;
     if (products == PRODUCTS_WIDENED)
         multiply_weight_widened(dw, dout, in, M, rows, cols, add);
-    else if (amx)
+    else if (cpu_amx)
         amx_backward_weight((float *)dw, (const uint16_t *)dout, (const uint16_t *)in, M, rows, cols, add,
                             scratch_take(&used, amx_scratch(cols, omp_get_max_threads())));
     else
@@ -126,14 +126,14 @@ void cpu_pack(const Weight *w) {
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 5 * C, head = V + C;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * larger(hidden, head) + 128;
-    return amx ? amx_scratch(4 * s->C, s->threads > 0 ? s->threads : omp_get_max_threads()) : 0;
+    return cpu_amx ? amx_scratch(4 * s->C, s->threads > 0 ? s->threads : omp_get_max_threads()) : 0;
 }
 
 void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {
     operations = its_operations;
     variant = its_variant;
     products = how;
-    amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
+    cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
     product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

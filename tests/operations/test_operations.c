@@ -84,6 +84,7 @@ OPERATION(attention_with_dropout_agrees_with_the_reference) {
     if (pair_device != DEVICE_CPU) SKIP("CUDA has no dropout");
     operation_attention(2, 70, 3, 24, true);
     operation_attention(2, 70, 3, 25, true);
+    operation_attention(1, 70, 2, 64, true);
 }
 
 OPERATION(loss_agrees_with_the_reference) {

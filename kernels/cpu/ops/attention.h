@@ -1,4 +1,5 @@
-// Causal attention: one thread per (sequence, head), blocks of 64 query rows, register tiles of 4 rows.
+// Causal attention: one thread per (sequence, head), blocks of 64 query rows; products in register tiles of 4 rows, or
+// on AMX tiles where the processor has them.
 //
 // Operands are copied into lanes (act.h) first: transposed, "t" (lanes of D, tokens), where tokens are the columns of a
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to
@@ -9,6 +10,7 @@
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/ops/columns.h"
 #include "kernels/cpu/ops/dropout.h"
+#include "kernels/cpu/tiles_amx.h"
 #include <omp.h>
 
 enum { QUERIES = 64, TILE_ROWS = 4, TILE_VECTORS = W == 16 ? 4 : 2 };
@@ -49,6 +51,9 @@ static void tiles(int columns, int depth, const Lane *a, size_t a_row, size_t a_
         break;
     }
 }
+
+// Whether the products of heads of D channels run on AMX tiles.
+static inline bool on_tiles(int D) { return PER_LANE == 2 && cpu_amx && D % AMX_BLOCK == 0; }
 
 // Lanes of a row of D numbers: the last one is half empty where D is odd.
 static inline int lanes_of(int D) { return (D + PER_LANE - 1) / PER_LANE; }
@@ -108,7 +113,7 @@ typedef struct {
     Lane *q, *dout;                     // (QUERIES, lanes of D)
     Lane *qz, *doutz;                   // (QUERIES/PER_LANE, Dp)
     Lane *p, *pz, *dsz;                 // (QUERIES, Tp/PER_LANE), (QUERIES/PER_LANE, Tp)
-    float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (TILE_ROWS, Dp)
+    float *scores, *dp, *dk, *dv, *out; // (QUERIES, Tp), (Tp, Dp), (QUERIES, Dp)
     float *bias_q, *mask;               // (Dp), (PER_LANE, Tp rounded up to MASK_STEP)
 } AttentionScratch;
 
@@ -119,7 +124,7 @@ static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
     PLACE(kt, keys), PLACE(vt, keys), PLACE(kz, keys), PLACE(vz, keys);
     PLACE(q, row), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
     PLACE(p, QUERIES * Tp), PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp);
-    PLACE(scores, QUERIES * Tp), PLACE(dp, QUERIES * Tp), PLACE(dk, keys), PLACE(dv, keys), PLACE(out, TILE_ROWS * Dp);
+    PLACE(scores, QUERIES * Tp), PLACE(dp, QUERIES * Tp), PLACE(dk, keys), PLACE(dv, keys), PLACE(out, row);
     PLACE(bias_q, Dp), PLACE(mask, PER_LANE * round_up(Tp, MASK_STEP));
 #undef PLACE
     return used;
@@ -135,6 +140,55 @@ static size_t cpu_attention_scratch(const Shape *shape) {
     const size_t threads = (size_t)(shape->threads > 0 ? shape->threads : omp_get_max_threads());
     return (size_t)shape->B * 3 * (size_t)shape->C * sizeof(float) + 64 +
            threads * attention_thread_bytes(shape->T, shape->C / shape->H);
+}
+
+// scores (rows, width) = q (rows, lanes of D) * kt (lanes of D, Tp)
+static void multiply_keys(float *scores, const Lane *q, const Lane *kt, int rows, int width, int Tp, int D) {
+    const size_t lanes = (size_t)lanes_of(D);
+    if (on_tiles(D))
+        amx_tiles(QUERIES, width, D, (const uint32_t *)q, lanes, (const uint32_t *)kt, (size_t)Tp, scores, (size_t)Tp,
+                  false);
+    else
+        for (int i = 0; i < rows; i += TILE_ROWS)
+            tiles(width, (int)lanes, q + (size_t)i * lanes, lanes, 1, kt, (size_t)Tp, scores + (size_t)i * (size_t)Tp,
+                  (size_t)Tp, false);
+}
+
+// out (rows, Dp) = p (rows, keys) * z (keys, Dp), of the keys that the queries from `start` on see
+static void sum_keys(float *out, const Lane *p, const Lane *z, int rows, int start, int Tp, int Dp, int D) {
+    const size_t row = (size_t)(Tp / PER_LANE), columns = (size_t)Dp;
+    if (on_tiles(D))
+        for (int i = 0; i < QUERIES; i += AMX_BLOCK)
+            amx_tiles(AMX_BLOCK, Dp, start + i + AMX_BLOCK, (const uint32_t *)p + (size_t)i * row, row,
+                      (const uint32_t *)z, columns, out + (size_t)i * columns, columns, false);
+    else
+        for (int i = 0; i < rows; i += TILE_ROWS)
+            tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, p + (size_t)i * row, row, 1, z, columns,
+                  out + (size_t)i * columns, columns, false);
+}
+
+// dk (width, Dp) += ds^T (width, queries) * q (queries, Dp), ds and q zipped; `turned` has room for ds^T. Queries
+// before a key do not see it.
+static void sum_queries(float *dk, const Lane *ds, const Lane *q, Lane *turned, int start, int width, int Tp, int Dp,
+                        int D) {
+    enum { PAIRS = QUERIES / PER_LANE };
+    if (on_tiles(D)) {
+        for (int pair = 0; pair < PAIRS; pair += W)
+            for (int j = 0; j < width; j += W) {
+                VW block[W];
+                for (int i = 0; i < W; i++) block[i] = lane_load(ds + (size_t)(pair + i) * (size_t)Tp + j);
+                v_transpose(block);
+                for (int i = 0; i < W; i++) lane_store(turned + (size_t)(j + i) * PAIRS + pair, block[i]);
+            }
+        amx_tiles(width, Dp, QUERIES, (const uint32_t *)turned, PAIRS, (const uint32_t *)q, (size_t)Dp, dk, (size_t)Dp,
+                  true);
+        return;
+    }
+    for (int j = 0; j < width; j += TILE_ROWS) {
+        const int skip = j > start ? (j - start) / PER_LANE : 0;
+        tiles(Dp, PAIRS - skip, ds + (size_t)skip * (size_t)Tp + (size_t)j, 1, (size_t)Tp,
+              q + (size_t)skip * (size_t)Dp, (size_t)Dp, dk + (size_t)j * (size_t)Dp, (size_t)Dp, true);
+    }
 }
 
 // The dropout factors of a row of the softmax; mask has room for a multiple of MASK_STEP.
@@ -165,7 +219,7 @@ static float softmax_row(LaneNumber *p, const float *scores, const float *mask, 
 
 static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B, int T,
                                   int H, int D) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
@@ -183,9 +237,7 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dr
             const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
             float inverse[QUERIES];
             copy_rows(s.q, q + (size_t)start * stride, stride, rows, D);
-            for (int i = 0; i < rows; i += TILE_ROWS)
-                tiles(width, lanes, s.q + i * lanes, (size_t)lanes, 1, s.kt, (size_t)Tp,
-                      s.scores + (size_t)i * (size_t)Tp, (size_t)Tp, false);
+            multiply_keys(s.scores, s.q, s.kt, rows, width, Tp, D);
             for (int i = 0; i < rows; i++) {
                 if (dropout) attention_mask(s.mask, dropout, layer, b, h * T + start + i, T, width);
                 lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
@@ -194,15 +246,11 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dr
             }
             for (int i = rows; i < QUERIES; i++)
                 memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
-            for (int i = 0; i < rows; i += TILE_ROWS) {
-                tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, s.p + (size_t)i * (size_t)(Tp / PER_LANE),
-                      (size_t)(Tp / PER_LANE), 1, s.vz, (size_t)Dp, s.out, (size_t)Dp, false);
-                for (int r = 0; r < smaller(TILE_ROWS, rows - i); r++)
-                    for (int d = 0; d < D; d += W)
-                        act_store_part((Number *)out + (size_t)(b * T + start + i + r) * (size_t)C +
-                                           (size_t)(h * D + d),
-                                       v_load(s.out + r * Dp + d) * v_set(inverse[i + r]), D - d);
-            }
+            sum_keys(s.out, s.p, s.vz, rows, start, Tp, Dp, D);
+            for (int i = 0; i < rows; i++)
+                for (int d = 0; d < D; d += W)
+                    act_store_part((Number *)out + (size_t)(b * T + start + i) * (size_t)C + (size_t)(h * D + d),
+                                   v_load(s.out + i * Dp + d) * v_set(inverse[i]), D - d);
         }
     }
 }
@@ -231,7 +279,7 @@ static void score_gradients(const AttentionScratch *s, const float *mask, int i,
 static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                    const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
                                    bool add) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W), lanes = lanes_of(D);
+    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
     size_t used = 0;
@@ -263,13 +311,8 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
             copy_rows(s.dout, gs, (size_t)C, rows, D);
             zip_rows(s.qz, qs, stride, rows, QUERIES, D, Dp);
             zip_rows(s.doutz, gs, (size_t)C, rows, QUERIES, D, Dp);
-            for (int i = 0; i < QUERIES; i += TILE_ROWS) {
-                const size_t at = (size_t)i * (size_t)Tp;
-                tiles(width, lanes, s.q + i * lanes, (size_t)lanes, 1, s.kt, (size_t)Tp, s.scores + at, (size_t)Tp,
-                      false);
-                tiles(width, lanes, s.dout + i * lanes, (size_t)lanes, 1, s.vt, (size_t)Tp, s.dp + at, (size_t)Tp,
-                      false);
-            }
+            multiply_keys(s.scores, s.q, s.kt, QUERIES, width, Tp, D);
+            multiply_keys(s.dp, s.dout, s.vt, QUERIES, width, Tp, D);
             for (int i = 0; i < rows; i++) {
                 V sum = v_set(0);
                 const size_t row = (size_t)i * (size_t)C, first = (size_t)start * (size_t)C;
@@ -284,23 +327,16 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
                     attention_mask(s.mask + (size_t)r * mask_row, dropout, layer, b, h * T + start + i + r, T, width);
                 score_gradients(&s, dropout ? s.mask : NULL, i, rows, start, Tp, log_sum, delta, scale);
             }
-            for (int i = 0; i < rows; i += TILE_ROWS) {
-                tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, s.p + (size_t)i * (size_t)(Tp / PER_LANE),
-                      (size_t)(Tp / PER_LANE), 1, s.kz, (size_t)Dp, s.out, (size_t)Dp, false);
-                for (int r = 0; r < smaller(TILE_ROWS, rows - i); r++)
-                    for (int d = 0; d < D; d += W) {
-                        V v = v_load(s.out + r * Dp + d);
-                        act_store_part(dq + (size_t)(start + i + r) * stride + d, v, D - d);
-                        v_store(s.bias_q + d, v_load(s.bias_q + d) + v);
-                    }
-            }
-            for (int j = 0; j < width; j += TILE_ROWS) { // key rows; queries before them do not see them
-                const int skip = j > start ? (j - start) / PER_LANE : 0, depth = QUERIES / PER_LANE - skip;
-                const size_t from = (size_t)skip * (size_t)Tp + (size_t)j, right = (size_t)skip * (size_t)Dp;
-                const size_t at = (size_t)j * (size_t)Dp;
-                tiles(Dp, depth, s.pz + from, 1, (size_t)Tp, s.doutz + right, (size_t)Dp, s.dv + at, (size_t)Dp, true);
-                tiles(Dp, depth, s.dsz + from, 1, (size_t)Tp, s.qz + right, (size_t)Dp, s.dk + at, (size_t)Dp, true);
-            }
+            sum_keys(s.out, s.p, s.kz, rows, start, Tp, Dp, D);
+            for (int i = 0; i < rows; i++)
+                for (int d = 0; d < D; d += W) {
+                    V v = v_load(s.out + i * Dp + d);
+                    act_store_part(dq + (size_t)(start + i) * stride + d, v, D - d);
+                    v_store(s.bias_q + d, v_load(s.bias_q + d) + v);
+                }
+            Lane *turned = (Lane *)s.scores; // which are no longer needed
+            sum_queries(s.dv, s.pz, s.doutz, turned, start, width, Tp, Dp, D);
+            sum_queries(s.dk, s.dsz, s.qz, turned, start, width, Tp, Dp, D);
         }
         for (int d = 0; d < D; d += W) {
             V bias_k = v_set(0), bias_v = v_set(0);
