@@ -68,9 +68,20 @@ void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bia
         product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
 }
 
+// Whether the input gradient of w is a long sum that matmul_amx.c computes: that of the head.
+static bool is_long_sum(const Weight *w) {
+    return cpu_amx && w->rows > 4 * w->cols && w->rows % 32 == 0 && w->cols % 64 == 0 &&
+           product_layout_block(BACKWARD_INPUT, w->rows, w->cols) == 64;
+}
+
 void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
+    size_t used = 0;
     if (products == PRODUCTS_WIDENED)
         multiply_widened(BACKWARD_INPUT, M, w, dout, NULL, din);
+    else if (is_long_sum(w))
+        amx_backward_input((uint16_t *)din, (const uint16_t *)dout,
+                           (const uint16_t *)(void *)packed_of(w, BACKWARD_INPUT), M, w->rows, w->cols,
+                           scratch_take(&used, amx_input_scratch(w->cols, omp_get_max_threads())));
     else
         product(BACKWARD_INPUT, M, w->rows, w->cols, false, dout, weights_of(w, BACKWARD_INPUT), NULL, din);
 }
@@ -126,7 +137,8 @@ void cpu_pack(const Weight *w) {
 size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 5 * C, head = V + C;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * larger(hidden, head) + 128;
-    return cpu_amx ? amx_scratch(4 * s->C, s->threads > 0 ? s->threads : omp_get_max_threads()) : 0;
+    const int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
+    return cpu_amx ? larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : 0;
 }
 
 void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {

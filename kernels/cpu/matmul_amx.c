@@ -1,9 +1,15 @@
-// The weight gradient in bf16 on AMX tiles: both operands are packed for the tiles first, because the tokens, over
+// Two products in bf16 on AMX tiles that oneDNN computes below the rate of the others.
+//
+// The weight gradient: both operands are packed for the tiles first, because the tokens, over
 // which the product sums, are their rows. oneDNN packs them too, but again for each thread and with a split of the sum
 // that depends on the number of threads.
 //
-// A block is 32 x 32 outputs: four tiles of sums, two of dout^T (16 outputs x 32 tokens) and two of in (16 pairs of
-// tokens x 16 columns). The tokens are cut into chunks of DEPTH, one after another.
+// The input gradient of the head: its sums are as long as the vocabulary, and the rows of dout as far apart. They are
+// cut into chunks of CLASSES, whose weights stay in the second-level cache while they meet all rows of a group.
+//
+// A block is 32 x 32 outputs: four tiles of sums, two of the left operand (16 outputs x 32 of the sum) and two of the
+// right (16 pairs of the sum x 16 columns). Chunks follow one after another, so that the bits depend on the shape
+// alone.
 #include "kernels/cpu/matmul_amx.h"
 #include "kernels/cpu/simd.h"
 #include <omp.h>
@@ -18,6 +24,9 @@ enum {
     STRIP = 128,       // outputs that a thread packs at a time: 256 KiB of the second-level cache
     TILE = 16 * 32,    // elements of a tile of two-byte numbers
     PANEL = BLOCK * 2, // elements of a pair of tokens in a panel of 32 columns
+    CLASSES = 512,     // of the head, whose weights are multiplied at a time: 768 KiB at C = 768
+    GROUP = 256,       // rows of dout at a time, at most
+    WIDE = 64,         // columns of a panel of packed weights
 };
 
 typedef struct {
@@ -41,9 +50,10 @@ static void configure(int rows, int cols) {
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }
 
-// dw (rows,cols of a block, `stride` floats a row) (+)= over `depth` blocks of 32 tokens
-static void multiply_block(float *dw, size_t stride, int rows, int cols, const uint16_t *a, const uint16_t *b,
-                           int depth, bool add) {
+// dw (rows,cols of a block, `stride` floats a row) (+)= over `depth` blocks of 32 tokens; `panel` elements from a pair
+// of tokens in b to the next
+static inline void multiply_block(float *dw, size_t stride, int rows, int cols, const uint16_t *a, const uint16_t *b,
+                                  int panel, int depth, bool add) {
     const size_t bytes = stride * sizeof *dw;
     const bool lower = rows > 16, right = cols > 16; // false: at the edge of dw, and the tiles are not configured
     float *below = dw + 16 * stride;
@@ -60,23 +70,23 @@ static void multiply_block(float *dw, size_t stride, int rows, int cols, const u
         if (lower && right) _tile_loadd(3, below + 16, bytes);
     }
     if (lower && right)
-        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * PANEL) {
-            _tile_loadd(6, b, PANEL * 2);
+        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * panel) {
+            _tile_loadd(6, b, 2 * (size_t)panel);
             _tile_loadd(4, a, 64);
             _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, b + 32, PANEL * 2);
+            _tile_loadd(7, b + 32, 2 * (size_t)panel);
             _tile_dpbf16ps(1, 4, 7);
             _tile_loadd(5, a + TILE, 64);
             _tile_dpbf16ps(2, 5, 6);
             _tile_dpbf16ps(3, 5, 7);
         }
     else
-        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * PANEL) {
-            _tile_loadd(6, b, PANEL * 2);
+        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * panel) {
+            _tile_loadd(6, b, 2 * (size_t)panel);
             _tile_loadd(4, a, 64);
             _tile_dpbf16ps(0, 4, 6);
             if (right) {
-                _tile_loadd(7, b + 32, PANEL * 2);
+                _tile_loadd(7, b + 32, 2 * (size_t)panel);
                 _tile_dpbf16ps(1, 4, 7);
             }
             if (lower) {
@@ -164,9 +174,67 @@ void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, in
                         multiply_block(dw + (size_t)r * (size_t)cols + c, (size_t)cols,
                                        end - r < BLOCK ? end - r : BLOCK, cols - c < BLOCK ? cols - c : BLOCK,
                                        mine + (size_t)((r - start) / BLOCK) * block,
-                                       panels + (size_t)(c / BLOCK) * block, depth, add || first);
+                                       panels + (size_t)(c / BLOCK) * block, PANEL, depth, add || first);
             }
         }
+        _tile_release();
+    }
+}
+
+// Rows of a group: fewer where there would be none for some threads.
+static int group_rows(int M, int threads) {
+    const int share = (M + threads - 1) / threads, rows = (share + BLOCK - 1) / BLOCK * BLOCK;
+    return rows < GROUP ? rows : GROUP;
+}
+
+static size_t group_bytes(int cols) {
+    return GROUP * (size_t)cols * sizeof(float) + BLOCK * CLASSES * sizeof(uint16_t);
+}
+
+size_t amx_input_scratch(int cols, int threads) { return (size_t)threads * group_bytes(cols); }
+
+// BLOCK rows of x, `depth` blocks of 32 numbers from each -> (depth, BLOCK, 32); rows from `rows` on: zeros
+static void pack_rows(uint16_t *out, const uint16_t *x, size_t stride, int rows, int depth) {
+    for (int row = 0; row < BLOCK; row++, x += stride)
+        for (int k = 0; k < depth; k++) {
+            const __m512i numbers = row < rows ? _mm512_loadu_si512(x + k * BLOCK) : _mm512_setzero_si512();
+            _mm512_storeu_si512(out + (size_t)k * 2 * TILE + row * BLOCK, numbers);
+        }
+}
+
+// din (rows of a group, cols) = dout (rows, classes) * w
+static void multiply_group(uint16_t *din, const uint16_t *dout, const uint16_t *w, int rows, int classes, int cols,
+                           float *sums, uint16_t *band) {
+    for (int first = 0; first < classes; first += CLASSES) {
+        const int depth = (classes - first < CLASSES ? classes - first : CLASSES) / BLOCK;
+        for (int row = 0; row < rows; row += BLOCK) {
+            pack_rows(band, dout + (size_t)row * (size_t)classes + first, (size_t)classes, rows - row, depth);
+            for (int c = 0; c < cols; c += BLOCK) {
+                const uint16_t *panel = w + (size_t)(c / WIDE) * WIDE * (size_t)classes + (size_t)first * WIDE;
+                multiply_block(sums + (size_t)row * (size_t)cols + c, (size_t)cols, BLOCK, BLOCK, band,
+                               panel + c % WIDE * 2, 2 * WIDE, depth, first);
+            }
+        }
+    }
+    for (size_t i = 0; i < (size_t)rows * (size_t)cols; i += 32) {
+        const __m512bh pair = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + i + 16), _mm512_loadu_ps(sums + i));
+        _mm512_storeu_si512(din + i, (__m512i)pair);
+    }
+}
+
+void amx_backward_input(uint16_t *din, const uint16_t *dout, const uint16_t *w, int M, int rows, int cols,
+                        void *scratch) {
+    const int group = group_rows(M, omp_get_max_threads());
+#pragma omp parallel
+    {
+        char *mine = (char *)scratch + (size_t)omp_get_thread_num() * group_bytes(cols);
+        float *sums = (float *)mine;
+        configure(BLOCK, BLOCK);
+#pragma omp for schedule(static)
+        for (int row = 0; row < M; row += group)
+            multiply_group(din + (size_t)row * (size_t)cols, dout + (size_t)row * (size_t)rows, w,
+                           M - row < group ? M - row : group, rows, cols, sums,
+                           (uint16_t *)(sums + GROUP * (size_t)cols));
         _tile_release();
     }
 }
@@ -185,5 +253,10 @@ size_t amx_scratch(int cols, int threads) { return (void)cols, (void)threads, 0;
 void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
                          void *scratch) {
     (void)dw, (void)dout, (void)in, (void)M, (void)rows, (void)cols, (void)add, (void)scratch;
+}
+size_t amx_input_scratch(int cols, int threads) { return (void)cols, (void)threads, 0; }
+void amx_backward_input(uint16_t *din, const uint16_t *dout, const uint16_t *w, int M, int rows, int cols,
+                        void *scratch) {
+    (void)din, (void)dout, (void)w, (void)M, (void)rows, (void)cols, (void)scratch;
 }
 #endif

@@ -37,7 +37,8 @@ OPERATION(gelu_agrees_with_the_reference) {
 
 OPERATION(matmul_agrees_with_the_reference) {
     operation_matmul(37, 192, 128);
-    operation_matmul(19, 72, 40); // fills no block of a packed layout
+    operation_matmul(19, 72, 40);   // fills no block of a packed layout
+    operation_matmul(37, 1088, 64); // the head's long sums: two chunks and a part of one
 }
 
 OPERATION(matmul_and_gelu_agree_with_the_reference) {

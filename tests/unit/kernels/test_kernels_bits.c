@@ -181,7 +181,8 @@ static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t s
 TEST(kernels_bits_do_not_depend_on_threads) {
     static const Size sizes[] = {
         {2, 70,  96,  2, 192, 150, 64 },
-        {1, 192, 256, 4, 640, 600, 192}
+        {1, 192, 256, 4, 640, 600, 192},
+        {2, 70,  64,  2, 640, 600, 140}  // a head with long sums
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int type = 0; type < 3; type++) {
