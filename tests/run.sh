@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
-# against tiktoken and others, and the CUDA backend in the emulator. A job is a program, a file or one emulated test; as many run
-# side by side as there are cores. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
+# against tiktoken and others, and the CUDA backend in the emulator. A job is a program, a file or one emulated test; one more run
+# side by side than there are cores, as some wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
 # suite, test, reason. What this machine cannot run is skipped by name, never passed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -90,7 +90,7 @@ if [ $python = 1 ] && [ ! -x "$build/test-emu" ]; then
     jobs | grep -v '^emulator '
 else
     jobs
-fi | nl -w1 -s' ' | xargs -P "$(nproc)" -d '\n' -n 1 bash -c 'job $0'
+fi | nl -w1 -s' ' | xargs -P $(($(nproc) + 1)) -d '\n' -n 1 bash -c 'job $0'
 
 cat "$LOGS"/*.rows >"$LOGS/all"
 echo
