@@ -57,7 +57,7 @@ nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
 # The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with sanitizers.
-EMUFLAGS := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c tests/operations/*.c) tests/test_main.c)
 # The same with the code paths of compute capability 7.5.
@@ -108,7 +108,9 @@ $(O)/test: $(TESTS:%.c=$(O)/%.o) $(REPLAYS) $(O)/core.a
 
 # Small chunks of sorted tokens: a small batch has more of them than a block has threads. The bf16 object keeps the real size.
 $(O)/emu/kernels/cuda/embed.cu.fp16.o: EMUFLAGS += -DSORTED_TOKENS=32
+# The engine and the products run without sanitizers: there the tests spend their time.
 $(O)/emu/tests/cuda/emulator/cublaslt.cc.o: EMUFLAGS := -O3 -g
+$(O)/emu/tests/cuda/emulator/emu.cc.o: EMUFLAGS := -O3 -g -DEMU_ASAN
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
@@ -217,7 +219,7 @@ gpu-pack:
 	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS=-O3 LDFLAGS="-s -Wl,--disable-new-dtags,-rpath,'\$$\$$ORIGIN/lib:\$$\$$ORIGIN/../lib'" pack-now
 pack-now: all $(O)/test-gpu $(O)/bench_gpu
 	$(Q)scripts/gpu_pack.sh $(O) build/gpu-pack.tar.xz && if [ $$(id -u) = 0 ]; then tests/cuda/device/check_pack.sh build/gpu-pack.tar.xz 40; fi
-$(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/core.a
+$(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/tests/bench/bench_gpu_trace.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
 ## deps     install the packages needed to build (as root), or print the command that does

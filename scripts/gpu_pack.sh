@@ -18,7 +18,7 @@ ldd "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" | awk '$2 == "=>" && $3 ~ /
 strip --strip-unneeded "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" "$pack"/lib/*
 cp tests/operations/test_operations.c "$pack/tests/operations"
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
-cp tests/bench/bench_gpu*.py tests/bench/nanogpt_model.py "$pack/tests/bench"
+cp tests/bench/bench_gpu*.{py,json} tests/bench/nanogpt_model.py "$pack/tests/bench"
 printf '#!/bin/sh\nexec "$(dirname "$0")/tests/cuda/device/run_device.sh" . "$@"\n' >"$pack/run.sh"
 printf '#!/bin/sh\ncd "$(dirname "$0")" && exec python3 tests/bench/bench_gpu.py . "$@"\n' >"$pack/bench.sh"
 chmod +x "$pack"/*.sh

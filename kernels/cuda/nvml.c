@@ -33,25 +33,53 @@ static void append(char *text, size_t size, size_t *used, const Process *process
     }
 }
 
-void nvml_other_processes(char *text, size_t size) {
-    *text = 0;
+// The library and its handle of a card, or NULL. The caller ends both.
+static void *open_nvml(int card, Device *device) {
     char bus[32];
-    if (cudaDeviceGetPCIBusId(bus, sizeof bus, 0) != cudaSuccess) return;
+    if (cudaDeviceGetPCIBusId(bus, sizeof bus, card) != cudaSuccess) return NULL;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (!library) return;
+    if (!library) return NULL;
     Init init = (Init)dlsym(library, "nvmlInit_v2"), end = (Init)dlsym(library, "nvmlShutdown");
     ByBus by_bus = (ByBus)dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2");
-    Processes lists[] = {(Processes)dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"),
-                         (Processes)dlsym(library, "nvmlDeviceGetGraphicsRunningProcesses_v3")};
-    Device device;
     if (init && end && by_bus && init() == 0) {
-        size_t used = 0;
-        for (int i = 0; i < 2 && by_bus(bus, &device) == 0; i++) {
-            static Process processes[PROCESSES];
-            unsigned count = PROCESSES;
-            if (lists[i] && lists[i](device, &count, processes) == 0) append(text, size, &used, processes, count);
-        }
+        if (by_bus(bus, device) == 0) return library;
         end();
     }
     dlclose(library);
+    return NULL;
+}
+
+static void close_nvml(void *library) {
+    ((Init)dlsym(library, "nvmlShutdown"))();
+    dlclose(library);
+}
+
+void nvml_other_processes(char *text, size_t size) {
+    *text = 0;
+    Device device;
+    int card = 0;
+    void *library = cudaGetDevice(&card) == cudaSuccess ? open_nvml(card, &device) : NULL;
+    if (!library) return;
+    Processes lists[] = {(Processes)dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3"),
+                         (Processes)dlsym(library, "nvmlDeviceGetGraphicsRunningProcesses_v3")};
+    size_t used = 0;
+    for (int i = 0; i < 2; i++) {
+        static Process processes[PROCESSES];
+        unsigned count = PROCESSES;
+        if (lists[i] && lists[i](device, &count, processes) == 0) append(text, size, &used, processes, count);
+    }
+    close_nvml(library);
+}
+
+double nvml_used_bytes(int card) {
+    struct {
+        unsigned long long total, free, used;
+    } memory;
+    Device device;
+    void *library = open_nvml(card, &device);
+    if (!library) return -1;
+    int (*info)(Device, void *) = (int (*)(Device, void *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    const double used = info && info(device, &memory) == 0 ? (double)memory.used : -1;
+    close_nvml(library);
+    return used;
 }

@@ -1,24 +1,33 @@
-// Speed on a device. bench_gpu step|ops|gemm [KEY=VALUE...], see the keys at the end: `step` times whole training
-// steps, `ops` each operation alone at the same shapes, `gemm` the largest product there is. One JSON object a line.
-// Random weights and tokens.
+// Speed on a device. bench_gpu step|trace|ops|gemm [KEY=VALUE...], see the keys at the end: `step` times whole training
+// steps, `trace` every operation of one step, `ops` single operations at the same shapes, `gemm` the largest product
+// there is. One JSON object a line. Random weights, and tokens with the frequencies of text.
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
+#include "tests/bench/bench_gpu_trace.h"
 #include "trainer/optim/step.h"
 #include "trainer/plan/plan_auto.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if HAVE_CUDA
 #include "kernels/cuda/cuda_internal.h"
-static double used_bytes(void) { // of the whole card, by everybody
+#include "kernels/cuda/nvml.h"
+// Of the whole card, by all processes. The first call creates the context of this one, where NVML is missing too.
+static double used_bytes(void) {
     size_t left = 0, total = 0;
     return cudaMemGetInfo(&left, &total) == cudaSuccess ? (double)(total - left) : 0;
+}
+static double device_used_bytes(void) {
+    const double used = nvml_used_bytes(0);
+    return used >= 0 ? used : used_bytes();
 }
 static int *multiprocessors(void) { return &cuda.multiprocessors; }
 #else
 static double used_bytes(void) { return 0; }
+static double device_used_bytes(void) { return 0; }
 static int *multiprocessors(void) {
     static int none;
     return &none;
@@ -49,6 +58,16 @@ static void open_backend(void) {
     fprintf(stderr, "%s\n", why);
 }
 
+// Zipf's law with an offset: the k-th most frequent token has a share of about 0.1 / (k + 2.7). The gradient of an
+// embedding is a sum over the positions of a token, and uniform tokens would hide that the most frequent one has 3 % of
+// them.
+static uint16_t zipf_token(double uniform) {
+    const double offset = 2.7;
+    return (uint16_t)(offset * pow((GPT2_VOCAB + offset) / offset, uniform) - offset);
+}
+
+static double used_after_open; // bytes of the card
+
 static void open_network(void) {
     ConfigReader reader;
     config_open(&reader);
@@ -56,11 +75,12 @@ static void open_network(void) {
     config_close(&reader);
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
-    config.loss_chunk_rows = 4096;
     parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);
     config.decay_lr = false;
     config.mem_limit = (uint64_t)(mem_limit * (1 << 30));
     open_backend();
+    used_after_open = used_bytes();
+    plan_auto(&config, ops, true); // the logits chunk, as a run has it
     ModelShape shape = model_shape(&config);
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, ops, optimizer_of(OPTIMIZER_ADAMW));
@@ -71,7 +91,7 @@ static void open_network(void) {
     tokens = aligned_alloc(4096, bytes);
     if (!tokens) die(EX_MEMORY, "no memory for a batch");
     ops->pin(tokens, bytes);
-    for (size_t i = 0; i < count; i++) tokens[i] = (uint16_t)(rng_u64(1, 2, i) % GPT2_VOCAB);
+    for (size_t i = 0; i < count; i++) tokens[i] = zipf_token((double)(rng_u64(1, 2, i) >> 11) * 0x1p-53);
 }
 
 static void step(uint64_t update) { // waits for its end
@@ -85,9 +105,19 @@ static void step(uint64_t update) { // waits for its end
 
 // ---- whole steps
 
+static double first_token_share(void) {
+    const int count = B * (T + 1);
+    int first = 0;
+    for (int i = 0; i < count; i++) first += tokens[i] == 0;
+    return (double)first / count;
+}
+
 static int bench_step(void) {
-    double before = used_bytes(), best = 1e30, sum = 0;
+    double best = 1e30, sum = 0;
+    setenv("CUDA_MODULE_LOADING", "LAZY", 0);  // as the backend does, before the first call of CUDA
+    const double before = device_used_bytes(); // by other processes: this one has no context yet
     open_network();
+    const double with_arena = used_bytes();
     for (uint64_t i = 0; i < 4; i++) step(i); // plans, recordings
     for (int i = 0; i < steps; i++) {
         uint64_t start = clock_ns();
@@ -102,10 +132,27 @@ static int bench_step(void) {
     printf("{\"what\": \"step\", \"device\": \"%s\", \"parameters\": %zu, \"L\": %d, \"C\": %d, \"B\": %d, \"T\": %d, "
            "\"recompute\": \"%s\", \"state\": \"%s\", \"gelu\": \"%s\", \"deterministic\": %s, "
            "\"ms\": %.3f, \"best_ms\": %.3f, \"tokens_per_second\": %.0f, \"flops_per_token\": %.0f, \"loss\": %.4f, "
-           "\"planned_bytes\": %zu, \"used_bytes\": %.0f}\n",
+           "\"most_frequent_token\": %.4f, \"planned_bytes\": %zu, \"before_bytes\": %.0f, \"opened_bytes\": %.0f, "
+           "\"arena_bytes\": %.0f, \"end_bytes\": %.0f, \"used_bytes\": %.0f}\n",
            ops->name, model.parameters, L, C, B, T, recompute, state, gelu, deterministic ? "true" : "false",
-           sum / steps * 1e3, best * 1e3, per_step * steps / sum, flops, network.scalars->loss / per_step, plan.bytes,
-           used_bytes() - before);
+           sum / steps * 1e3, best * 1e3, per_step * steps / sum, flops, network.scalars->loss / per_step,
+           first_token_share(), plan.bytes, before, used_after_open, with_arena, used_bytes(), used_bytes() - before);
+    return 0;
+}
+
+// ---- one step, operation by operation
+
+static int bench_trace(void) {
+    open_network();
+    for (uint64_t i = 0; i < 3; i++) step(i); // plans of the products
+    network.ops = trace_open(ops, model.shape.padded_vocab);
+    for (uint64_t i = 3; i < 5; i++) { // the first creates the events
+        trace_start();
+        step(i);
+    }
+    trace_print(B);
+    network.ops = ops;
+    trace_close();
     return 0;
 }
 
@@ -274,16 +321,17 @@ int main(int count, char **arguments) {
         {"gelu=%15s",        gelu          },
         {"mem_limit=%lf",    &mem_limit    },
     };
-    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|ops|gemm [KEY=VALUE...]");
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm [KEY=VALUE...]");
     for (int i = 2; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
         if (!known) die(EX_USAGE, "not '%s'", arguments[i]);
     }
-    int status = !strcmp(arguments[1], "gemm")  ? bench_gemm()
-                 : !strcmp(arguments[1], "ops") ? bench_ops()
-                                                : bench_step();
+    int status = !strcmp(arguments[1], "gemm")    ? bench_gemm()
+                 : !strcmp(arguments[1], "ops")   ? bench_ops()
+                 : !strcmp(arguments[1], "trace") ? bench_trace()
+                                                  : bench_step();
     network_close(&network);
     model_close(&model);
     ops->close();

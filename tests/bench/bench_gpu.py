@@ -89,7 +89,7 @@ def fits(name, B, state, recompute, offload):
     L, C, H = MODELS[name]
     status, _, _ = call([f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}GiB", f"--n_layer={L}",
                          f"--n_head={H}", f"--n_embd={C}", f"--batch_size={B}", "--eval_batch_size=1",
-                         "--gradient_accumulation_steps=1", "--loss_chunk_rows=4096", f"--optimizer_state={state}",
+                         "--gradient_accumulation_steps=1", f"--optimizer_state={state}",
                          f"--recompute={recompute}", f"--offload={offload}"], 20)
     return status == 0
 
@@ -128,6 +128,8 @@ def measure():
         step("124M", 16, recompute=recompute)
     step("124M", 16, dtype="float16")
     step("124M", 16, offload="optimizer")
+    for B in 64, 4:
+        run([f"{build}/bench_gpu", "trace", f"B={B}"], {"what": "trace", "B": B})
     for B in 16, 4, 64:
         run([f"{build}/bench_gpu", "ops", f"B={B}", "steps=20"], {"what": "op", "B": B})
     for name in MODELS:
@@ -142,6 +144,8 @@ def measure_torch():
         return keep({"what": "eager", "model": "124M", "note": words})
     for mode, B in (("compile", 64), ("eager", 16), ("compile", 16), ("eager", 64), ("compile", 4), ("eager", 4)):
         torch_step(mode, "124M", B, 100)
+    for implementation in "flash", "cudnn":
+        torch_step(implementation, "124M", 64, 60)
 
 
 def main():

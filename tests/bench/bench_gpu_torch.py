@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A training step the way nanoGPT does it, timed: gpu_torch.py eager|compile L C H T B STEPS.
+"""PyTorch, timed: bench_gpu_torch.py eager|compile|flash|cudnn L C H T B STEPS. Prints one JSON object, or {"oom": true}.
 
-bf16 autocast over fp32 parameters, flash attention by scaled_dot_product_attention, tied head, the loss over whole
-logits, fused AdamW, clipping. Prints one JSON object, or {"oom": true}.
+eager, compile: a training step as in nanoGPT: bf16 autocast over fp32 parameters, flash attention by
+scaled_dot_product_attention, tied head, the loss over whole logits, fused AdamW, clipping.
+flash, cudnn: causal scaled_dot_product_attention of one layer alone, by that implementation, forward and backward.
 """
 import json
 import sys
@@ -13,7 +14,33 @@ import torch
 from nanogpt_model import GPT
 
 
+def attention(implementation, H, D, T, B, steps, device="cuda"):
+    """ms of the forward and of the backward pass."""
+    q, k, v = (torch.randn(B, H, T, D, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    dout = torch.randn_like(q)
+    with torch.nn.attention.sdpa_kernel(implementation):
+        times = []
+        for backward in False, True:
+            for step in range(3 + steps):
+                if step == 3:
+                    torch.cuda.synchronize() if device == "cuda" else None
+                    start = time.perf_counter()
+                out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+                if backward:
+                    torch.autograd.grad(out, (q, k, v), dout)
+            torch.cuda.synchronize() if device == "cuda" else None
+            times.append((time.perf_counter() - start) / steps * 1e3)
+    return times[0], times[1] - times[0]
+
+
 def main():
+    if sys.argv[1] in ("flash", "cudnn"):
+        C, H, T, B, steps = map(int, sys.argv[3:8])
+        implementation = getattr(torch.nn.attention.SDPBackend, f"{sys.argv[1].upper()}_ATTENTION")
+        forward, backward = attention(implementation, H, C // H, T, B, steps)
+        print(json.dumps({"what": "sdpa", "by": sys.argv[1], "B": B, "forward_ms": forward, "backward_ms": backward,
+                          "torch": torch.__version__}))
+        return
     mode, (L, C, H, T, B, steps) = sys.argv[1], map(int, sys.argv[2:8])
     torch.manual_seed(1337)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True

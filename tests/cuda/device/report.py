@@ -15,6 +15,8 @@ Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. Th
 typed by hand. Without a GPU, `make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
 """
 # Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
+EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/bench_gpu_expected.json")
+TOLERANCE = 0.25
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,
          "RTX 4070 SUPER": 71, "RTX 4070 Ti": 80, "RTX 4070 Ti SUPER": 88,
          "RTX 3090": 71, "RTX 3060": 26, "A10": 125}
@@ -76,6 +78,17 @@ def steps(rows, device):
                f" | {used} | {'out of memory' if r.get('oom') else r.get('note', '')} |")
 
 
+def memory(rows):
+    rows = [r for r in rows if r["what"] == "step" and r.get("end_bytes")]
+    if not rows:
+        return
+    yield ("\n## Memory of the card\n\nGiB in use by all processes: before this process had a context, with context and libraries, with the"
+           " arena, and after the last step.\n\n| model | B | before | opened | arena | end |\n|---|---|---|---|---|---|")
+    for r in rows:
+        columns = [number(r, key + "_bytes", "{:.2f}", 2**-30) for key in ("before", "opened", "arena", "end")]
+        yield f"| {r.get('model', '')} | {r.get('B', '')} | {' | '.join(columns)} |"
+
+
 def operations(rows):
     rows = [r for r in rows if r["what"] == "op"]
     sizes = sorted({r["B"] for r in rows})
@@ -92,6 +105,44 @@ def operations(rows):
     for r in rows:
         if "note" in r:
             yield f"\nB={r['B']}: {r['note']}"
+
+
+def trace(rows, device):
+    """The operations of a step with the time that was expected of them, summed over the shapes of an operation."""
+    rows = [r for r in rows if r["what"] == "trace"]
+    if not rows:
+        return
+    with open(EXPECTED) as file:
+        expected = json.load(file)
+    yield ("\n## A step, operation by operation\n\n124M, T = 1024, without a graph; the rows add up to the step. Expected: computed"
+           f" before any measurement, for an {expected['device']}; **off** marks more than {TOLERANCE:.0%} beside it.\n")
+    for B in sorted({r["B"] for r in rows}):
+        yield f"\nB = {B}\n\n| operation | calls | ms | TFLOP/s | expected ms | |\n|---|---|---|---|---|---|"
+        sums = {}
+        for r in rows:
+            if r["B"] != B or "name" not in r:
+                continue
+            key = re.sub(r" \d+ x \d+ x \d+$", "", r["name"])
+            calls, ms, flops = sums.get(key, (0, 0, 0))
+            sums[key] = calls + r.get("calls", 0), ms + r["ms"], flops + r.get("tflops", 0) * r["ms"]
+        for key, (calls, ms, flops) in sums.items():
+            wanted = expected["ms"].get(key) if B == expected["B"] else None
+            off = wanted and expected["device"] in device and abs(ms - wanted) > TOLERANCE * wanted
+            yield (f"| {key} | {calls or ''} | {ms:.3f} | {f'{flops / ms:.0f}' if flops else '-'} |"
+                   f" {wanted if wanted else '-'} | {'**off**' if off else ''} |")
+    for r in rows:
+        if "note" in r:
+            yield f"\nB={r['B']}: {r['note']}"
+
+
+def attention(rows):
+    rows = [r for r in rows if r["what"] == "sdpa" or r["what"] in ("flash", "cudnn")]
+    if rows:
+        yield ("\n## Attention in PyTorch\n\nscaled_dot_product_attention of one layer of 124M, T = 1024, ms.\n\n"
+               "| implementation | B | forward | backward | note |\n|---|---|---|---|---|")
+    for r in rows:
+        yield (f"| {r.get('by', r['what'])} | {r['B']} | {number(r, 'forward_ms', '{:.3f}')} |"
+               f" {number(r, 'backward_ms', '{:.3f}')} | {r.get('note', '')} |")
 
 
 def sections(text):
@@ -117,7 +168,7 @@ def main():
         text.append("## Tests\n\n```\n" + read("tests.txt") + "```\n")
     rows = read_rows()
     if rows:
-        text += [*steps(rows, device), *operations(rows)]
+        text += [*steps(rows, device), *memory(rows), *trace(rows, device), *operations(rows), *attention(rows)]
         text += [f"\nGEMM: {r['note']}" for r in rows if r["what"] == "gemm" and "note" in r]
     new = sections("\n".join(text))
     write(os.path.join(folder, "gpu-results.md"), new)

@@ -144,6 +144,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 cudaError_t cudaDriverGetVersion(int *version) { return *version = emu_device.driver, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device ? cudaErrorInvalidDevice : cudaSuccess; }
+cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaGetLastError(void) { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t error) { return error ? "an emulated error" : "no error"; }
 cudaError_t cudaDeviceGetPCIBusId(char *, int, int) { return cudaErrorInvalidDevice; }
