@@ -46,7 +46,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_eval_batch_size,             0, 1 << 16  },
         {KEY_eval_block_size,             0, 1 << 16  },
         {KEY_eval_tokens,                 0, 0x1p53   },
-        {KEY_loss_chunk_rows,             1, 1 << 20  },
+        {KEY_loss_chunk_rows,             0, 1 << 20  },
         {KEY_max_iters,                   0, 0x1p53   },
         {KEY_warmup_iters,                0, 0x1p53   },
         {KEY_lr_decay_iters,              0, 0x1p53   },

@@ -34,6 +34,7 @@ const Weight *network_weight(const Network *network, ParamId id, int layer);
 // Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
 // which is fp32. Waits for the device. An offloaded range is up to date after the download that ends a step.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
+// Of one thread at a time.
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }

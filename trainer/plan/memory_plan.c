@@ -177,10 +177,10 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     assert(!config->batch_size.is_auto); // plan_auto has set it
     // The chunks of an evaluation are no larger than those of training, so that it needs no more memory.
     int64_t rows = config->batch_size.value * config->block_size;
+    const int64_t chunk = config->loss_chunk_rows ? config->loss_chunk_rows : LOSS_CHUNK_ROWS;
     const bool training = optimizer;
-    *plan = (MemoryPlan){.optimizer = optimizer,
-                         .dropout = config->dropout > 0,
-                         .chunk_rows = (int)(rows < config->loss_chunk_rows ? rows : config->loss_chunk_rows)};
+    *plan = (MemoryPlan){
+        .optimizer = optimizer, .dropout = config->dropout > 0, .chunk_rows = (int)(rows < chunk ? rows : chunk)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
     bool own_master = training && backend->master_bytes, offload = training && config->offload == OFFLOAD_OPTIMIZER;

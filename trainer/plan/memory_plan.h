@@ -32,7 +32,10 @@ typedef struct {
     size_t end;
 } PassLayout;
 
-enum { PLAN_ROWS = 16 };
+enum {
+    PLAN_ROWS = 16,
+    LOSS_CHUNK_ROWS = 1024, // of logits, where loss_chunk_rows is 0
+};
 
 // The scalars of a step that live on the device: its results (loss, norm) and its inputs.
 typedef struct {

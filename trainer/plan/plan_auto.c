@@ -75,6 +75,23 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
     }
 }
 
+// On a GPU the head runs at the full rate from some 4,000 rows on, and a chunk of logits lies where the gradient of fc
+// does: as many rows as need no more memory than LOSS_CHUNK_ROWS do, and more within a mem_limit.
+static int64_t choose_chunk(const Config *config, const Model *model, const Backend *backend) {
+    enum { MOST = 16384, UNIT = 128 };
+    const int64_t rows = config->batch_size.value * config->block_size, most = rows < MOST ? rows : MOST;
+    const Available limit = {config->mem_limit, 0};
+    Config tried = *config;
+    bool fits;
+    tried.loss_chunk_rows = LOSS_CHUNK_ROWS;
+    const size_t least = try_plan(&tried, model, backend, &limit, &fits);
+    for (int64_t chunk = is_cpu(backend) ? 0 : most / UNIT * UNIT; chunk > LOSS_CHUNK_ROWS; chunk -= UNIT) {
+        tried.loss_chunk_rows = chunk;
+        if (try_plan(&tried, model, backend, &limit, &fits) <= least || (config->mem_limit && fits)) return chunk;
+    }
+    return LOSS_CHUNK_ROWS;
+}
+
 void plan_auto(Config *config, const Backend *backend, bool here) {
     Config asked = *config;
     const Available available = available_memory(&asked, backend, here);
@@ -92,6 +109,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     asked.offload = OFFLOAD_OPTIMIZER, least = 0; // slower, and needs host memory: only if nothing else fits
     if (automatic && best == INFINITY && !is_cpu(backend))
         choose(config, &asked, &model, backend, &available, &best, &least);
+    if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, &model, backend);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
     if (config->batch_size.value == rows_asked &&

@@ -257,6 +257,47 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
     backend->close();
 }
 
+// A GPU computes more logits at a time where that costs no memory, or fits mem_limit; the CPU does not.
+TEST(plan_chooses_the_logits_chunk) {
+    const struct {
+        Device device;
+        int rows;
+        double limit; // GiB
+        int64_t chunk, wanted;
+    } rows[] = {
+        {DEVICE_CUDA, 64, 0,    0,    3968 }, // 4N * C = 65536 * 3072 numbers are 4002 rows of 50304
+        {DEVICE_CUDA, 16, 0,    0,    1024 },
+        {DEVICE_CUDA, 4,  11.3, 0,    4096 }, // all rows
+        {DEVICE_CUDA, 32, 100,  0,    16384},
+        {DEVICE_CUDA, 64, 0,    1024, 1024 },
+        {DEVICE_CPU,  64, 0,    0,    1024 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[256];
+        const BackendChoice choice = {rows[i].device, DTYPE_AUTO, 1, true, STATE_FP32, true};
+        const Backend *backend = backend_open(&choice, why);
+        NEED(backend);
+        Config config = gpt2_124m();
+        Model model;
+        MemoryPlan least, plan;
+        config.batch_size.value = rows[i].rows, config.mem_limit = (uint64_t)(rows[i].limit * (1 << 30));
+        config.loss_chunk_rows = rows[i].chunk;
+        make(&least, &model, &config, backend); // with 1024
+        model_close(&model);
+        plan_auto(&config, backend, false);
+        CHECK_EQUAL(config.loss_chunk_rows, rows[i].wanted);
+        make(&plan, &model, &config, backend);
+        model_close(&model);
+        CHECK_EQUAL(least.chunk_rows, 1024);
+        CHECK_EQUAL(plan.chunk_rows, rows[i].wanted);
+        if (rows[i].limit > 0)
+            CHECK(plan.bytes <= config.mem_limit);
+        else
+            CHECK_EQUAL(plan.bytes, least.bytes);
+        backend->close();
+    }
+}
+
 static void other_processes(char *text, size_t size) { snprintf(text, size, "pid 4711 holds 8.0 GiB"); }
 
 // Without mem_limit, auto settings stay below the free memory of the device, and refusals name it.
@@ -324,7 +365,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     large.offload = OFFLOAD_NONE;
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), -1);
-    CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.2 GiB)");
+    CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.3 GiB)");
     err_clear(), model_close(&model);
     large.offload = OFFLOAD_OPTIMIZER, large.mem_limit = 0, large.n_embd = 25600,
     large.n_head = 400; // 377 billion parameters
