@@ -5,6 +5,7 @@
 #include "kernels/cuda/nvml.h"
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Left free on the device: for the code of kernels, which is loaded at their first launch, for graphs, and for the page
@@ -69,10 +70,28 @@ static void bind_scratch(void *scratch, size_t bytes) {
     upload_bind((char *)scratch + cuda.scratch_bytes);
 }
 
-static size_t measure_free_bytes(void) {
-    size_t free_bytes = 0, total;
-    cuda_check(cudaMemGetInfo(&free_bytes, &total), "querying free memory");
-    return free_bytes > RESERVED ? free_bytes - RESERVED : 1; // 0 means unknown
+static size_t query_free_bytes(size_t *total) {
+    size_t free_bytes = 0;
+    cuda_check(cudaMemGetInfo(&free_bytes, total), "querying free memory");
+    return free_bytes;
+}
+
+// Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
+// processes, before this one had a context; -1: not known.
+static size_t open_rest(double used_before) {
+    size_t total, with_context = query_free_bytes(&total);
+    upload_open();
+    cuda_slots_open();
+    cuda_matmul_open();
+    const size_t free_bytes = query_free_bytes(&total), arena = free_bytes > RESERVED ? free_bytes - RESERVED : 1;
+    char context[16], libraries[16], left[16], all[16];
+    const bool known = used_before >= 0 && (double)(total - with_context) > used_before;
+    log_line("GPU memory of %s: %s %s, libraries %s, reserved for code that is loaded later %d MiB, for the arena %s",
+             human_bytes(all, (double)total), known ? "context" : "context and other processes",
+             human_bytes(context, (double)(total - with_context) - (known ? used_before : 0)),
+             human_bytes(libraries, (double)with_context - (double)free_bytes), RESERVED >> 20,
+             human_bytes(left, (double)arena));
+    return arena; // not 0, which means unknown
 }
 
 static void close_device(void) {
@@ -95,11 +114,13 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
     size_t free_bytes = 0;
     if (!choice->without_device) {
+        // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
+        // RESERVED is for those that are loaded after free memory has been measured. CUDA reads this at its first call.
+        setenv("CUDA_MODULE_LOADING", "LAZY", 0);
+        const double used_before =
+            nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
         if (device_open(choice, why) < 0) return NULL;
-        upload_open();
-        cuda_slots_open();
-        cuda_matmul_open();
-        free_bytes = measure_free_bytes();
+        free_bytes = open_rest(used_before);
     }
     cuda.deterministic = choice->deterministic;
     backend = (Backend){

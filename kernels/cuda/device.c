@@ -41,9 +41,6 @@ static int fail_without_device(cudaError_t error) {
 }
 
 int device_open(const BackendChoice *choice, char why[256]) {
-    // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
-    // backend_cuda.c reserves memory for what is loaded after free memory has been measured.
-    setenv("CUDA_MODULE_LOADING", "LAZY", 0);
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess) return fail_without_device(error);

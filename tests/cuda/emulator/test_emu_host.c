@@ -119,7 +119,15 @@ TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
 TEST(cuda_reports_free_memory) {
     void *other;
     cudaMalloc(&other, 1 << 20);
+    fflush(stderr);
+    const int standard_error = dup(2), words = open("words", O_WRONLY | O_CREAT, 0600);
+    dup2(words, 2), close(words);
     const Backend *backend = opened();
+    fflush(stderr);
+    dup2(standard_error, 2), close(standard_error);
+    size_t size;
+    CHECK_TEXT(read_file("words", &size), "GPU memory of 12.0 GiB: context and other processes 1.0 MiB, libraries 0 B, "
+                                          "reserved for code that is loaded later 256 MiB, for the arena 11.7 GiB");
     CHECK_EQUAL(backend->free_bytes,
                 emu_device.memory - (1 << 20) - (256 << 20)); // the last is kept for code that is loaded later
     cudaFree(other);
@@ -452,6 +460,13 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
         for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;
         CHECK(fabs(moved / (config.learning_rate * (step + 1) / 1001) - 1) < 0.1);
     }
+    enum { COUNT = 50000 }; // weights go up in one piece
+    float *values = calloc(COUNT, sizeof *values);
+    const uint64_t waits = emu_counts.host_waits;
+    CHECK(values && model.elements >= COUNT);
+    network_write(&network, plan.params, DTYPE_BF16, 0, COUNT, values);
+    CHECK_EQUAL(emu_counts.host_waits - waits, 1);
+    free(values);
     network_close(&network), model_close(&model);
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
