@@ -126,8 +126,8 @@ $(O)/emu/%.sm_75.o: % Makefile
 	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750)
 $(O)/test-emu-75: $(EMU75) $(O)/host.a
 $(O)/test-emu: $(EMU) $(O)/host.a
-$(O)/test-emu $(O)/test-emu-75:
-	@echo "  LD   $@"
+$(O)/test-emu $(O)/test-emu-75: # mutant.sh links the same objects but one
+	@echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
 
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard

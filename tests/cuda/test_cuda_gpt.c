@@ -8,7 +8,7 @@
 
 extern int emu_order __attribute__((weak)); // of the emulator, where there is one
 
-enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 40, VOCAB = 500 };
+enum { STEPS = 3, MICROS = 2, ROWS = 2, BLOCK = 24, VOCAB = 500 };
 
 // Batches that repeat, so that there is something to learn in three steps.
 static void fill(uint16_t *ids, int micro) {
@@ -33,7 +33,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.n_layer = 2, config.n_head = 2, config.n_embd = 128, config.block_size = BLOCK;
     config.batch_size.value = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
     config.recompute = form.recompute, config.gelu = form.gelu;
-    config.loss_chunk_rows = 48; // the last chunk is shorter
+    config.loss_chunk_rows = 32; // the last chunk is shorter
     config.offload = form.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     char why[256];
     const Backend *backend = backend_open(&form.on, why);

@@ -30,6 +30,6 @@ expect 0 shardtool /gpu-pack/bin/shardtool --version
 expect 0 loader /gpu-pack/bin/loader --version
 expect 0 trainer /gpu-pack/bin/trainer --version
 expect 80 "no NVIDIA driver on this machine" /gpu-pack/bench_gpu gemm
-expect 1 "no NVIDIA driver on this machine" /gpu-pack/test-gpu --data /tmp --bin /tmp cuda_loss
+expect 1 "no NVIDIA driver on this machine" /gpu-pack/test-gpu --data /tmp --bin /tmp operation_loss
 expect 80 "test-gpu: no NVIDIA GPU or driver on this machine" /gpu-pack/run.sh --out /out
 [ $wrong = 0 ] && echo "$archive: $mib MiB, every program starts"

@@ -113,6 +113,16 @@ float gelu_slope(float x) {
 
 #define AS(type, handle) ((type *)(handle))
 
+template <int STRANDS> static float dot_product(const float *x, const float *y, int64_t k) {
+    float sum[STRANDS] = {}, total = 0;
+    int64_t l = 0;
+    for (; l + STRANDS <= k; l += STRANDS)
+        for (int strand = 0; strand < STRANDS; strand++) sum[strand] += x[l + strand] * y[l + strand];
+    for (; l < k; l++) sum[l % STRANDS] += x[l] * y[l];
+    for (float one : sum) total += one;
+    return total;
+}
+
 extern "C" {
 
 const char *cublasLtGetStatusString(cublasStatus_t status) { return status ? "an emulated failure" : "success"; }
@@ -266,7 +276,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const int candidate = algorithm.candidate, broken = emu_device.candidates - 1;
     need(candidate == 0 || candidate != broken, "a candidate that works");
     if (candidate && candidate == broken - 1) return CUBLAS_STATUS_NOT_SUPPORTED;
-    const int strands = candidate ? 4 : 8; // other bits, so that it shows
+    const auto dot = candidate ? dot_product<4> : dot_product<8>; // other bits, so that it shows
     double us = candidate == emu_device.fastest ? 5 : 10;
     if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
@@ -280,9 +290,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                 y[(size_t)(j * k + l)] = at(B, b.type, tb ? j + l * b.stride : l + j * b.stride);
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
-                float sum[8] = {};
-                for (int64_t l = 0; l < k; l++) sum[l % strands] += x[(size_t)(i * k + l)] * y[(size_t)(j * k + l)];
-                float total = (sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]) * scale;
+                float total = dot(&x[(size_t)(i * k)], &y[(size_t)(j * k)], k) * scale;
                 if (has_bias(operation)) total += at(operation.bias, d.type, i);
                 int64_t to = i + j * d.stride;
                 if (keep != 0) total += keep * at(D, d.type, to);

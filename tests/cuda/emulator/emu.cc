@@ -8,12 +8,9 @@
 #include <memory>
 #include <sys/mman.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
+// The engine itself is compiled without a sanitizer, because most of the time of a test is spent here; EMU_ASAN: the
+// kernels are compiled with one. What the engine reads and writes for them is checked by check_access.
+#ifdef EMU_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 enum { STACK = 256 * 1024 };
@@ -22,6 +19,7 @@ enum { STACK = 64 * 1024 };
 #define __sanitizer_start_switch_fiber(...)  ((void)0)
 #define __sanitizer_finish_switch_fiber(...) ((void)0)
 #define __asan_unpoison_memory_region(...)   ((void)0)
+#define __asan_region_is_poisoned(...)       nullptr
 #endif
 
 #ifndef __x86_64__
@@ -91,6 +89,10 @@ void die(const char *what, const char *where) {
     abort();
 }
 
+static void check_access(const void *start, size_t bytes, const char *what) {
+    if (__asan_region_is_poisoned((void *)(uintptr_t)start, bytes)) die("heap-buffer-overflow: ", what);
+}
+
 static void yield() {
     Fiber *fiber = (Fiber *)self;
     __sanitizer_start_switch_fiber(fiber->done ? nullptr : &fiber->fake_stack, main_stack, main_stack_size);
@@ -131,10 +133,12 @@ static bool includes(const Seen &seen, const Write &write) {
 }
 
 void write_through(void *to, const void *value, size_t bytes) {
+    check_access(to, bytes, "__stcg");
     written[to] = {thread_number(self), ++self->writes, std::string((const char *)value, bytes)};
 }
 
 void read_through(const void *from, void *value, size_t bytes) {
+    check_access(from, bytes, "__ldcg");
     auto found = written.find(from);
     if (found == written.end()) {
         memcpy(value, from, bytes);
@@ -167,7 +171,7 @@ void allow_shared_of(const void *kernel, size_t bytes) { allowed_shared[kernel] 
 
 int barrier(int vote, const char *place) {
     self->waits_at = place;
-    if (gate.arrived && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
+    if (gate.arrived && gate.place != place && strcmp(gate.place, place)) die("threads of one block meet at different barriers: ", gate.place);
     gate.votes |= vote, gate.place = place, progress++;
     unsigned generation = gate.generation;
     if (++gate.arrived == (int)fibers.size()) {
@@ -182,8 +186,8 @@ int barrier(int vote, const char *place) {
     return gate.result;
 }
 
-// Shows `words` to the lanes of mask and waits for all of them. The table is good until the caller meets again.
-uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *place))[3] {
+// Shows `words` to the lanes of mask and waits for all of them. The result is good until the caller meets again.
+Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place) {
     Warp *warp = self->warp;
     if (warp->lanes < 32) mask &= (1u << warp->lanes) - 1;
     if (!(mask >> self->lane & 1)) die("warp collective by a lane outside its mask at ", place);
@@ -193,7 +197,7 @@ uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *pla
         if (m->arrived && m->present & mask &&
             m->mask >> self->lane & 1) { // it waits for us and we for one of its lanes
             if (m->mask != mask) die("lanes disagree on the mask at ", place);
-            if (strcmp(m->place, place)) die("lanes of one warp meet at different calls: ", m->place);
+            if (m->place != place && strcmp(m->place, place)) die("lanes of one warp meet at different calls: ", m->place);
             meeting = m;
         } else if (!m->arrived && !m->left) {
             spare = m;
@@ -202,7 +206,7 @@ uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *pla
     if (!meeting) {
         if (!spare) warp->meetings.push_back(spare = new Meeting);
         meeting = spare;
-        meeting->mask = mask, meeting->present = 0, meeting->place = place;
+        meeting->mask = mask, meeting->present = 0, meeting->place = place, meeting->multiplied = false;
     }
     memcpy(meeting->shown[self->lane], words, (size_t)count * 8);
     meeting->present |= 1u << self->lane, progress++;
@@ -212,7 +216,7 @@ uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *pla
         while (meeting->arrived) yield();
     self->waits_at = nullptr;
     meeting->left--;
-    return meeting->shown;
+    return meeting;
 }
 
 char *shared(size_t bytes, const char *place) {
@@ -304,12 +308,25 @@ void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std
     fibers.clear();
 }
 
+// The launch bounds of a kernel, 0: none (emu.h: __launch_bounds__).
+static unsigned launch_bounds(const void *kernel) {
+    const unsigned char *code = (const unsigned char *)kernel;
+    unsigned nops = 0;
+    if (!memcmp(code, "\xf3\x0f\x1e\xfa", 4)) code += 4; // endbr64
+    while (code[nops] == 0x90) nops++;
+    return nops * 32;
+}
+
 void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t dynamic, cudaStream_t stream, std::function<void()> body) {
     unsigned threads = block.x * block.y * block.z;
     if (!threads || threads > 1024 || !grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 ||
         grid.x > INT32_MAX || dynamic > shared_limit) {
         fprintf(stderr, "emu: bad launch of %s: grid %u %u %u, %u threads, %zu bytes of shared memory\n", name, grid.x,
                 grid.y, grid.z, threads, dynamic);
+        abort();
+    }
+    if (const unsigned most = launch_bounds(kernel); most && threads > most) {
+        fprintf(stderr, "emu: %s is launched with %u threads, its launch bounds are %u\n", name, threads, most);
         abort();
     }
     if (dynamic > 48 << 10 && allowed_shared[kernel] < dynamic) {
@@ -335,25 +352,31 @@ static float element_value(uint32_t bits, bool fp16) {
 void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
     uint64_t words[3] = {a[0], a[1], b[0]};
     if (depth == 16) words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
-    auto shown = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
-    int g = self->lane >> 2, t = self->lane & 3;
+    emu::Meeting *meeting = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
     auto element = [&](int lane, int word, int k) {
-        return element_value(shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32) & 0xffff, fp16);
+        return element_value((uint32_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32)) & 0xffff, fp16);
     };
-    float x[2][16], y[2][16];
-    for (int i = 0; i < 2; i++)
+    if (!meeting->multiplied) {
+        meeting->multiplied = true;
+        memset(meeting->product, 0, sizeof meeting->product);
         for (int k = 0; k < depth; k++) {
-            x[i][k] = element(g * 4 + (k & 7) / 2, i, k);
-            y[i][k] = element((2 * t + i) * 4 + (k & 7) / 2, 2, k);
+            float y[8];
+            for (int column = 0; column < 8; column++) y[column] = element(column * 4 + (k & 7) / 2, 2, k);
+            for (int row = 0; row < 16; row++) {
+                const float x = element(row % 8 * 4 + (k & 7) / 2, row / 8, k);
+                for (int column = 0; column < 8; column++) meeting->product[row][column] += x * y[column];
+            }
         }
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < depth; k++) d[i] += x[i >> 1][k] * y[i & 1][k];
+    }
+    int g = self->lane >> 2, t = self->lane & 3;
+    for (int i = 0; i < 4; i++) d[i] += meeting->product[g + (i >> 1) * 8][2 * t + (i & 1)];
 }
 
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place) {
     if ((uintptr_t)row & 15) emu::die("ldmatrix: the row is not 16-byte aligned at ", place);
+    emu::check_access(row, 16, place);
     uint64_t word = (uint64_t)(uintptr_t)row;
-    auto shown = emu::meet(0xffffffffu, &word, 1, place);
+    auto shown = emu::meet(0xffffffffu, &word, 1, place)->shown;
     int lane = self->lane;
     for (int m = 0; m < 4; m++) {
         uint16_t pair[2];
@@ -375,6 +398,8 @@ void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char
 
 void cp_async16(void *to, const void *from, bool read) {
     if (((uintptr_t)to | (uintptr_t)from) & 15) emu::die("cp.async: not 16-byte aligned");
+    emu::check_access(to, 16, "destination of cp.async");
+    if (read) emu::check_access(from, 16, "source of cp.async");
     self->open.push_back({to, read ? from : nullptr});
 }
 

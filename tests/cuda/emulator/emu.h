@@ -8,8 +8,9 @@
 // must not depend on the order.
 //
 // Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
-// checked for accesses by __stcg and __ldcg. Not modelled: TMA, wgmma, mbarriers, clusters; launch bounds; rounding
-// inside a tensor core; registers and occupancy (ptxas tells, see tests/cuda/emulator/registers.py).
+// checked for accesses by __stcg and __ldcg. A launch with more threads than the launch bounds of its kernel is fatal.
+// Not modelled: TMA, wgmma, mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
+// see tests/cuda/emulator/registers.py).
 #pragma once
 
 #include <algorithm>
@@ -37,8 +38,9 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
-#define __launch_bounds__(...)
+#define __forceinline__                 inline
+// As many nops at the start of a kernel as its bound has warps, for launch() to count.
+#define __launch_bounds__(threads, ...) __attribute__((patchable_function_entry((threads) / 32)))
 #define __restrict__ __restrict
 
 namespace emu {
@@ -49,12 +51,14 @@ struct Copy {
 };
 
 // One meeting of a warp: the lanes of `mask` arrive at one call, each with three words to show; then `left` of them
-// have still to read.
+// have still to read. The first of these computes the product of an mma for all lanes.
 struct Meeting {
     unsigned mask = 0, present = 0;
     int arrived = 0, left = 0;
     const char *place = nullptr;
     uint64_t shown[32][3];
+    bool multiplied;
+    float product[16][8]; // of an mma
 };
 
 // Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
@@ -83,7 +87,7 @@ extern char *dynamic_shared;
 
 [[noreturn]] void die(const char *what, const char *where = "");
 int barrier(int vote, const char *place); // the OR of the votes
-uint64_t (*meet(unsigned mask, const uint64_t *words, int count, const char *place))[3];
+Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place);
 char *shared(size_t bytes, const char *place); // the same for every thread of the block
 // __stcg and __ldcg, the accesses to memory that blocks share during a launch. A write stays out of memory until the
 // launch ends, so that a plain load reads the old value; a read is fatal unless an acquire, after the writer's release,
@@ -124,7 +128,7 @@ template <class T> T show(unsigned mask, T value, int from, const char *place) {
     static_assert(sizeof(T) <= 8, "a shuffle moves up to 8 bytes");
     uint64_t word = 0;
     memcpy(&word, &value, sizeof(T));
-    auto shown = meet(mask, &word, 1, place);
+    auto shown = meet(mask, &word, 1, place)->shown;
     if (!(mask >> (from & 31) & 1)) die("shuffle reads a lane outside the mask at ", place);
     T result;
     memcpy(&result, &shown[from & 31][0], sizeof(T));
@@ -145,7 +149,7 @@ inline int source_lane(int width, int by, Direction direction) {
 
 inline unsigned ballot(unsigned mask, bool vote, const char *place) {
     uint64_t word = vote;
-    auto shown = meet(mask, &word, 1, place);
+    auto shown = meet(mask, &word, 1, place)->shown;
     unsigned result = 0;
     for (int i = 0; i < 32; i++)
         if (mask >> i & 1 && shown[i][0]) result |= 1u << i;
