@@ -7,12 +7,14 @@
 #include "common/pool.h"
 #include "loader/server/server.h"
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million tokens a second
 
-static const char *address, *key_file, *allow_file, *metrics_file;
+static const char *address, *key_file, *allow_file, *metrics_file, *schedule_file;
 static uint64_t cache_bytes;
 static bool insecure, die_with_parent;
 
@@ -26,6 +28,8 @@ static const Option options[] = {
     {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
     {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
      "memory for decoded data (default: a quarter of the memory, or of the limit of the control group)"                                      },
+    {OPT_STRING, "schedule",        &schedule_file,   "FILE",
+     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again"                                                   },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
     {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
@@ -53,13 +57,31 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     return status;
 }
 
+// DIR or DIR:WEIGHT
+static int parse_sources(SourceSpec *sources, int count, char **arguments) {
+    if (count < 1 || count > SOURCES_MAX)
+        return fail(EX_USAGE, "serve needs 1 to %d DIR arguments, dataset directories", SOURCES_MAX);
+    for (int i = 0; i < count; i++) {
+        char *colon = strrchr(arguments[i], ':'), *end = NULL;
+        unsigned long weight = colon ? strtoul(colon + 1, &end, 10) : 1;
+        bool weighted = colon && end != colon + 1 && !*end;
+        if (weighted && (weight > WEIGHT_MAX || colon[1] == '-'))
+            return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", arguments[i], WEIGHT_MAX);
+        if (weighted) *colon = 0;
+        sources[i] = (SourceSpec){arguments[i], weighted ? (uint32_t)weight : 1};
+    }
+    return 0;
+}
+
 static int run(int count, char **arguments) {
     pid_t parent = getppid();
     if (die_with_parent) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) return 0;
     }
-    if (count != 1) return fail(EX_USAGE, "serve needs one DIR argument, a dataset directory");
+    SourceSpec sources[SOURCES_MAX];
+    if (parse_sources(sources, count, arguments) < 0) return -1;
+    if (schedule_file && count < 2) return fail(EX_USAGE, "--schedule needs several datasets");
     Endpoint endpoint;
     KeyPair keys;
     if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");
@@ -69,11 +91,16 @@ static int run(int count, char **arguments) {
                     "tcp needs keys: give --key and --allow, or --insecure to serve every process that can "
                     "connect");
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
-    ServerConfig config = {
-        .path = arguments[0], .keys = key_file ? &keys : NULL, .allow_path = allow_file, .metrics_path = metrics_file};
+    ServerConfig config = {.sources = sources,
+                           .source_count = (unsigned)count,
+                           .schedule = schedule_file,
+                           .keys = key_file ? &keys : NULL,
+                           .allow_path = allow_file,
+                           .metrics_path = metrics_file};
     config.cache_bytes = cache_bytes ? cache_bytes : memory_bytes() / 4;
     config.threads = pool_cores() < THREADS_MAX ? pool_cores() : THREADS_MAX;
     return serve(&endpoint, &config);
 }
 
-const Command loader_serve = {"serve", "DIR", "serve a dataset directory to trainers", options, run, NULL};
+const Command loader_serve = {
+    "serve", "DIR[:WEIGHT]...", "serve a dataset, or a mixture of several, to trainers", options, run, NULL};

@@ -19,6 +19,7 @@ typedef struct {
     const char *endpoint;     // "ipc://DIR" or "tcp://HOST:PORT"; NULL = the default directory
     uint32_t vocab_size;      // of the model
     uint8_t vocab_fp[32];     // of the model's vocabulary; zero = accept the loader's (a fresh run)
+    uint8_t dataset[32];      // fingerprint of the dataset that the run has used last; zero = none
     uint32_t sequence_tokens; // T: rows are T+1 ids
     uint32_t max_rows;        // of the largest batch that will be requested
     uint32_t window;          // most outstanding requests; 0 = 4
@@ -38,6 +39,7 @@ typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
     uint32_t vocab_size, eot_id;
+    uint64_t same_samples; // train samples before this number are those of the dataset before, or of FeedConfig.dataset
     char name[64];
 } FeedDataset;
 

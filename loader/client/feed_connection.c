@@ -67,6 +67,7 @@ static void send_hello(Feed *feed) {
     WireHello *hello = &message.hello;
     hello->vocab_size = config->vocab_size, hello->sequence_tokens = config->sequence_tokens;
     hello->max_rows = config->max_rows, hello->window = feed->window;
+    memcpy(hello->dataset_fp8, feed->known ? feed->dataset.fingerprint : config->dataset, 8);
     memcpy(hello->vocab_fp, feed->known ? feed->dataset.vocab_fp : config->vocab_fp, 32);
     Bytes frame = wire_encode(&message);
     feed->hello_sent = zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT) >= 0;
@@ -278,7 +279,12 @@ static int on_welcome(Feed *feed, const WireMessage *message) {
     bool other = feed->known && memcmp(feed->dataset.fingerprint, welcome->dataset_fp, 32);
     if (other) {
         feed_cancel(feed);
+        // After a second change that the caller has not been told of, the samples are the same as before both.
+        uint64_t before = feed->changed ? feed->dataset.same_samples : UINT64_MAX;
         feed->changed = true;
+        feed->dataset.same_samples = welcome->same_samples < before ? welcome->same_samples : before;
+    } else if (!feed->known) {
+        feed->dataset.same_samples = welcome->same_samples;
     }
     store_dataset(feed, welcome);
     feed->known = true;

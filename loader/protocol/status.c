@@ -73,6 +73,7 @@ static const Field source_fields[] = {
     SOURCE("weight", "gauge", "Weight of a dataset.", weight),
     SOURCE("batches", "counter", "Batches with rows of a dataset.", batches),
     SOURCE("tokens", "counter", "Tokens sent of a dataset.", tokens),
+    SOURCE("highest_sample", "gauge", "Train samples requested, the last one + 1.", highest),
     SOURCE("replaced", "gauge", "1: another dataset has replaced it.", replaced),
 };
 

@@ -2,8 +2,8 @@
 // sampling.h they are enough to write a client in another language.
 //
 // THE LAW. A batch is a pure function of (dataset fingerprint, split, sampling mode, seed, first_sample, rows, T):
-// see sampling.h. Nothing else may change a byte of it, so any request may be repeated, on any connection, at any
-// time.
+// see sampling.h, and mixture.h for several datasets. Nothing else may change a byte of it, so any request may be
+// repeated, on any connection, at any time.
 //
 // SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is
 // new for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is
@@ -114,13 +114,15 @@ typedef struct {
     uint32_t max_rows;        // the largest GET
     uint32_t window;          // GETs without an answer, 1 to WIRE_WINDOW_MAX
     uint8_t vocab_fp[32];     // of the model's vocabulary; all 0 = accept any
-    uint8_t zero[16];
+    uint8_t dataset_fp8[8];   // of the dataset whose samples the trainer has used last; 0 = none
+    uint8_t zero[8];
 } WireHello;
 
 typedef struct {
     uint32_t window;                  // granted
     uint8_t ring, zero[3];            // ring: 1 = ctl.sock takes rings
     uint64_t tokens[2], documents[2]; // train, val
+    uint64_t same_samples;            // train samples before this number are those of HELLO's dataset_fp8 (mixture.h)
     uint32_t eot_id, vocab_size;
     uint8_t vocab_fp[32], dataset_fp[32];
     char name[56]; // of the dataset
@@ -175,7 +177,9 @@ typedef struct {
 typedef struct {
     char name[56];
     uint8_t fp8[8];
-    uint64_t weight, batches, tokens;
+    uint64_t weight; // 1, or of a mixture: in 65,536 samples
+    uint64_t batches, tokens;
+    uint64_t highest;  // of the train samples requested, the last one + 1
     uint64_t replaced; // 1: another dataset has replaced it, for new sessions
 } WireSourceStats;
 
@@ -195,11 +199,11 @@ typedef struct {
 
 _Static_assert(sizeof(WireHeader) == 64, "layout");
 _Static_assert(sizeof(WireHello) == 64, "layout");
-_Static_assert(sizeof(WireWelcome) == 168, "layout");
+_Static_assert(sizeof(WireWelcome) == 176, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
-_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 80 && sizeof(WireSourceStats) == 96, "layout");
+_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 80 && sizeof(WireSourceStats) == 104, "layout");
 _Static_assert(sizeof(CtlAttach) == 32 && sizeof(CtlReply) == 32, "layout");
 
 typedef struct {

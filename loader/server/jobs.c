@@ -118,6 +118,18 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
     batch->payload_crc = copy->crc;
 }
 
+static void count_sources(const Job *job) {
+    Served *served = job->copy.served;
+    const WireGet *get = &job->copy.get;
+    if (get->split == SPLIT_TRAIN && get->mode != SAMPLING_SEQUENTIAL &&
+        get->first_sample + get->rows > served->highest)
+        served->highest = get->first_sample + get->rows;
+    for (uint32_t row = 0; served->source_count > 1 && row < job->copy.rows; row++) {
+        MixtureSample at = served_sample(served, get->split, get->mode, get->first_sample + row);
+        if (at.source < served->source_count) served->source_tokens[at.source] += get->sequence_tokens;
+    }
+}
+
 static void job_answer(Server *server, Job *job) {
     WireMessage reply = server_reply(&job->header, WIRE_BATCH);
     WireBatch *batch = &reply.batch;
@@ -129,6 +141,7 @@ static void job_answer(Server *server, Job *job) {
     server->stats.payload_bytes += batch->length;
     server->stats.produce_ns += took_ns;
     job->copy.served->batches++, job->copy.served->tokens += tokens;
+    count_sources(job);
     Session *session = session_find(server, job->header.session);
     if (session) session_count(session, batch, took_ns);
     if (job->inline_rows) {

@@ -129,6 +129,7 @@ static void send_welcome(Server *server, const Route *route, const WireMessage *
         welcome->tokens[split] = dataset->tokens[split];
         welcome->documents[split] = dataset->documents[split];
     }
+    welcome->same_samples = served_same_samples(server->current, request->hello.dataset_fp8);
     welcome->eot_id = dataset->eot_id, welcome->vocab_size = dataset->vocab_size;
     memcpy(welcome->vocab_fp, dataset->vocab_fp, 32);
     memcpy(welcome->dataset_fp, dataset->fingerprint, 32);

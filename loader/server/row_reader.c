@@ -114,8 +114,9 @@ static int enter_source(RowCopy *copy, unsigned source) {
 // The first token of row `row`.
 static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row) {
     unsigned extent, split = copy->get.split;
-    SourceSample at = served_sample(copy->served, split, copy->get.mode, copy->get.first_sample + row);
-    if (!(copy->known & 1u << at.source)) enter_source(copy, at.source); // served_open has checked the other sources
+    MixtureSample at = served_sample(copy->served, split, copy->get.mode, copy->get.first_sample + row);
+    if (!(copy->known & 1u << at.source))
+        enter_source(copy, at.source); // cannot fail: a source with a weight was set at the start
     if (!group_has(&copy->group[at.source], at.sample)) enter_group(reader, copy, at.source, at.sample);
     return copy->served->sources[at.source].first_token[split] +
            sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample, &extent);
@@ -125,8 +126,10 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
     copy->served = served, copy->get = *get, copy->ids = ids;
     copy->done = copy->column = copy->ahead = copy->crc = copy->known = 0;
     copy->epoch = 0, copy->waits_for = NULL;
-    SourceSample first = served_sample(served, get->split, get->mode, get->first_sample);
-    if (enter_source(copy, first.source) < 0) return -1;
+    MixtureSample first = served_sample(served, get->split, get->mode, get->first_sample);
+    for (unsigned source = 0; first.source < served->source_count && source < served->source_count; source++)
+        if (served_weighs(served, source) && enter_source(copy, source) < 0) return -1;
+    if (first.source == served->source_count && enter_source(copy, first.source) < 0) return -1;
     uint64_t left = sample_order_left(&copy->order[first.source], first.sample);
     copy->rows = left < get->rows ? (uint32_t)left : get->rows;
     if (!copy->rows) return 0;

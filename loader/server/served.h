@@ -1,9 +1,16 @@
 // What a loader serves: the opened shards of one or several datasets, its sources.
 #pragma once
 
+#include "loader/protocol/mixture.h"
 #include "loader/server/shard_stream.h"
 
-enum { SOURCES_MAX = 16 };
+enum { SOURCES_MAX = MIXTURE_SOURCES_MAX, WEIGHT_MAX = 1000000 };
+
+// A dataset directory and its weight.
+typedef struct {
+    const char *path;
+    uint32_t weight;
+} SourceSpec;
 
 // The part of the streams that a source has.
 typedef struct {
@@ -11,8 +18,13 @@ typedef struct {
 } Source;
 
 typedef struct Served {
-    Dataset dataset;
-    Source sources[SOURCES_MAX + 1]; // of more than one, the last is all of them joined
+    Dataset dataset; // what trainers see: the one source, or the sum of all, which then has no shards and owns nothing
+    Dataset parts[SOURCES_MAX];
+    Mixture mixture;                     // of more than one source
+    char *name;                          // of the mixture
+    uint64_t highest;                    // of the train samples that were requested, the last one + 1
+    uint64_t source_tokens[SOURCES_MAX]; // sent
+    Source sources[SOURCES_MAX + 1];     // of more than one, the last is all of them joined
     unsigned source_count;
     ShardStream streams[SPLIT_COUNT];
     unsigned users;                         // requests in progress
@@ -20,14 +32,14 @@ typedef struct Served {
     struct Served *next;                    // in a list of those to be closed
 } Served;
 
-// A sample as a sample of one source.
-typedef struct {
-    unsigned source;
-    uint64_t sample;
-} SourceSample;
-SourceSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample);
+// A sample as a sample of one source, or of all sources joined.
+MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample);
 
-// Opens every shard of dataset directory `path`. NULL after fail(): 65 when a shard is not what the manifest says, 74
-// when it cannot be read.
-Served *served_open(const char *path);
+// Opens every shard of the sources. `schedule` is a file with further weights, a line "FROM WEIGHT WEIGHT ..." for each
+// change, or NULL. NULL after fail(): 65 when a shard is not what the manifest says or the sources have different
+// vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
+Served *served_open(const SourceSpec *sources, unsigned count, const char *schedule);
+bool served_weighs(const Served *served, unsigned source); // it has a weight, now or in the schedule
+// How many train samples of the dataset with this fingerprint are the same here (mixture_same_samples).
+uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]);
 void served_close(Served *served); // accepts NULL; the row reader must have forgotten it

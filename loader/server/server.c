@@ -91,7 +91,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->config = config;
     server->signals = server->listener = -1;
     server->last_job = &server->jobs;
-    server->reload = (Reload){.path = config->path, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    server->reload = (Reload){.config = config, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     server->instance = random_id();
     server->started_ns = clock_ns();
     // Before ZeroMQ starts its threads, which inherit the mask.
@@ -106,7 +106,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     umask(077);
     raise_descriptor_limit();
     if ((config->keys && allow_read(&server->allow, config->allow_path) < 0) ||
-        !(server->current = served_open(config->path)) ||
+        !(server->current = served_open(config->sources, config->source_count, config->schedule)) ||
         !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
         endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0) {
         server_close(server);
@@ -277,7 +277,8 @@ static bool fits_sessions(const Server *server, const Dataset *fresh) {
 
 static void *open_fresh(void *self) {
     Reload *reload = self;
-    if (!(reload->fresh = served_open(reload->path))) err_take(&reload->error);
+    if (!(reload->fresh = served_open(reload->config->sources, reload->config->source_count, reload->config->schedule)))
+        err_take(&reload->error);
     uint64_t one = 1;
     if (write(reload->done, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
     return NULL;
@@ -306,6 +307,17 @@ static void reload_start(Server *server) {
     if (!reload->running) log_warn("the dataset stays as it was: cannot start a thread");
 }
 
+// False when the fresh mixture has other weights for samples that trainers may have requested.
+static bool extends_mixture(const Server *server, const Served *fresh) {
+    uint64_t same = served_same_samples(fresh, server->current->dataset.fingerprint);
+    uint64_t first = server->current->highest + MIXTURE_SUM;
+    if (!same || same >= first) return true; // no mixture of the same schedule, or a change that lies ahead
+    log_warn(
+        "the weights stay as they were: those from sample %llu on come too late, the first possible sample is %llu",
+        (unsigned long long)same, (unsigned long long)first);
+    return false;
+}
+
 // Replaces the current dataset by the fresh one, if trainers can use it. The same dataset is opened again as well: a
 // damaged shard may have been replaced.
 static void replace_dataset(Server *server, Served *fresh) {
@@ -313,17 +325,23 @@ static void replace_dataset(Server *server, Served *fresh) {
     if (memcmp(dataset->vocab_fp, server->current->dataset.vocab_fp, 32)) {
         log_warn("the dataset stays as it was: the new one has another vocabulary");
         served_close(fresh);
-    } else if (!fits_sessions(server, dataset)) {
+    } else if (!fits_sessions(server, dataset) || !extends_mixture(server, fresh)) {
         served_close(fresh);
     } else if (!memcmp(dataset->fingerprint, server->current->dataset.fingerprint, 32)) {
         log_line("the dataset is the same as before: its files have been opened again");
         fresh->batches = server->current->batches, fresh->tokens = server->current->tokens;
+        fresh->highest = server->current->highest;
+        memcpy(fresh->source_tokens, server->current->source_tokens, sizeof fresh->source_tokens);
         retire(server, server->current);
         server->current = fresh;
     } else {
         retire(server, server->previous);
         server->previous = server->current;
         server->current = fresh;
+        if (served_same_samples(fresh, server->previous->dataset.fingerprint)) {
+            fresh->highest = server->previous->highest;
+            memcpy(fresh->source_tokens, server->previous->source_tokens, sizeof fresh->source_tokens);
+        }
         char fp[17];
         hex_encode(fp, dataset->fingerprint, 8);
         log_line("now serving '%s', %llu train tokens, fingerprint %s", dataset->name,

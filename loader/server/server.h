@@ -3,12 +3,14 @@
 
 #include "loader/protocol/endpoint.h"
 #include "loader/protocol/keys.h"
-#include "shardtool/format/dataset.h"
+#include "loader/server/served.h"
 
 typedef struct Server Server;
 
 typedef struct {
-    const char *path; // the dataset directory
+    const SourceSpec *sources; // the dataset directories
+    unsigned source_count;
+    const char *schedule; // a file with changes of their weights, or NULL
     // For a loader that serves other machines: its keys, and the file with the keys of the trainers that may connect.
     // With `keys` NULL, every process that reaches the socket is served.
     const KeyPair *keys;

@@ -75,7 +75,7 @@ typedef struct {
     pthread_t thread;
     bool running, again; // again: another SIGHUP arrived in the meantime
     int done;            // eventfd: the thread has finished
-    const char *path;
+    const ServerConfig *config;
     Served *fresh; // NULL after an error
     Error error;
 } Reload;

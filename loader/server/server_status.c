@@ -35,13 +35,27 @@ static void add_client(const Server *server, const Session *session, Status *sta
         client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
 }
 
-static void add_source(const Served *served, bool replaced, Status *status) {
-    if (!served) return;
+static void add_source(const Served *served, const Dataset *dataset, uint32_t weight, uint64_t tokens, bool replaced,
+                       Status *status) {
+    if (status->totals.sources == STATUS_SOURCES_MAX) return;
     WireSourceStats *source = &status->sources[status->totals.sources++];
-    *source =
-        (WireSourceStats){.weight = 1, .batches = served->batches, .tokens = served->tokens, .replaced = replaced};
-    snprintf(source->name, sizeof source->name, "%s", served->dataset.name);
-    memcpy(source->fp8, served->dataset.fingerprint, sizeof source->fp8);
+    *source = (WireSourceStats){.weight = weight,
+                                .batches = served->batches,
+                                .tokens = tokens,
+                                .highest = served->highest,
+                                .replaced = replaced};
+    snprintf(source->name, sizeof source->name, "%s", dataset->name);
+    memcpy(source->fp8, dataset->fingerprint, sizeof source->fp8);
+}
+
+static void add_sources(const Served *served, bool replaced, Status *status) {
+    if (!served) return;
+    if (served->source_count == 1) add_source(served, &served->dataset, 1, served->tokens, replaced, status);
+    const Mixture *mixture = &served->mixture;
+    const MixtureEntry *entry = mixture->entries + mixture->entry_count - 1;
+    while (entry > mixture->entries && served->highest < entry->from) entry--;
+    for (unsigned i = 0; served->source_count > 1 && i < served->source_count; i++)
+        add_source(served, &served->parts[i], entry->weights[i], served->source_tokens[i], replaced, status);
 }
 
 void server_status(const Server *server, Status *status) {
@@ -55,8 +69,8 @@ void server_status(const Server *server, Status *status) {
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
         if (session_is_live(session)) add_client(server, session, status);
     totals->sessions = totals->clients;
-    add_source(server->current, false, status);
-    add_source(server->previous, true, status);
+    add_sources(server->current, false, status);
+    add_sources(server->previous, true, status);
 }
 
 // Without fsync: after a crash of the machine the figures are of no use.

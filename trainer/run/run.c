@@ -108,6 +108,7 @@ static int open_feed(Run *run) {
     };
     loader_process_configure(&run->loader_process, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
+    if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);
     run->feed = feed_open(&feed);
     if (!run->feed) return -1;
     run->source = source_of_feed(run->feed);
@@ -142,16 +143,22 @@ int run_dataset(Run *run) {
     if (check_dataset(run, dataset) < 0) return -1;
     char old_hex[65], new_hex[65];
     hex_encode(new_hex, dataset->fingerprint, 32);
+    // A mixture with further weights, which lie ahead: the same stream of samples.
+    bool extended = !first && run_use(run)->consumed <= dataset->same_samples && dataset->same_samples;
+    if (extended)
+        log_line("the weights of '%s' change at sample %llu", dataset->name, (unsigned long long)dataset->same_samples);
     if (!first) {
         hex_encode(old_hex, run_use(run)->fingerprint, 32);
-        log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", dataset->name, new_hex,
-                 run_use(run)->name, old_hex, (unsigned long long)state->step);
-        if (run->config->on_dataset_change == ON_CHANGE_STOP)
+        if (!extended)
+            log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", dataset->name, new_hex,
+                     run_use(run)->name, old_hex, (unsigned long long)state->step);
+        if (!extended && run->config->on_dataset_change == ON_CHANGE_STOP)
             return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
     }
     int before = state->dataset;
     DatasetUse *use = find_use(state, dataset);
     if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
+    if (extended) use->consumed = state->datasets[before].consumed;
     state->dataset = (int)(use - state->datasets);
     state->skip_from = state->skip_to = 0;
     char name[512];

@@ -12,7 +12,7 @@ PAYLOAD_MAX = 64 << 20
 
 _HEADER = struct.Struct("<I4B2I6Q")
 _HELLO = struct.Struct("<4I32s16x")
-_WELCOME = struct.Struct("<IB3x4Q2I32s32s56s")
+_WELCOME = struct.Struct("<IB3x5Q2I32s32s56s")
 _GET = struct.Struct("<8s2Q2I2B2x2I20x")
 _BATCH = struct.Struct("<Q8IQI12x")
 _ERROR = struct.Struct("<H2xI200s")
@@ -74,7 +74,7 @@ def _text(raw):
 
 
 def _welcome(body):
-    window, ring, train, val, _, _, eot_id, vocab_size, vocab_fp, fingerprint, name = _WELCOME.unpack(body)
+    window, ring, train, val, _, _, _, eot_id, vocab_size, vocab_fp, fingerprint, name = _WELCOME.unpack(body)
     return Welcome(window, ring, train, val, eot_id, vocab_size, vocab_fp, fingerprint, _text(name))
 
 

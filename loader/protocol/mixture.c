@@ -1,0 +1,111 @@
+// The rule of mixture.h.
+#include "loader/protocol/mixture.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// floor(p * w / v)
+static uint64_t share(uint64_t p, uint32_t w, uint32_t v) { return (uint64_t)((unsigned __int128)p * w / v); }
+
+static int scale(unsigned count, const uint32_t *weights, uint32_t *scaled) {
+    uint64_t total = 0, sum = 0, remainder[MIXTURE_SOURCES_MAX];
+    for (unsigned i = 0; i < count; i++) total += weights[i];
+    if (!total) return fail(EX_USAGE, "the weights of a mixture are all 0");
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t product = (uint64_t)MIXTURE_SUM * weights[i];
+        scaled[i] = (uint32_t)(product / total), remainder[i] = product % total;
+        sum += scaled[i];
+    }
+    for (; sum < MIXTURE_SUM; sum++) {
+        unsigned largest = 0;
+        for (unsigned i = 1; i < count; i++)
+            if (remainder[i] > remainder[largest]) largest = i;
+        scaled[largest]++, remainder[largest] = 0;
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (weights[i] && !scaled[i])
+            return fail(EX_USAGE, "weight %u of source %u is below 1 in %d of all weights", weights[i], i, MIXTURE_SUM);
+    return 0;
+}
+
+// The number of samples of each source among the first `samples` of an entry, added to `base`.
+static void add_counts(const MixtureEntry *entry, unsigned count, uint64_t samples, uint64_t *base) {
+    uint32_t left = MIXTURE_SUM;
+    for (unsigned i = 0; i < count && left; i++) {
+        uint64_t own = share(samples, entry->weights[i], left);
+        base[i] = entry->base[i] + own;
+        samples -= own, left -= entry->weights[i];
+    }
+}
+
+static void add_weights(Sha256 *hash, const MixtureEntry *entry, unsigned count) {
+    char text[16];
+    for (unsigned i = 0; i < count; i++)
+        sha256_add(hash, text, (size_t)snprintf(text, sizeof text, " %u", entry->weights[i]));
+    sha256_add(hash, "\n", 1);
+}
+
+int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)[32], const uint32_t *weights) {
+    memset(mixture, 0, sizeof *mixture);
+    MixtureEntry *entry = &mixture->entries[0];
+    if (scale(count, weights, entry->weights) < 0) return -1;
+    mixture->source_count = count, mixture->entry_count = 1;
+    Sha256 hash;
+    sha256_open(&hash);
+    sha256_add(&hash, "mixture\n", 8);
+    for (unsigned i = 0; i < count; i++) {
+        char hex[65], line[96];
+        hex_encode(hex, fingerprints[i], 32);
+        sha256_add(&hash, line, (size_t)snprintf(line, sizeof line, "%s %u\n", hex, entry->weights[i]));
+    }
+    sha256_close(&hash, mixture->fingerprints[0]);
+    return 0;
+}
+
+int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights) {
+    unsigned count = mixture->source_count, number = mixture->entry_count;
+    if (number == MIXTURE_ENTRIES_MAX)
+        return fail(EX_USAGE, "more than %d changes of weights", MIXTURE_ENTRIES_MAX - 1);
+    const MixtureEntry *last = &mixture->entries[number - 1];
+    MixtureEntry *entry = &mixture->entries[number];
+    if (from <= last->from)
+        return fail(EX_USAGE, "the weights from sample %" PRIu64 " do not come after those from sample %" PRIu64, from,
+                    last->from);
+    if (scale(count, weights, entry->weights) < 0) return -1;
+    entry->from = from;
+    memcpy(entry->base, last->base, sizeof entry->base);
+    add_counts(last, count, from - last->from, entry->base);
+    char hex[65], text[96];
+    hex_encode(hex, mixture->fingerprints[number - 1], 32);
+    Sha256 hash;
+    sha256_open(&hash);
+    sha256_add(&hash, text, (size_t)snprintf(text, sizeof text, "%s %" PRIu64, hex, from));
+    add_weights(&hash, entry, count);
+    sha256_close(&hash, mixture->fingerprints[number]);
+    mixture->entry_count++;
+    return 0;
+}
+
+const uint8_t *mixture_fingerprint(const Mixture *mixture) { return mixture->fingerprints[mixture->entry_count - 1]; }
+
+MixtureSample mixture_at(const Mixture *mixture, uint64_t sample) {
+    const MixtureEntry *entry = &mixture->entries[mixture->entry_count - 1];
+    while (sample < entry->from) entry--;
+    uint64_t p = sample - entry->from;
+    uint32_t left = MIXTURE_SUM;
+    for (unsigned i = 0;; i++) {
+        uint32_t weight = entry->weights[i];
+        uint64_t own = share(p, weight, left);
+        if (share(p + 1, weight, left) > own) return (MixtureSample){i, entry->base[i] + own};
+        p -= own, left -= weight;
+    }
+}
+
+uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]) {
+    for (unsigned i = 0; i < mixture->entry_count; i++)
+        if (!memcmp(mixture->fingerprints[i], fp8, 8))
+            return i + 1 == mixture->entry_count ? UINT64_MAX : mixture->entries[i + 1].from;
+    return 0;
+}

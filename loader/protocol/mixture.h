@@ -1,0 +1,66 @@
+// Mixtures: which sample of which dataset a sample of several datasets is. A pure function of the sample number and of
+// a schedule of weights, exact, without state, in integers; so it is part of the law (wire.h), and a client in another
+// language can compute it from this comment.
+//
+// A schedule has entries {from, weights}; `from` of the first is 0, and they ascend. An entry holds for samples from
+// its own `from` to that of the next entry. The weights of an entry, one for each source, are scaled to integers w of
+// sum W = 65,536: w[i] = 65,536 * weight[i] / total, rounded down; the sources with the largest remainders, of equal
+// ones the first, get one more each until the sum is W. A weight that is not 0 must not become 0.
+//
+// Sample s of an entry: p = s - from, V = W; for each source i in turn, r = p * w[i] / V (rounded down, of a product of
+// 128 bits). When (p + 1) * w[i] / V > r, the sample is number base[i] + r of source i. Else p -= r, V -= w[i], and the
+// next source is tried. base[i] is the number of samples of source i in all entries before. So each source's samples
+// are used in their own order, none is left out or repeated, and of 65,536 samples that begin at a multiple of 65,536
+// after `from`, exactly w[i] are of source i.
+//
+// The train split in modes epoch and crop is mixed in this way: sample b of source i is the one that sampling.h gives
+// for the tokens of that source's split. The val split, and mode sequential, read all sources joined in their order, as
+// one split.
+//
+// Fingerprint of a mixture: F[0] = SHA-256 of "mixture\n", then "FINGERPRINT w\n" for each source (in hex; w of entry
+// 0). For each further entry, F[k] = SHA-256 of "F[k-1] from w[0] w[1] ...\n". So the samples before `from` of entry k
+// are the same in F[k-1] and F[k]: a trainer that has used no others continues where it is.
+//
+// Vectors (schedule as from:weights, then sample -> source and number in it):
+//   0:3,1 0 -> 1 0
+//   0:3,1 3 -> 0 2
+//   0:3,1 1000000000000 -> 1 250000000000
+//   0:5,2,1 1234567 -> 0 771604
+//   0:1,1,1 65535 -> 0 21845
+//   0:3,1;100000:1,1 99999 -> 0 74999
+//   0:3,1;100000:1,1 100001 -> 0 75000
+//   0:1,0;70000:2,3;200000:0,1 1099511627776 -> 1 1099511505777
+#pragma once
+
+#include <stdint.h>
+
+enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 64 };
+
+typedef struct {
+    uint64_t from;
+    uint32_t weights[MIXTURE_SOURCES_MAX]; // scaled: their sum is MIXTURE_SUM
+    uint64_t base[MIXTURE_SOURCES_MAX];    // samples of each source in the entries before
+} MixtureEntry;
+
+typedef struct {
+    unsigned source_count, entry_count;
+    MixtureEntry entries[MIXTURE_ENTRIES_MAX];
+    uint8_t fingerprints[MIXTURE_ENTRIES_MAX][32]; // F[k]
+} Mixture;
+
+// Begins a mixture of `count` sources with these fingerprints and with entry 0. Fails with 2 when the weights are all
+// 0, or one is too small beside the others.
+int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)[32], const uint32_t *weights);
+// Adds an entry. Fails with 2 also when `from` is not above that of the last one.
+int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights);
+const uint8_t *mixture_fingerprint(const Mixture *mixture);
+
+typedef struct {
+    unsigned source;
+    uint64_t sample;
+} MixtureSample;
+MixtureSample mixture_at(const Mixture *mixture, uint64_t sample);
+
+// How many samples are the same in the mixture with this fingerprint (its first 8 bytes) and in this one: UINT64_MAX
+// when it is this one, 0 when it is neither this one nor an earlier one of its schedule.
+uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]);
