@@ -236,16 +236,3 @@ END
     [ "$status" -eq 0 ]
     [[ "$output" == *"learning_rate is now 0.0005, was 0.001 until step 2"* ]] || { echo "$output" && return 1; }
 }
-
-@test "the OOM killer ends a run, and the next one resumes it exactly" {
-    group=/sys/fs/cgroup/memory/millrace-test-$$
-    mkdir "$group" 2>/dev/null || skip "needs a memory control group that can be written"
-    begin --dataset="$data" --out_dir=run "${endless[@]}"
-    wait_for_more_steps run 10
-    echo "$TRAINER" >"$group/cgroup.procs"
-    echo 1M >"$group/memory.limit_in_bytes" 2>/dev/null || true # it may hold more already: what comes next is killed
-    kill -9 "$TRAINER"
-    ends 137
-    rmdir "$group"
-    finish run --dataset="$data"
-}
