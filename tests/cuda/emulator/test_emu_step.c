@@ -5,7 +5,7 @@
 #include "trainer/optim/step.h"
 #include <sys/mman.h>
 
-enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 6 };
+enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 5 };
 
 // Batches from one pinned slot, as the loader's ring gives them.
 typedef struct {
@@ -116,7 +116,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
 }
 
 TEST(cuda_steps_repeat_the_same_calls) {
-    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK};
-    for (int i = 0; i < 3; i++) run_steps(true, levels[i]);
-    run_steps(false, RECOMPUTE_NONE);
+    run_steps(true, RECOMPUTE_NONE);
+    run_steps(true, RECOMPUTE_BLOCK);
+    run_steps(false, RECOMPUTE_GELU);
 }
