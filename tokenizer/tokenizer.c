@@ -9,8 +9,8 @@
 //
 // A window that is not UTF-8 is encoded a second time, as InvalidUtf8 says (encode_invalid).
 //
-// Memory of an encoder: its piece cache (at most 64 MB), a window with its repaired copy (below 1 MB for text that can
-// be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
+// Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
+// that can be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -98,6 +98,7 @@ void encoder_close(Encoder *encoder) {
     free(encoder);
 }
 
+void encoder_keep_small(Encoder *encoder) { piece_cache_keep_small(&encoder->pieces); }
 void encoder_set_max_word(Encoder *encoder, uint64_t bytes) { encoder->max_word = bytes; }
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 uint64_t encoder_merged(const Encoder *encoder) { return encoder->pieces.merged; }

@@ -53,6 +53,9 @@ typedef struct Encoder Encoder;
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache); // shared_cache may be NULL
 void encoder_close(Encoder *encoder);                                                      // accepts NULL
 
+// Bounds the piece cache of a new encoder to 16 MB instead of 64.
+void encoder_keep_small(Encoder *encoder);
+
 // A word cannot be encoded before its end, so encoder_encode_part holds it: up to this many bytes. Then it fails (65).
 // A word that is held takes up to 13 bytes of memory a byte.
 enum { ENCODER_MAX_WORD = 256 << 20 }; // the default

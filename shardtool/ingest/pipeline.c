@@ -297,8 +297,10 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     for (int i = 0; i < SPLIT_COUNT; i++) pipeline->drop[i] = options->resume[i].token;
     pipeline->encoder_count = threads;
     pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
-    for (unsigned i = 0; i < threads; i++)
+    for (unsigned i = 0; i < threads; i++) {
         pipeline->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
+        encoder_keep_small(pipeline->encoders[i]); // a thread may take 16 MiB
+    }
     pipeline->batch_count = 2 * threads + 2;
     pipeline->batches = allocate_zeroed(pipeline->batch_count, sizeof *pipeline->batches);
     for (unsigned i = 0; i < pipeline->batch_count; i++) {

@@ -91,19 +91,24 @@ def run_datatrove(source, folder):
     LocalPipelineExecutor(pipeline, tasks=CORES, workers=CORES, logging_dir=os.path.join(folder, "logs")).run()
 
 
-def write_text(path, limit=None):
-    """JSON lines of the corpus; returns the MB of text in them."""
+def write_text(path, limit=0):
+    """JSON lines of the corpus; returns the MB of text in them. In a process of its own: the peak memory of a program counts from
+    that of the process that started it."""
+    return float(subprocess.check_output([sys.executable, HERE, "--text", path, str(limit)]))
+
+
+def run_text(path, limit):
     import bench_corpus
 
     groups = bench_corpus.load("build/bench")
     size = 0
     with open(path, "w") as file:
         for document in (document for group in groups.values() for document in group):
-            if limit and size >= limit:
+            if int(limit) and size >= int(limit):
                 break
             file.write(json.dumps({"text": document.decode()}, ensure_ascii=False) + "\n")
             size += len(document)
-    return size / 1e6
+    print(size / 1e6)
 
 
 def peers(folder, tool, speed):
@@ -188,7 +193,9 @@ def main(tool, folder, gigabytes=0):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--peer":
+    if sys.argv[1] == "--text":
+        run_text(*sys.argv[2:])
+    elif sys.argv[1] == "--peer":
         {"nanogpt": run_nanogpt, "datatrove": run_datatrove}[sys.argv[2]](*sys.argv[3:])
     else:
         main(os.path.abspath(sys.argv[1]), sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 0)

@@ -20,6 +20,21 @@ needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the addr
     run_code 0 shardtool tokenize -q -o prose --max-word 1k prose.txt
 }
 
+@test "tokenize takes at most 64 MiB and 16 MiB a thread, whatever the words" {
+    needs_address_limit
+    python3 - <<'END'
+import random, resource, subprocess
+words = random.Random(1)
+with open("words.txt", "w") as file: # hardly a word twice: the caches fill
+    for _ in range(20):
+        file.write(" ".join(map(str, (words.getrandbits(40) for _ in range(40000)))).translate(str.maketrans("0123456789", "etaoinshrd")) + "\n")
+for threads in (1, 2, 4):
+    subprocess.run(["shardtool", "tokenize", "-q", "--force", "--no-bpe-cache", "-j", str(threads), "--docs", "lines", "-o", "out", "words.txt"], check=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024 # the largest so far
+    assert peak <= 64 + 16 * threads, f"{peak:.0f} MiB with -j {threads}"
+END
+}
+
 @test "every command works in 300 MB of address space" {
     needs_address_limit
     echo "a document" >a.txt

@@ -49,6 +49,10 @@ void piece_cache_open(PieceCache *cache, const Vocab *vocab, SharedCache *shared
     if (!cache->dead) die(EX_MEMORY, "out of memory for an encoder");
 }
 
+void piece_cache_keep_small(PieceCache *cache) {
+    for (unsigned i = 0; i < PIECE_SIZES; i++) cache->tables[i].limit = sizes[i].last / 4;
+}
+
 void piece_cache_close(PieceCache *cache) {
     for (unsigned i = 0; i < PIECE_SIZES; i++) hugepages_free(cache->tables[i].entries);
     free(cache->dead);
@@ -80,7 +84,8 @@ static void table_insert(PieceTable *table, const uint64_t *entry) {
 
 static void table_grow(PieceTable *table) {
     PieceTable old = *table;
-    table_alloc(table, (old.mask + 1) * GROWTH);
+    size_t count = (old.mask + 1) * GROWTH;
+    table_alloc(table, count < table->limit ? count : table->limit);
     for (size_t i = 0; i <= old.mask; i++) {
         const uint64_t *entry = entry_at(&old, i, old.width);
         if (entry_count(entry, old.width) && !entry_is_second(entry, old.width)) table_insert(table, entry);

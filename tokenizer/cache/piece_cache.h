@@ -34,6 +34,8 @@ typedef struct PieceCache {
 // Exits (82) when there is no memory.
 void piece_cache_open(PieceCache *cache, const Vocab *vocab, SharedCache *shared_cache, Isa isa);
 void piece_cache_close(PieceCache *cache);
+// Bounds a new cache to 16 MB instead of 64.
+void piece_cache_keep_small(PieceCache *cache);
 
 // Copies the entries that the shared cache was loaded with. Call it in the encoder's own thread: it takes 50 ns an
 // entry.
