@@ -9,6 +9,10 @@ setup() {
     seq 30000 >a.txt && seq 1000 >b.txt
 }
 
+teardown() {
+    umount -q "$BATS_TEST_TMPDIR/cut" "$BATS_TEST_TMPDIR/disk" || true
+}
+
 tokenize=(tokenize -q -j 1 --val 0.5 --docs lines --shard-tokens 16k -o out a.txt b.txt)
 contents() { find "$1" -type f -not -name .lock -not -name .bpe-cache -print0 | sort -z | xargs -0 cat | sha256sum; }
 
@@ -123,7 +127,6 @@ END
     [ "$(id -u)" = 0 ] || skip "only root can mount an image"
     truncate -s 32M disk.img && mkfs.ext4 -q disk.img 2>/dev/null && mkdir disk cut || skip "no mkfs.ext4"
     mount -o loop disk.img disk 2>/dev/null || skip "this system does not permit loop mounts"
-    trap 'umount -q "$BATS_TEST_TMPDIR/cut" "$BATS_TEST_TMPDIR/disk" || true' EXIT
     seq 300000 >big.txt
     shardtool tokenize -q -j 1 --shard-tokens 32k -o want big.txt
     shardtool tokenize -q -j 1 --shard-tokens 32k -o disk/out big.txt 3>&- &
@@ -138,7 +141,6 @@ END
     done
     wait $!
     [ $moment -gt 0 ]
-    mount -o loop disk.img cut 2>/dev/null || true
     diff -r want disk/out -x .lock
 }
 
