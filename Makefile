@@ -188,6 +188,8 @@ bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python
 $(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
 	@echo "  LD   $@"
 	$(LINK)
+## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
+soak: test-deps $(O)/bin/loader $(O)/bin/shardtool ; $(Q)build/venv/bin/python tests/bench/soak_loader.py $(O)/bin $(or $(MINUTES),30)
 ## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
 soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
 $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
