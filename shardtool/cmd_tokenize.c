@@ -253,7 +253,7 @@ static void log_continued(const Dataset *dataset) {
 
 // `journal` and `resume` are NULL for standard output.
 static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
-                       Journal *journal, const InputPosition resume[SPLIT_COUNT]) {
+                       Journal *journal, const JournalResume *resume) {
     Progress progress;
     PipelineResult result;
     uint64_t started_ns = clock_ns(), done_before = dataset->source_bytes;
@@ -261,9 +261,12 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
     pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
-    pipeline.journal = journal;
-    if (resume) memcpy(pipeline.resume, resume, sizeof pipeline.resume);
+    pipeline.journal = journal, pipeline.resume = resume;
     Source *source = source_open(inputs, &source_options);
+    if (resume && resume->has_start) {
+        const InputPosition *start = &resume->start;
+        source_start(source, start->file, start->place, start->document - start->behind);
+    }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
     source_close(source);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
@@ -322,11 +325,14 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     if (base && access(skips_base, F_OK) == 0) source_options.skips.base = skips_base;
     Dataset dataset;
     Journal journal = {0};
-    InputPosition resume[SPLIT_COUNT];
+    JournalResume resume;
+    int pending_split = val > 0.5 ? SPLIT_TRAIN : SPLIT_VAL; // the smaller one
     begin_dataset(&dataset, build->target, run);
-    int status = journal_load(&dataset, inputs, base, resume), continued = status > 0;
+    int status = journal_load(&dataset, inputs, base, pending_split, &resume), continued = status > 0;
     if (status >= 0) status = continued ? dataset_build_continue(build) : dataset_build_clear(build);
-    if (status == 0) status = journal_open(&journal, &dataset, inputs, base, continued);
+    if (status == 0)
+        status = journal_open(&journal, &dataset, inputs, base, continued ? &resume : NULL, pending_split,
+                              &source_options.skips);
     if (status == 0) log_continued(&dataset);
     if (status == 0 && base) {
         status = append_link(&dataset, base, shard_tokens, &journal);
@@ -334,9 +340,10 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     }
     if (status == 0) {
         add_sources(&dataset, inputs, base);
-        status = tokenize_to(build, run, inputs, &dataset, &journal, resume);
+        status = tokenize_to(build, run, inputs, &dataset, &journal, continued ? &resume : NULL);
     }
     journal_close(&journal);
+    buffer_close(&resume.pending);
     if (status == 0 && !no_bpe_cache) save_cache(cache, cache_path);
     dataset_close(&dataset);
     return status;

@@ -26,6 +26,10 @@ static int remove_file(const char *directory, const char *name) {
     return unlink(path) == 0 || errno == ENOENT ? 0 : fail_errno("cannot remove '%s'", path);
 }
 
+static int remove_journal(const char *directory) {
+    return remove_file(directory, DATASET_PENDING) < 0 ? -1 : remove_file(directory, DATASET_JOURNAL);
+}
+
 // Visits the entries of one directory. A missing directory has none.
 static int visit_entries(const char *directory, const char *folder, int (*visit)(void *, const char *), void *context) {
     char path[PATH_MAX_BYTES], file[PATH_MAX_BYTES];
@@ -128,7 +132,7 @@ static int replace(const char *directory, const char *from) {
     }
     if (exists(from, DATASET_SKIPS) && move_up(directory, from, DATASET_SKIPS) < 0) return -1;
     if (dir_sync(directory) < 0 || move_up(directory, from, DATASET_MANIFEST) < 0) return -1;
-    remove_file(from, DATASET_JOURNAL);
+    remove_journal(from);
     rmdir(from);
     return dir_sync(directory);
 }
@@ -137,7 +141,7 @@ static int replace(const char *directory, const char *from) {
 static int remove_aside(const char *directory) {
     char from[PATH_MAX_BYTES];
     if (!exists(directory, ".new") || join(from, directory, ".new") < 0 || exists(from, DATASET_MANIFEST)) return 0;
-    if (remove_dataset(from) < 0 || remove_file(from, DATASET_JOURNAL) < 0) return -1;
+    if (remove_dataset(from) < 0 || remove_journal(from) < 0) return -1;
     rmdir(from);
     return dir_sync(directory);
 }
@@ -152,7 +156,7 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
     if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     dir_sweep(directory);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
-    if (status == 0 && build->has_manifest) status = remove_file(directory, DATASET_JOURNAL);
+    if (status == 0 && build->has_manifest) status = remove_journal(directory);
     if (status < 0) dataset_build_close(build);
     return status;
 }
@@ -202,12 +206,12 @@ int dataset_build_continue(DatasetBuild *build) {
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset) {
     if (dataset_save(dataset) < 0) return -1;
     if (strcmp(build->target, build->directory)) return replace(build->directory, build->target);
-    return remove_file(build->directory, DATASET_JOURNAL);
+    return remove_journal(build->directory);
 }
 
 void dataset_build_abandon(DatasetBuild *build) {
     if (!build->target[0] || remove_dataset(build->target) < 0) return;
-    remove_file(build->target, DATASET_JOURNAL);
+    remove_journal(build->target);
     if (strcmp(build->target, build->directory)) rmdir(build->target);
 }
 

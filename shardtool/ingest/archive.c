@@ -32,6 +32,9 @@ typedef struct {
     LookAhead ahead;
     Error error; // of `member` or the archive, with LOOK_FAILED
     Stream *current;
+    uint64_t members;    // files found so far
+    uint64_t number;     // of `current` among them
+    uint64_t behind;     // documents of it
     FormatReader *inner; // reads `current`
     uint8_t block[BLOCK_BYTES];
 } ArchiveReader;
@@ -148,15 +151,16 @@ static int check_end(ArchiveReader *self) {
     return got < 0 ? -1 : 0;
 }
 
-// Names the member of a header. False when it is not a file to be read.
+// Names the member of a header. False when it is not a file to be read, or before the start.
 static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
     const char *name = archive_entry_pathname(entry);
     if (!name) name = "?";
     const char *last = strrchr(name, '/');
     last = last ? last + 1 : name;
     if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return false;
+    if (self->members++ < self->outer->start.value[0]) return false;
     unsigned level = self->member.level;
-    self->member = (Stream){.read = member_read, .level = level, .is_listed = true};
+    self->member = (Stream){.read = member_read, .level = level, .is_listed = true, .number = self->members - 1};
     stream_name(&self->member, self->outer->name, name);
     return true;
 }
@@ -221,7 +225,16 @@ static int open_member(ArchiveReader *self) {
             return -1;
         }
     }
+    self->number = self->current->number, self->behind = 0;
     return reader_open(&self->inner, self->current, self->options) < 0 ? -1 : 1;
+}
+
+// The place of a document is its member.
+static void set_place(ArchiveReader *self, Part *part) {
+    part->has_place = true;
+    part->place = (ReadPlace){{self->number}};
+    part->behind = self->behind += part->skipped;
+    self->behind += part->last;
 }
 
 int archive_next(FormatReader *reader, Part *part) {
@@ -230,6 +243,7 @@ int archive_next(FormatReader *reader, Part *part) {
         if (self->inner) {
             int status = reader_next(self->inner, part);
             if (status < 0) status = skip_member(self, part);
+            if (status > 0) set_place(self, part);
             if (status != 0) return status;
             close_member(self);
         }

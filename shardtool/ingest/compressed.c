@@ -52,5 +52,6 @@ static int drain(CompressedReader *self) {
 int compressed_next(FormatReader *reader, Part *part) {
     CompressedReader *self = (CompressedReader *)reader;
     int status = self->inner ? reader_next(self->inner, part) : 0;
+    part->has_place = false;
     return status ? status : drain(self);
 }

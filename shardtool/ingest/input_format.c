@@ -34,6 +34,11 @@ ssize_t stream_read(Stream *stream, void *data, size_t size) {
     return got < 0 ? -1 : (ssize_t)take + got;
 }
 
+int stream_seek(Stream *stream, uint64_t offset) {
+    stream->head_at = stream->head_size = 0;
+    return stream->seek(stream, offset);
+}
+
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
     return stream->read_at(stream, offset, data, size);
 }

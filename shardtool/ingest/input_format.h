@@ -32,12 +32,21 @@ typedef struct {
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 
+// A place in a file from which its reader can begin: the values are those of its format (a byte and a line, a member, a
+// row group). All zero is the beginning.
+typedef struct {
+    uint64_t value[2];
+} ReadPlace;
+
 // A part of a document. Parts of one document follow each other; the last may be empty.
 typedef struct {
     Bytes text; // borrowed until the next call
     bool first, last;
     uint64_t skipped;        // documents of the file that the format left out before this one
     uint64_t file, document; // where the document begins: index of the file, document of that file from 0
+    bool has_place;          // a reader that begins at `place` comes to this document after `behind` others
+    ReadPlace place;
+    uint64_t behind;
 } Part;
 
 // A named sequence of bytes. `read` returns fewer than `size` bytes only at the end, -1 after fail().
@@ -46,18 +55,22 @@ struct Stream {
     ssize_t (*read)(Stream *stream, void *data, size_t size);
     // Reads at any offset, independently of `read`. NULL for pipes and members of archives.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
-    uint64_t size;                // in bytes, where there is read_at
-    char name[PATH_MAX_BYTES];    // printable
-    char base[SOURCE_BASE_BYTES]; // the file name without the extensions of codecs that were decoded
-    unsigned level;               // of containers around it
-    bool decompressed;            // the output of a codec
-    bool is_listed;               // found in a folder or an archive, not named by the user
-    struct Decoder *decoder;      // has decoded a part of it ahead; NULL for most streams
+    int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte. NULL where there is no read_at
+    ReadPlace start;                              // for the reader of the stream; its format is that of the beginning
+    uint64_t size;                                // in bytes, where there is read_at
+    char name[PATH_MAX_BYTES];                    // printable
+    char base[SOURCE_BASE_BYTES];                 // the file name without the extensions of codecs that were decoded
+    unsigned level;                               // of containers around it
+    uint64_t number;                              // of a member in its archive
+    bool decompressed;                            // the output of a codec
+    bool is_listed;                               // found in a folder or an archive, not named by the user
+    struct Decoder *decoder;                      // has decoded a part of it ahead; NULL for most streams
     size_t head_at, head_size;
     uint8_t head[SOURCE_HEAD_BYTES]; // peeked at, not yet read
 };
 int stream_peek(Stream *stream, Bytes *head); // the first bytes, at most SOURCE_HEAD_BYTES, without consuming them
 ssize_t stream_read(Stream *stream, void *data, size_t size);
+int stream_seek(Stream *stream, uint64_t offset); // only for streams with seek
 // Only for streams with read_at. Fewer than `size` bytes only at the end.
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size);
 // Names a stream "outer" or "outer:member", its base by the last component; control characters become '?' in `name`.

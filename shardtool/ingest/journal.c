@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { CRC_DIGITS = 8, JOURNAL_BYTES_MAX = 1 << 30 };
+#define PENDING_BYTES_MAX ((size_t)1 << 36) // ids of half of 68 billion tokens
 
 static void hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
     Sha256 sha;
@@ -61,30 +62,60 @@ static bool get_number(const json_t *object, const char *key, uint64_t *number) 
     return json_is_integer(value);
 }
 
+static void get_start(const json_t *object, JournalResume *resume, uint64_t *pending_bytes, uint32_t *pending_crc) {
+    uint64_t crc = 0;
+    InputPosition *start = &resume->start;
+    resume->has_start = get_number(object, "place", &start->place.value[0]) &&
+                        get_number(object, "line", &start->place.value[1]) &&
+                        get_number(object, "behind", &start->behind) && get_number(object, "pending", pending_bytes) &&
+                        get_number(object, "crc", &crc);
+    *pending_crc = (uint32_t)crc;
+}
+
 // Adds the shard of one line. False when it cannot be used: its file is missing, or the line is of another version.
-static bool load_shard(Dataset *dataset, Bytes line, InputPosition positions[SPLIT_COUNT]) {
-    json_t *object = json_parse(line, 0, NULL);
-    InputPosition position;
+static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalResume *resume, uint64_t *pending_bytes,
+                       uint32_t *pending_crc) {
+    json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
+    InputPosition position = {0};
     int split = -1;
     bool good = object && get_number(object, "file", &position.file) &&
                 get_number(object, "document", &position.document) && get_number(object, "token", &position.token) &&
                 (split = dataset_read_shard(dataset, json_object_get(object, "shard"))) >= 0;
-    if (good) positions[split] = position;
+    if (good) resume->positions[split] = position;
+    if (good && split != pending_split) {
+        resume->start = position;
+        get_start(object, resume, pending_bytes, pending_crc);
+    }
     json_decref(object);
     err_clear();
     return good;
 }
 
-static void journal_path(char path[PATH_MAX_BYTES], const Dataset *dataset) {
-    if (snprintf(path, PATH_MAX_BYTES, "%s/" DATASET_JOURNAL, dataset->path) >= PATH_MAX_BYTES)
+static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const char *name) {
+    if (snprintf(path, PATH_MAX_BYTES, "%s/%s", dataset->path, name) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
 }
 
-int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, InputPosition positions[SPLIT_COUNT]) {
+// Without the pending ids, or with damaged ones, all inputs are read again.
+static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t bytes, uint32_t crc) {
+    char path[PATH_MAX_BYTES];
+    file_path(path, dataset, DATASET_PENDING);
+    Buffer *pending = &resume->pending;
+    if (!resume->has_start || file_read(pending, path, PENDING_BYTES_MAX) < 0 || pending->size < bytes ||
+        crc32c(0, pending->data, bytes) != crc)
+        resume->has_start = false, bytes = 0;
+    err_clear();
+    pending->size = bytes;
+}
+
+int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split,
+                 JournalResume *resume) {
     char path[PATH_MAX_BYTES];
     Buffer bytes = {0}, header = {0};
-    journal_path(path, dataset);
-    memset(positions, 0, SPLIT_COUNT * sizeof *positions);
+    uint64_t pending_bytes = 0;
+    uint32_t pending_crc = 0;
+    file_path(path, dataset, DATASET_JOURNAL);
+    *resume = (JournalResume){0};
     if (has_stream(inputs) || access(path, F_OK)) return 0;
     if (file_read(&bytes, path, JOURNAL_BYTES_MAX) < 0) return -1;
     Bytes text = {bytes.data, bytes.size}, line;
@@ -92,8 +123,11 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, In
     bool same = next_line(&text, &line) && line.size == header.size && !memcmp(line.data, header.data, line.size);
     if (!same && bytes.size) log_line("starting over: '%s' is of a run with other options or inputs", path);
     size_t good = same ? bytes.size - text.size : 0;
-    while (same && next_line(&text, &line) && load_shard(dataset, line, positions)) good = bytes.size - text.size;
+    while (same && next_line(&text, &line) &&
+           load_shard(dataset, line, pending_split, resume, &pending_bytes, &pending_crc))
+        good = bytes.size - text.size;
     if (same && truncate(path, (off_t)good)) same = false;
+    if (same) load_pending(dataset, resume, pending_bytes, pending_crc);
     buffer_close(&bytes);
     buffer_close(&header);
     return same;
@@ -110,12 +144,26 @@ static int add_line(Journal *journal, const Buffer *json) {
     return status;
 }
 
-int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base, bool continued) {
-    journal_path(journal->path, dataset);
-    int flags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (continued ? 0 : O_TRUNC);
-    journal->fd = open(journal->path, flags, 0666);
-    if (journal->fd < 0) return fail_errno("cannot create '%s'", journal->path);
-    if (continued) return 0;
+static int open_file(const char *path, int flags) {
+    int fd = open(path, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return fd < 0 ? fail_errno("cannot create '%s'", path) : fd;
+}
+
+int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
+                 const JournalResume *resume, int pending_split, const Skips *skips) {
+    *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .skips = skips};
+    file_path(journal->path, dataset, DATASET_JOURNAL);
+    file_path(journal->pending_path, dataset, DATASET_PENDING);
+    if (resume) journal->pending_bytes = resume->pending.size;
+    if (resume) journal->pending_crc = crc32c(0, resume->pending.data, resume->pending.size);
+    journal->pending_fd = open_file(journal->pending_path, O_WRONLY);
+    if (journal->pending_fd < 0) return -1;
+    if (ftruncate(journal->pending_fd, (off_t)journal->pending_bytes))
+        return fail_errno("cannot truncate '%s'", journal->pending_path);
+    if (lseek(journal->pending_fd, (off_t)journal->pending_bytes, SEEK_SET) < 0)
+        return fail_errno("cannot seek in '%s'", journal->pending_path);
+    journal->fd = open_file(journal->path, O_WRONLY | O_APPEND | (resume ? 0 : O_TRUNC));
+    if (journal->fd < 0 || resume) return journal->fd < 0 ? -1 : 0;
     Buffer header = {0};
     add_header(&header, dataset, inputs, base);
     int status = add_line(journal, &header);
@@ -123,11 +171,49 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
     return status;
 }
 
+void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes) {
+    PendingIds head = {position.file, position.document, source_bytes, count};
+    buffer_add(&journal->pending, &head, sizeof head);
+    buffer_add(&journal->pending, ids, count * sizeof *ids);
+}
+
+static bool is_before(const PendingIds *ids, InputPosition position) {
+    return ids->file < position.file || (ids->file == position.file && ids->document < position.document);
+}
+
+// Writes the pending ids of the documents before `end`; those behind it will be read again.
+static int write_pending(Journal *journal, InputPosition end) {
+    Buffer *pending = &journal->pending;
+    size_t size = 0;
+    PendingIds head;
+    while (size < pending->size) {
+        memcpy(&head, pending->data + size, sizeof head);
+        if (!is_before(&head, end)) break;
+        size += sizeof head + head.count * sizeof(uint16_t);
+    }
+    if (!size) return 0;
+    if (fd_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
+    if (fdatasync(journal->pending_fd)) return fail_errno("cannot write '%s' to disk", journal->pending_path);
+    journal->pending_crc = crc32c(journal->pending_crc, pending->data, size);
+    journal->pending_bytes += size;
+    memmove(pending->data, pending->data + size, pending->size - size);
+    pending->size -= size;
+    return 0;
+}
+
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position) {
+    bool is_start = split != journal->pending_split && !journal->skips->count;
+    if (is_start && write_pending(journal, position) < 0) return -1;
     Buffer json = {0};
-    buffer_print(&json,
-                 "{\"file\":%" PRIu64 ",\"document\":%" PRIu64 ",\"token\":%" PRIu64 ",\"shard\":", position.file,
+    buffer_print(&json, "{\"file\":%" PRIu64 ",\"document\":%" PRIu64 ",\"token\":%" PRIu64, position.file,
                  position.document, position.token);
+    if (is_start)
+        buffer_print(&json,
+                     ",\"place\":%" PRIu64 ",\"line\":%" PRIu64 ",\"behind\":%" PRIu64 ",\"pending\":%" PRIu64
+                     ",\"crc\":%" PRIu32,
+                     position.place.value[0], position.place.value[1], position.behind, journal->pending_bytes,
+                     journal->pending_crc);
+    buffer_print(&json, ",\"shard\":");
     dataset_write_shard(&json, split, number, shard);
     json.size--; // the line end
     buffer_print(&json, "}");
@@ -138,5 +224,7 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
 
 void journal_close(Journal *journal) {
     if (journal->fd > 0) close(journal->fd);
-    journal->fd = -1;
+    if (journal->pending_fd > 0) close(journal->pending_fd);
+    buffer_close(&journal->pending);
+    journal->fd = journal->pending_fd = -1;
 }

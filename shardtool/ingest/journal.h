@@ -4,29 +4,56 @@
 // vocabulary, inputs), every other one a finished shard (its line of the manifest) and the position after its last
 // token. A line is written after the shard has its final name. Lines after a damaged or truncated one do not count.
 //
-// A run that continues reads all inputs again, but tokenizes a document only if it lies after the position of its
-// split.
+// The ids of one split, the one that the options make smaller, are also in DIR/.pending: those of each document before
+// the end of the other split's last shard. So a run that continues begins to read at that end, with the ids of .pending
+// in place of the documents before. It reads all inputs again, but tokenizes a document only if it lies after the
+// position of its split, when something was skipped (the list of skips is not in the journal).
 #pragma once
 
 #include "shardtool/format/dataset.h"
+#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/inputs.h"
 
-// A position in the inputs: the file, the document in it, and the ids of that document before the position.
+// A position in the inputs: the file, the document in it, and the ids of that document before the position. The
+// document is `behind` documents after a place of the file.
 typedef struct {
     uint64_t file, document, token;
+    ReadPlace place;
+    uint64_t behind;
 } InputPosition;
 
 typedef struct {
-    int fd;
-    char path[PATH_MAX_BYTES];
+    int fd, pending_fd;
+    int pending_split;
+    uint64_t pending_bytes; // in the file
+    uint32_t pending_crc;
+    Buffer pending; // not yet in the file
+    const Skips *skips;
+    char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES];
 } Journal;
 
-// Reads the journal of `dataset` (begun, without shards). 1 when it is of the same run: its shards are added and the
-// position of each split is set. 0 when there is no usable journal; the dataset is then as it was. `base` is the
-// dataset to which the run appends, or NULL.
-int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, InputPosition positions[SPLIT_COUNT]);
-// Opens the journal for appending, after journal_load with `continued`, else empty with a first line.
-int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base, bool continued);
+// What a run that continues needs beside the shards.
+typedef struct {
+    InputPosition positions[SPLIT_COUNT]; // documents of a split before it are in finished shards
+    bool has_start;                       // documents before `start` are in shards or in `pending`
+    InputPosition start;
+    Buffer pending; // PendingIds, each followed by its ids
+} JournalResume;
+
+typedef struct {
+    uint64_t file, document, source_bytes, count;
+} PendingIds;
+
+// Reads the journal of `dataset` (begun, without shards). 1 when it is of the same run: its shards are added and
+// *resume is set, whose buffer the caller frees. 0 when there is no usable journal; the dataset is then as it was.
+// `base` is the dataset to which the run appends, or NULL.
+int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split, JournalResume *resume);
+// Opens the journal for appending after journal_load with `resume`, else (NULL) empty with a first line. The ids of
+// pending_split go to .pending. `skips` is borrowed.
+int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
+                 const JournalResume *resume, int pending_split, const Skips *skips);
+// Keeps ids of a document of the pending split, in order; source_bytes as for shard_sink_add.
+void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);
 void journal_close(Journal *journal); // accepts a zeroed struct

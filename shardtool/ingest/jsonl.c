@@ -44,6 +44,8 @@ typedef struct {
     bool ended;         // the window holds the end of the stream
     size_t at, end;     // unread bytes of the window
     uint64_t line;      // from 1
+    uint64_t window_at; // offset in the stream of window[0]
+    uint64_t line_at;   // offset in the stream of the line
     uint64_t line_byte; // offset in the line of window[0]; wraps below 0 at its start
     const char *bad;    // reason why the line is bad
 
@@ -96,6 +98,10 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
+    if (stream->start.value[0]) {
+        jsonl->window_at = jsonl->line_at = stream->start.value[0], jsonl->line = stream->start.value[1];
+        if (stream_seek(stream, jsonl->line_at) < 0) return jsonl_close(&jsonl->reader), NULL;
+    }
     if (split_path(jsonl, options->text_field) == 0) return &jsonl->reader;
     jsonl_close(&jsonl->reader);
     return NULL;
@@ -333,7 +339,7 @@ static Step step(JsonlReader *jsonl) {
 static int refill(JsonlReader *jsonl) {
     if (jsonl->ended) return 0;
     bool first = jsonl->line == 1 && jsonl->line_byte == 0 && jsonl->end == 0;
-    jsonl->line_byte += jsonl->at;
+    jsonl->line_byte += jsonl->at, jsonl->window_at += jsonl->at;
     memmove(jsonl->window, jsonl->window + jsonl->at, jsonl->end - jsonl->at);
     jsonl->end -= jsonl->at, jsonl->at = 0;
     size_t space = SOURCE_WINDOW_BYTES - jsonl->end;
@@ -356,7 +362,7 @@ static int skip_line(JsonlReader *jsonl) {
 // Skips the line end and resets the state for the next line.
 static void begin_line(JsonlReader *jsonl) {
     jsonl->at++, jsonl->line++;
-    jsonl->line_byte = 0 - (uint64_t)jsonl->at;
+    jsonl->line_byte = 0 - (uint64_t)jsonl->at, jsonl->line_at = jsonl->window_at + jsonl->at;
     jsonl->state = LINE_START, jsonl->depth = jsonl->matched = 0;
     jsonl->found = jsonl->streamed = false;
 }
@@ -364,7 +370,10 @@ static void begin_line(JsonlReader *jsonl) {
 static int return_part(JsonlReader *jsonl, Part *part, bool last) {
     *part = (Part){
         .text = {jsonl->text.data, jsonl->text.size},
-          .first = !jsonl->streamed, .last = last
+        .first = !jsonl->streamed,
+        .last = last,
+        .has_place = true,
+        .place = {{jsonl->line_at, jsonl->line}               }
     };
     jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->streamed = !last;

@@ -64,8 +64,9 @@ struct Pipeline {
     // The long document whose windows are being collected: its split, and its bytes so far.
     bool long_val;
     uint64_t long_bytes;
-    bool window_val;            // the split of the windows being tokenized
-    uint64_t drop[SPLIT_COUNT]; // ids of the document at `resume` that are in a finished shard
+    bool window_val;                   // the split of the windows being tokenized
+    InputPosition resume[SPLIT_COUNT]; // documents of a split before it are in finished shards, or were pending
+    uint64_t drop[SPLIT_COUNT];        // ids of the document at `resume` that are in a finished shard
 
     uint64_t tokens;    // in finished shards or delivered
     uint64_t ids_left;  // at most so many come of the batches in flight
@@ -82,7 +83,7 @@ static bool is_validation(const Pipeline *pipeline, Bytes text) {
 
 // Whether a document is in a finished shard of a run that continues.
 static bool is_finished(const Pipeline *pipeline, InputPosition position, bool val) {
-    const InputPosition *resume = &pipeline->options->resume[val ? SPLIT_VAL : SPLIT_TRAIN];
+    const InputPosition *resume = &pipeline->resume[val ? SPLIT_VAL : SPLIT_TRAIN];
     return position.file < resume->file || (position.file == resume->file && position.document < resume->document);
 }
 
@@ -163,6 +164,9 @@ static int deliver_batch(Pipeline *pipeline) {
         uint64_t *drop = &pipeline->drop[split];
         size_t dropped = *drop < document->ids ? (size_t)*drop : document->ids;
         *drop -= dropped;
+        Journal *journal = pipeline->options->journal;
+        if (journal && split == journal->pending_split && document->ids > dropped)
+            journal_keep(journal, document->position, ids + dropped, document->ids - dropped, bytes);
         if (shard_sink_add(pipeline->sink, split, ids + dropped, document->ids - dropped, document->position, bytes) <
             0)
             return -1;
@@ -241,7 +245,7 @@ static void show_progress(const Pipeline *pipeline, const Source *source) {
 static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     bool is_long = false;
     pipeline->document = (BatchDocument){
-        .position = {.file = part->file, .document = part->document}
+        .position = {.file = part->file, .document = part->document, .place = part->place, .behind = part->behind}
     };
     for (;;) {
         Bytes left = part->text;
@@ -280,10 +284,37 @@ static int check_full(Pipeline *pipeline) {
     set_ids_max(pipeline);
     if (pipeline->tokens + pipeline->ids_left + pipeline->batch->ids_max < max) return 0;
     for (int split = 0; split < SPLIT_COUNT; split++)
-        if (!has_passed(pipeline->last, options->resume[split])) return 0;
+        if (!has_passed(pipeline->last, pipeline->resume[split])) return 0;
     int status = submit_batch(pipeline);
     while (status == 0) status = deliver_batch(pipeline);
     return status < 0 ? -1 : pipeline->tokens >= max;
+}
+
+// Adds the pending ids of the documents before the start, which are not read again.
+static int add_pending(Pipeline *pipeline) {
+    const JournalResume *resume = pipeline->options->resume;
+    int split = pipeline->options->journal->pending_split;
+    InputPosition *after = &pipeline->resume[split];
+    PendingIds head;
+    for (size_t at = 0; at < resume->pending.size; at += head.count * sizeof(uint16_t)) {
+        memcpy(&head, resume->pending.data + at, sizeof head);
+        at += sizeof head;
+        InputPosition position = {.file = head.file, .document = head.document};
+        if (is_finished(pipeline, position, split == SPLIT_VAL)) continue;
+        uint64_t *drop = &pipeline->drop[split];
+        size_t dropped = *drop < head.count ? (size_t)*drop : head.count;
+        *drop -= dropped;
+        const uint16_t *ids = (const uint16_t *)(const void *)(resume->pending.data + at);
+        if (shard_sink_add(pipeline->sink, split, ids + dropped, head.count - dropped, position, head.source_bytes) < 0)
+            return -1;
+        pipeline->tokens += head.count - dropped;
+    }
+    if (after->file > resume->start.file ||
+        (after->file == resume->start.file && after->document >= resume->start.document))
+        return 0;
+    *after = resume->start, after->token = 0;
+    pipeline->drop[split] = 0;
+    return 0;
 }
 
 static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
@@ -294,7 +325,10 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     pipeline->val_all = options->val >= 1;
     pipeline->val_below = pipeline->val_all ? 0 : (uint64_t)ldexp(options->val, 64);
 
-    for (int i = 0; i < SPLIT_COUNT; i++) pipeline->drop[i] = options->resume[i].token;
+    for (int i = 0; options->resume && i < SPLIT_COUNT; i++) {
+        pipeline->resume[i] = options->resume->positions[i];
+        pipeline->drop[i] = pipeline->resume[i].token;
+    }
     pipeline->encoder_count = threads;
     pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++) {
@@ -313,6 +347,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     if (options->base && append_last(pipeline->sink, dataset, options->base, pipeline->inputs, options->shard_tokens,
                                      &pipeline->tokens) < 0)
         return -1;
+    if (options->resume && options->resume->has_start && add_pending(pipeline) < 0) return -1;
     pipeline->pool =
         pool_open(threads, tokenize_batch, pipeline->batches, sizeof *pipeline->batches, pipeline->batch_count);
     return pipeline->pool ? next_batch(pipeline) : -1;

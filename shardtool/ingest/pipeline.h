@@ -24,10 +24,10 @@ typedef struct {
     uint64_t shard_tokens; // whole frames; 0 = all in one shard
     ShardParams params;
     Progress *progress;
-    Journal *journal;                  // of `directory`
-    InputPosition resume[SPLIT_COUNT]; // documents of a split before it are in finished shards
-    const Dataset *base;               // appended to, or NULL
-    uint64_t max_tokens;               // the run ends with the document that reaches it; 0 = no limit
+    Journal *journal;            // of `directory`; NULL with standard output
+    const JournalResume *resume; // of a run that continues, or NULL
+    const Dataset *base;         // appended to, or NULL
+    uint64_t max_tokens;         // the run ends with the document that reaches it; 0 = no limit
 } PipelineOptions;
 
 typedef struct {

@@ -50,7 +50,7 @@ ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs,
     for (int i = 0; i < SPLIT_COUNT; i++) {
         Split *split = &sink->splits[i];
         split->ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
-        split->to = options->resume[i];
+        if (options->resume) split->to = options->resume->positions[i];
         split->continues = split->to.token > 0;
     }
 
@@ -124,7 +124,7 @@ static int finish_shard(ShardSink *sink, int split) {
     dataset_add(sink->dataset, split, &added);
     if (!sink->options->journal) return 0;
     InputPosition end = from->shard_to;
-    if (!from->continues) end.document++, end.token = 0;
+    if (!from->continues) end.document++, end.token = 0, end.behind++;
     return journal_add(sink->options->journal, split, sink->dataset->shard_count[split] - 1, &added, end);
 }
 

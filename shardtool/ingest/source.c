@@ -20,6 +20,8 @@ struct Source {
     const Inputs *inputs;
     SourceOptions *options;
     uint64_t next_file, document, bytes_before; // bytes_before: of the files that are done
+    uint64_t start_document;                    // of the first file, at `start`
+    ReadPlace start;
     FileStream stream;
     FormatReader *reader;
 };
@@ -58,18 +60,28 @@ static ssize_t file_read_at(Stream *stream, uint64_t offset, void *data, size_t 
     return (ssize_t)done;
 }
 
+static int file_seek(Stream *stream, uint64_t offset) {
+    FileStream *file = (FileStream *)stream;
+    if (lseek(file->fd, (off_t)offset, SEEK_SET) < 0) return fail_errno("cannot seek in '%s'", stream->name);
+    file->bytes = offset;
+    return 0;
+}
+
 static int open_file(Source *source) {
     const InputFile *file = &source->inputs->files[source->next_file++];
     bool is_stdin = !strcmp(file->path, "-");
     FileStream *stream = &source->stream;
     stream->stream = (Stream){.read = file_read_some};
-    if (file->regular) stream->stream.read_at = file_read_at, stream->stream.size = file->bytes;
+    if (file->regular)
+        stream->stream.read_at = file_read_at, stream->stream.seek = file_seek, stream->stream.size = file->bytes;
     stream_name(&stream->stream, is_stdin ? "standard input" : file->path, NULL);
     stream->stream.is_listed = file->is_listed;
     stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(file->path);
     stream->file = file;
     stream->bytes = 0;
-    source->document = 0;
+    source->document = source->start_document;
+    stream->stream.start = source->start;
+    source->start_document = 0, source->start = (ReadPlace){0};
     struct stat st;
     if (stream->fd < 0 || fstat(stream->fd, &st)) return fail_errno("cannot open '%s'", stream->stream.name);
     stream->modified = st.st_mtim;
@@ -93,6 +105,12 @@ Source *source_open(const Inputs *inputs, SourceOptions *options) {
     return source;
 }
 
+void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t document) {
+    for (; source->next_file < file; source->next_file++)
+        source->bytes_before += source->inputs->files[source->next_file].bytes;
+    source->start = place, source->start_document = document;
+}
+
 static int skip_file(Source *source, Part *part) {
     int status = reader_skip(source->reader, &source->stream.stream, source->options, part);
     if (status < 0) return -1;
@@ -109,6 +127,7 @@ int source_next(Source *source, Part *part) {
             if (status != 0) {
                 if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
+                if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->behind = source->document;
                 if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;
             }

@@ -9,7 +9,7 @@ setup() {
     printf 'The second document.\n' >b.txt
 }
 
-leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .new; }
+leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .new; }
 
 # kill_at CALL N COMMAND...: runs COMMAND and kills it at its N-th system call CALL; fails when there are fewer calls.
 kill_at() {
@@ -172,4 +172,26 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     [[ "$output" == *"starting over"* ]]
     shardtool tokenize -q -o whole $options lines.txt
     cmp out/dataset.jsonl whole/dataset.jsonl
+}
+
+@test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
+    seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
+    mkdir folder && split -n l/40 --additional-suffix .jsonl docs.jsonl folder/
+    for val in 0.1 0.9; do
+        for input in docs.jsonl folder; do
+            options="-q --val $val --frame-tokens 1024 --shard-tokens 8k $input"
+            rm -rf whole out
+            shardtool tokenize -o whole $options 2>/dev/null
+            shards=$(find whole -name '*.zst' | wc -l)
+            kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
+            strace -f -qq -y -e trace=read -o calls shardtool tokenize -o out $options 2>/dev/null
+            cmp out/dataset.jsonl whole/dataset.jsonl
+            # the digest of a file reads its first and last 64 KiB
+            bytes=$(awk '/\.jsonl>/ && $NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }' calls)
+            size=$(stat -c %s docs.jsonl)
+            [ $input = folder ] && limit=$((size + size / 5)) || limit=$((131072 + size / 5))
+            [ "$bytes" -le $limit ] || { echo "$input, --val $val: read $bytes of $size bytes" && return 1; }
+            [ -z "$(leftovers)" ]
+        done
+    done
 }
