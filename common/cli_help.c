@@ -19,14 +19,25 @@ static void flag_text(const Option *option, char *out, size_t size) {
 
 // " [default]", or nothing where the default is none or off
 static void default_text(const Option *option, char *out, size_t size) {
-    char value[200];
-    option_print(option, value, sizeof value);
+    char value[220]; // room for escapes
+    option_print(option, value, 200);
+    for (char *newline; (newline = strchr(value, '\n'));) { // the default prompt of samples
+        memmove(newline + 2, newline + 1, strlen(newline));
+        memcpy(newline, "\\n", 2);
+    }
     bool plain = option->type == OPT_FLAG ? *(bool *)option->value == false : value[0] == '\0';
     if (plain)
         *out = '\0';
     else
         snprintf(out, size, " [%s]", value);
 }
+
+// Of every command; cli.c reads them.
+static const Option common_options[] = {
+    {OPT_FLAG, "q,quiet", &(bool){false}, NULL, "print warnings and errors only"},
+    {OPT_FLAG, "h,help",  &(bool){false}, NULL, "print this help"               },
+    {OPT_END,  NULL,      NULL,           NULL, NULL                            },
+};
 
 void cli_print_program(const Program *program) {
     printf("%s: %s\n\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name, program->summary, program->name);
@@ -38,7 +49,7 @@ void cli_print_program(const Program *program) {
 
 static void print_rows(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[80], value[220];
+        char flag[80], value[240];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
         printf("  %-26s%s%s%s\n", flag, strlen(flag) > 26 ? "\n                             " : " ", o->help, value);
@@ -46,10 +57,10 @@ static void print_rows(const Option *options) {
 }
 
 void cli_print_help(const Program *program, const Command *command) {
-    printf("usage: %s %s [OPTIONS] %s\n%s\n\n", program->name, command->name, command->arguments, command->summary);
+    printf("usage: %s %s [OPTIONS]%s%s\n%s\n\n", program->name, command->name, *command->arguments ? " " : "",
+           command->arguments, command->summary);
     print_rows(command->options);
-    printf("  %-26s %s\n  %-26s %s\n", "-q, --quiet", "print warnings and errors only", "-h, --help",
-           "print this help");
+    print_rows(common_options);
     if (!command->more) return;
     printf("\nkeys, in config files (key = value) and as flags (--key=value):\n");
     print_rows(command->more->rows);
@@ -70,7 +81,7 @@ static void print_roff(const char *text) {
 
 static void print_roff_rows(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[80], value[220];
+        char flag[80], value[240];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
         printf(".TP\n.B ");
@@ -93,6 +104,7 @@ void cli_print_man(const Program *program) {
         print_roff((*c)->summary);
         putchar('\n');
         print_roff_rows((*c)->options);
+        print_roff_rows(common_options);
         if ((*c)->more) print_roff_rows((*c)->more->rows);
     }
     printf(".SH EXIT STATUS\n");
@@ -111,7 +123,8 @@ static void print_flags(const Option *options) {
 void cli_print_completion(const Program *program) {
     printf("_%s() {\n    local word=${COMP_WORDS[COMP_CWORD]} words\n    case ${COMP_WORDS[1]} in\n", program->name);
     for (const Command *const *c = program->commands; *c; c++) {
-        printf("    %s) words='--help --quiet", (*c)->name);
+        printf("    %s) words='", (*c)->name);
+        print_flags(common_options);
         print_flags((*c)->options);
         if ((*c)->more) print_flags((*c)->more->rows);
         printf("' ;;\n");

@@ -16,7 +16,7 @@ static const char *no_gpu(void) {
 #else
 static const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     (void)choice, (void)why;
-    fail(EX_USAGE, "built without CUDA");
+    fail(EX_USAGE, "this program was built without CUDA: build it where nvcc is installed, or take --device=cpu");
     return NULL;
 }
 static const char *no_gpu(void) { return "built without CUDA"; }
@@ -35,7 +35,7 @@ bool dtype_parse(const char *name, Dtype *type) {
 }
 
 const Backend *backend_open(const BackendChoice *choice, char why[256]) {
-    char reason[128] = "as asked";
+    char reason[128] = "as requested";
     if (choice->device >= DEVICE_CUDA) return backend_cuda(choice, why);
     if (choice->device == DEVICE_AUTO) {
         const char *missing = no_gpu();

@@ -27,7 +27,7 @@ static const Option options[] = {
      "file with the public keys of the trainers that may connect, one per line"                                                              },
     {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
     {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
-     "memory for decoded data (default: a quarter of the memory, or of the limit of the control group)"                                      },
+     "memory for decoded data; 0: a quarter of the memory, or of the limit of the control group"                                             },
     {OPT_STRING, "schedule",        &schedule_file,   "FILE",
      "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again"                                                   },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },

@@ -34,8 +34,8 @@ loader/server       common shardtool/format loader/protocol
 loader              common loader/protocol loader/client loader/server
 trainer/config      common kernels loader/client/feed.h
 trainer/plan        common kernels trainer/config trainer/optim/optimizer.h
-trainer/model       common kernels trainer/plan trainer/run/batch_stream.h
-trainer/optim       common kernels trainer/config trainer/model trainer/run/batch_stream.h
+trainer/model       common kernels trainer/plan loader/client/batch_stream.h
+trainer/optim       common kernels trainer/config trainer/model loader/client/batch_stream.h
 trainer/checkpoint  common kernels/half.h trainer/config trainer/model trainer/optim
 trainer/run         common kernels loader/client/feed.h loader/protocol/wire.h tokenizer trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/run

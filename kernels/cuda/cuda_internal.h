@@ -37,7 +37,7 @@ typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUS
 extern AttentionForm cuda_attention_form;
 #define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)
 
-// dtype bfloat16 or float16; needs no device when only facts are asked for. NULL after fail() (2 or 80).
+// dtype bfloat16 or float16; needs no device when only facts are needed. NULL after fail() (2 or 80).
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
 
 // device.c: opens the device that `choice` names and fills `cuda`, but for what backend_cuda sets. -1 after fail().

@@ -39,7 +39,7 @@ typedef __nv_bfloat16 act;
 #define LAUNCH(kernel, grid, block, dynamic, stream, ...)                                                              \
     ((kernel)<<<grid, block, dynamic, stream>>>(__VA_ARGS__), cuda_check(cudaGetLastError(), #kernel))
 // clang-format on
-// more than 48 KiB of shared memory must be asked for, once a kernel
+// more than 48 KiB of shared memory must be allowed, once a kernel
 #define ALLOW_SHARED(kernel, bytes) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(result, kernel, threads, bytes)

@@ -78,8 +78,10 @@ static int wait_until_ready(Feed *feed) {
         if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end)
-            return fail(EX_PEER, "no loader at %s after %llu s: start `loader serve DIR`, or raise data_timeout",
-                        feed->endpoint.name, (unsigned long long)feed->config.timeout_ms / 1000);
+            return fail(
+                EX_PEER,
+                "no loader at %s after %llu s: give --dataset=DIR, start `loader serve DIR`, or raise data_timeout",
+                feed->endpoint.name, (unsigned long long)feed->config.timeout_ms / 1000);
         if (feed->state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
     }
     return 0;

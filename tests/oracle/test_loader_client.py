@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,15 @@ def port():
 def need():
     if MISSING:
         raise runner.Skip(MISSING)
+
+
+def test_sampling_modes_have_the_numbers_of_the_table():
+    if MISSING:
+        raise runner.Skip(MISSING)
+    from millrace_loader import wire
+    table = (ROOT / "loader/protocol/sampling_mode.h").read_text()
+    rows = re.findall(r"MODE\([A-Z]+, ([a-z]+), (\d+),", table)
+    assert len(rows) >= 3 and wire.MODES == {name: int(number) for name, number in rows}, (rows, wire.MODES)
 
 
 def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():

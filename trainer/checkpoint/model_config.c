@@ -83,7 +83,8 @@ static int take_config(ModelConfig *model, const json_t *root, const char *path)
     return 0;
 }
 
-int model_config_read(ModelConfig *model, const char *directory) {
+// 66 without a file, 65 when it describes a model that is not computed here, 76 when the vocabulary is not GPT-2's.
+static int model_config_read(ModelConfig *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     snprintf(path, sizeof path, "%.*s/config.json", PATH_MAX_BYTES - 16, directory);

@@ -11,8 +11,6 @@ typedef struct {
     Gelu gelu;
 } ModelConfig;
 
-// 66 without a file, 65 when it describes a model that is not computed here, 76 when the vocabulary is not GPT-2's.
-int model_config_read(ModelConfig *model, const char *directory);
 void model_config_print(const ModelShape *shape, Buffer *out);
 
 // Sets the keys of the model from the config.json of `directory`. A smaller block_size may be set by the user; any

@@ -1,8 +1,8 @@
 // Evaluation: the mean loss over the first samples of a split, in order, inside the memory of the training pass.
 #pragma once
 
+#include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
-#include "trainer/run/batch_stream.h"
 
 // Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size.
 FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,

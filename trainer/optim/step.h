@@ -1,8 +1,8 @@
 // One optimizer step: the gradients of its micro-batches are accumulated, then one update is applied.
 #pragma once
 
+#include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
-#include "trainer/run/batch_stream.h"
 
 // The position of a run before a step.
 typedef struct {

@@ -162,7 +162,9 @@ static int after_end(LoaderProcess *loader_process, int status) {
     return 0;
 }
 
-int loader_process_check(void *self) {
+// For FeedConfig.while_waiting: restarts a loader that has ended. Fails with the loader's exit code when it ended with
+// an error, such as a damaged dataset.
+static int loader_process_check(void *self) {
     LoaderProcess *loader_process = self;
     int status;
     if (!*loader_process->directory) return 0;

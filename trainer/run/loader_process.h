@@ -21,8 +21,5 @@ int loader_process_open(LoaderProcess *loader_process, const Config *config);
 // Copies what the configuration says about the loader (endpoint, keys, timeout) to the configuration of a feed, which
 // borrows the loader process to watch it.
 void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
-// For FeedConfig.while_waiting: restarts a loader that has ended. Fails with the loader's exit code when it ended with
-// an error, such as a damaged dataset.
-int loader_process_check(void *self);
 // Stops the loader, with SIGKILL after two seconds, and removes its directory. Accepts a zeroed struct.
 void loader_process_close(LoaderProcess *loader_process);

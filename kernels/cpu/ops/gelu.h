@@ -4,7 +4,7 @@
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/ops/columns.h"
 
-// The normal distribution's Phi(x), and its density where the derivative wants it.
+// The normal distribution's Phi(x), and its density for the derivative.
 // Phi(-z) = e^(-z*z/2) t Q(t), t = 1/(1 + z/4), Q fitted to 6e-8 relative: no cancellation in the tail.
 static inline V normal_cdf(V x, V *density) {
     V z = v_max(x, -x), e = v_exp(x * x * v_set(-0.5f));

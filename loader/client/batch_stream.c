@@ -1,5 +1,5 @@
 // Requests batches ahead of their use and checks what arrives. See batch_stream.h.
-#include "trainer/run/batch_stream.h"
+#include "loader/client/batch_stream.h"
 #include "common/err.h"
 #include <string.h>
 
