@@ -150,12 +150,13 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
 }
 
 @test "bombs are 65: nested too deep, or expanding too far" {
+    silent() { "$@" >/dev/null; } # bash is slow at megabytes of output
     yes text | head -c 100M | xz -0 >a.xz
-    run_code 65 shardtool text a.xz
+    run_code 65 silent shardtool text a.xz
     [[ "$output" == *"a.xz"*"--max-ratio"* ]]
     [ "$(shardtool text -0 --max-ratio 0 a.xz | wc -c)" = $((100 * 1024 * 1024 + 1)) ]
     truncate -s 20G s.txt && echo end >>s.txt && tar cSf sparse.tar s.txt && rm s.txt
-    run_code 65 shardtool text sparse.tar
+    run_code 65 silent shardtool text sparse.tar
     [[ "$output" == *"sparse.tar:s.txt"*"--max-ratio"* ]]
     echo text | xz | xz | xz >three.xz
     [ "$(shardtool text -0 three.xz | tr -d '\0')" = text ]

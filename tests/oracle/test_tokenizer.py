@@ -13,7 +13,7 @@ import gpt2
 import runner
 
 TIMER = os.path.join(os.environ["BIN"], "..", "bench_tokenizer")
-SECONDS = 30  # of random texts
+SECONDS = 15  # of random texts
 
 
 def test_the_unicode_table_is_made_of_its_source():
