@@ -27,7 +27,8 @@ kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h 
 kernels/cuda        common kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format tokenizer
-shardtool           common shardtool/format shardtool/ingest tokenizer
+shardtool/parquet   common shardtool/ingest/input_format.h
+shardtool           common shardtool/format shardtool/ingest shardtool/parquet tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol

@@ -2,7 +2,7 @@
 #include "shardtool/cmd_options.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/ingest/where.h"
+#include "shardtool/parquet/where.h"
 #include <inttypes.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};

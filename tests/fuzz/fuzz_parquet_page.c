@@ -1,7 +1,7 @@
 // Any bytes as the pages of one column: values that lie in memory, or bad data. Four bytes choose codec, type, levels
 // and the number of values.
 #include "common/err.h"
-#include "shardtool/ingest/parquet_column.h"
+#include "shardtool/parquet/parquet_column.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,8 +1,8 @@
 // The Parquet reader on files that no library writes: every field of a small file can be made to lie.
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/ingest/parquet_column.h"
-#include "shardtool/ingest/thrift_compact.h"
-#include "shardtool/ingest/where.h"
+#include "shardtool/parquet/parquet_column.h"
+#include "shardtool/parquet/thrift_compact.h"
+#include "shardtool/parquet/where.h"
 #include "tests/test.h"
 
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }

@@ -1,5 +1,5 @@
 // Thrift's compact protocol: a field is one byte, id delta and type, and its value; integers are zigzag varints.
-#include "shardtool/ingest/thrift_compact.h"
+#include "shardtool/parquet/thrift_compact.h"
 
 enum { SKIP_DEPTH_MAX = 32 };
 

@@ -1,9 +1,9 @@
 // The values of one column, row by row: levels, dictionaries and encodings undone.
 #pragma once
 
-#include "shardtool/ingest/parquet_delta.h"
-#include "shardtool/ingest/parquet_page.h"
-#include "shardtool/ingest/parquet_rle.h"
+#include "shardtool/parquet/parquet_delta.h"
+#include "shardtool/parquet/parquet_page.h"
+#include "shardtool/parquet/parquet_rle.h"
 
 typedef struct {
     bool null;

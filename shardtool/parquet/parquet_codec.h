@@ -1,7 +1,7 @@
 // Decompresses one Parquet page with the library of its codec.
 #pragma once
 
-#include "shardtool/ingest/parquet_footer.h"
+#include "shardtool/parquet/parquet_footer.h"
 
 typedef struct {
     void *zstd, *zlib; // contexts, opened by the first page that needs them

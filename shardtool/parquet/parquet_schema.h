@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "shardtool/ingest/parquet_format.h"
-#include "shardtool/ingest/thrift_compact.h"
+#include "shardtool/parquet/parquet_format.h"
+#include "shardtool/parquet/thrift_compact.h"
 
 enum { PARQUET_DEPTH_MAX = 64 }; // of the schema
 

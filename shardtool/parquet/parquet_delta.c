@@ -1,8 +1,8 @@
 // Header: varints block size, miniblocks per block, number of values, and zigzag first value. Block: zigzag smallest
 // difference, one byte of bit width per miniblock, the miniblocks. Sums wrap, as the format wants it.
-#include "shardtool/ingest/parquet_delta.h"
-#include "shardtool/ingest/parquet_rle.h"
-#include "shardtool/ingest/thrift_compact.h"
+#include "shardtool/parquet/parquet_delta.h"
+#include "shardtool/parquet/parquet_rle.h"
+#include "shardtool/parquet/thrift_compact.h"
 
 bool delta_open(DeltaReader *delta, Bytes bytes, unsigned type_bits) {
     *delta = (DeltaReader){.cursor = cursor_init(bytes), .type_bits = type_bits, .first = true};

@@ -1,5 +1,5 @@
 // Parses a condition, fits it to a column's type, and applies it to values.
-#include "shardtool/ingest/where.h"
+#include "shardtool/parquet/where.h"
 #include "common/err.h"
 #include <ctype.h>
 #include <float.h>

@@ -1,5 +1,5 @@
 // The schema is a tree in depth-first order; what is kept of it is each element's name and parent, and the leaves.
-#include "shardtool/ingest/parquet_schema.h"
+#include "shardtool/parquet/parquet_schema.h"
 #include "common/err.h"
 #include <ctype.h>
 #include <inttypes.h>

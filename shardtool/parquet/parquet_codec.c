@@ -1,5 +1,5 @@
 // One function per codec. Each is given the room that the page header declares and must fill it exactly.
-#include "shardtool/ingest/parquet_codec.h"
+#include "shardtool/parquet/parquet_codec.h"
 #include "common/err.h"
 #include <brotli/decode.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 // The footer is held as its bytes, and a row group is read again whenever one of its columns is looked up, so that a
 // file of a million chunks costs no more memory than its footer.
-#include "shardtool/ingest/parquet_footer.h"
+#include "shardtool/parquet/parquet_footer.h"
 #include "common/err.h"
 #include <inttypes.h>
 

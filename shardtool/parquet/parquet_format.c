@@ -1,5 +1,5 @@
 // Tables of names.
-#include "shardtool/ingest/parquet_format.h"
+#include "shardtool/parquet/parquet_format.h"
 #include <stddef.h>
 
 #define NAME_OF(names, number) name_of(names, sizeof names / sizeof *names, number)

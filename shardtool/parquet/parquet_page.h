@@ -5,7 +5,7 @@
 // stored size.
 #pragma once
 
-#include "shardtool/ingest/parquet_codec.h"
+#include "shardtool/parquet/parquet_codec.h"
 
 typedef struct {
     bool dictionary;          // its body is values; otherwise a data page

@@ -1,7 +1,7 @@
 // Parquet: the values of the text column are the documents, row groups in order. The columns of --where are read beside
 // it, row by row; other columns are not read.
 #include "common/err.h"
-#include "shardtool/ingest/where.h"
+#include "shardtool/parquet/where.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

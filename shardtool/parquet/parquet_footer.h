@@ -4,7 +4,7 @@
 #pragma once
 
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/ingest/parquet_schema.h"
+#include "shardtool/parquet/parquet_schema.h"
 
 // The pages of one column in one row group: file bytes [begin, end), inside the file and before the footer.
 typedef struct {

@@ -1,6 +1,6 @@
 // A page's values are taken from it one by one; nothing of a page is expanded but a string that shares a prefix with
 // the one before. Values left over at the end of a page are as wrong as missing ones.
-#include "shardtool/ingest/parquet_column.h"
+#include "shardtool/parquet/parquet_column.h"
 #include "common/err.h"
 #include <inttypes.h>
 

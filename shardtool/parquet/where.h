@@ -1,7 +1,7 @@
 // Conditions on a column, as `--where 'language_score>=0.65'` gives them: NAME OP VALUE with < <= > >= == !=.
 #pragma once
 
-#include "shardtool/ingest/parquet_column.h"
+#include "shardtool/parquet/parquet_column.h"
 
 typedef enum {
     WHERE_LESS,

@@ -1,8 +1,8 @@
 // A page is a Thrift header and the stored bytes. In version 1 the levels are compressed with the values, in version 2
 // they stand before them as they are.
-#include "shardtool/ingest/parquet_page.h"
+#include "shardtool/parquet/parquet_page.h"
 #include "common/err.h"
-#include "shardtool/ingest/thrift_compact.h"
+#include "shardtool/parquet/thrift_compact.h"
 #include <inttypes.h>
 #include <zlib.h>
 
