@@ -2,29 +2,10 @@
 // the first byte choose the options; its upper half names the file.
 #include "common/err.h"
 #include "shardtool/ingest/source.h"
+#include "tests/memory_stream.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-typedef struct {
-    Stream stream;
-    Bytes bytes;
-    size_t at;
-} MemoryStream;
-
-static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
-    Bytes bytes = ((MemoryStream *)stream)->bytes;
-    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
-    if (take) memcpy(data, bytes.data + offset, take);
-    return (ssize_t)take;
-}
-
-static ssize_t memory_read(Stream *stream, void *data, size_t size) {
-    MemoryStream *memory = (MemoryStream *)stream;
-    ssize_t got = memory_read_at(stream, memory->at, data, size);
-    memory->at += (size_t)got;
-    return got;
-}
 
 // Documents must begin and end in turn, also where damaged members are skipped.
 static int read_documents(FormatReader *reader, uint64_t left) {

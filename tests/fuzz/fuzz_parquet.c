@@ -2,21 +2,10 @@
 // which a footer's length has to be right: its last two bytes are that length.
 #include "common/err.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/memory_stream.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-typedef struct {
-    Stream stream;
-    Bytes bytes;
-} MemoryStream;
-
-static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
-    Bytes bytes = ((MemoryStream *)stream)->bytes;
-    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
-    if (take) memcpy(data, bytes.data + offset, take);
-    return (ssize_t)take;
-}
 
 static int read_documents(Stream *stream, SourceOptions *options, uint64_t *left) {
     Part part;

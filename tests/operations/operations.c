@@ -231,7 +231,7 @@ void operation_gradient_norm(size_t count) {
     pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);
     Array *scale = array_filled(FLOATS, 1, 1);
-    for (size_t i = count / 2; i < count; i++) grads->start[i] *= 3; // what is left out shows
+    for (size_t i = count / 2; i < count; i++) grads->start[i] *= 3; // so that a half that is not read shows
     ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale)));
     CHECK_NEAR(norm, 1e-6);
     pair_close();

@@ -66,5 +66,5 @@ bool pair_begin(int run, const char *block);
 void check_near(const Array *array, double limit, const char *name, const char *file, int line);
 
 // The largest error that rounding every number to the tested activations once makes, in the sense of CHECK_NEAR: 2^-9
-// of bf16, 2^-12 of fp16, and of fp32 what its sums lose.
+// for bf16, 2^-12 for fp16; for fp32 the rounding of its sums.
 extern double rounded_once;

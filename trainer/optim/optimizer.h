@@ -1,5 +1,5 @@
-// Optimizers: a table (trainer/config/optimizer_name.h). A row owns its state: which ranges of it there are, for which
-// parameters, and what they are called in a checkpoint. The memory plan, offload, checkpoints and resets read the row.
+// Optimizers: a table (trainer/config/optimizer_name.h). A row describes its state: its ranges, their
+// parameters, and their names in a checkpoint. The memory plan, offload, checkpoints and resets read the row.
 #pragma once
 
 #include "kernels/backend.h"

@@ -86,7 +86,7 @@ static int check_dataset(const Run *run, const FeedDataset *dataset) {
 
 // OpenMP and ZeroMQ end the program where a thread cannot be started: as many are started here before, for a moment.
 static int check_threads(const Config *config) {
-    enum { OTHERS = 3 }; // two of ZeroMQ, and the one that writes checkpoints
+    enum { OTHERS = 3 }; // two threads of ZeroMQ, one that writes checkpoints
     char job;
     Pool *pool = pool_open((config->threads ? (unsigned)config->threads : pool_cores()) + OTHERS, NULL, &job, 1, 1);
     if (!pool) return -1;

@@ -146,7 +146,7 @@ def attention(rows):
 
 
 def sections(text):
-    """A report by its "## " headings; "": what stands before the first."""
+    """The sections of a report by their "## " heading; the text above the first heading is under ""."""
     parts = re.split(r"^(## .*)$", text, flags=re.M)
     return {"": parts[0]} | dict(zip(parts[1::2], parts[2::2]))
 

@@ -80,7 +80,7 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     CHECK_EQUAL(frame_cache_stats(cache).decoded, 16); // neither 0 nor 1 was decoded twice
     check_frame(pinned);
     frame_unpin(pinned);
-    // Reading ahead replaces frames, but never those that are pinned or not decoded yet.
+    // Reading ahead replaces only frames that are decoded and not pinned.
     Frame *held[4];
     for (uint64_t i = 0; i < 4; i++) frame_pin(held[i] = get(cache, stream, i));
     CHECK(!frame_cache_ahead(cache, stream, 9));

@@ -1,5 +1,5 @@
-// Each stored input of each fuzz target (tests/data/fuzz/TARGET), as the fuzzer would run it: what was once found stays
-// found. A target aborts where it finds a mistake.
+// Each stored input of each fuzz target (tests/data/fuzz/TARGET), as the fuzzer would run it, so that a bug
+// that was found once is found again. A target aborts at a mistake.
 #include "common/file.h"
 #include "tests/test.h"
 #include <dirent.h>

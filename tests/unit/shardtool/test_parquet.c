@@ -3,29 +3,10 @@
 #include "shardtool/parquet/parquet_column.h"
 #include "shardtool/parquet/thrift_compact.h"
 #include "shardtool/parquet/where.h"
+#include "tests/memory_stream.h"
 #include "tests/test.h"
 
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
-
-// A stream over memory that offers random access.
-typedef struct {
-    Stream stream;
-    Bytes bytes;
-    uint64_t at;
-} MemoryStream;
-
-static ssize_t memory_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
-    Bytes bytes = ((MemoryStream *)stream)->bytes;
-    size_t left = offset < bytes.size ? bytes.size - (size_t)offset : 0, take = left < size ? left : size;
-    if (take) memcpy(data, bytes.data + offset, take);
-    return (ssize_t)take;
-}
-
-static ssize_t memory_read(Stream *stream, void *data, size_t size) {
-    ssize_t got = memory_read_at(stream, ((MemoryStream *)stream)->at, data, size);
-    ((MemoryStream *)stream)->at += (uint64_t)got;
-    return got;
-}
 
 static void memory_open(MemoryStream *memory, Bytes bytes) {
     *memory = (MemoryStream){
