@@ -40,7 +40,7 @@ typedef float V __attribute__((vector_size(4 * W)));
 typedef int32_t VI __attribute__((vector_size(4 * W)));
 typedef uint32_t VW __attribute__((vector_size(4 * W)));
 typedef float VAnywhere __attribute__((vector_size(4 * W), aligned(4), may_alias));
-typedef uint32_t VWAnywhere __attribute__((vector_size(4 * W), aligned(4), may_alias));
+typedef uint32_t VWAnywhere __attribute__((vector_size(4 * W), aligned(2), may_alias));
 typedef uint16_t VHAnywhere __attribute__((vector_size(2 * W), aligned(2), may_alias));
 
 static inline V v_set(float x) { return (V){ALL(x)}; }

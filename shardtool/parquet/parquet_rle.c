@@ -61,7 +61,7 @@ bool rle_next(RleReader *rle, uint32_t *value) {
         *value = 0;
         for (unsigned i = 0; i < rle->width; i++) {
             uint64_t bit = rle->bit + i;
-            *value = *value << 1 | (rle->bits.data[bit / 8] >> (7 - bit % 8) & 1u);
+            *value = *value << 1 | ((unsigned)rle->bits.data[bit / 8] >> (7 - bit % 8) & 1u);
         }
     }
     rle->bit += rle->width;

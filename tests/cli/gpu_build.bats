@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # How make chooses between the CPU and the CUDA build, and the pack for a machine with a GPU.
 
-setup() { cd "$BATS_TEST_DIRNAME/../.." && unset MAKELEVEL MAKEFLAGS; }
+setup() { cd "$BATS_TEST_DIRNAME/../.." && unset MAKELEVEL MAKEFLAGS CUDA SAN CFLAGS; }
 
 toolkit() { # RELEASE: an nvcc that only prints its version
     printf '#!/bin/sh\ncase $1 in --version) echo "Cuda compilation tools, release %s, V%s.119";; --list-gpu-arch) printf "compute_80\\ncompute_90\\n";; esac\n' \

@@ -128,3 +128,10 @@ run_code() {
     run "$@"
     [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
 }
+
+# For tests under ulimit -v.
+needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
+
+# The leak sanitizer does not work in a program that is traced.
+strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
+export -f strace

@@ -6,7 +6,10 @@ python=$BATS_TEST_DIRNAME/../../build/venv/bin/python
 [ -x "$python" ] || python=python3
 model() { "$python" "$BATS_TEST_DIRNAME/../oracle/gpt2_model.py" "$@"; }
 
+has_numpy() { "$python" -c 'import numpy' 2>/dev/null; }
+
 setup_file() {
+    has_numpy || return 0
     cd "$BATS_FILE_TMPDIR" || exit
     seq 1 2000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
     mkdir docs
@@ -17,6 +20,7 @@ setup_file() {
 }
 
 setup() {
+    has_numpy || skip "python3 has no numpy"
     cd "$BATS_TEST_TMPDIR" || exit
     data=$BATS_FILE_TMPDIR/data ids=$BATS_FILE_TMPDIR/ids hf=$BATS_FILE_TMPDIR/hf
     few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128)

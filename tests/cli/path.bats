@@ -196,7 +196,6 @@ breakable_loader() {
 }
 
 @test "nothing on the way touches a network" {
-    export ASAN_OPTIONS=detect_leaks=0 # the leak sanitizer and strace are one tracer too many
     strace -f -qq -e trace=socket,connect -o calls "$BIN/trainer" train tiny.conf --quiet --dataset=still --out_dir=local --max_iters=3
     strace -f -qq -e trace=socket,connect -o more "$BIN/shardtool" tokenize --quiet -o local-set other-*
     grep -q AF_UNIX calls

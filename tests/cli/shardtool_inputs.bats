@@ -256,6 +256,7 @@ in/p.pdf" ]
 }
 
 @test "a million names take the memory of their bytes" {
+    needs_address_limit
     mkdir in
     long=$(printf 'n%.0s' $(seq 200))
     (cd in && seq 20000 | sed "s/.*/$long&.txt/" | xargs touch)

@@ -7,7 +7,6 @@ setup() {
     PATH="$BIN:$PATH"
 }
 
-needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
 
 @test "a word longer than --max-word is 65 with its place" {
     (echo before && head -c 4M /dev/zero | tr '\0' a && echo after) >word.txt

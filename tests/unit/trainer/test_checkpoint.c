@@ -115,7 +115,7 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         Tiny tiny;
         tiny_open(&tiny, &shape);
         scramble(&tiny);
-        char out[16], path[PATH_MAX_BYTES];
+        char out[32], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "beside%d", offload);
         NEED(dir_make(out) == 0);
         tiny.config.out_dir = out;
