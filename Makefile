@@ -140,6 +140,9 @@ check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san
 test-san: all $(O)/test
 	$(Q)tests/run.sh --no-python $(O) $(T)
+## check-bugs  bugs planted in the CUDA backend are caught by its tests in the emulator
+check-bugs: $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75)
+	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh --planted-bugs $(O) $(T)
 ## check-threads  the tests of what runs in several threads under the thread sanitizer
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test

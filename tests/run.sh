@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Every test, one closing line: run.sh [--no-python] BUILD [WORD]. C tests (cmocka), command-line tests (bats), Python tests
-# against tiktoken and others, and the CUDA backend in the emulator. A job is a program, a file or one emulated test; one more run
-# side by side than there are cores, as some wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
+# against tiktoken and others, and the CUDA backend in the emulator. run.sh --planted-bugs BUILD [WORD]: only that the emulator's tests
+# catch the bugs of mutant.sh. A job is a program, a file or one emulated test; one more run side by side than there are cores,
+# as some wait. Each job writes a row for each of its tests: passed, failed or skipped, milliseconds,
 # suite, test, reason. What this machine cannot run is skipped by name, never passed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
-python=1
-[ "${1:-}" = --no-python ] && python=0 && shift
+suites=all
+case ${1:-} in --*) suites=${1#--} && shift ;; esac
 export build=$1 word=${2:-}
 export BIN="$PWD/$build/bin" DATA="$PWD/tests/data" LOGS
 export OMP_WAIT_POLICY=passive # idle threads leave their core to the job beside
@@ -77,14 +78,19 @@ job() { # NUMBER KIND ARGUMENT...
 export -f job rows_of_c rows_of_bats rows_of_python
 
 # Long jobs first, so that the cores end together.
+emulator_jobs() { tests/cuda/emulator/run_emulator.sh "$build" "$1" | grep -E -- "$word" | sed 's/^/emulator /'; }
 jobs() {
     local file
-    [ $python = 1 ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
+    if [ $suites = planted-bugs ]; then
+        emulator_jobs --list-bugs
+        return
+    fi
+    [ $suites = all ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
     echo c
     for file in tests/cli/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
-    [ $python = 1 ] && tests/cuda/emulator/run_emulator.sh "$build" --list | grep -E -- "$word" | sed 's/^/emulator /'
+    [ $suites = all ] && emulator_jobs --list
 }
-if [ $python = 1 ] && [ ! -x "$build/test-emu" ]; then
+if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then
     jobs | sed -nE 's/^emulator bug (.*)/skipped\t0\tplanted bugs\t\1\tbuilt without nvcc/p; s/^emulator (.*)/skipped\t0\temulator\t\1\tbuilt without nvcc/p' \
         >"$LOGS/emulator.rows"
     jobs | grep -v '^emulator '
@@ -101,4 +107,4 @@ awk -F'\t' '$1 == "skipped" { key = $3 ": " $5; n[key]++; names[key] = names[key
     END { for (key in n) printf "\nskipped %d of %s%s\n", n[key], key, names[key] }' "$LOGS/all"
 awk -F'\t' '$1 == "failed" { print "\nfailed: " $3 ": " $4 }' "$LOGS/all"
 echo
-awk -F'\t' '{ n[$1]++ } END { printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"], n["skipped"]; exit n["failed"] > 0 || !n["passed"] }' "$LOGS/all"
+awk -F'\t' '{ n[$1]++ } END { printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"], n["skipped"]; exit n["failed"] > 0 || !(n["passed"] + n["skipped"]) }' "$LOGS/all"

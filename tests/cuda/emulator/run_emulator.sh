@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The CUDA backend without a GPU: every kernel in the emulator against the reference, planted bugs that must be
-# caught, what ptxas reports of the registers, and the PTX of kernels that are bound by their code.
-# run_emulator.sh BUILD --list: one job a line; run_emulator.sh BUILD JOB...: runs it, 0 when it passes.
+# The CUDA backend without a GPU: every kernel in the emulator against the reference, what ptxas reports of the registers,
+# the PTX of kernels that are bound by their code, and planted bugs that must be caught.
+# run_emulator.sh BUILD --list: one job a line, but for the bugs (--list-bugs); run_emulator.sh BUILD JOB...: runs it, 0 when it passes.
 set -u
 cd "$(dirname "$0")/../../.." || exit 2
 build=$1
@@ -14,8 +14,7 @@ names() {
     grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|dropout'
 }
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
-list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; bug NAME; registers; ptx
-    tests/cuda/emulator/mutant.sh --list | sed 's/^/bug /'
+list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx
     names $on_cuda tests/cuda/emulator/*.c | sed 's/^/test-emu /'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
     names $on_cuda | grep attention_of | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
@@ -25,6 +24,7 @@ list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card coul
 
 case $1 in
 --list) list ;;
+--list-bugs) tests/cuda/emulator/mutant.sh --list | sed 's/^/bug /' ;;
 ptx) tests/cuda/emulator/ptx.py "$CUDA_HOME/bin/nvcc" ;;
 registers) tests/cuda/emulator/registers.py "$build/kernels/cuda" ;;
 bug) tests/cuda/emulator/mutant.sh "$build" "$2" ;;
