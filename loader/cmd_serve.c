@@ -29,7 +29,7 @@ static const Option options[] = {
     {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
      "memory for decoded data; 0: a quarter of the memory, or of the limit of the control group"                                             },
     {OPT_STRING, "schedule",        &schedule_file,   "FILE",
-     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again"                                                   },
+     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"                           },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
     {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
     {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
@@ -57,31 +57,14 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     return status;
 }
 
-// DIR or DIR:WEIGHT
-static int parse_sources(SourceSpec *sources, int count, char **arguments) {
-    if (count < 1 || count > SOURCES_MAX)
-        return fail(EX_USAGE, "serve needs 1 to %d DIR arguments, dataset directories", SOURCES_MAX);
-    for (int i = 0; i < count; i++) {
-        char *colon = strrchr(arguments[i], ':'), *end = NULL;
-        unsigned long weight = colon ? strtoul(colon + 1, &end, 10) : 1;
-        bool weighted = colon && end != colon + 1 && !*end;
-        if (weighted && (weight > WEIGHT_MAX || colon[1] == '-'))
-            return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", arguments[i], WEIGHT_MAX);
-        if (weighted) *colon = 0;
-        sources[i] = (SourceSpec){arguments[i], weighted ? (uint32_t)weight : 1};
-    }
-    return 0;
-}
-
 static int run(int count, char **arguments) {
     pid_t parent = getppid();
     if (die_with_parent) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) return 0;
     }
-    SourceSpec sources[SOURCES_MAX];
-    if (parse_sources(sources, count, arguments) < 0) return -1;
-    if (schedule_file && count < 2) return fail(EX_USAGE, "--schedule needs several datasets");
+    ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file};
+    if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0) return -1;
     Endpoint endpoint;
     KeyPair keys;
     if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");
@@ -91,12 +74,7 @@ static int run(int count, char **arguments) {
                     "tcp needs keys: give --key and --allow, or --insecure to serve every process that can "
                     "connect");
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
-    ServerConfig config = {.sources = sources,
-                           .source_count = (unsigned)count,
-                           .schedule = schedule_file,
-                           .keys = key_file ? &keys : NULL,
-                           .allow_path = allow_file,
-                           .metrics_path = metrics_file};
+    if (key_file) config.keys = &keys;
     config.cache_bytes = cache_bytes ? cache_bytes : memory_bytes() / 4;
     config.threads = pool_cores() < THREADS_MAX ? pool_cores() : THREADS_MAX;
     return serve(&endpoint, &config);

@@ -2,7 +2,7 @@
 #include "common/cli.h"
 #include <stddef.h>
 
-#define COMMANDS(X) X(serve) X(status) X(keygen)
+#define COMMANDS(X) X(serve) X(swap) X(reweight) X(status) X(keygen)
 
 #define DECLARE(name) extern const Command loader_##name;
 COMMANDS(DECLARE)

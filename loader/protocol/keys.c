@@ -59,8 +59,6 @@ int allow_read(AllowList *list, const char *path) {
         return -1;
     }
     buffer_add(&text, "", 1);
-    list->keys = malloc(text.size / (KEY_TEXT - 1) * KEY_BYTES + KEY_BYTES);
-    if (!list->keys) die(EX_MEMORY, "no memory for the keys of '%s'", path);
     int status = 0, number = 1;
     for (char *line = (char *)text.data, *end; status == 0 && *line; line = end, number++) {
         end = line + strcspn(line, "\n");
@@ -70,12 +68,18 @@ int allow_read(AllowList *list, const char *path) {
         if (key_check(line, "the first word") < 0)
             status = fail_in("'%s' line %d", path, number);
         else
-            zmq_z85_decode(list->keys[list->count++], line);
+            allow_add(list, line);
     }
     buffer_close(&text);
     if (status == 0 && !list->count) status = fail(EX_NOINPUT, "no keys in '%s'", path);
     if (status < 0) allow_close(list);
     return status;
+}
+
+void allow_add(AllowList *list, const char *key) {
+    list->keys = realloc(list->keys, (list->count + 1) * sizeof *list->keys);
+    if (!list->keys) die(EX_MEMORY, "no memory for a list of keys");
+    zmq_z85_decode(list->keys[list->count++], key);
 }
 
 void allow_close(AllowList *list) {

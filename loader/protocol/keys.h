@@ -24,6 +24,7 @@ typedef struct {
 
 // 2 naming a line that is not a key; 66 when there is no key; 77 when other users may change the file.
 int allow_read(AllowList *list, const char *path);
+void allow_add(AllowList *list, const char *key);       // `key` in Z85
 bool allow_has(const AllowList *list, const char *key); // `key` in Z85
 void allow_close(AllowList *list);                      // accepts a zeroed struct
 

@@ -24,6 +24,8 @@ static int body_bytes(unsigned type) {
         return sizeof(WireStats);
     case WIRE_BYE:
         return 0;
+    case WIRE_CONTROL:
+        return sizeof(WireControl);
     default:
         return NO_TYPE;
     }
@@ -126,6 +128,16 @@ static const char *error_check(WireError *error) {
     return NULL;
 }
 
+static const char *control_check(const WireControl *control) {
+    REFUSE(control->action != WIRE_SWAP && control->action != WIRE_REWEIGHT, "action");
+    REFUSE(control->words > WIRE_WORDS_MAX, "words");
+    REFUSE(control->from_sample >> WIRE_SAMPLE_MAX_BITS, "from_sample");
+    REFUSE(control->has_schedule > 1, "has_schedule");
+    REFUSE(control->exit_code > UINT8_MAX, "exit_code");
+    REFUSE(!all_zero(control->zero, sizeof control->zero), "zero");
+    return NULL;
+}
+
 static const char *message_check(WireMessage *message) {
     const WireHeader *header = &message->header;
     REFUSE(body_bytes(header->type) == NO_TYPE, "type");
@@ -144,6 +156,8 @@ static const char *message_check(WireMessage *message) {
     case WIRE_ERROR:
     case WIRE_NOTICE:
         return error_check(&message->error);
+    case WIRE_CONTROL:
+        return control_check(&message->control);
     default:
         return NULL;
     }

@@ -12,9 +12,9 @@
 // handshake.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
-// inline has a second part, a piece of the rows, and so has the reply to STATS, its tables. All integers are
-// little-endian, the structs have no padding, and fields named `zero` are reserved: the sender sets them to 0. Token
-// ids are u16. A text ends with a NUL byte.
+// inline has a second part, a piece of the rows, and so have the reply to STATS, its tables, and CONTROL. All integers
+// are little-endian, the structs have no padding, and fields named `zero` are reserved: the sender sets them to 0.
+// Token ids are u16. A text ends with a NUL byte.
 //
 //   type       body         to       meaning
 //   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
@@ -25,6 +25,7 @@
 //   6 NOTICE   WireError    trainer  not a reply. Code SHUTDOWN: the loader is stopping. DATASET: it serves another one
 //   7 STATS    WireStats    both     the request has all counters 0; the reply contains the loader's
 //   8 BYE      no body      loader   ends the session; there is no reply
+//   9 CONTROL  WireControl  both     `loader swap` and `loader reweight`; the reply reports the result
 //
 // HEADER. `magic`, `major` and `crc` are at the same offsets in every version. `crc` is CRC32C (reflected, initial
 // value and final exclusive or ~0; the CRC of "123456789" is E3069283) of header and body with `crc` itself 0.
@@ -57,6 +58,13 @@
 // part. The attachment lives as long as the connection: its end tells each side that the other is gone. `generation`
 // counts the uses of a slot. A GET with an older generation than one seen for its slot is dropped; one with the
 // generation and req_id of the last answer is answered again without writing to the slot.
+//
+// CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or
+// DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:
+// a weight for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and
+// the loader appends them to its schedule. The reply comes when the loader serves what was requested or has refused it;
+// its second part is one sentence, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the
+// loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
 #include "common/bytes.h"
@@ -72,6 +80,7 @@ enum {
     WIRE_SAMPLE_MAX_BITS = 63,   // of first_sample
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
+    WIRE_WORDS_MAX = 17,     // of CONTROL: as many sources as a mixture can have, and a schedule
     WIRE_REQUEST_MAX = 4096, // bytes of a part that a loader receives
     WIRE_BATCH_REPLACED = 1  // BATCH.flags: of a dataset that another has replaced; HELLO tells which
 };
@@ -84,7 +93,8 @@ typedef enum {
     WIRE_ERROR,
     WIRE_NOTICE,
     WIRE_STATS,
-    WIRE_BYE
+    WIRE_BYE,
+    WIRE_CONTROL
 } WireType;
 
 // What a trainer does about an ERROR: "stop" means that the same request fails again.
@@ -183,6 +193,15 @@ typedef struct {
     uint64_t replaced; // 1: another dataset has replaced it, for new sessions
 } WireSourceStats;
 
+typedef enum { WIRE_SWAP = 1, WIRE_REWEIGHT } WireAction;
+
+typedef struct { // CONTROL
+    uint32_t action, words;
+    uint64_t from_sample;
+    uint32_t has_schedule, exit_code;
+    uint8_t zero[8];
+} WireControl;
+
 typedef struct {
     uint32_t magic; // WIRE_MAGIC
     uint16_t major, zero;
@@ -204,6 +223,7 @@ _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
 _Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 80 && sizeof(WireSourceStats) == 104, "layout");
+_Static_assert(sizeof(WireControl) == 32, "layout");
 _Static_assert(sizeof(CtlAttach) == 32 && sizeof(CtlReply) == 32, "layout");
 
 typedef struct {
@@ -215,6 +235,7 @@ typedef struct {
         WireBatch batch;
         WireError error;
         WireStats stats;
+        WireControl control;
     };
 } WireMessage;
 

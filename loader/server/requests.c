@@ -174,8 +174,13 @@ static void handle_stats(Server *server, const Route *route, const WireMessage *
     buffer_close(&tables);
 }
 
-static void handle_valid(Server *server, const Route *route, const WireMessage *request) {
+static void handle_valid(Server *server, const Route *route, const char *key, const WireMessage *request,
+                         Bytes second) {
     Session *session = session_find(server, request->header.session);
+    if (second.size && request->header.type != WIRE_CONTROL) {
+        server->stats.dropped++;
+        return;
+    }
     if (session) session->seen_ns = clock_ns();
     switch (request->header.type) {
     case WIRE_HELLO:
@@ -190,18 +195,21 @@ static void handle_valid(Server *server, const Route *route, const WireMessage *
     case WIRE_BYE:
         if (session) *session = (Session){0};
         return;
+    case WIRE_CONTROL:
+        server_control(server, route, key, request, second);
+        return;
     default: // a message that only a loader sends
         server->stats.dropped++;
     }
 }
 
-void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame) {
+void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame, Bytes second) {
     WireMessage request;
     const char *field = NULL;
     switch (wire_decode(frame, &request, &field)) {
     case WIRE_VALID:
         if (!key || allow_has(&server->allow, key)) {
-            handle_valid(server, route, &request);
+            handle_valid(server, route, key, &request, second);
             return;
         }
         server_refuse_peer(server, "a peer whose key was removed");

@@ -4,7 +4,37 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "loader/protocol/sampling_mode.h"
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+// --- what to open
+
+int weight_parse(const char *text, uint32_t *weight) {
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > WEIGHT_MAX)
+        return fail(EX_USAGE, "'%s': a weight is a whole number up to %d", text, WEIGHT_MAX);
+    *weight = (uint32_t)value;
+    return 0;
+}
+
+int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule) {
+    *spec = (ServedSpec){.count = (unsigned)count, .schedule = schedule};
+    if (count < 1 || count > SOURCES_MAX)
+        return fail(EX_USAGE, "expected 1 to %d DIR arguments, dataset directories", SOURCES_MAX);
+    if (schedule && count < 2) return fail(EX_USAGE, "--schedule needs several datasets");
+    for (int i = 0; i < count; i++) {
+        char *colon = strrchr(words[i], ':');
+        bool weighted = colon && colon[1] && !colon[1 + strspn(colon + 1, "-0123456789")];
+        spec->sources[i].path = words[i], spec->sources[i].weight = 1;
+        if (!weighted) continue;
+        *colon = 0;
+        if (weight_parse(colon + 1, &spec->sources[i].weight) < 0) return fail_in("'%s'", words[i]);
+    }
+    return 0;
+}
 
 // --- several sources
 
@@ -46,7 +76,7 @@ static int check_part(const Dataset *first, const Dataset *part) {
 }
 
 // What trainers see of several sources.
-static int sum_up(Served *served, const SourceSpec *sources, const char *schedule) {
+static int sum_up(Served *served, const ServedSpec *spec) {
     uint8_t fingerprints[SOURCES_MAX][32];
     uint32_t weights[SOURCES_MAX];
     Buffer name = {0};
@@ -62,16 +92,45 @@ static int sum_up(Served *served, const SourceSpec *sources, const char *schedul
         for (unsigned split = 0; split < SPLIT_COUNT; split++)
             sum->tokens[split] += part->tokens[split], sum->documents[split] += part->documents[split];
         memcpy(fingerprints[i], part->fingerprint, 32);
-        weights[i] = sources[i].weight;
+        weights[i] = spec->sources[i].weight;
         buffer_print(&name, "%s%s:%u", i ? "+" : "", part->name, weights[i]);
     }
     buffer_add(&name, "", 1);
     sum->path = sum->name = served->name = (char *)name.data;
     if (mixture_init(&served->mixture, served->source_count, fingerprints, weights) < 0 ||
-        (schedule && read_schedule(&served->mixture, schedule) < 0))
+        (spec->schedule && read_schedule(&served->mixture, spec->schedule) < 0))
         return -1;
     memcpy(sum->fingerprint, mixture_fingerprint(&served->mixture), 32);
     return 0;
+}
+
+// Appends a line, on a line of its own. A failure leaves the file as it was.
+static int append_line(const char *path, const Buffer *line, uint64_t *bytes_before) {
+    int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC), status = 0;
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    off_t size = lseek(fd, 0, SEEK_END);
+    char last = '\n';
+    if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1)) status = fail_errno("cannot read '%s'", path);
+    *bytes_before = (uint64_t)size;
+    if (status == 0 && last != '\n') status = fd_write(fd, "\n", 1, path);
+    if (status == 0) status = fd_write(fd, line->data, line->size, path);
+    if (status == 0 && fsync(fd) < 0) status = fail_errno("cannot write '%s' to disk", path);
+    if (status < 0 && size >= 0 && ftruncate(fd, size) < 0) log_warn("'%s' may end with half a line", path);
+    close(fd);
+    return status;
+}
+
+int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,
+                    uint64_t *schedule_bytes) {
+    if (mixture_add(&served->mixture, from, weights) < 0) return -1;
+    memcpy(served->dataset.fingerprint, mixture_fingerprint(&served->mixture), 32);
+    Buffer line = {0};
+    buffer_print(&line, "%" PRIu64, from);
+    for (unsigned i = 0; i < served->source_count; i++) buffer_print(&line, " %u", weights[i]);
+    buffer_add(&line, "\n", 1);
+    int status = append_line(schedule, &line, schedule_bytes);
+    buffer_close(&line);
+    return status;
 }
 
 // --- opening
@@ -94,19 +153,19 @@ static int open_streams(Served *served) {
     return 0;
 }
 
-Served *served_open(const SourceSpec *sources, unsigned count, const char *schedule) {
+Served *served_open(const ServedSpec *spec) {
     Served *served = allocate_zeroed(1, sizeof *served);
     served->requested_ns = clock_ns();
     bool opened = true;
-    while (opened && served->source_count < count) {
+    while (opened && served->source_count < spec->count) {
         unsigned number = served->source_count;
-        opened = dataset_open(&served->parts[number], sources[number].path) == 0;
+        opened = dataset_open(&served->parts[number], spec->sources[number].path) == 0;
         served->source_count += opened;
     }
-    if (opened && count == 1)
+    if (opened && spec->count == 1)
         served->dataset = served->parts[0];
     else if (opened)
-        opened = sum_up(served, sources, schedule) == 0;
+        opened = sum_up(served, spec) == 0;
     if (opened && open_streams(served) == 0) return served;
     served_close(served);
     return NULL;

@@ -6,11 +6,22 @@
 
 enum { SOURCES_MAX = MIXTURE_SOURCES_MAX, WEIGHT_MAX = 1000000 };
 
-// A dataset directory and its weight.
+// What to open: dataset directories with their weights, and a file with further weights, a line "FROM WEIGHT WEIGHT
+// ..." for each change, or NULL. The strings are borrowed.
 typedef struct {
-    const char *path;
-    uint32_t weight;
-} SourceSpec;
+    struct {
+        const char *path;
+        uint32_t weight;
+    } sources[SOURCES_MAX];
+    unsigned count;
+    const char *schedule;
+} ServedSpec;
+
+// Parses "DIR" or "DIR:WEIGHT", in place. Fails with 2 for no sources, too many, or a weight that is not valid, and for
+// a schedule of a single source.
+int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule);
+// Parses a weight, a number up to WEIGHT_MAX; 2 when `text` is none.
+int weight_parse(const char *text, uint32_t *weight);
 
 // The part of the streams that a source has.
 typedef struct {
@@ -35,10 +46,13 @@ typedef struct Served {
 // A sample as a sample of one source, or of all sources joined.
 MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample);
 
-// Opens every shard of the sources. `schedule` is a file with further weights, a line "FROM WEIGHT WEIGHT ..." for each
-// change, or NULL. NULL after fail(): 65 when a shard is not what the manifest says or the sources have different
-// vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
-Served *served_open(const SourceSpec *sources, unsigned count, const char *schedule);
+// Opens every shard of the sources. NULL after fail(): 65 when a shard is not what the manifest says or the sources
+// have different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
+Served *served_open(const ServedSpec *spec);
+// Adds a change of the weights, to `served` and to the file `schedule`, durably. *schedule_bytes is the size of the
+// file before, for truncate() when the change is not to be.
+int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,
+                    uint64_t *schedule_bytes);
 bool served_weighs(const Served *served, unsigned source); // it has a weight, now or in the schedule
 // How many train samples of the dataset with this fingerprint are the same here (mixture_same_samples).
 uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]);

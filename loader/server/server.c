@@ -91,7 +91,8 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->config = config;
     server->signals = server->listener = -1;
     server->last_job = &server->jobs;
-    server->reload = (Reload){.config = config, .done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    server->reload.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    server->spec = config->spec;
     server->instance = random_id();
     server->started_ns = clock_ns();
     // Before ZeroMQ starts its threads, which inherit the mask.
@@ -105,8 +106,8 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     umask(077);
     raise_descriptor_limit();
-    if ((config->keys && allow_read(&server->allow, config->allow_path) < 0) ||
-        !(server->current = served_open(config->sources, config->source_count, config->schedule)) ||
+    if ((config->keys && server_read_keys(server, &server->allow) < 0) ||
+        !(server->current = served_open(&config->spec)) ||
         !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
         endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0) {
         server_close(server);
@@ -123,8 +124,7 @@ static void attachment_close(Server *server, Attachment *attachment) {
     *attachment = server->attachments[--server->attachment_count];
 }
 
-// A dataset that is no longer served is closed when its requests have ended and no decoder works on it.
-static void retire(Server *server, Served *served) {
+void server_retire(Server *server, Served *served) {
     if (!served) return;
     served->next = server->closing;
     server->closing = served;
@@ -158,21 +158,22 @@ void server_close(Server *server) {
     lock_drop(&server->lock);
     allow_close(&server->allow);
     jobs_cancel(server, 0);
-    retire(server, server->current), retire(server, server->previous);
+    server_retire(server, server->current), server_retire(server, server->previous);
     close_retired(server);
     if (!row_reader_close(server->reader)) return; // a decoder waits for a disk
     for (Served *next; server->closing; server->closing = next) {
         next = server->closing->next;
         served_close(server->closing);
     }
+    free(server->words);
     free(server);
 }
 
 // --- messages
 
-// Handles one message, which is a routing id and one part; false when none waits.
+// Handles one message, which is a routing id and one or two parts; false when none waits.
 static bool receive_message(Server *server) {
-    enum { PARTS = 2 };
+    enum { PARTS = 3 };
     zmq_msg_t parts[PARTS];
     int count = 0, more = 1;
     for (; more; count++) {
@@ -187,10 +188,12 @@ static bool receive_message(Server *server) {
     }
     if (!count) return false;
     Route route = {.size = zmq_msg_size(&parts[0])};
-    if (count == PARTS && !more && route.size <= ROUTE_MAX) {
+    if (count >= 2 && count <= PARTS && !more && route.size <= ROUTE_MAX) {
         memcpy(route.bytes, zmq_msg_data(&parts[0]), route.size);
         const char *key = server->zap ? zmq_msg_gets(&parts[1], "User-Id") : NULL;
-        server_handle_message(server, &route, key, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])});
+        Bytes second = {0};
+        if (count == PARTS) second = (Bytes){zmq_msg_data(&parts[2]), zmq_msg_size(&parts[2])};
+        server_handle_message(server, &route, key, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])}, second);
     } else {
         server->stats.dropped++;
     }
@@ -260,116 +263,12 @@ static void shut_down(Server *server) {
     }
 }
 
-// False when the new dataset has a split that is too short for a connected trainer, and the current one has not.
-static bool fits_sessions(const Server *server, const Dataset *fresh) {
-    const Dataset *current = &server->current->dataset;
-    for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
-        for (int split = 0; split < SPLIT_COUNT && session_is_live(session); split++)
-            if (fresh->tokens[split] <= session->sequence_tokens && current->tokens[split] > session->sequence_tokens) {
-                log_warn(
-                    "the dataset stays as it was: the %s split of the new one has %llu tokens, a connected trainer "
-                    "needs %llu",
-                    split_names[split], (unsigned long long)fresh->tokens[split], session->sequence_tokens + 1ull);
-                return false;
-            }
-    return true;
-}
-
-static void *open_fresh(void *self) {
-    Reload *reload = self;
-    if (!(reload->fresh = served_open(reload->config->sources, reload->config->source_count, reload->config->schedule)))
-        err_take(&reload->error);
-    uint64_t one = 1;
-    if (write(reload->done, &one, sizeof one) < 0) die(EX_BUG, "cannot write to an eventfd: %s", strerror(errno));
-    return NULL;
-}
-
-// SIGHUP: keys that are no longer on the list are refused from now on, also on connections that exist.
-static void reload_keys(Server *server) {
-    AllowList allow;
-    if (!server->config->keys) return;
-    if (allow_read(&allow, server->config->allow_path) < 0) {
-        log_warn("the allow-list stays as it was: %s", err_text());
-        err_clear();
-        return;
-    }
-    allow_close(&server->allow);
-    server->allow = allow;
-    log_line("%zu keys are allowed", allow.count);
-}
-
-// SIGHUP: opens the dataset that the directory holds now.
-static void reload_start(Server *server) {
-    Reload *reload = &server->reload;
-    reload->again = reload->running;
-    if (reload->running) return;
-    reload->running = pthread_create(&reload->thread, NULL, open_fresh, reload) == 0;
-    if (!reload->running) log_warn("the dataset stays as it was: cannot start a thread");
-}
-
-// False when the fresh mixture has other weights for samples that trainers may have requested.
-static bool extends_mixture(const Server *server, const Served *fresh) {
-    uint64_t same = served_same_samples(fresh, server->current->dataset.fingerprint);
-    uint64_t first = server->current->highest + MIXTURE_SUM;
-    if (!same || same >= first) return true; // no mixture of the same schedule, or a change that lies ahead
-    log_warn(
-        "the weights stay as they were: those from sample %llu on come too late, the first possible sample is %llu",
-        (unsigned long long)same, (unsigned long long)first);
-    return false;
-}
-
-// Replaces the current dataset by the fresh one, if trainers can use it. The same dataset is opened again as well: a
-// damaged shard may have been replaced.
-static void replace_dataset(Server *server, Served *fresh) {
-    const Dataset *dataset = &fresh->dataset;
-    if (memcmp(dataset->vocab_fp, server->current->dataset.vocab_fp, 32)) {
-        log_warn("the dataset stays as it was: the new one has another vocabulary");
-        served_close(fresh);
-    } else if (!fits_sessions(server, dataset) || !extends_mixture(server, fresh)) {
-        served_close(fresh);
-    } else if (!memcmp(dataset->fingerprint, server->current->dataset.fingerprint, 32)) {
-        log_line("the dataset is the same as before: its files have been opened again");
-        fresh->batches = server->current->batches, fresh->tokens = server->current->tokens;
-        fresh->highest = server->current->highest;
-        memcpy(fresh->source_tokens, server->current->source_tokens, sizeof fresh->source_tokens);
-        retire(server, server->current);
-        server->current = fresh;
-    } else {
-        retire(server, server->previous);
-        server->previous = server->current;
-        server->current = fresh;
-        if (served_same_samples(fresh, server->previous->dataset.fingerprint)) {
-            fresh->highest = server->previous->highest;
-            memcpy(fresh->source_tokens, server->previous->source_tokens, sizeof fresh->source_tokens);
-        }
-        char fp[17];
-        hex_encode(fp, dataset->fingerprint, 8);
-        log_line("now serving '%s', %llu train tokens, fingerprint %s", dataset->name,
-                 (unsigned long long)dataset->tokens[SPLIT_TRAIN], fp);
-        server_notify_all(server, WIRE_DATASET, "the loader serves another dataset now");
-    }
-}
-
-static void reload_finish(Server *server) {
-    Reload *reload = &server->reload;
-    uint64_t count;
-    if (read(reload->done, &count, sizeof count) < 0) return;
-    pthread_join(reload->thread, NULL);
-    reload->running = false;
-    if (reload->fresh)
-        replace_dataset(server, reload->fresh);
-    else
-        log_warn("the dataset stays as it was: %s", reload->error.text);
-    if (reload->again) reload_start(server);
-}
-
 // False when a signal stops the loader.
 static bool handle_signals(Server *server) {
     struct signalfd_siginfo signal;
     while (read(server->signals, &signal, sizeof signal) == sizeof signal) {
         if (signal.ssi_signo != SIGHUP) return false;
-        reload_keys(server);
-        reload_start(server);
+        server_reload(server);
     }
     return true;
 }
@@ -383,7 +282,7 @@ static int do_timed_work(Server *server) {
     if (server->previous) {
         wait_ms = METRICS_MS;
         if (now - server->previous->requested_ns > PREVIOUS_MS * 1000000ull) {
-            retire(server, server->previous);
+            server_retire(server, server->previous);
             server->previous = NULL;
         }
     }
@@ -425,7 +324,7 @@ int server_run(Server *server) {
             shut_down(server);
             return 0;
         }
-        if (items[RELOAD].revents) reload_finish(server);
+        if (items[RELOAD].revents) server_reload_finish(server);
         // From the last to the first, because closing one moves the last one into its place.
         for (unsigned i = attached; i--;)
             if (items[FIRST + i].revents) attachment_receive(server, &server->attachments[i]);

@@ -8,9 +8,7 @@
 typedef struct Server Server;
 
 typedef struct {
-    const SourceSpec *sources; // the dataset directories
-    unsigned source_count;
-    const char *schedule; // a file with changes of their weights, or NULL
+    ServedSpec spec;
     // For a loader that serves other machines: its keys, and the file with the keys of the trainers that may connect.
     // With `keys` NULL, every process that reaches the socket is served.
     const KeyPair *keys;
@@ -21,9 +19,10 @@ typedef struct {
 } ServerConfig;
 
 // Opens the dataset, locks the endpoint and binds its sockets; `config` is borrowed. From here on SIGTERM and SIGINT
-// end server_run, and SIGHUP reads the allow-list and opens the dataset directory again, in the background: when it
-// holds another dataset now, trainers get a notice, and the old dataset stays available until no trainer has requested
-// it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged dataset.
+// end server_run, SIGHUP reads the allow-list and opens the dataset directories again, in the background, and CONTROL
+// opens others. When it is another dataset now, trainers get a notice, and the old dataset stays available until no
+// trainer has requested it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged
+// dataset.
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config);
 const Dataset *server_dataset(const Server *server); // the one that is served now
 int server_run(Server *server);    // 0 when stopped by a signal, after the queued requests have been answered

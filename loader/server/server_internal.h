@@ -1,5 +1,5 @@
-// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers), jobs.c (GETs) and
-// server_status.c (counters).
+// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers), jobs.c (GETs),
+// reload.c (changes of what is served) and server_status.c (counters).
 #pragma once
 
 #include "common/err.h"
@@ -70,23 +70,31 @@ typedef struct {
     SlotRecord *slots;
 } Attachment;
 
-// A dataset that a thread opens while the loop serves the current one.
+// Datasets that a thread opens while the loop serves the current ones.
 typedef struct {
     pthread_t thread;
-    bool running, again; // again: another SIGHUP arrived in the meantime
-    int done;            // eventfd: the thread has finished
-    const ServerConfig *config;
-    Served *fresh; // NULL after an error
+    bool running, again;           // again: SIGHUP arrived in the meantime
+    int done;                      // eventfd: the thread has finished
+    ServedSpec spec;               // what it opens
+    char *words;                   // own the strings of `spec`, if they came with CONTROL
+    WireMessage request;           // the CONTROL that waits for a reply; of type 0 after SIGHUP
+    Route route;                   // of the request
+    uint32_t weights[SOURCES_MAX]; // of REWEIGHT
+    bool appended;                 // they have been added to the schedule, ...
+    uint64_t schedule_bytes;       // ... which had this size before
+    Served *fresh;                 // NULL after an error
     Error error;
 } Reload;
 
 struct Server {
     const ServerConfig *config;
-    AllowList allow;          // empty without keys
+    AllowList allow;          // with the loader's own key; empty without keys
     uint64_t refused_warn_ns; // time of the last line about a refused peer
     Served *current,
         *previous;   // previous: NULL, or replaced by a reload and still available to trainers that request it
     Served *closing; // to be closed when no decoder works on them
+    ServedSpec spec; // of `current`
+    char *words;     // own the strings of `spec`, if they came with CONTROL
     RowReader *reader;
     Job *jobs, **last_job; // the last one's `next`
     Reload reload;
@@ -121,6 +129,15 @@ void job_start(Server *server, const Route *route, const WireMessage *request);
 bool jobs_advance(Server *server);                    // true when a job can continue at once
 void jobs_cancel(Server *server, uint64_t attach_id); // those that write to this ring
 
+// A dataset that is no longer served is closed when its requests have ended and no decoder works on it. Accepts NULL.
+void server_retire(Server *server, Served *served);
+
+int server_read_keys(Server *server, AllowList *allow); // the allow-list, and the loader's own key
+void server_reload(Server *server);                     // SIGHUP: reads the keys and opens the datasets again
+// CONTROL: opens other datasets, or the same ones with other weights. `key` as in server_handle_message.
+void server_control(Server *server, const Route *route, const char *key, const WireMessage *request, Bytes text);
+void server_reload_finish(Server *server); // when reload.done is readable
+
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
 void server_write_metrics(Server *server);
@@ -128,6 +145,6 @@ void server_write_metrics(Server *server);
 // Counts a peer without an allowed key, and logs it, but at most once a second.
 void server_refuse_peer(Server *server, const char *address);
 
-// Handles one message of a trainer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
-// without keys.
-void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame);
+// Handles one message of a peer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
+// without keys. `second` is the second part, empty when there is none.
+void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame, Bytes second);

@@ -123,7 +123,7 @@ static double read_rate(RowReader *reader, Served *served, Sampling mode, uint32
 }
 
 static void bench_read(void) {
-    Served *served = served_open(&(SourceSpec){"set", 1}, 1, NULL);
+    Served *served = served_open(&(ServedSpec){.sources = {{"set", 1}}, .count = 1});
     RowReader *reader = row_reader_open(1 << 30, 1);
     uint16_t *ids = malloc(512 * (T + 1) * sizeof *ids);
     check(served && reader && ids);

@@ -2,6 +2,7 @@
 weights change while a client reads."""
 import functools
 import hashlib
+import json
 import pathlib
 import re
 import signal
@@ -157,6 +158,69 @@ def test_weights_change_while_a_client_reads_and_nothing_is_lost_or_repeated():
     finally:
         loader.kill()
         loader.wait()
+
+
+def run_loader(*arguments):
+    done = subprocess.run([client.BIN / "loader", *arguments, "--endpoint", "ipc://mix"], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def read_hash(loader, ranges, world, rows):
+    """SHA-256 of the samples of `ranges` as `world` trainers read them, while the loader is killed at every fifth batch."""
+    feeds, digest, number = [open_feed() for _ in range(world)], hashlib.sha256(), 0
+    for first, end in ranges:
+        while first < end:
+            sizes = [min(rows, max(0, end - first - rank * rows)) for rank in range(world)]
+            for rank, feed in enumerate(feeds):
+                if sizes[rank]:
+                    feed.request(0, "epoch", sizes[rank], client.SEED, first + rank * rows)
+            number += 1
+            if number % 5 == 0:
+                loader.kill()
+                loader.start()
+            for rank, feed in enumerate(feeds):
+                if sizes[rank]:
+                    digest.update(feed.next().tobytes())
+            first += sum(sizes)
+    for feed in feeds:
+        feed.close()
+    return digest.hexdigest()
+
+
+def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
+    mixture = Mixture()
+    pathlib.Path("weights").write_text("# none yet")  # without a newline at the end
+    with client.Loader("ipc://mix", "mix-a:3", ["mix-b", "--schedule", "weights"]) as loader:
+        feed = open_feed()
+        code, text = run_loader("reweight", "1", "1")
+        assert code == 2 and "give --from SAMPLE" in text, text
+        mixture.check(feed, [(0, (3, 1))], 0, 64)
+        for weights, code, reason in ((("1",), 2, "reweight needs a WEIGHT"), (("1", "2", "3"), 2, "3 weights for 2 datasets"),
+                                      (("1", "x"), 2, "whole number"), (("0", "0"), 2, "all 0"),
+                                      (("1", "1", "--from", "65599"), 2, "come too late, the first possible sample is 65600")):
+            got, text = run_loader("reweight", *weights)
+            assert got == code and reason in text, (weights, got, text)
+            assert pathlib.Path("weights").read_text() == "# none yet", weights
+        code, text = run_loader("reweight", "1", "1")
+        assert code == 0 and "with the new weights from sample 196608 on" in text, text
+        code, text = run_loader("reweight", "0", "5", "--from", "200000")
+        assert code == 0, text
+        assert pathlib.Path("weights").read_text() == "# none yet\n196608 1 1\n200000 0 5\n"
+        schedule = [(0, (3, 1)), (196608, (1, 1)), (200000, (0, 5))]
+        feed.close()
+        ranges = [(0, 300), (196608 - 150, 196608 + 150), (200000 - 150, 200000 + 150)]
+        digest = hashlib.sha256()
+        for first, end in ranges:
+            for sample in range(first, end):
+                digest.update(mixture.row(schedule, sample).tobytes())
+        for world, rows in ((1, 64), (1, 7), (2, 16), (4, 5)):
+            assert read_hash(loader, ranges, world, rows) == digest.hexdigest(), (world, rows)
+        feed = open_feed()
+        mixture.check(feed, schedule, 200100, 64)  # tokens of each source since the last start
+        feed.close()
+        _, text = run_loader("status", "--json")
+        tokens = {source["name"]: source["tokens"] for source in json.loads(text)["sources"]}
+        assert tokens["mix-b"] >= 64 * client.T, tokens
 
 
 def wait_for(path, text):

@@ -3,7 +3,7 @@ import struct
 from collections import namedtuple
 
 MAGIC, MAJOR = 0x31444C47, 2
-HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE = range(1, 9)
+HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE, CONTROL = range(1, 10)
 CODES = ("?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "BUSY", "SHUTDOWN", "AUTH")
 TRAIN, VAL = 0, 1
 MODES = {"crop": 0, "epoch": 1, "sequential": 3}

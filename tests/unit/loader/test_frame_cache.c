@@ -45,7 +45,7 @@ static void check_frame(const Frame *frame) {
 
 TEST(loader_cache_serves_other_files_while_one_is_stalled_and_names_it) {
     make_test_dataset("d", &two_shards);
-    Served *served = served_open(&(SourceSpec){"d", 1}, 1, NULL);
+    Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
     FrameCache *cache = frame_cache_open(1 << 20, 2, decode_behind_gate);
     atomic_store(&gate_closed, 1);
@@ -67,7 +67,7 @@ TEST(loader_cache_serves_other_files_while_one_is_stalled_and_names_it) {
 
 TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     make_test_dataset("d", &two_shards);
-    Served *served = served_open(&(SourceSpec){"d", 1}, 1, NULL);
+    Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
     FrameCache *cache = frame_cache_open(4 * FRAME * 2, 2, frame_decode);
     Frame *pinned = get(cache, stream, 0);
@@ -101,7 +101,7 @@ static int damaged(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) 
 
 TEST(loader_cache_keeps_the_error_of_a_frame_for_all_who_need_it) {
     make_test_dataset("d", &two_shards);
-    Served *served = served_open(&(SourceSpec){"d", 1}, 1, NULL);
+    Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
     FrameCache *cache = frame_cache_open(1 << 20, 1, damaged);
     for (int times = 0; times < 3; times++) {

@@ -219,7 +219,7 @@ TEST(loader_names_the_limit_on_mappings) {
     NEED(getrlimit(RLIMIT_AS, &before) == 0);
     limit = before, limit.rlim_cur = pages * 4096 + dataset.shards[SPLIT_TRAIN][0].bytes * 3 / 2;
     NEED(setrlimit(RLIMIT_AS, &limit) == 0);
-    Served *served = served_open(&(SourceSpec){"d", 1}, 1, NULL);
+    Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     NEED(setrlimit(RLIMIT_AS, &before) == 0);
     CHECK(!served);
     CHECK_EQUAL(err_code(), EX_MEMORY);

@@ -119,7 +119,7 @@ static WireVerdict verdict_of_type(uint8_t type, uint32_t body_bytes) {
 }
 
 TEST(wire_names_an_unknown_type_and_a_body_of_another_length) {
-    static const uint8_t unknown[] = {0, 9, 11, 255};
+    static const uint8_t unknown[] = {0, 10, 11, 255};
     for (size_t i = 0; i < sizeof unknown; i++) {
         CHECK_EQUAL(verdict_of_type(unknown[i], 0), WIRE_UNKNOWN_FIELD);
         CHECK_TEXT(refused_field, "type");

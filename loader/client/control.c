@@ -1,0 +1,28 @@
+// Sends CONTROL and prints what the loader replies.
+#include "loader/client/control.h"
+#include "common/err.h"
+#include "loader/client/query.h"
+#include <stdio.h>
+
+enum { WAIT_MS = 60000 }; // for the loader to open a dataset
+
+int control_send(const char *address, const char *own_key, const WireControl *control, const Buffer *words) {
+    Query query;
+    Buffer sentence = {0};
+    WireMessage request, reply;
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_CONTROL, request.control = *control;
+    if (words->size > WIRE_REQUEST_MAX)
+        return fail(EX_USAGE, "the arguments have %zu bytes, at most %d fit in a request", words->size,
+                    WIRE_REQUEST_MAX);
+    if (query_open(&query, address, own_key, NULL) < 0) return -1;
+    int status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
+    buffer_add(&sentence, "", 1);
+    char *text = (char *)sentence.data;
+    if (status == 0 && !wire_clean_text(text, sentence.size)) status = fail(EX_PROTOCOL, "the reply is not a sentence");
+    if (status == 0 && reply.control.exit_code) status = fail((int)reply.control.exit_code, "%s", text);
+    if (status == 0 && (printf("%s\n", text) < 0 || fflush(stdout))) status = fail_errno("cannot write to stdout");
+    buffer_close(&sentence);
+    query_close(&query);
+    return status;
+}

@@ -1,0 +1,19 @@
+// One request to a running loader, other than a trainer's: for the commands status, swap and reweight.
+#pragma once
+
+#include "loader/protocol/endpoint.h"
+#include "loader/protocol/wire.h"
+
+typedef struct {
+    Endpoint endpoint;
+    void *context, *socket;
+} Query;
+
+// Connects to the loader at `address`, as endpoint_parse takes it. For a loader with keys: a key pair that it allows,
+// and its public key; with a NULL loader_key the pair is the loader's own.
+int query_open(Query *query, const char *address, const char *key_file, const char *loader_key);
+// Sends `message`, whose type and body are set, with a second part unless it is empty, and receives the reply, which
+// has the same type. `second` receives its second part, the caller closes it. Fails with 69 when there is no reply
+// within wait_ms, and with 76 for a reply of another kind.
+int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, WireMessage *reply, Buffer *second);
+void query_close(Query *query); // accepts a zeroed struct

@@ -1,0 +1,194 @@
+// `loader swap` while clients read: what they get, what is refused, and what the refusal leaves.
+#include "common/err.h"
+#include "loader/client/query.h"
+#include "loader/protocol/keys.h"
+#include "tests/unit/loader/fixture_loader.h"
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, a limit that only a defect reaches
+static const TestDataset small = {
+    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+
+static Feed *open_feed(bool inline_only) {
+    FeedConfig config = {.endpoint = "ipc://p",
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = ROWS,
+                         .timeout_ms = FOREVER,
+                         .inline_only = inline_only};
+    Feed *feed = feed_open(&config);
+    NEED(feed && feed_attach(feed) == 0);
+    return feed;
+}
+
+static void request(Feed *feed, uint64_t first) {
+    FeedRequest what = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
+    NEED(feed_request(feed, &what) == 0);
+}
+
+static void check_batch(Feed *feed, const FeedBatch *batch, unsigned salt) {
+    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
+        CHECK_EQUAL(batch->ids[i], test_id(salt, 0, (batch->first_sample + i / (T + 1)) * T + i % (T + 1)));
+    feed_release(feed, batch);
+}
+
+static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
+    FeedBatch batch;
+    request(feed, first);
+    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    check_batch(feed, &batch, salt);
+}
+
+// The exit code of `loader ARGUMENTS --endpoint ipc://p`; its output is in the file out.
+static int loader_command(const char *arguments) {
+    char command[4096];
+    snprintf(command, sizeof command, "'%s/loader' %s --endpoint ipc://p >out 2>&1", test_bin, arguments);
+    int status = system(command);
+    NEED(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void check_output(const char *part) {
+    char *text = read_file("out", NULL);
+    CHECK_TEXT(text, part);
+    free(text);
+}
+
+// Each batch comes from the dataset that the feed says it reads, whatever the moment of a swap.
+TEST(loader_swaps_datasets_while_clients_read) {
+    TestDataset second = small;
+    second.salt = 2;
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &second);
+    pid_t pid = start_loader("a", "p");
+    Feed *feeds[] = {open_feed(false), open_feed(true)};
+    for (int round = 1; round <= 20; round++) {
+        bool to_b = round % 2;
+        CHECK_EQUAL(loader_command(to_b ? "swap b" : "swap a"), 0);
+        check_output(to_b ? "now serving 'b', 100000 train tokens" : "now serving 'a'");
+        for (int i = 0; i < 2; i++) {
+            uint64_t first = (uint64_t)round * ROWS;
+            bool changed = false;
+            for (int left = 3; left;) { // requests made before the notice arrives are answered from the old dataset
+                while (feed_capacity(feeds[i])) request(feeds[i], first);
+                unsigned salt = strcmp(feed_dataset(feeds[i])->name, "a") ? 2 : 1;
+                FeedBatch batch;
+                FeedResult result = feed_next(feeds[i], &batch);
+                if (result == FEED_CHANGED) {
+                    CHECK(!changed);
+                    changed = true;
+                    continue;
+                }
+                NEED(result == FEED_BATCH);
+                check_batch(feeds[i], &batch, salt);
+                left -= changed;
+            }
+            feed_cancel(feeds[i]);
+            CHECK_TEXT(feed_dataset(feeds[i])->name, to_b ? "b" : "a");
+        }
+    }
+    feed_close(feeds[0]), feed_close(feeds[1]);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
+    TestDataset foreign = small, brief = small;
+    foreign.other_vocabulary = true, brief.val_tokens = T;
+    make_test_dataset("a", &small);
+    make_test_dataset("foreign", &foreign);
+    make_test_dataset("brief", &brief);
+    make_test_dataset("cut", &small);
+    NEED(system("truncate -s -10 cut/train/000/000001.zst") == 0);
+    pid_t pid = start_loader("a", "p");
+    Feed *feed = open_feed(false);
+    static const struct {
+        const char *arguments, *reason;
+        int code;
+    } cases[] = {
+        {"swap foreign",            "the new dataset has another vocabulary",                                   EX_PROTOCOL},
+        {"swap a foreign",          "have different vocabularies",                                              EX_DATA    },
+        {"swap brief",              "the val split of the new one has 64 tokens, a connected trainer needs 65", EX_DATA    },
+        {"swap cut",                "000001.zst",                                                               EX_DATA    },
+        {"swap nowhere",            "nowhere",                                                                  EX_NOINPUT },
+        {"swap a:0 a:0",            "all 0",                                                                    EX_USAGE   },
+        {"swap a:9999999999",       "a weight is a whole number",                                               EX_USAGE   },
+        {"swap a --schedule x",     "--schedule needs several datasets",                                        EX_USAGE   },
+        {"swap a a:2 --schedule x", "/x",                                                                       EX_NOINPUT },
+        {"swap",                    "swap needs 1 to 16 DIR arguments",                                         EX_USAGE   },
+        {"reweight 1 2",            "a single dataset has no weights",                                          EX_USAGE   },
+        {"reweight 1",              "reweight needs a WEIGHT argument for each dataset",                        EX_USAGE   },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_EQUAL(loader_command(cases[i].arguments), cases[i].code);
+        check_output(cases[i].reason);
+        check_rows(feed, 1, i * ROWS);
+    }
+    // A loader that has refused still takes what fits; SIGHUP opens what is served, not what the command line named.
+    CHECK_EQUAL(loader_command("swap a"), 0);
+    check_output("the dataset is the same as before");
+    TestDataset second = small;
+    second.salt = 2;
+    make_test_dataset("b", &second);
+    CHECK_EQUAL(loader_command("swap b"), 0);
+    kill(pid, SIGHUP);
+    wait_for_line("p", "the dataset is the same as before", 2);
+    FeedBatch batch;
+    request(feed, 0);
+    FeedResult result = feed_next(feed, &batch);
+    if (result == FEED_BATCH) { // the request was faster than the notice
+        check_batch(feed, &batch, 1);
+        request(feed, 0);
+        result = feed_next(feed, &batch);
+    }
+    CHECK_EQUAL(result, FEED_CHANGED);
+    check_rows(feed, 2, 0);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// The reply to SWAP with one word, with `bytes` bytes of words.
+static void send_swap(Query *query, const char *words, size_t bytes, WireMessage *reply, Buffer *sentence) {
+    WireMessage request;
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_CONTROL;
+    request.control.action = WIRE_SWAP, request.control.words = 1;
+    sentence->size = 0;
+    NEED(query_send(query, &request, (Bytes){(const uint8_t *)words, bytes}, FOREVER, reply, sentence) == 0);
+    buffer_add(sentence, "", 1);
+}
+
+TEST(loader_takes_a_swap_from_its_own_key_only) {
+    KeyPair loader, trainer;
+    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
+    write_file("allow", trainer.public_key, strlen(trainer.public_key));
+    make_test_dataset("a", &small);
+    pid_t pid = start_loader_with("a", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    Query query;
+    WireMessage reply;
+    Buffer sentence = {0};
+    NEED(query_open(&query, tcp_endpoint(), "trainer.key", loader.public_key) == 0);
+    send_swap(&query, "a", 2, &reply, &sentence);
+    CHECK_EQUAL(reply.control.exit_code, EX_PERMISSION);
+    CHECK_TEXT((char *)sentence.data, "only the loader's own key may do this");
+    query_close(&query);
+    NEED(query_open(&query, tcp_endpoint(), "loader.key", NULL) == 0);
+    const struct {
+        const char *words;
+        size_t bytes;
+    } bad[] = {
+        {"a",    1},
+        {"a\0b", 4},
+        {"a\0b", 3},
+        {"",     0}
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        send_swap(&query, bad[i].words, bad[i].bytes, &reply, &sentence);
+        CHECK_EQUAL(reply.control.exit_code, EX_PROTOCOL);
+    }
+    send_swap(&query, "a", 2, &reply, &sentence);
+    CHECK_EQUAL(reply.control.exit_code, 0);
+    buffer_close(&sentence);
+    query_close(&query);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
