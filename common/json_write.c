@@ -1,43 +1,51 @@
-// JSON strings: plain runs are copied, the rest is escaped character by character.
+// JSON strings: sixteen plain bytes are copied at a time, the rest character by character.
 #include "common/json_write.h"
 #include "common/hash.h"
+#include "common/json_scan.h"
 #include "common/utf8.h"
 
+// The second character of the escapes of two characters; 0 for others.
+static const uint8_t short_escapes[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't',
+};
+
 static void add_character(Buffer *out, const uint8_t *p, unsigned length, uint32_t point, uint64_t *replaced) {
-    static const char short_names[] = "btn\0fr"; // \b to \r
     if (point > UTF8_LAST)
         buffer_add(out, UTF8_REPLACED, 3), ++*replaced;
-    else if (*p == '"' || *p == '\\')
-        buffer_add(out, (uint8_t[]){'\\', *p}, 2);
-    else if (*p >= '\b' && *p <= '\r' && short_names[*p - '\b'])
-        buffer_add(out, (char[]){'\\', short_names[*p - '\b']}, 2);
+    else if (short_escapes[*p])
+        buffer_add(out, (uint8_t[]){'\\', short_escapes[*p]}, 2);
     else if (*p < 0x20)
         buffer_print(out, "\\u%04x", *p);
     else
         buffer_add(out, p, length);
 }
 
-// Finds the first quote, backslash, control character or byte above ASCII, eight bytes at a time. Each of the tests
-// sets the high bit of a byte that matches, and possibly of later bytes, which do not matter.
-static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
-    const uint64_t ones = 0x0101010101010101u;
-    for (; end - at >= 8; at += 8) {
-        uint64_t word = get_u64(at), quote = word ^ ones * '"', backslash = word ^ ones * '\\';
-        uint64_t hits = (word | (word - ones * 0x20) | (quote - ones) | (backslash - ones)) & ones * 0x80;
-        if (hits) return at + __builtin_ctzll(hits) / 8;
+// Appends characters up to one that does not stand in JSON as it is and has no escape of two characters, or that is cut
+// or not valid; returns the place of it.
+static const uint8_t *add_plain(Buffer *out, const uint8_t *at, const uint8_t *end) {
+    buffer_reserve(out, 2 * (size_t)(end - at) + JSON_SCAN_BYTES);
+    uint8_t *to = out->data + out->size;
+    while (at < end) {
+        if (end - at >= JSON_SCAN_BYTES) {
+            unsigned plain = json_scan(to, at, true);
+            at += plain, to += plain;
+            if (plain == JSON_SCAN_BYTES) continue;
+        }
+        if (*at >= 0x80) {
+            const uint8_t *run = at;
+            for (unsigned length; at < end && *at >= 0x80 && (length = utf8_length(at, end)); at += length) {
+            }
+            if (at == run) break;
+            memcpy(to, run, (size_t)(at - run));
+            to += at - run;
+        } else if (short_escapes[*at]) {
+            *to++ = '\\', *to++ = short_escapes[*at++];
+        } else {
+            if (*at < 0x20) break;
+            *to++ = *at++;
+        }
     }
-    while (at < end && *at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\') at++;
-    return at;
-}
-
-// Passes what stands in JSON as it is, valid characters above ASCII included.
-static const uint8_t *skip_plain(const uint8_t *at, const uint8_t *end) {
-    while ((at = find_special(at, end)) < end && *at >= 0x80) {
-        uint32_t point;
-        unsigned length = utf8_decode(at, end, &point);
-        if (point > UTF8_LAST) break;
-        at += length;
-    }
+    out->size = (size_t)(to - out->data);
     return at;
 }
 
@@ -56,9 +64,7 @@ void json_add_text(Buffer *out, Bytes text, bool last, JsonCarry *carry) {
         memmove(carry->bytes, carry->bytes + length, carry->size);
     }
     while (at < end) {
-        const uint8_t *run = at;
-        at = skip_plain(at, end);
-        buffer_add(out, run, (size_t)(at - run));
+        at = add_plain(out, at, end);
         if (at == end) break;
         unsigned length = utf8_decode(at, end, &point);
         if (point == UTF8_CUT && !last) {

@@ -36,9 +36,8 @@ size_t utf8_valid(Bytes text) {
             at += 8;
             continue;
         }
-        uint32_t point;
-        unsigned length = utf8_decode(at, end, &point);
-        if (point > UTF8_LAST) break;
+        unsigned length = *at < 0x80 ? 1 : utf8_length(at, end);
+        if (!length) break;
         at += length;
     }
     return text.size - (size_t)(end - at);

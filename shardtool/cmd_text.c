@@ -45,9 +45,10 @@ static int print_documents(Source *source) {
             buffer_add(&out, part.text.data, part.text.size);
             if (part.last) buffer_add(&out, "", 1);
         } else {
-            if (part.first) buffer_print(&out, "{\"text\": \"");
+            static const char begin[] = "{\"text\": \"", end[] = "\"}\n";
+            if (part.first) buffer_add(&out, begin, sizeof begin - 1);
             json_add_text(&out, part.text, part.last, &carry);
-            if (part.last) buffer_print(&out, "\"}\n");
+            if (part.last) buffer_add(&out, end, sizeof end - 1);
         }
         documents += part.last, bytes += part.text.size;
         if (out.size >= FLUSH_BYTES && (status = flush(&out)) < 0) break;

@@ -3,6 +3,7 @@
 #include "common/search.h"
 #include "common/spool.h"
 #include "shardtool/format/dataset.h"
+#include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -284,13 +285,9 @@ int shard_decode(const ShardFile *shard, ShardCursor *cursor, uint64_t index, ui
         return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": damaged (%s)", shard->path, index,
                     frame->offset, error);
 
-    uint32_t vocab_size = shard->vocab_size;
-    unsigned too_large = 0;
-    for (size_t i = 0; i < frame->tokens; i++) too_large |= ids[i] >= vocab_size;
-    if (too_large)
-        return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
-                    index, frame->offset, vocab_size);
-    return 0;
+    if (ids_are_below(ids, frame->tokens, shard->vocab_size)) return 0;
+    return fail(EX_DATA, "shard '%s': frame %" PRIu64 " at offset %" PRIu64 ": an id is not below %u", shard->path,
+                index, frame->offset, shard->vocab_size);
 }
 
 int shard_lengths(const ShardFile *shard, const Shard *member, Buffer *lengths) {

@@ -1,5 +1,6 @@
 // Writes shards: frames that were decoded again and compared, then index, trailer and seek table.
 #include "common/err.h"
+#include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"
 #include <stdlib.h>
 #include <zstd.h>
@@ -74,9 +75,10 @@ static int compress_bytes(ShardEncoder *encoder, const void *data, size_t size, 
 }
 
 int shard_encode(ShardEncoder *encoder, const ShardParams *params, const uint16_t *ids, size_t count, Buffer *frame) {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] >= params->vocab_size)
-            return fail(EX_DATA, "id %u is not in the vocabulary of %u", ids[i], params->vocab_size);
+    if (!ids_are_below(ids, count, params->vocab_size)) {
+        while (*ids < params->vocab_size) ids++;
+        return fail(EX_DATA, "id %u is not in the vocabulary of %u", *ids, params->vocab_size);
+    }
     frame->size = 0;
     return compress_bytes(encoder, ids, count * sizeof *ids, frame);
 }
@@ -94,11 +96,11 @@ static void add_leb128(Buffer *buffer, uint64_t v) {
 }
 
 uint64_t shard_index_add(Buffer *lengths, const uint16_t *ids, size_t count, uint32_t eot_id, uint64_t *carry) {
-    uint64_t ended = 0, begin = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] != eot_id) continue;
-        add_leb128(lengths, *carry + i + 1 - begin);
-        begin = i + 1, *carry = 0, ended++;
+    uint64_t ended = 0;
+    size_t begin = 0, end;
+    while ((end = begin + ids_find(ids + begin, count - begin, eot_id)) < count) {
+        add_leb128(lengths, *carry + end + 1 - begin);
+        begin = end + 1, *carry = 0, ended++;
     }
     *carry += count - begin;
     return ended;

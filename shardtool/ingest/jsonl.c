@@ -3,6 +3,7 @@
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
 // wins, a lone surrogate becomes U+FFFD. Bytes that are not UTF-8 pass through; the tokenizer handles them.
 #include "common/err.h"
+#include "common/json_scan.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
 #include <inttypes.h>
@@ -112,16 +113,36 @@ static Step bad_line(JsonlReader *jsonl, const char *why) {
     return STEP_BAD;
 }
 
-// Finds the first quote, backslash or control character, eight bytes at a time. Each of the three tests sets the high
-// bit of a byte that matches, and possibly of later bytes, which do not matter.
+static bool is_special(uint8_t c) { return c == '"' || c == '\\' || c < 0x20; }
+
 static const uint8_t *find_special(const uint8_t *at, const uint8_t *end) {
-    const uint64_t ones = 0x0101010101010101u, highs = ones << 7;
-    for (; end - at >= 8; at += 8) {
-        uint64_t v = get_u64(at), quote = v ^ ones * '"', slash = v ^ ones * '\\';
-        uint64_t hits = (((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((v - ones * 0x20) & ~v)) & highs;
-        if (hits) return at + __builtin_ctzll(hits) / 8;
+    uint8_t unused[JSON_SCAN_BYTES];
+    for (unsigned plain; end - at >= JSON_SCAN_BYTES; at += plain)
+        if ((plain = json_scan(unused, at, false)) < JSON_SCAN_BYTES) return at + plain;
+    while (at < end && !is_special(*at)) at++;
+    return at;
+}
+
+// The character that an escape of two characters stands for, by its second; 0 for others.
+static const uint8_t short_escapes[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
+};
+
+// Appends a string up to its first special character that is not an escape of two characters; returns the place of it.
+static const uint8_t *copy_string(Buffer *text, const uint8_t *at, const uint8_t *end) {
+    buffer_reserve(text, (size_t)(end - at) + JSON_SCAN_BYTES);
+    uint8_t *out = text->data + text->size;
+    for (;;) {
+        for (unsigned plain = JSON_SCAN_BYTES; plain == JSON_SCAN_BYTES && end - at >= JSON_SCAN_BYTES;) {
+            plain = json_scan(out, at, false);
+            at += plain, out += plain;
+        }
+        while (at < end && !is_special(*at)) *out++ = *at++;
+        if (end - at < 2 || *at != '\\' || !short_escapes[at[1]]) break;
+        *out++ = short_escapes[at[1]];
+        at += 2;
     }
-    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) at++;
+    text->size = (size_t)(out - text->data);
     return at;
 }
 
@@ -150,13 +171,11 @@ static int hex4(const uint8_t *at, const uint8_t *end) {
 }
 
 static Step step_escape(JsonlReader *jsonl) {
-    static const char names[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
     const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
     if (end - at < ESCAPE_BYTES_MAX && !jsonl->ended) return STEP_MORE;
     if (end - at < 2) return bad_line(jsonl, "the line ends in a string");
-    const char *name = at[1] ? strchr(names, at[1]) : NULL;
-    if (name) {
-        capture(jsonl, &characters[name - names], 1);
+    if (short_escapes[at[1]]) {
+        capture(jsonl, &short_escapes[at[1]], 1);
         jsonl->at += 2;
         return STEP_ON;
     }
@@ -204,8 +223,13 @@ static Step end_string(JsonlReader *jsonl) {
 
 static Step step_string(JsonlReader *jsonl) {
     const uint8_t *at = jsonl->window + jsonl->at, *end = jsonl->window + jsonl->end;
-    const uint8_t *special = find_special(at, end);
-    capture(jsonl, at, (size_t)(special - at));
+    const uint8_t *special;
+    if (jsonl->capture == &jsonl->text)
+        special = copy_string(&jsonl->text, at, end);
+    else {
+        special = find_special(at, end);
+        capture(jsonl, at, (size_t)(special - at));
+    }
     jsonl->at += (size_t)(special - at);
     if (special == end) return jsonl->capture == &jsonl->text && jsonl->text.size >= PART_BYTES ? STEP_PART : STEP_MORE;
     if (*special == '"') return end_string(jsonl);

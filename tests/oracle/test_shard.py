@@ -238,6 +238,23 @@ def test_json_lines_as_the_json_module_reads_them():
     assert documents_of("j.jsonl") == want
 
 
+def test_text_writes_what_the_json_module_reads():
+    rng = random.Random(7)
+    runs = [b"plain ASCII", b"\xc3\xa9", b"\xe4\xb8\xad", b"\xf0\x9f\x98\x80", b'"', b"\\", b"\n", b"\t", b"\0", b"\x1f", b"\x7f", b"/"]
+    broken = [b"\x80", b"\xff", b"\xe4\xb8", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80"]
+    documents = []
+    for i in range(4000):
+        pieces = [rng.choice(runs)[: rng.randrange(1, 12)] if rng.random() < 0.4 else b"x" * rng.randrange(20) for _ in range(rng.randrange(20))]
+        if i % 3 == 0:
+            pieces.insert(rng.randrange(len(pieces) + 1), rng.choice(broken))
+        documents.append(b"".join(pieces))
+    lines = [b'{"text": ' + json.dumps(d.decode("latin-1"), ensure_ascii=False).encode("latin-1") + b"}" for d in documents]
+    write("t.jsonl", b"\n".join(lines))
+    assert run("text", "-0", "t.jsonl") == b"".join(document + b"\0" for document in documents)
+    out = run("text", "t.jsonl").decode().split("\n")[:-1]
+    assert [json.loads(line)["text"] for line in out] == [document.decode("utf-8", "replace") for document in documents]
+
+
 def test_bad_json_lines_are_those_of_the_json_module():
     good = '{"text": "x", "n": [1, {"a": null}]}'
     rng = random.Random(6)

@@ -154,6 +154,17 @@ TEST(utf8_encodes_every_code_point_and_sees_where_one_is_cut) {
     }
 }
 
+TEST(utf8_length_is_that_of_the_decoder) {
+    uint64_t differences = 0;
+    for (uint32_t three = 0; three < 1 << 24; three++) {
+        uint8_t bytes[4] = {(uint8_t)three, (uint8_t)(three >> 8), (uint8_t)(three >> 16), 0x80};
+        uint32_t point;
+        unsigned length = utf8_decode(bytes, bytes + 4, &point);
+        differences += utf8_length(bytes, bytes + 4) != (point > UTF8_LAST ? 0 : length);
+    }
+    CHECK_EQUAL(differences, 0);
+}
+
 TEST(newfile_appears_only_when_it_is_complete) {
     NewFile file;
     CHECK(newfile_open(&file, "shard") == 0);

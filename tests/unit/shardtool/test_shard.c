@@ -1,5 +1,6 @@
 // The shard format: written, read back, checked against libzstd's own view, and every damage found.
 #include "common/file.h"
+#include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"
 #include "tests/test.h"
 #include <dirent.h>
@@ -42,6 +43,25 @@ static void write_shard(const char *path, const uint16_t *ids, size_t count, con
     NEED(shard_writer_finish(writer) == 0);
     buffer_close(&frame);
     shard_encoder_close(encoder);
+}
+
+TEST(ids_are_found_and_compared_at_every_place) {
+    enum { MOST = 100 };
+    uint16_t ids[MOST];
+    static const uint32_t limits[] = {1, 2, 0x7FFF, 0x8000, VOCAB, UINT16_MAX, UINT16_MAX + 1};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        for (size_t count = 0; count <= MOST; count++) {
+            for (size_t at = 0; at < MOST; at++) ids[at] = (uint16_t)(limits[i] - 1);
+            CHECK(ids_are_below(ids, count, limits[i]));
+            CHECK_EQUAL(ids_find(ids, count, limits[i]), count);
+            for (size_t at = 0; at < MOST && limits[i] <= UINT16_MAX; at++) {
+                ids[at] = (uint16_t)limits[i];
+                CHECK(ids_are_below(ids, count, limits[i]) == (at >= count));
+                CHECK_EQUAL(ids_find(ids, count, limits[i]), at < count ? at : count);
+                ids[at] = 0;
+            }
+        }
+    }
 }
 
 TEST(shard_reads_back_as_written) {
