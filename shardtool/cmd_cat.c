@@ -1,13 +1,17 @@
-// cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression.
+// cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression. Workers decode
+// the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
 #include "common/err.h"
 #include "common/mapguard.h"
+#include "common/pool.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/cmd_shards.h"
 #include "shardtool/format/shard.h"
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static bool raw, force;
+static uint64_t threads;
 static const char *output;
 static int split;
 
@@ -15,28 +19,66 @@ static const Option options[] = {
     {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"  },
     {OPT_FLAG,   "raw",      &raw,    NULL,   "write raw u16 ids with -o too (the default without -o)"},
     ROW_SPLIT(&split),
+    ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),
     ROW_END,
 };
 
-// The destination of the frames: a merged shard, or raw ids in a file or a pipe.
+// A frame to be decoded by a worker.
 typedef struct {
+    const ShardFile *shard;
+    uint64_t index, source_bytes;
+    ShardCursor *cursor;
+    Buffer ids;
+} FrameJob;
+
+// The shard being read, and the destination of the frames: a merged shard, or raw ids in a file or a pipe.
+typedef struct {
+    ShardFile input;
+    Pool *pool;
+    FrameJob *jobs;
+    unsigned job_count;
     ShardWriter shard;
     NewFile file;
     bool merge, to_file;
-    ShardCursor *cursor;
-    Buffer ids;
 } Target;
 
-static int put_frame(Target *target, const ShardFile *shard, uint64_t index, uint64_t source_bytes) {
-    const ShardFrame *frame = &shard->frames[index];
-    uint16_t *ids = (uint16_t *)(void *)target->ids.data;
-    if (shard_decode(shard, target->cursor, index, ids) < 0) return -1;
+static uint16_t *job_ids(const FrameJob *job) { return (uint16_t *)(void *)job->ids.data; }
+
+static int decode_mapped(void *data) {
+    const FrameJob *job = data;
+    return shard_decode(job->shard, job->cursor, job->index, job_ids(job));
+}
+
+static int decode_frame(void *job, unsigned worker) {
+    (void)worker;
+    return mapguard_run(decode_mapped, job, ((FrameJob *)job)->shard->path);
+}
+
+// Waits for the oldest frame and writes it. 1 when none is in flight.
+static int put_frame(Target *target) {
+    void *done;
+    if (pool_collect(target->pool, &done) < 0) return -1;
+    if (!done) return 1;
+    const FrameJob *job = done;
+    const ShardFrame *frame = &job->shard->frames[job->index];
     if (target->merge)
-        return shard_writer_append(&target->shard, ids, frame->tokens,
-                                   (Bytes){shard->map.data + frame->offset, frame->bytes}, source_bytes);
-    size_t size = frame->tokens * sizeof *ids;
-    return target->to_file ? newfile_write(&target->file, ids, size) : fd_write(STDOUT_FILENO, ids, size, "the output");
+        return shard_writer_append(&target->shard, job_ids(job), frame->tokens,
+                                   (Bytes){job->shard->map.data + frame->offset, frame->bytes}, job->source_bytes);
+    size_t size = frame->tokens * sizeof(uint16_t);
+    return target->to_file ? newfile_write(&target->file, job->ids.data, size)
+                           : fd_write(STDOUT_FILENO, job->ids.data, size, "the output");
+}
+
+static int submit_frame(Target *target, uint64_t index, uint64_t source_bytes) {
+    FrameJob *job;
+    while (!(job = pool_acquire(target->pool)))
+        if (put_frame(target) < 0) return -1;
+    job->shard = &target->input, job->index = index, job->source_bytes = source_bytes;
+    if (!job->cursor) job->cursor = shard_cursor_open();
+    buffer_reserve(&job->ids, target->input.frames[index].tokens * sizeof(uint16_t));
+    pool_submit(target->pool);
+    return 0;
 }
 
 typedef struct {
@@ -44,21 +86,23 @@ typedef struct {
     const char *path;
 } Copy;
 
+// After an error the shard stays open: workers may still read it.
 static int copy_mapped(void *context) {
     Target *target = ((Copy *)context)->target;
-    ShardFile shard;
-    if (shard_file_open(&shard, ((Copy *)context)->path) < 0) return -1;
-    target->ids.size = 0;
-    buffer_reserve(&target->ids, (size_t)shard.frame_tokens * sizeof(uint16_t));
-    int status = 0;
-    for (uint64_t m = 0; status == 0 && m < shard.member_count; m++) {
-        const Shard *member = &shard.members[m];
-        for (uint64_t i = 0; status == 0 && i < member->frame_count; i++)
-            status = put_frame(target, &shard, member->first_frame + i,
-                               i + 1 == member->frame_count ? member->source_bytes : 0);
+    const ShardFile *shard = &target->input;
+    if (shard_file_open(&target->input, ((Copy *)context)->path) < 0) return -1;
+    for (uint64_t m = 0; m < shard->member_count; m++) {
+        const Shard *member = &shard->members[m];
+        for (uint64_t i = 0; i < member->frame_count; i++)
+            if (submit_frame(target, member->first_frame + i, i + 1 == member->frame_count ? member->source_bytes : 0) <
+                0)
+                return -1;
     }
-    shard_file_close(&shard);
-    return status;
+    int status = 0;
+    while (status == 0) status = put_frame(target);
+    if (status < 0) return -1;
+    shard_file_close(&target->input);
+    return 0;
 }
 
 static int put_shard(void *target, const char *path) { return mapguard_run(copy_mapped, &(Copy){target, path}, path); }
@@ -98,8 +142,12 @@ static int open_target(Target *target, int count, char **paths) {
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
     if (!to_stdout && !force && stat(output, &st) == 0)
         return fail(EX_CREATE, "'%s' exists; --force overwrites it", output);
-    target->cursor = shard_cursor_open();
     target->to_file = !to_stdout;
+    unsigned workers = threads ? (unsigned)threads : pool_cores();
+    target->job_count = 2 * workers + 2;
+    target->jobs = allocate_zeroed(target->job_count, sizeof *target->jobs);
+    target->pool = pool_open(workers, decode_frame, target->jobs, sizeof *target->jobs, target->job_count);
+    if (!target->pool) return -1;
     if (!output || raw) return to_stdout ? 0 : newfile_open(&target->file, output);
 
     Header header = {.first = paths[0]};
@@ -113,8 +161,19 @@ static int open_target(Target *target, int count, char **paths) {
     return 0;
 }
 
+static void close_target(Target *target) {
+    pool_close(target->pool);
+    shard_file_close(&target->input);
+    for (unsigned i = 0; i < target->job_count; i++) {
+        shard_cursor_close(target->jobs[i].cursor);
+        buffer_close(&target->jobs[i].ids);
+    }
+    free(target->jobs);
+}
+
 static int run(int count, char **arguments) {
     if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
+    if (jobs_check(threads) < 0) return -1;
     static Target target;
     int status = open_target(&target, count, arguments);
     for (int i = 0; status == 0 && i < count; i++) status = shards_visit(arguments[i], split, put_shard, &target);
@@ -126,8 +185,7 @@ static int run(int count, char **arguments) {
         status = newfile_commit(&target.file);
     else
         newfile_abandon(&target.file);
-    shard_cursor_close(target.cursor);
-    buffer_close(&target.ids);
+    close_target(&target);
     return status;
 }
 

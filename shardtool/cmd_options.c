@@ -24,8 +24,12 @@ void log_skips(void) {
     if (skips->count) log_warn("skipped %" PRIu64 " bad inputs, the first: %s", skips->count, skips->first);
 }
 
+int jobs_check(uint64_t threads) {
+    return threads <= 1024 ? 0 : fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
+}
+
 int input_set_threads(uint64_t threads) {
-    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
+    if (jobs_check(threads) < 0) return -1;
     source_options.threads = (unsigned)threads;
     return 0;
 }

@@ -59,8 +59,9 @@ extern const char *input_max_bad;
 #define ROW_KEEP_GOING                                                                                                 \
     { OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file" }
 
+int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
 int input_check(void);                   // parses the input options; 2 when one is malformed
-int input_set_threads(uint64_t threads); // of -j; 2 when there are too many
+int input_set_threads(uint64_t threads); // of -j, checked
 void log_skips(void);                    // how many were skipped, and the first, if any
 // The bytes that were not UTF-8, if any, of so many bytes of text.
 void log_replaced(uint64_t replaced, uint64_t text_bytes);

@@ -87,8 +87,7 @@ static int load_id_bytes(Output *output) {
 int output_open(Output *output, const char *path, const OutputPlan *plan) {
     *output = (Output){0};
     if (!path) return fail(EX_USAGE, "missing -o DIR (-o - writes one shard to standard output)");
-    if (output_options.threads > 1024)
-        return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", output_options.threads);
+    if (jobs_check(output_options.threads) < 0) return -1;
     if (output_options.shard_tokens < 1) return fail(EX_USAGE, "--shard-tokens must be at least 1");
     output->to_stdout = !strcmp(path, "-");
     if (output->to_stdout && cli_refuse_terminal() != 0) return -1;

@@ -175,7 +175,7 @@ static void verify_path(Verifier *verifier, const char *path) {
 
 static int run(int count, char **arguments) {
     if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
-    if (threads > 1024) return fail(EX_USAGE, "-j %" PRIu64 " is above the limit of 1024", threads);
+    if (jobs_check(threads) < 0) return -1;
     Verifier verifier = {0};
     unsigned workers = threads ? (unsigned)threads : pool_cores(), checks = 2 * workers;
     Check *jobs = calloc(checks, sizeof *jobs);

@@ -328,6 +328,23 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     shardtool cat --force -o all.zst out/train/000/000000.zst
 }
 
+@test "cat gives the same bytes and the same error with any number of threads" {
+    seq 3000 >numbers.txt
+    shardtool tokenize -q -o out --docs lines --frame-tokens 64 --shard-tokens 4096 numbers.txt
+    shardtool cat -j 1 out >want && zstd -dcq out/train/*/*.zst | cmp - want
+    shardtool cat -j 1 -o want.zst out
+    for jobs in 2 7; do
+        shardtool cat -j $jobs out | cmp - want
+        shardtool cat -j $jobs -o - out | cmp - want.zst
+    done
+    for n in 0 1; do printf '\xff' | dd of=out/train/000/00000$n.zst bs=1 seek=300 conv=notrunc status=none; done
+    for jobs in 1 7; do
+        run_code 65 shardtool cat -j $jobs -o bad.zst out
+        [[ "$output" == *"000000.zst': frame "*" at offset"* ]] && [ ! -e bad.zst ]
+    done
+    run_code 2 shardtool cat -j 1025 out
+}
+
 @test "decode inverts encode" {
     run_code 0 shardtool decode <<<"15496 995 50256"
     [ "$output" = "Hello world<|endoftext|>" ]
