@@ -304,9 +304,17 @@ static void reserve_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) return;
 }
 
-int cli_main(const Program *program, int argc, char **argv) {
+// The programs are installed as shardtool, millrace-loader and millrace-trainer: help and messages use that name.
+static const char *installed_name(const char *name, const char *path) {
+    const char *slash = path ? strrchr(path, '/') : NULL, *last = slash ? slash + 1 : path;
+    return last && !strncmp(last, "millrace-", 9) && !strcmp(last + 9, name) ? last : name;
+}
+
+int cli_main(const Program *built, int argc, char **argv) {
     reserve_descriptors();
-    log_program = program->name;
+    Program installed = *built;
+    const Program *program = &installed;
+    log_program = installed.name = installed_name(built->name, argc > 0 ? argv[0] : NULL);
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;

@@ -8,7 +8,7 @@ for program in shardtool loader trainer; do
     [ $program = shardtool ] || name=millrace-$program
     install -D -m 755 "$bin/$program" "$prefix/bin/$name"
     install -d "$prefix/share/man/man1" "$prefix/share/bash-completion/completions"
-    "$bin/$program" --man | sed "s/^\.\(TH\|B\) $program/.\1 $name/; s/^$program \\\\-/$name \\\\-/" >"$prefix/share/man/man1/$name.1"
-    "$bin/$program" --completion | sed "s/ $program\$/ $name/" >"$prefix/share/bash-completion/completions/$name"
+    "$prefix/bin/$name" --man >"$prefix/share/man/man1/$name.1"
+    "$prefix/bin/$name" --completion >"$prefix/share/bash-completion/completions/$name"
 done
 echo "installed shardtool, millrace-loader and millrace-trainer under $prefix"

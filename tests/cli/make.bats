@@ -12,7 +12,12 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
         [ "$(grep -c "^\(.TH $name \|$name \\\\-\|.B $name$\)" share/man/man1/$name.1)" = 3 ]
     done
     bash -c '. share/bash-completion/completions/shardtool
-        COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]'
+        COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]
+        . share/bash-completion/completions/millrace-loader
+        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace-loader; [ "${COMPREPLY[0]}" = serve ]'
+    bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
+    run bin/millrace-trainer nothing
+    [ "$status" = 2 ] && [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
 }
 
 @test "help lists the targets" {
