@@ -6,15 +6,16 @@
 export BIN DATA
 
 endless=(--max_iters=1000000)
+often=("${endless[@]}" --eval_interval=3 --eval_iters=1) # with a checkpoint after a few steps
 
-# write_tiny_conf FILE: 24 steps of about 10 ms. One thread and float32, so that neither the processor nor the number of cores
+# write_tiny_conf FILE: 24 steps of a few milliseconds. One thread and float32, so that neither the processor nor the number of cores
 # changes its bits or its memory.
 write_tiny_conf() {
     cat >"$1" <<END
 n_layer = 1
 n_head = 2
-n_embd = 32
-block_size = 32
+n_embd = 16
+block_size = 16
 batch_size = 2
 gradient_accumulation_steps = 2
 learning_rate = 1e-3
@@ -57,6 +58,8 @@ steps() { cat "$1/metrics.jsonl" 2>/dev/null | grep -c '"loss"' || true; } # RUN
 has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
 wait_for_steps() { wait_until has_steps "$1" "$2"; }                             # RUN COUNT
 wait_for_more_steps() { wait_for_steps "$1" $(($(steps "$1") + ${2:-4})); }      # RUN [COUNT]
+has_checkpoint() { compgen -G "$1/ckpt-*" >/dev/null; }
+wait_for_checkpoint() { wait_until has_checkpoint "$1"; }                        # RUN
 losses() { sed -nE '/"(val_)?loss"/s/, "(ms|tokens_per_s)": .*/}/p' "$1/metrics.jsonl"; } # RUN
 checkpoint() { printf '%s/ckpt-%08d' "$1" "$2"; }                                # RUN STEP
 

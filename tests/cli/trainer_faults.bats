@@ -30,7 +30,7 @@ says() { grep -q "$1" words; }
     wait_until says "no report: .*training continues"
     written=$(steps run)
     prlimit --pid "$TRAINER" --fsize=unlimited
-    wait_for_steps run $((written + 20))
+    wait_for_steps run $((written + 3))
     kill -TERM "$TRAINER"
     ends 75
     finish run --dataset="$data" --sample_tokens=0
@@ -39,7 +39,7 @@ says() { grep -q "$1" words; }
 @test "a checkpoint that does not fit the free space is refused before it is written" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
-        mkdir small && mount -t tmpfs -o size=16m tmpfs small &&
+        mkdir small && mount -t tmpfs -o size=8m tmpfs small &&
         "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=small/run --max_iters=8 --sample_tokens=0; echo "exit $?"
         ls -A small/run' "$data" >output 2>&1
     grep -q "a checkpoint needs .* in 'small/run', and .* are free" output
@@ -63,15 +63,15 @@ says() { grep -q "$1" words; }
 }
 
 @test "a stdout that is closed, full or gone does not end the run" {
-    train --out_dir=whole --quiet
-    run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped | head -1; exit ${PIPESTATUS[0]}' "$data"
+    train --out_dir=whole --quiet --max_iters=4
+    run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
     [ "$status" -eq 0 ]
-    same_run whole piped
-    train --out_dir=full >/dev/full 2>words
+    same_run whole piped 4
+    train --out_dir=full --max_iters=4 >/dev/full 2>words
     grep -q "cannot write to stdout: No space left on device; training continues without its lines" words
-    same_run whole full
-    train --out_dir=closed >&-
-    same_run whole closed
+    same_run whole full 4
+    train --out_dir=closed --max_iters=4 >&-
+    same_run whole closed 4
 }
 
 # A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
