@@ -32,6 +32,7 @@ FormatReader *compressed_open(Stream *stream, SourceOptions *options) {
     self->content.read = content_read;
     self->content.level = stream->level + 1, self->content.decompressed = true;
     self->content.is_listed = stream->is_listed;
+    self->content.start = stream->start; // a place of the content
     memcpy(self->content.name, stream->name, sizeof self->content.name);
     memcpy(self->content.base, stream->base, sizeof self->content.base);
     codec_strip_extension(self->content.base);
@@ -52,6 +53,5 @@ static int drain(CompressedReader *self) {
 int compressed_next(FormatReader *reader, Part *part) {
     CompressedReader *self = (CompressedReader *)reader;
     int status = self->inner ? reader_next(self->inner, part) : 0;
-    part->has_place = false;
     return status ? status : drain(self);
 }

@@ -34,9 +34,21 @@ ssize_t stream_read(Stream *stream, void *data, size_t size) {
     return got < 0 ? -1 : (ssize_t)take + got;
 }
 
+// Without `seek`, the bytes before the offset are read and dropped.
 int stream_seek(Stream *stream, uint64_t offset) {
-    stream->head_at = stream->head_size = 0;
-    return stream->seek(stream, offset);
+    if (stream->seek) {
+        stream->head_at = stream->head_size = 0;
+        return stream->seek(stream, offset);
+    }
+    uint8_t dropped[65536];
+    while (offset) {
+        size_t size = offset < sizeof dropped ? (size_t)offset : sizeof dropped;
+        ssize_t got = stream_read(stream, dropped, size);
+        if (got < 0) return -1;
+        if ((size_t)got < size) return fail(EX_IO, "'%s' ends before the place of a finished shard", stream->name);
+        offset -= size;
+    }
+    return 0;
 }
 
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {

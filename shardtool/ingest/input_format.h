@@ -33,7 +33,8 @@ typedef struct {
 } SourceOptions;
 
 // A place in a file from which its reader can begin: the values are those of its format (a byte and a line, a member, a
-// row group). All zero is the beginning.
+// row group). All zero is the beginning. A place in a compressed file is one of its content: what is before is
+// decompressed and dropped.
 typedef struct {
     uint64_t value[2];
 } ReadPlace;
@@ -55,7 +56,7 @@ struct Stream {
     ssize_t (*read)(Stream *stream, void *data, size_t size);
     // Reads at any offset, independently of `read`. NULL for pipes and members of archives.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
-    int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte. NULL where there is no read_at
+    int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte; may be NULL
     ReadPlace start;                              // for the reader of the stream; its format is that of the beginning
     uint64_t size;                                // in bytes, where there is read_at
     char name[PATH_MAX_BYTES];                    // printable
@@ -70,7 +71,7 @@ struct Stream {
 };
 int stream_peek(Stream *stream, Bytes *head); // the first bytes, at most SOURCE_HEAD_BYTES, without consuming them
 ssize_t stream_read(Stream *stream, void *data, size_t size);
-int stream_seek(Stream *stream, uint64_t offset); // only for streams with seek
+int stream_seek(Stream *stream, uint64_t offset); // before the first stream_read
 // Only for streams with read_at. Fewer than `size` bytes only at the end.
 ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size);
 // Names a stream "outer" or "outer:member", its base by the last component; control characters become '?' in `name`.

@@ -10,6 +10,8 @@ typedef struct {
     bool ended; // the window holds the end of the stream
     bool open;  // a part of the current document was returned, but not its last
     size_t at, end;
+    uint64_t window_at; // offset in the stream of window[0]
+    ReadPlace place;    // of the document: its first byte
     uint8_t window[SOURCE_WINDOW_BYTES];
 } TextReader;
 
@@ -23,23 +25,26 @@ int text_bid(Bytes head) {
     return controls > 1 + head.size / 64 ? BID_NONE : BID_TEXT;
 }
 
+void text_close(FormatReader *reader) { free(reader); }
+
 FormatReader *text_open(Stream *stream, SourceOptions *options) {
     if (refuse_conditions(stream, options) < 0) return NULL;
     TextReader *text = malloc(sizeof *text);
     if (!text) die(EX_MEMORY, "no memory for a reader");
     text->stream = stream, text->docs = options->docs;
-    text->ended = text->open = false;
+    text->ended = text->open = false, text->place = (ReadPlace){0};
     text->at = text->end = 0;
-    return &text->reader;
+    text->window_at = stream->start.value[0];
+    if (!text->window_at || stream_seek(stream, text->window_at) == 0) return &text->reader;
+    text_close(&text->reader);
+    return NULL;
 }
-
-void text_close(FormatReader *reader) { free(reader); }
 
 // Moves the unread bytes to the front of the window and reads more. False when the window is full or the stream ended.
 static bool refill(TextReader *text, int *status) {
     if (text->ended || (text->at == 0 && text->end == sizeof text->window)) return false;
     memmove(text->window, text->window + text->at, text->end - text->at);
-    text->end -= text->at, text->at = 0;
+    text->window_at += text->at, text->end -= text->at, text->at = 0;
     size_t space = sizeof text->window - text->end;
     ssize_t got = stream_read(text->stream, text->window + text->end, space);
     *status = got < 0 ? -1 : 0;
@@ -50,9 +55,13 @@ static bool refill(TextReader *text, int *status) {
 
 // Returns bytes [at, stop) as a part and continues at `next`.
 static int return_part(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
+    if (!text->open) text->place.value[0] = text->window_at + text->at;
     *part = (Part){
         .text = {text->window + text->at, stop - text->at},
-          .first = !text->open, .last = last
+        .first = !text->open,
+        .last = last,
+        .has_place = true,
+        .place = text->place
     };
     text->open = !last;
     text->at = next;

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+import bench_resume
+
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "oracle"))
 HERE = os.path.abspath(__file__)
 PEER_BYTES = 30_000_000  # of the text are enough for a peer of 6 MB/s
@@ -187,6 +189,7 @@ def main(tool, folder, gigabytes=0):
     line("cat -o, shards to one shard", merged, stored, f"{plain[0] / merged[0]:.2f}x the speed of cp")
     merged = best([tool, "merge", "-q", "--force", "-o", os.path.join(folder, "merged"), dataset], 5)
     line("merge, by hard links", merged, stored, f"{plain[0] / merged[0]:.2f}x the speed of cp")
+    bench_resume.measure(tool, source, os.path.join(folder, "resume"))
     if gigabytes:
         large(folder, tool, gigabytes)
     shutil.rmtree(folder)

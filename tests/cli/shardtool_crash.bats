@@ -151,6 +151,47 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     cmp out/dataset.jsonl whole/dataset.jsonl
     # the renames of the rest: shards, manifest
     [ "$(awk '$NF == "rename" { print $4 }' calls)" -le $((shards / 5)) ]
+    # of the text as well, cut by lines or by paragraphs, only the rest is read
+    sed -i 'n;G' lines.txt
+    for docs in lines paragraphs; do
+        options="--docs $docs --frame-tokens 1024 --shard-tokens 64k --no-bpe-cache lines.txt"
+        rm -rf whole out
+        shardtool tokenize -q -o whole $options
+        shards=$(find whole/train -name '*.zst' | wc -l)
+        kill_at rename $((shards * 9 / 10)) shardtool tokenize -q -j 1 -o out $options
+        strace -f -qq -y -e trace=read -o calls shardtool tokenize -q -o out $options
+        cmp out/dataset.jsonl whole/dataset.jsonl
+        bytes=$(awk '/lines\.txt>/ && $NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }' calls)
+        [ "$bytes" -le $((131072 + $(stat -c %s lines.txt) / 5)) ]
+    done
+}
+
+# compress_stored FILE: FILE.gz of two members without compression. A changed byte of the first changes neither the size nor the
+# first and last 64 KiB, which the digest of an input covers.
+compress_stored() {
+    python3 -c '
+import gzip, sys
+text = open(sys.argv[1], "rb").read()
+half = len(text) // 2
+open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) for part in (text[:half], text[half:])))' "$1"
+}
+
+@test "a run that continues decompresses what is in finished shards, but does not read documents of it" {
+    seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
+    mkdir members && split -n l/99 --additional-suffix .jsonl docs.jsonl members/ && tar cf members.tar --sort=name members
+    for file in docs.jsonl members.tar; do
+        compress_stored $file
+        options="-q --frame-tokens 1024 --shard-tokens 8k --no-bpe-cache $file.gz"
+        shardtool tokenize -o whole-$file $options 2>/dev/null
+        shards=$(find whole-$file -name '*.zst' | wc -l)
+        kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out-$file $options
+        # lines behind the first 64 KiB become bad
+        sed -i 's/{"text":"Line 3000 /["text":"Line 3000 /; s/"Line 4000 of/"Line\x014000 of/' $file
+        compress_stored $file
+        shardtool tokenize -o out-$file $options 2>/dev/null
+        cmp out-$file/dataset.jsonl whole-$file/dataset.jsonl
+        run_code 65 shardtool tokenize -o - $options
+    done
 }
 
 @test "an unfinished run with other options or inputs starts over" {
