@@ -65,6 +65,9 @@ static inline void v_store_part(float *p, V v, int left) {
     memcpy(p, part, (size_t)left * sizeof *p);
 }
 static inline V v_first(V v, int count) { return (V)((VI)v & ((VI){COUNTED} < count)); }
+static inline V v_between(V v, int begin, int end) {
+    return (V)((VI)v & ((VI){COUNTED} >= begin) & ((VI){COUNTED} < end));
+}
 
 static inline V v_fma(V a, V b, V c) {
 #if defined __AVX512F__

@@ -421,9 +421,9 @@ static void launch_128(const Call &c) {
 }
 
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                      const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
-                                      bool add) {
-    assert(!dropout), (void)layer; // check() refuses it
+                                      const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
+                                      int T, int H, int D, bool add) {
+    assert(!dropout && !starts), (void)layer; // backend_for refuses them
     Call c = {(act *)dqkv, (const act *)dout, (const act *)out, (const act *)qkv, lse, B, T, H, D, {}};
     c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
     LAUNCH(prepare, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream, c.scratch.statistics,

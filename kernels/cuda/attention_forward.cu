@@ -137,9 +137,9 @@ static void launch(act *out, float *lse, const act *qkv, int B, int T, int H, in
            cuda.stream, out, lse, qkv, T, H, width);
 }
 
-void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B,
-                                     int T, int H, int D) {
-    assert(!dropout), (void)layer; // check() refuses it
+void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const int32_t *starts,
+                                     const Dropout *dropout, int layer, int B, int T, int H, int D) {
+    assert(!dropout && !starts), (void)layer; // backend_for refuses them
     auto kernel = attention_width(D) == 64                        ? launch<64, 2, 64, 2>
                   : attention_width(D) == 96                      ? launch<96, 1, 64, 2>
                   : shared_bytes<128, 1, 64> <= cuda.shared_bytes ? launch<128, 1, 64, 2>

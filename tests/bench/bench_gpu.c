@@ -167,11 +167,11 @@ static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
 
 static void run_attention_forward(void) {
-    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, 0, B, T, H, C / H);
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, NULL, 0, B, T, H, C / H);
 }
 static void run_attention_backward(void) {
-    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL, 0,
-                            B, T, H, C / H, false);
+    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL,
+                            NULL, 0, B, T, H, C / H, false);
 }
 // The form is chosen by how often the grid fills the card: no card is full at once, one that is endless never.
 static void run_attention_in(int as_if_multiprocessors) {

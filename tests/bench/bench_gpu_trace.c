@@ -121,12 +121,13 @@ TIMED(gelu_forward, (Act * out, const Act *in, size_t n, bool exact), (out, in, 
 TIMED(gelu_backward, (Act * d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add),
       (d, dbias, in, N, C, exact, add))
 TIMED_ATTENTION(attention_forward, 2,
-                (Act * out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D),
-                (out, lse, qkv, dropout, layer, B, T, H, D))
+                (Act * out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
+                 int T, int H, int D),
+                (out, lse, qkv, starts, dropout, layer, B, T, H, D))
 TIMED_ATTENTION(attention_backward, 5,
                 (Act * dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse, const Act *qkv,
-                 const Dropout *dropout, int layer, int B, int T, int H, int D, bool add),
-                (dqkv, dbias, dout, out, lse, qkv, dropout, layer, B, T, H, D, add))
+                 const int32_t *starts, const Dropout *dropout, int layer, int B, int T, int H, int D, bool add),
+                (dqkv, dbias, dout, out, lse, qkv, starts, dropout, layer, B, T, H, D, add))
 TIMED(dropout,
       (Act * out, Grad *dbias, const Act *in, const Dropout *dropout, int layer, DropoutSite site, int B, int T, int C,
        bool add),

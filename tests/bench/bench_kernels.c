@@ -156,7 +156,7 @@ static void forward(void) {
         TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
                                           HALF(a->ln[0]), N, C));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
-        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, NULL, 0, s.B, s.T, s.H, C / s.H));
+        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, NULL, NULL, 0, s.B, s.T, s.H, C / s.H));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
         TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
                                           a->ln[1], HALF(a->ln[1]), N, C));
@@ -199,8 +199,8 @@ static void backward(void) {
                                            a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
         TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
         TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
-        TIME(ATTENTION_BWD, attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, NULL, 0, s.B,
-                                               s.T, s.H, C / s.H, false));
+        TIME(ATTENTION_BWD, attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, NULL, NULL, 0,
+                                               s.B, s.T, s.H, C / s.H, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
         TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
         TIME(LAYERNORM,

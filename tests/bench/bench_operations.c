@@ -44,8 +44,8 @@ int main(int count, char **arguments) {
     operation_matmul(N, V, C);
     operation_matmul_gelu(N, 4 * C, C, true, true, false);
     operation_gelu(N, 4 * C);
-    operation_attention(B, T, H, C / H, false);
-    if (pair_device == DEVICE_CPU) operation_attention(B, T, H, C / H, true);
+    operation_attention(B, T, H, C / H, false, false);
+    if (pair_device == DEVICE_CPU) operation_attention(B, T, H, C / H, true, false);
     operation_dropout(B, T, C);
     operation_cross_entropy(N, T, V - 47, V, 0, N);
     operation_gradient_norm(parameters);

@@ -164,22 +164,35 @@ static const Dropout dropout = {
     7, 3, 13107, 1.25f
 };
 
-void operation_attention(int B, int T, int H, int D, bool with_dropout) {
+// Documents of many lengths: one ends at every position n where n * n % 29 < 2.
+static Array *document_starts(int B, int T) {
+    int32_t *starts = malloc((size_t)(B * T) * sizeof *starts);
+    NEED(starts);
+    for (int n = 0; n < B * T; n++) starts[n] = n % T == 0 ? 0 : n * n % 29 < 2 ? n % T : starts[n - 1];
+    Array *array = array_bytes(starts, (size_t)(B * T) * sizeof *starts);
+    free(starts);
+    return array;
+}
+
+void operation_attention(int B, int T, int H, int D, bool with_dropout, bool with_starts) {
     const int C = H * D, layer = 5;
     pair_open((Shape){B, T, C, H, ANY, ANY, 1});
     const size_t n = (size_t)(B * T * C);
     Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *out = array_filled(ACTS, n, NAN);
     Array *lse = array_filled(FLOATS, (size_t)(B * H * T), NAN), *dout = array_normal(ACTS, n, 1, 0);
     Array *dqkv = array_filled(ACTS, 3 * n, NAN), *dbias = array_normal(GRADS, (size_t)(3 * C), 1, 0);
-    Array *masks = array_bytes(&dropout, sizeof dropout);
+    Array *masks = array_bytes(&dropout, sizeof dropout), *starts = document_starts(B, T);
     const double flops = 2.0 * T * (double)n; // of scores and values, causal
     pair_flops = flops;
     if (pair_timing)
-        ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_dropout ? AT(masks) : NULL, layer, B, T, H, D));
+        ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
+                                      with_dropout ? AT(masks) : NULL, layer, B, T, H, D));
     pair_flops = 3.5 * flops;
-    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_dropout ? AT(masks) : NULL, layer, B, T, H, D);
+    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
+                                  with_dropout ? AT(masks) : NULL, layer, B, T, H, D);
             on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv),
-                                   with_dropout ? AT(masks) : NULL, layer, B, T, H, D, true));
+                                   with_starts ? AT(starts) : NULL, with_dropout ? AT(masks) : NULL, layer, B, T, H, D,
+                                   true));
     CHECK_NEAR(out, 2 * rounded_once); // weights are rounded as well
     CHECK_NEAR(lse, 1e-5);
     CHECK_NEAR(dqkv, 3 * rounded_once);

@@ -15,7 +15,7 @@ void operation_matmul(int M, int rows, int cols);
 // Plain, recorded and replayed; the plain run may choose by time how the others run.
 void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add);
 void operation_gelu(int N, int C);
-void operation_attention(int B, int T, int H, int D, bool with_dropout);
+void operation_attention(int B, int T, int H, int D, bool with_dropout, bool with_starts);
 void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M);
 void operation_gradient_norm(size_t count);

@@ -131,10 +131,13 @@ static void reference_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout,
 
 // One head of one sequence: row t of q, k, v is q + t*step, k + t*step, v + t*step.
 typedef struct {
+    const int32_t *starts;
     const Dropout *dropout;
     int layer, B, T, H, D;
     int b, h;
 } Head;
+
+static int first_seen(const Head *a, int t) { return a->starts ? a->starts[a->b * a->T + t] : 0; }
 
 static double attention_factor(const Head *a, int t, int s) {
     if (!a->dropout) return 1;
@@ -148,28 +151,28 @@ static double dot(const double *a, const double *b, int n) {
     return total;
 }
 
-// p[s] = exp(score[s] - largest), s <= t; returns the log of the softmax's denominator
+// p[s] = exp(score[s] - largest), first_seen <= s <= t; returns the log of the softmax's denominator
 static double attention_weights(double *p, const double *qkv, const Head *a, int t) {
-    const int step = 3 * a->H * a->D;
+    const int step = 3 * a->H * a->D, first = first_seen(a, t);
     const double *q = qkv + (a->b * a->T + t) * step + a->h * a->D;
     double largest = -INFINITY, total = 0;
-    for (int s = 0; s <= t; s++)
+    for (int s = first; s <= t; s++)
         p[s] = dot(q, q + (s - t) * step + a->H * a->D, a->D) / sqrt(a->D), largest = fmax(largest, p[s]);
-    for (int s = 0; s <= t; s++) total += p[s] = exp(p[s] - largest);
-    for (int s = 0; s <= t; s++) p[s] /= total;
+    for (int s = first; s <= t; s++) total += p[s] = exp(p[s] - largest);
+    for (int s = first; s <= t; s++) p[s] /= total;
     return largest + log(total);
 }
 
-static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B,
-                                        int T, int H, int D) {
+static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts,
+                                        const Dropout *dropout, int layer, int B, int T, int H, int D) {
     double *p = calloc((size_t)T, sizeof *p);
     memset(out, 0, (size_t)B * (size_t)T * (size_t)(H * D) * sizeof(double));
-    for (Head a = {dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+    for (Head a = {starts, dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
         for (a.h = 0; a.h < H; a.h++)
             for (int t = 0; t < T; t++) {
                 lse[(a.b * H + a.h) * T + t] = (float)attention_weights(p, IN(qkv), &a, t);
                 double *o = OUT(out) + (a.b * T + t) * H * D + a.h * D;
-                for (int s = 0; s <= t; s++) {
+                for (int s = first_seen(&a, t); s <= t; s++) {
                     const double *v = IN(qkv) + (a.b * T + s) * 3 * H * D + (2 * H + a.h) * D;
                     for (int i = 0; i < D; i++) o[i] += p[s] * attention_factor(&a, t, s) * v[i];
                 }
@@ -179,26 +182,26 @@ static void reference_attention_forward(Act *out, float *lse, const Act *qkv, co
 
 // From qkv alone: out and lse, which a backend may read, follow from it.
 static void reference_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                         const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
-                                         bool add) {
+                                         const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer,
+                                         int B, int T, int H, int D, bool add) {
     (void)out, (void)lse;
     const int C = H * D, step = 3 * C;
     double *p = calloc(2 * (size_t)T, sizeof *p), *dp = p + T;
     memset(dqkv, 0, (size_t)B * (size_t)T * (size_t)step * sizeof(double));
-    for (Head a = {dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+    for (Head a = {starts, dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
         for (a.h = 0; a.h < H; a.h++)
             for (int t = 0; t < T; t++) {
                 const int at = (a.b * T + t) * step + a.h * D;
                 const double *dy = IN(dout) + (a.b * T + t) * C + a.h * D;
                 double mean = 0;
                 attention_weights(p, IN(qkv), &a, t);
-                for (int s = 0; s <= t; s++) {
+                for (int s = first_seen(&a, t); s <= t; s++) {
                     const double factor = attention_factor(&a, t, s);
                     const int v = at + (s - t) * step + 2 * C;
                     dp[s] = dot(dy, IN(qkv) + v, D) * factor, mean += p[s] * dp[s];
                     for (int i = 0; i < D; i++) OUT(dqkv)[v + i] += p[s] * factor * dy[i];
                 }
-                for (int s = 0; s <= t; s++) {
+                for (int s = first_seen(&a, t); s <= t; s++) {
                     const double d = p[s] * (dp[s] - mean) / sqrt(D);
                     const int k = at + (s - t) * step + C;
                     for (int i = 0; i < D; i++) {

@@ -50,27 +50,27 @@ OPERATION(matmul_and_gelu_agree_with_the_reference) {
 }
 
 OPERATION(attention_of_64_channels_agrees_with_the_reference) {
-    operation_attention(1, 136, 2, 64, false);
-    operation_attention(2, 77, 2, 64, false);
-    operation_attention(1, 1, 1, 64, false);
+    operation_attention(1, 136, 2, 64, false, false);
+    operation_attention(2, 77, 2, 64, false, false);
+    operation_attention(1, 1, 1, 64, false, false);
 }
 
 OPERATION(attention_of_more_channels_agrees_with_the_reference) {
-    operation_attention(1, 136, 1, 96, false);
-    operation_attention(1, 136, 1, 128, false);
+    operation_attention(1, 136, 1, 96, false, false);
+    operation_attention(1, 136, 1, 128, false, false);
 }
 
 OPERATION(attention_of_fewer_channels_agrees_with_the_reference) {
-    operation_attention(1, 130, 1, 48, false);
-    operation_attention(1, 70, 2, 8, false);
-    operation_attention(1, 70, 1, 80, false);
+    operation_attention(1, 130, 1, 48, false, false);
+    operation_attention(1, 70, 2, 8, false, false);
+    operation_attention(1, 70, 1, 80, false, false);
 }
 
 // Odd widths, where a pair of bf16 is half empty, and widths beyond 256.
 OPERATION(attention_agrees_with_the_reference_at_every_head_width) {
     static const int widths[] = {1, 3, 25, 43, 100, 255, 256, 257, 320, 768};
     if (pair_device != DEVICE_CPU) SKIP("CUDA has kernels for multiples of 8 up to 128");
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) operation_attention(1, 70, 2, widths[i], false);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) operation_attention(1, 70, 2, widths[i], false, false);
 }
 
 OPERATION(dropout_agrees_with_the_reference) {
@@ -83,9 +83,16 @@ OPERATION(dropout_agrees_with_the_reference) {
 
 OPERATION(attention_with_dropout_agrees_with_the_reference) {
     if (pair_device != DEVICE_CPU) SKIP("CUDA has no dropout");
-    operation_attention(2, 70, 3, 24, true);
-    operation_attention(2, 70, 3, 25, true);
-    operation_attention(1, 70, 2, 64, true);
+    operation_attention(2, 70, 3, 24, true, false);
+    operation_attention(2, 70, 3, 25, true, false);
+    operation_attention(1, 70, 2, 64, true, false);
+}
+
+OPERATION(attention_within_documents_agrees_with_the_reference) {
+    if (pair_device != DEVICE_CPU) SKIP("attention on CUDA has no documents");
+    operation_attention(2, 70, 3, 24, false, true);
+    operation_attention(2, 200, 2, 64, false, true);
+    operation_attention(2, 70, 1, 25, true, true);
 }
 
 OPERATION(loss_agrees_with_the_reference) {

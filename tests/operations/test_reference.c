@@ -123,16 +123,19 @@ TEST(reference_gelu_has_the_gradient_of_its_differences) {
 }
 
 static const Dropout *masks;
+static const int32_t *starts;
 static void attention(void) {
-    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), masks, 3, B, T, HEADS, C / HEADS);
+    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), starts, masks, 3, B, T, HEADS, C / HEADS);
 }
 static void attention_gradient(void) {
-    reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), masks, 3,
-                                            B, T, HEADS, C / HEADS, false);
+    reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), starts,
+                                            masks, 3, B, T, HEADS, C / HEADS, false);
 }
 TEST(reference_attention_has_the_gradient_of_its_differences) {
-    for (int form = 0; form < 2; form++) {
-        masks = form ? &dropout : NULL;
+    int32_t documents[N];
+    for (int n = 0; n < N; n++) documents[n] = n % T / 2 * 2;
+    for (int form = 0; form < 4; form++) {
+        masks = form % 2 ? &dropout : NULL, starts = form / 2 ? documents : NULL;
         check_gradient(attention, attention_gradient, (Numbers){.in_count = {N * 3 * C}, .out_count = N * C});
     }
 }

@@ -1,6 +1,6 @@
 """Makes tests/data/trainer_parity.txt: the results of a torch model equal to nanoGPT's, on the weights and
 batches of tests/unit/trainer/test_trainer_parity.c: logits before and after 10 AdamW steps in float32, and the loss and
-gradient norm of each step; without biases, with biases, and with biases and dropout under the masks of kernels/dropout_mask.h.
+gradient norm of each step; without biases, with biases, with dropout too, under the masks of kernels/dropout_mask.h, and with document_mask too.
 
 usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
 """
@@ -83,10 +83,10 @@ class Block(torch.nn.Module):
         self.attn, self.attn_proj = torch.nn.Linear(C, 3 * C, bias=bias), torch.nn.Linear(C, C, bias=bias)
         self.fc, self.fc_proj = torch.nn.Linear(C, 4 * C, bias=bias), torch.nn.Linear(4 * C, C, bias=bias)
 
-    def forward(self, x, drop):
+    def forward(self, x, drop, different):
         b = x.shape[0]
         q, k, v = (t.view(b, T, H, C // H).transpose(1, 2) for t in self.attn(self.ln_1(x)).split(C, 2))
-        hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+        hidden = torch.ones(T, T, dtype=torch.bool).triu(1) | different
         p = (q @ k.transpose(2, 3) / math.sqrt(C // H)).masked_fill(hidden, -math.inf).softmax(3)
         y = drop(p, self.layer, ATTENTION) @ v
         x = x + drop(self.attn_proj(y.transpose(1, 2).reshape(b, T, C)), self.layer, ATTENTION_OUT)
@@ -115,10 +115,12 @@ class GPT(torch.nn.Module):
         values = (deviation * normal(1337, tensor << 32 | layer, w.numel())).astype(np.float32)
         w.data.copy_(torch.from_numpy(values).view_as(w))
 
-    def forward(self, x, drop=NONE):
+    def forward(self, x, drop=NONE, end_of_text=-1):
+        document = (x == end_of_text).cumsum(1)
+        different = (document[:, :, None] != document[:, None, :])[:, None]  # block-diagonal, for all heads
         x = drop(self.wte(x) + self.wpe(torch.arange(T)), 0, EMBEDDING)
         for b in self.h:
-            x = b(x, drop)
+            x = b(x, drop, different)
         return self.ln_f(x) @ self.wte.weight.T
 
 
@@ -132,13 +134,14 @@ def put(name, values):
     print(name, len(values), *("%.9g" % v for v in values))
 
 
-for bias, p in ((0, 0), (1, 0), (1, 0.2)):
+TOKEN = int(rows(1, 0, 1)[0][0, 9])
+for bias, p, end_of_text in ((0, 0, -1), (1, 0, -1), (1, 0.2, -1), (1, 0.2, TOKEN)):
     model = GPT(bool(bias))
     decay = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
     adamw = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], betas=(0.9, 0.95))
     x, _ = rows(1, 0, 1)
-    put("logits_before", model(x)[0, ROWS].flatten().tolist())
+    put("logits_before", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())
     losses, norms = [], []
     for step in range(STEPS):
         for group in adamw.param_groups:
@@ -147,7 +150,7 @@ for bias, p in ((0, 0), (1, 0), (1, 0.2)):
         for micro in range(ACCUMULATION):
             x, y = rows(0, (step * ACCUMULATION + micro) * B, B)
             drop = Dropout(p, step, micro * B)
-            loss = F.cross_entropy(model(x, drop).view(-1, V), y.view(-1)) / ACCUMULATION
+            loss = F.cross_entropy(model(x, drop, end_of_text).view(-1, V), y.view(-1)) / ACCUMULATION
             loss.backward()
             total += loss.item()
         losses.append(total)
@@ -157,4 +160,4 @@ for bias, p in ((0, 0), (1, 0), (1, 0.2)):
     put("losses", losses)
     put("norms", norms)
     x, _ = rows(1, 0, 1)
-    put("logits_after", model(x)[0, ROWS].flatten().tolist())
+    put("logits_after", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())

@@ -49,7 +49,8 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
             ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
         ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
         ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
-        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, dropout, l, B, T, H, D,
+        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, network_starts(network, pass),
+                                dropout, l, B, T, H, D,
                                 add);                                              // (N,3C)
         ops->matmul_backward_weight(G(QKV_W, l), x.dqkv, x.ln1, N, 3 * C, C, add); // (3C,C)
         ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);               // (N,C)

@@ -16,6 +16,10 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
     };
 }
 
+const int32_t *network_starts(const Network *network, const PassLayout *pass) {
+    return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
+}
+
 const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
     const StepScalars *scalars = network_at(network, network->plan->scalars);
     return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
@@ -31,8 +35,9 @@ void network_block_forward(const Network *network, const PassLayout *pass, int l
 
     ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
     ops->matmul_forward(x.qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                                      // (N,3C)
-    ops->attention_forward(x.att, x.lse, x.qkv, dropout, l, B, T, H, D); // (N,C), lse (B,H,T)
-    ops->matmul_forward(x.branch, x.att, W(ATT_W, l), P(ATT_B, l), N);   // (N,C)
+    ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H,
+                           D);                                         // (N,C), lse (B,H,T)
+    ops->matmul_forward(x.branch, x.att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
     if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false);    // (N,C)
     ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, x.res1, x.branch, P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
     ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)

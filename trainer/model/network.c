@@ -35,13 +35,21 @@ static unsigned char *host_memory(const Backend *backend, size_t bytes) {
     return memory;
 }
 
+// Of one batch: sampling takes a whole block.
+static size_t most_tokens(const MemoryPlan *plan, const Model *model) {
+    const size_t train = (size_t)plan->train.rows * (size_t)plan->train.block, block = (size_t)model->shape.block;
+    const size_t eval = (size_t)plan->eval.rows * (size_t)plan->eval.block, most = train > eval ? train : eval;
+    return most > block ? most : block;
+}
+
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan) {
     *network = (Network){.ops = backend, .model = model, .plan = plan};
     int layers = model->shape.layers;
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
     network->staging = malloc(plan->staging);
     network->scalars = aligned_alloc(PAGE, PAGE);
-    if (!network->weights || !network->staging || !network->scalars)
+    network->starts = calloc(most_tokens(plan, model), sizeof *network->starts);
+    if (!network->weights || !network->staging || !network->scalars || !network->starts)
         return fail(EX_MEMORY, "no memory for the list of weights and the checkpoint buffer");
     network->arena = backend->alloc(plan->bytes);
     if (!network->arena) return -1;
@@ -65,6 +73,7 @@ void network_close(Network *network) {
     free(network->weights);
     free(network->staging);
     free(network->scalars);
+    free(network->starts);
     *network = (Network){0};
 }
 
@@ -209,4 +218,12 @@ int network_init(Network *network, uint64_t seed) {
 
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T) {
     network->ops->upload(network_at(network, pass->tokens), ids, (size_t)B * (size_t)(T + 1) * sizeof *ids);
+    if (!network->plan->document_mask) return;
+    int32_t *starts = network->starts;
+    for (int b = 0; b < B; b++)
+        for (int t = 0, first = 0; t < T; t++) {
+            if (ids[(size_t)b * (size_t)(T + 1) + (size_t)t] == network->model->shape.end_of_text) first = t;
+            *starts++ = first;
+        }
+    network->ops->upload(network_at(network, pass->starts), network->starts, (size_t)B * (size_t)T * sizeof *starts);
 }

@@ -12,6 +12,7 @@ struct Network {
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepScalars *scalars; // host copy of the step's scalars, page-locked
+    int32_t *starts;      // host memory for a batch's, with document_mask
 };
 
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.
@@ -39,7 +40,9 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
 static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
-// Uploads (B,T+1) token ids, as they came over the wire, to the batch of the pass.
+// Uploads (B,T+1) token ids, as they came over the wire, to the batch of the pass. With document_mask a document is
+// what lies from one end_of_text up to the next: the token that ends a document is the first that the next one sees. So
+// every target is predicted from its own document, and the first token of a text from end_of_text alone.
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
 
 // Pointers to the buffers of a pass (buffers.def), those that each layer has to this layer's.
@@ -49,6 +52,9 @@ typedef struct {
 #undef BUFFER
 } Buffers;
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer);
+
+// The attention limits of the batch: NULL without document_mask.
+const int32_t *network_starts(const Network *network, const PassLayout *pass);
 
 // The dropout of a pass: NULL where there is none, as in evaluations.
 const Dropout *network_dropout(const Network *network, const PassLayout *pass);

@@ -11,6 +11,7 @@ typedef struct {
     int layers, heads, channels, block; // L, H, C, T
     int vocab, padded_vocab;            // padded rows of the embedding are zero and stay so
     bool bias, exact_gelu;
+    int end_of_text; // the id that ends a document
 } ModelShape;
 
 typedef enum {

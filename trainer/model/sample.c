@@ -4,7 +4,7 @@
 #include "common/rng.h"
 #include <stdlib.h>
 
-enum { END_OF_TEXT = 50256, LENGTH_MULTIPLE = 64 }; // few shapes, so that cached kernels are reused
+enum { LENGTH_MULTIPLE = 64 }; // few shapes, so that cached kernels are reused
 
 typedef struct {
     float logit;
@@ -70,7 +70,7 @@ size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t le
         uint16_t id = draw(sampler, candidates, vocab, i);
         ids[length++] = id;
         if (emit) emit(context, id);
-        if (id == END_OF_TEXT) break;
+        if (id == network->model->shape.end_of_text) break;
     }
     free(logits);
     free(candidates);

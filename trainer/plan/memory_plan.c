@@ -29,6 +29,7 @@ ModelShape model_shape(const Config *config) {
         .block = (int)config->block_size,
         .vocab = GPT2_VOCAB,
         .padded_vocab = padded_vocab(GPT2_VOCAB),
+        .end_of_text = GPT2_VOCAB - 1,
         .bias = config->bias,
         .exact_gelu = config->gelu == GELU_EXACT,
     };
@@ -40,7 +41,7 @@ static void add_row(MemoryPlan *plan, const char *name, size_t bytes, bool overl
     plan->table[plan->table_rows++].overlaid = overlaid;
 }
 
-enum { TYPE_Act, TYPE_Res, TYPE_float, TYPE_uint16_t };
+enum { TYPE_Act, TYPE_Res, TYPE_float, TYPE_uint16_t, TYPE_int32_t };
 
 // One row of buffers.def for a shape: its size, and the field that gets its offset.
 typedef struct {
@@ -57,7 +58,7 @@ enum {
 
 static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, int chunk_rows, const ModelShape *shape,
                          const Backend *backend) {
-    const size_t bytes[] = {backend->act_bytes, backend->res_bytes, sizeof(float), sizeof(uint16_t)};
+    const size_t bytes[] = {backend->act_bytes, backend->res_bytes, sizeof(float), sizeof(uint16_t), sizeof(int32_t)};
     const size_t T = (size_t)pass->block, least = ((size_t)shape->block + T - 1) / T; // sampling takes a whole block
     const size_t B = (size_t)pass->rows > least ? (size_t)pass->rows : least, N = B * T, C = (size_t)shape->channels;
     const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
@@ -179,8 +180,10 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     int64_t rows = config->batch_size.value * config->block_size;
     const int64_t chunk = config->loss_chunk_rows ? config->loss_chunk_rows : LOSS_CHUNK_ROWS;
     const bool training = optimizer;
-    *plan = (MemoryPlan){
-        .optimizer = optimizer, .dropout = config->dropout > 0, .chunk_rows = (int)(rows < chunk ? rows : chunk)};
+    *plan = (MemoryPlan){.optimizer = optimizer,
+                         .dropout = config->dropout > 0,
+                         .document_mask = config->document_mask,
+                         .chunk_rows = (int)(rows < chunk ? rows : chunk)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
     bool own_master = training && backend->master_bytes, offload = training && config->offload == OFFLOAD_OPTIMIZER;

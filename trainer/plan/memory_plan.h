@@ -62,6 +62,7 @@ typedef struct {
     size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
     bool dropout; // in training passes
+    bool document_mask;
     struct {
         const char *name;
         size_t bytes;

@@ -16,6 +16,10 @@ const Backend *backend_for(const Config *config, bool without_device, char text[
              config->dropout);
         return NULL;
     }
+    if (config->document_mask && !backend->in_host_memory) {
+        fail(EX_USAGE, "attention on a GPU has no document mask yet: take --document_mask=False or --device=cpu");
+        return NULL;
+    }
     log_line("%s", why);
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;

@@ -11,6 +11,7 @@
 static void take_settings(ConfigReader *reader, const Config *run) {
     Config *config = &reader->config;
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;
+    if (!config_is_set(reader, KEY_document_mask)) config->document_mask = run->document_mask;
     if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;
     if (!config_is_set(reader, KEY_eval_tokens) && !config_is_set(reader, KEY_eval_iters))
         config->eval_tokens =

@@ -197,18 +197,18 @@ static void attention_mask(float *mask, const Dropout *dropout, int layer, int s
         dropout_piece(mask + col, dropout, layer, DROPOUT_ATTENTION, sample, row, T, col);
 }
 
-// p = exp(scores * scale - largest) up to and with the diagonal, 0 after, times the dropout mask (NULL: none); returns
-// the log of the denominator
-static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int visible, int width, float scale,
-                         float *inverse) {
+// p = exp(scores * scale - largest) of the keys first .. visible-1, 0 elsewhere, times the dropout mask (NULL: none);
+// returns the log of the denominator
+static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int first, int visible, int width,
+                         float scale, float *inverse) {
     V largest = v_set(-INFINITY), sum = v_set(0);
-    int j = 0;
+    int j = first;
     for (; j + W <= visible; j += W) largest = v_max(largest, v_load(scores + j));
     float top = v_largest(largest);
     for (; j < visible; j++) top = top > scores[j] ? top : scores[j];
     top *= scale;
     for (j = 0; j < width; j += W) {
-        V e = v_first(v_exp(v_load(scores + j) * v_set(scale) - v_set(top)), visible - j);
+        V e = v_between(v_exp(v_load(scores + j) * v_set(scale) - v_set(top)), first - j, visible - j);
         sum += e;
         lane_store_part(p + j, mask ? e * v_load(mask + j) : e);
     }
@@ -217,8 +217,8 @@ static float softmax_row(LaneNumber *p, const float *scores, const float *mask, 
     return top + logf(total);
 }
 
-static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dropout *dropout, int layer, int B, int T,
-                                  int H, int D) {
+static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout,
+                                  int layer, int B, int T, int H, int D) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
@@ -242,7 +242,8 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dr
                 if (dropout) attention_mask(s.mask, dropout, layer, b, h * T + start + i, T, width);
                 lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
                     softmax_row((LaneNumber *)s.p + (size_t)i * (size_t)Tp, s.scores + (size_t)i * (size_t)Tp,
-                                dropout ? s.mask : NULL, start + i + 1, width, scale, &inverse[i]);
+                                dropout ? s.mask : NULL, starts ? starts[b * T + start + i] : 0, start + i + 1, width,
+                                scale, &inverse[i]);
             }
             for (int i = rows; i < QUERIES; i++)
                 memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
@@ -255,18 +256,18 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Dr
     }
 }
 
-// Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
-static void score_gradients(const AttentionScratch *s, const float *mask, int i, int rows, int start, int Tp,
-                            const float *lse, const float *delta, float scale) {
+// Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies. first: what the queries see.
+static void score_gradients(const AttentionScratch *s, const float *mask, const int32_t *first, int i, int rows,
+                            int start, int Tp, const float *lse, const float *delta, float scale) {
     const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
     for (int j = 0; j < start + QUERIES; j += W) {
         V p[2], ds[2];
         for (int r = 0; r < PER_LANE; r++) {
             const size_t at = (size_t)(i + r) * (size_t)Tp + (size_t)j;
-            const int visible = i + r < rows ? start + i + r + 1 - j : 0;
-            p[r] = v_first(v_exp(v_load(s->scores + at) * v_set(scale) - v_set(lse[i + r])), visible);
+            const int end = i + r < rows ? start + i + r + 1 - j : 0, begin = first && end ? first[i + r] - j : 0;
+            p[r] = v_between(v_exp(v_load(s->scores + at) * v_set(scale) - v_set(lse[i + r])), begin, end);
             V factor = mask ? v_load(mask + (size_t)r * mask_row + j) : v_set(1);
-            ds[r] = v_first(p[r] * v_set(scale) * (v_load(s->dp + at) * factor - v_set(delta[i + r])), visible);
+            ds[r] = v_between(p[r] * v_set(scale) * (v_load(s->dp + at) * factor - v_set(delta[i + r])), begin, end);
             p[r] *= factor;
             lane_store_part((LaneNumber *)s->p + at, ds[r]);
         }
@@ -277,8 +278,8 @@ static void score_gradients(const AttentionScratch *s, const float *mask, int i,
 }
 
 static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                   const Act *qkv, const Dropout *dropout, int layer, int B, int T, int H, int D,
-                                   bool add) {
+                                   const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
+                                   int T, int H, int D, bool add) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
@@ -325,7 +326,8 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
                 const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
                 for (int r = 0; dropout && r < PER_LANE; r++)
                     attention_mask(s.mask + (size_t)r * mask_row, dropout, layer, b, h * T + start + i + r, T, width);
-                score_gradients(&s, dropout ? s.mask : NULL, i, rows, start, Tp, log_sum, delta, scale);
+                score_gradients(&s, dropout ? s.mask : NULL, starts ? starts + b * T + start : NULL, i, rows, start, Tp,
+                                log_sum, delta, scale);
             }
             sum_keys(s.out, s.p, s.kz, rows, start, Tp, Dp, D);
             for (int i = 0; i < rows; i++)

@@ -9,9 +9,9 @@ shift
 export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
 
 # OPERATION(x) is the test operation_x (tests/operations/pair.h). CUDA has kernels for head widths of multiples of 8, and
-# no dropout.
+# neither dropout nor a document mask.
 names() {
-    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|dropout'
+    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|dropout|within_documents'
 }
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx

@@ -26,7 +26,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->loss_chunk_rows = shape->chunk_rows ? shape->chunk_rows : 1024;
     config->bias = shape->bias, config->recompute = shape->recompute;
     config->offload = shape->offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
-    config->dropout = shape->dropout;
+    config->dropout = shape->dropout, config->document_mask = shape->end_of_text;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
     const BackendChoice choice = {
@@ -34,7 +34,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = model_shape(config);
-    model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab);
+    model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab), model.end_of_text = shape->end_of_text;
     model_open(&tiny->model, &model);
     memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend,
                      shape->optimizer ? shape->optimizer : optimizer_of(OPTIMIZER_ADAMW));

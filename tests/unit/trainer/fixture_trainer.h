@@ -16,6 +16,7 @@ typedef struct {
     OptimizerState optimizer_state;
     bool warm_up, offload;
     double dropout;
+    int end_of_text;            // 0: no document_mask
     int threads;                // 0: two
     const Optimizer *optimizer; // NULL: AdamW
 } TinyShape;

@@ -30,7 +30,7 @@ static void check_logits(Tiny *tiny, FILE *file, const char *name, double atol) 
     free(wanted);
 }
 
-static void check_parity(FILE *file, bool bias, double dropout, Dtype type, double atol) {
+static void check_parity(FILE *file, bool bias, double dropout, int end_of_text, Dtype type, double atol) {
     const TinyShape shape = {.layers = 2,
                              .heads = 2,
                              .channels = 32,
@@ -41,6 +41,7 @@ static void check_parity(FILE *file, bool bias, double dropout, Dtype type, doub
                              .eval_batch = 1,
                              .bias = bias,
                              .dropout = dropout,
+                             .end_of_text = end_of_text,
                              .type = type};
     Tiny tiny;
     TestSource memory;
@@ -73,9 +74,10 @@ static void check_both(Dtype type, double atol) {
     snprintf(path, sizeof path, "%s/trainer_parity.txt", test_data);
     FILE *file = fopen(path, "r");
     NEED(file);
-    check_parity(file, false, 0, type, atol);
-    check_parity(file, true, 0, type, atol);
-    check_parity(file, true, 0.2, type, atol);
+    check_parity(file, false, 0, 0, type, atol);
+    check_parity(file, true, 0, 0, type, atol);
+    check_parity(file, true, 0.2, 0, type, atol);
+    check_parity(file, true, 0.2, test_row_id(1, 0, 9, BLOCK, VOCAB), type, atol);
     fclose(file);
 }
 

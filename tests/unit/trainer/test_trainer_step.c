@@ -118,7 +118,7 @@ TEST(steps_match_for_any_split_into_micro_batches) {
     double one[5], other[5];
     float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
     for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
-    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true};
+    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true, 0};
     Model model;
     model_open(&model, &shape);
     CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
@@ -136,7 +136,7 @@ static void check_same_steps(const TinyShape *one, const TinyShape *other, int c
     NEED(count <= MOST);
     float *a = run_steps(one, count, losses), *b = run_steps(other, count, others);
     CHECK(!memcmp(losses, others, (size_t)count * sizeof *losses));
-    ModelShape shape = {one->layers, 2, 32, 16, 97, 128, true, true};
+    ModelShape shape = {one->layers, 2, 32, 16, 97, 128, true, true, 0};
     Model model;
     model_open(&model, &shape);
     CHECK(!memcmp(a, b, model.elements * sizeof *a));
@@ -191,7 +191,7 @@ TEST(steps_are_bit_identical_for_every_loss_scale) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 2;
     double losses[5], scaled[5];
-    ModelShape model_shape = {2, 2, 32, 16, 97, 128, true, true};
+    ModelShape model_shape = {2, 2, 32, 16, 97, 128, true, true, 0};
     Model model;
     model_open(&model, &model_shape);
     float *params = run_steps(&shape, 5, losses);
