@@ -13,7 +13,8 @@
 #include <xxhash.h>
 
 enum {
-    BATCH_BYTES = 1 << 20,
+    BATCH_BYTES = 1 << 20,        // a longer document is split
+    BATCH_BYTES_FULL = 256 << 10, // with whole documents of so many bytes a batch is submitted
     BATCH_DOCUMENTS = 1 << 14,
     SPLIT_HASH_BYTES = 65536 // leading bytes of a document whose hash selects its split
 };
@@ -266,7 +267,8 @@ static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     }
     if (is_long) return submit_window(pipeline, false, true);
     pipeline->batch->documents[pipeline->batch->count++] = pipeline->document;
-    return pipeline->batch->count == BATCH_DOCUMENTS ? submit_batch(pipeline) : 0;
+    bool is_full = pipeline->batch->count == BATCH_DOCUMENTS || pipeline->batch->text_bytes >= BATCH_BYTES_FULL;
+    return is_full ? submit_batch(pipeline) : 0;
 }
 
 // Whether all documents before `resume` were read.
@@ -335,7 +337,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
         pipeline->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
         encoder_keep_small(pipeline->encoders[i]); // a thread may take 16 MiB
     }
-    pipeline->batch_count = 2 * threads + 2;
+    pipeline->batch_count = threads + threads / 2 + 2;
     pipeline->batches = allocate_zeroed(pipeline->batch_count, sizeof *pipeline->batches);
     for (unsigned i = 0; i < pipeline->batch_count; i++) {
         pipeline->batches[i].text = allocate_zeroed(BATCH_BYTES, 1);

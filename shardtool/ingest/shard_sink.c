@@ -58,7 +58,7 @@ ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs,
     sink->encoder_count = threads;
     sink->encoders = allocate_zeroed(threads, sizeof(ShardEncoder *));
     for (unsigned i = 0; i < threads; i++) sink->encoders[i] = shard_encoder_open();
-    sink->job_count = 4 * threads + 4; // one batch of text fills several frames
+    sink->job_count = 3 * threads + 4; // one batch of text fills several frames
     sink->jobs = allocate_zeroed(sink->job_count, sizeof *sink->jobs);
     for (unsigned i = 0; i < sink->job_count; i++) {
         sink->jobs[i].sink = sink;

@@ -173,7 +173,7 @@ def main(tool, folder, gigabytes=0):
     for jobs in (1, 2, 4, 8, 16):
         allowed = 64 + 16 * jobs
         memory = measured(tokenize + ["-j", str(jobs), source])[2]
-        print(f"{f'  peak memory with -j {jobs}':44}{memory:24.0f} MiB  {allowed} MiB allowed")
+        print(f"{f'  peak memory with -j {jobs}':44}{memory:24.0f} MiB  {allowed} MiB allowed{' (EXCEEDED)' if memory > allowed else ''}")
     ids = sum(shard["train_tokens"] + shard["val_tokens"] for shard in [json.loads(subprocess.getoutput(f"{tool} info --json {dataset}"))]) * 2e-6
     result = best([tool, "verify", "-q", "-j", "1", dataset], 5)
     line("verify, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second")
