@@ -55,8 +55,27 @@ static void read_groups(CgroupLimits *limits, const char *mount, char *path) {
     read_group(limits, mount);
 }
 
+// Whether `word` is in a list with commas; "" is in the empty list.
+static bool list_has(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (;; list++) {
+        size_t item = strcspn(list, ",");
+        if (item == length && !memcmp(list, word, length)) return true;
+        list += item;
+        if (!*list) return false;
+    }
+}
+
 CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
-    static const char *const hierarchies[] = {"", "/unified", "/cpu", "/cpu,cpuacct", "/memory"};
+    static const struct {
+        const char *folder, *controller; // "": version 2
+    } hierarchies[] = {
+        {"",             ""      },
+        {"/unified",     ""      },
+        {"/cpu",         "cpu"   },
+        {"/cpu,cpuacct", "cpu"   },
+        {"/memory",      "memory"}
+    };
     CgroupLimits limits = {0};
     Buffer text = {0};
     if (file_read(&text, self, 1 << 16) < 0) err_clear();
@@ -64,11 +83,13 @@ CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
     for (char *line = (char *)text.data, *next; line && *line; line = next) { // "4:memory:/path", version 2: "0::/path"
         next = strchr(line, '\n');
         if (next) *next++ = 0;
-        char *path = strchr(line, ':');
-        path = path ? strchr(path + 1, ':') : NULL;
-        for (size_t i = 0; path && i < sizeof hierarchies / sizeof *hierarchies; i++) {
+        char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path) continue;
+        *path = 0;
+        for (size_t i = 0; i < sizeof hierarchies / sizeof *hierarchies; i++) {
+            if (!list_has(controllers + 1, hierarchies[i].controller)) continue;
             char folder[PATH_MAX_BYTES], group[PATH_MAX_BYTES / 2];
-            snprintf(folder, sizeof folder, "%.*s%s", PATH_MAX_BYTES - 16, mount, hierarchies[i]);
+            snprintf(folder, sizeof folder, "%.*s%s", PATH_MAX_BYTES - 16, mount, hierarchies[i].folder);
             snprintf(group, sizeof group, "%.*s", PATH_MAX_BYTES / 2 - 1, path + 1);
             read_groups(&limits, folder, group);
         }

@@ -76,7 +76,8 @@ static int run(int count, char **arguments) {
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
     if (key_file) config.keys = &keys;
     config.cache_bytes = cache_bytes ? cache_bytes : memory_bytes() / 4;
-    config.threads = pool_cores() < THREADS_MAX ? pool_cores() : THREADS_MAX;
+    unsigned cores = pool_cores();
+    config.threads = cores < THREADS_MAX ? cores : THREADS_MAX;
     return serve(&endpoint, &config);
 }
 
