@@ -38,6 +38,7 @@ typedef struct {
 struct FrameCache {
     FrameDecode *decode;
     uint64_t limit, held; // bytes of all buffers
+    Slabs slabs;
     FrameCacheStats stats;
     Frame *newest, *oldest; // ready frames, in the order of use
     unsigned pending;       // frames that are queued, in decoding or finished but not collected
@@ -168,6 +169,7 @@ static bool start_decoder(FrameCache *cache) {
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode) {
     FrameCache *cache = allocate_zeroed(1, sizeof *cache);
     cache->limit = limit, cache->decode = decode, cache->threads = threads;
+    slabs_init(&cache->slabs, limit);
     cache->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_cond_init(&cache->work, NULL);
@@ -246,7 +248,7 @@ void frame_unpin(Frame *frame) { frame->pins--; }
 
 static void buffer_drop(FrameCache *cache, Frame *frame) {
     if (!frame->buffer) return;
-    munmap(frame->buffer, frame->bytes);
+    slab_return(&cache->slabs, frame->slab, frame->buffer);
     cache->held -= frame->bytes;
     frame->buffer = NULL;
 }
@@ -264,24 +266,12 @@ static void drop_frame(FrameCache *cache, Frame *frame) {
 // the limit does not permit it.
 static bool buffer_get(FrameCache *cache, Frame *frame, bool strict) {
     frame->bytes = (frame->place.file->frame_tokens * sizeof(uint16_t) + PAGE - 1) / PAGE * PAGE;
-    Frame *old = cache->oldest;
-    while (cache->held + frame->bytes > cache->limit && old) {
-        Frame *victim = old;
-        old = old->newer;
-        if (victim->pins) continue;
-        if (victim->bytes == frame->bytes) { // hand the memory over, without a system call
-            frame->buffer = victim->buffer;
-            victim->buffer = NULL;
-            drop_frame(cache, victim);
-            return true;
-        }
-        drop_frame(cache, victim);
+    for (Frame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
+        newer = old->newer;
+        if (!old->pins) drop_frame(cache, old);
     }
     if (strict && cache->held + frame->bytes > cache->limit) return false;
-    frame->buffer =
-        mmap(NULL, frame->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (frame->buffer == MAP_FAILED)
-        die(EX_MEMORY, "no memory for a frame of %zu bytes: give a smaller --cache", frame->bytes);
+    frame->buffer = slab_take(&cache->slabs, frame->bytes, &frame->slab);
     cache->held += frame->bytes;
     return true;
 }

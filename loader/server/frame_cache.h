@@ -8,6 +8,7 @@
 
 #include "common/err.h"
 #include "loader/server/shard_stream.h"
+#include "loader/server/slab.h"
 
 typedef enum { FRAME_QUEUED, FRAME_READY, FRAME_FAILED } FrameState;
 
@@ -21,6 +22,7 @@ typedef struct Frame {
     // The rest belongs to the cache.
     unsigned pins;
     void *buffer;                // of `bytes` bytes; NULL with FRAME_FAILED
+    Slab *slab;                  // of the buffer
     size_t bytes;                // whole pages
     struct Frame *newer, *older; // in the order of use, with FRAME_READY
     struct Frame *next, *before; // in a queue
