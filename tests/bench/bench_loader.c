@@ -1,13 +1,15 @@
 // Measures the loader for `make bench-loader`: prints "name value" lines, which bench_loader.py compares with its
-// peers.
-//   bench_loader LOADER_PROGRAM FOLDER     creates FOLDER/set and FOLDER/train.bin unless they exist
+// peers. "cpu" is CPU seconds per 10^9 tokens, of the loader and of this client together.
+//   bench_loader LOADER_PROGRAM FOLDER 0|1     creates datasets in FOLDER unless they exist; 1: the long form
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/client/feed.h"
+#include "loader/client/query.h"
 #include "loader/server/row_reader.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,7 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { T = 1024, TRAIN_TOKENS = 48 << 20, VAL_TOKENS = 1 << 20, VOCAB = 50257, EOT = 50256 };
+enum {
+    T = 1024,
+    TRAIN_TOKENS = 48 << 20,
+    VAL_TOKENS = 1 << 20,
+    VOCAB = 50257,
+    EOT = 50256,
+    LARGE_SHARDS = 200, // of TRAIN_TOKENS each: 10^10 tokens
+    SMALL_FRAME = 4096
+};
 extern char **environ;
 
 static void check(bool fine) {
@@ -40,18 +50,18 @@ static void make_ids(uint16_t *ids, size_t count) {
     for (size_t i = 900; i < count; i += 1000) ids[i] = EOT;
 }
 
-static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count) {
+static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t count, size_t frame_tokens) {
     char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-    ShardParams params = {SHARD_FRAME_TOKENS, VOCAB, EOT, {0}, {0}};
+    ShardParams params = {frame_tokens, VOCAB, EOT, {0}, {0}};
     memcpy(params.vocab_fp, dataset->vocab_fp, sizeof params.vocab_fp);
     ShardWriter writer;
     ShardEncoder *encoder = shard_encoder_open();
     Buffer frame = {0};
     check(dir_make(folder) == 0 && shard_writer_open(&writer, path, -1, &params, false) == 0);
-    for (size_t at = 0; at < count; at += SHARD_FRAME_TOKENS) {
-        size_t tokens = count - at < SHARD_FRAME_TOKENS ? count - at : SHARD_FRAME_TOKENS;
+    for (size_t at = 0; at < count; at += frame_tokens) {
+        size_t tokens = count - at < frame_tokens ? count - at : frame_tokens;
         frame.size = 0;
         check(shard_encode(encoder, &params, ids + at, tokens, &frame) == 0);
         check(shard_writer_append(&writer, ids + at, tokens, (Bytes){frame.data, frame.size}, 0) == 0);
@@ -68,23 +78,55 @@ static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t c
     shard_encoder_close(encoder);
 }
 
-static void make_dataset(void) {
-    if (access("set/dataset.jsonl", F_OK) == 0 && access("train.bin", F_OK) == 0) return;
+static void begin_dataset(Dataset *dataset, const char *path) {
+    dataset_begin(dataset, path);
+    memset(dataset->vocab_fp, 0x11, sizeof dataset->vocab_fp);
+    dataset->vocab_size = VOCAB, dataset->eot_id = EOT;
+    dataset->params = "", dataset->val = "0";
+}
+
+static void make_dataset(const char *path, const uint16_t *ids, size_t frame_tokens) {
+    Dataset dataset;
+    begin_dataset(&dataset, path);
+    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS, frame_tokens);
+    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS, frame_tokens);
+    check(dataset_save(&dataset) == 0);
+    dataset_close(&dataset);
+}
+
+// 10^10 tokens: the shard of `small` under many names, so that frames are decoded again and again while the file stays
+// in memory.
+static void make_large_dataset(const char *path, const char *small_path) {
+    Dataset small, large;
+    check(dataset_open(&small, small_path) == 0);
+    begin_dataset(&large, path);
+    for (int i = 0; i < LARGE_SHARDS; i++) {
+        char shard[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+        dataset_shard_path(shard, path, SPLIT_TRAIN, (uint64_t)i);
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(shard, '/') - shard), shard);
+        unlink(shard);
+        check(dir_make(folder) == 0 && link(small.shards[SPLIT_TRAIN][0].path, shard) == 0);
+        dataset_add(&large, SPLIT_TRAIN, &small.shards[SPLIT_TRAIN][0]);
+    }
+    check(dataset_save(&large) == 0);
+    dataset_close(&large), dataset_close(&small);
+}
+
+static void make_datasets(void) {
+    if (access("made", F_OK) == 0) return;
     uint16_t *ids = malloc(TRAIN_TOKENS * sizeof *ids);
     check(ids);
     make_ids(ids, TRAIN_TOKENS);
-    Dataset dataset;
-    dataset_begin(&dataset, "set");
-    memset(dataset.vocab_fp, 0x11, sizeof dataset.vocab_fp);
-    dataset.vocab_size = VOCAB, dataset.eot_id = EOT;
-    dataset.params = "frame_tokens=32768", dataset.val = "0";
-    add_shard(&dataset, SPLIT_TRAIN, ids, TRAIN_TOKENS);
-    add_shard(&dataset, SPLIT_VAL, ids, VAL_TOKENS);
-    check(dataset_save(&dataset) == 0);
-    dataset_close(&dataset);
-    int fd = open("train.bin", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    check(fd >= 0 && fd_write(fd, ids, TRAIN_TOKENS * sizeof *ids, "train.bin") == 0);
-    close(fd);
+    make_dataset("set", ids, SHARD_FRAME_TOKENS);
+    make_dataset("set4k", ids, SMALL_FRAME);
+    make_large_dataset("large", "set");
+    make_large_dataset("large4k", "set4k");
+    const char *const files[] = {"train.bin", "made"};
+    for (int i = 0; i < 2; i++) {
+        int fd = open(files[i], O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        check(fd >= 0 && fd_write(fd, ids, i ? 0 : TRAIN_TOKENS * sizeof *ids, files[i]) == 0);
+        close(fd);
+    }
     free(ids);
 }
 
@@ -144,20 +186,26 @@ static void bench_read(void) {
 
 static const char ring_endpoint[] = "ipc://place";
 
-static pid_t start_loader(char *program, const char *endpoint) {
+static pid_t start_loader_on(char *program, char *dataset, const char *endpoint, char *cache) {
     char option[64];
     snprintf(option, sizeof option, "--endpoint=%s", endpoint);
     char *arguments[] = {program,
                          (char[]){"serve"},
-                         (char[]){"set"},
+                         dataset,
                          option,
                          (char[]){"--insecure"},
                          (char[]){"--die-with-parent"},
                          (char[]){"--quiet"},
+                         (char[]){"--cache"},
+                         cache,
                          NULL};
     pid_t pid;
     check(posix_spawn(&pid, program, NULL, NULL, arguments, environ) == 0);
     return pid;
+}
+
+static pid_t start_loader(char *program, const char *endpoint) {
+    return start_loader_on(program, (char[]){"set"}, endpoint, (char[]){"1G"});
 }
 
 static void stop_loader(pid_t pid, int signal) {
@@ -183,43 +231,75 @@ static Feed *open_feed(uint32_t rows, uint32_t window, bool inline_only) {
     return open_feed_at(ring_endpoint, rows, window, inline_only);
 }
 
-// Batches until `seconds` have passed; with a window of 1 each is a round trip.
-static double feed_rate(uint32_t rows, uint32_t window, bool inline_only, Sampling mode, double seconds,
-                        const char *trip) {
+// CPU seconds of a process and its threads.
+static double cpu_of(pid_t pid) {
+    char path[64], text[1024] = "";
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    check(file && fread(text, 1, sizeof text - 1, file));
+    fclose(file);
+    const char *at = strrchr(text, ')'); // the 2nd field; user and system time are the 14th and 15th
+    for (int field = 2; at && field < 14; field++) at = strchr(at + 1, ' ');
+    check(at && sscanf(at, "%lu %lu", &user, &system) == 2);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+typedef struct {
+    uint32_t rows, window;
+    bool inline_only;
+    Sampling mode;
+    uint64_t warm; // samples before the measurement
+    double seconds;
+    const char *trip; // name of the quantiles of the time for a batch; with a window of 1 it is a round trip
+    pid_t pid;        // of the loader
+} Run;
+
+typedef struct {
+    double rate, cpu;
+} Rate;
+
+// Batches until the time has passed.
+static Rate feed_rate(const Run *run) {
     enum { TRIPS = 1 << 16 };
     static double trips[TRIPS];
-    Feed *feed = open_feed(rows, window, inline_only);
-    uint64_t requested = 0, got = 0, warm = 1 << 16, began = 0, counted = 0, last = clock_ns();
+    Feed *feed = open_feed(run->rows, run->window, run->inline_only);
+    uint64_t requested = 0, got = 0, began = 0, counted = 0, last = clock_ns();
+    double cpu = 0;
     size_t count = 0;
-    while (!began || seconds_since(began) < seconds) {
-        for (; feed_capacity(feed); requested += rows) {
-            FeedRequest request = {
-                .split = SPLIT_TRAIN, .mode = (uint8_t)mode, .rows = rows, .seed = 1337, .first_sample = requested};
+    while (!began || seconds_since(began) < run->seconds) {
+        for (; feed_capacity(feed); requested += run->rows) {
+            FeedRequest request = {.split = SPLIT_TRAIN,
+                                   .mode = (uint8_t)run->mode,
+                                   .rows = run->rows,
+                                   .seed = 1337,
+                                   .first_sample = requested};
             check(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
         check(feed_next(feed, &batch) == FEED_BATCH);
         feed_release(feed, &batch);
-        got += rows;
+        got += run->rows;
         uint64_t now = clock_ns();
-        if (began && trip && count < TRIPS) trips[count++] = (double)(now - last) * 1e-3;
+        if (began && run->trip && count < TRIPS) trips[count++] = (double)(now - last) * 1e-3;
         last = now;
-        if (!began && got >= warm) began = now, counted = got;
+        if (!began && got >= run->warm) began = now, counted = got, cpu = cpu_of(run->pid) + cpu_of(getpid());
     }
-    double rate = (double)(got - counted) * T / seconds_since(began);
-    if (trip) print_quantiles(trip, trips, count, 1);
+    double tokens = (double)(got - counted) * T;
+    Rate rate = {tokens / seconds_since(began), (cpu_of(run->pid) + cpu_of(getpid()) - cpu) * 1e9 / tokens};
+    if (run->trip) print_quantiles(run->trip, trips, count, 1);
     feed_close(feed);
     return rate;
 }
 
 // From kill -9 of the loader to the next batch.
-static void bench_restart(char *program, const char *name, const char *endpoint, bool inline_only) {
-    enum { KILLS = 50 };
-    double ms[KILLS];
+static void bench_restart(char *program, const char *name, const char *endpoint, bool inline_only, int count) {
+    double *ms = calloc((size_t)count, sizeof *ms);
+    check(ms);
     pid_t pid = start_loader(program, endpoint);
     Feed *feed = open_feed_at(endpoint, 64, 4, inline_only);
     uint64_t sample = 0;
-    for (int kills = -1; kills < KILLS; kills++) {
+    for (int kills = -1; kills < count; kills++) {
         uint64_t began = clock_ns();
         if (kills >= 0) {
             stop_loader(pid, SIGKILL);
@@ -234,7 +314,8 @@ static void bench_restart(char *program, const char *name, const char *endpoint,
         feed_release(feed, &batch);
         if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
     }
-    print_quantiles(name, ms, KILLS, 1);
+    print_quantiles(name, ms, (size_t)count, 1);
+    free(ms);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
@@ -266,6 +347,118 @@ static void bench_wait(void) {
     feed_close(feed);
 }
 
+// --- many trainers, and many steps
+
+enum { TRAINERS = 32, TRAINER_ROWS = 16, TOKENS_PER_S = 1000000 };
+
+typedef struct {
+    pthread_t thread;
+    uint64_t seed;
+    size_t steps;
+    double *us; // its wait for each batch
+} Trainer;
+
+// Takes a batch of an epoch whenever its time has come: 1 M tokens a second.
+static void *run_trainer(void *self) {
+    Trainer *trainer = self;
+    Feed *feed = open_feed(TRAINER_ROWS, 4, false);
+    uint64_t requested = 0, step_ns = (uint64_t)TRAINER_ROWS * T * 1000000000 / TOKENS_PER_S, due = 0;
+    for (size_t step = 0; step < trainer->steps; step++) {
+        for (; feed_capacity(feed); requested += TRAINER_ROWS) {
+            FeedRequest request = {.split = SPLIT_TRAIN,
+                                   .mode = SAMPLING_EPOCH,
+                                   .rows = TRAINER_ROWS,
+                                   .seed = trainer->seed,
+                                   .first_sample = requested};
+            check(feed_request(feed, &request) == 0);
+        }
+        FeedBatch batch;
+        uint64_t before = feed_stats(feed).wait_ns;
+        check(feed_next(feed, &batch) == FEED_BATCH);
+        trainer->us[step] = (double)(feed_stats(feed).wait_ns - before) * 1e-3;
+        feed_release(feed, &batch);
+        due = (due ? due : clock_ns()) + step_ns;
+        uint64_t now = clock_ns();
+        if (now < due) usleep((useconds_t)((due - now) / 1000));
+    }
+    feed_close(feed);
+    return NULL;
+}
+
+static void print_frames(void) {
+    Query query;
+    Buffer tables = {0};
+    WireMessage request, reply;
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS;
+    check(query_open(&query, ring_endpoint, NULL, NULL) == 0);
+    check(query_send(&query, &request, (Bytes){0}, 2000, &reply, &tables) == 0);
+    printf("trainers_frames %.4g\n", (double)reply.stats.frames_decoded / (TRAIN_TOKENS / SHARD_FRAME_TOKENS));
+    buffer_close(&tables);
+    query_close(&query);
+}
+
+// Waits after the first steps, in which the loader decodes what it has not in its cache.
+static void bench_trainers(char *program, double seconds) {
+    enum { FIRST = 16 };
+    static Trainer trainers[TRAINERS];
+    size_t steps = FIRST + (size_t)(seconds * TOKENS_PER_S / (TRAINER_ROWS * T)), count = 0;
+    double *us = calloc(steps * TRAINERS, sizeof *us), *all = calloc(steps * TRAINERS, sizeof *all);
+    check(us && all);
+    pid_t pid = start_loader(program, ring_endpoint);
+    uint64_t began = clock_ns();
+    for (int i = 0; i < TRAINERS; i++) {
+        trainers[i] = (Trainer){.seed = (uint64_t)i + 1, .steps = steps, .us = us + (size_t)i * steps};
+        check(pthread_create(&trainers[i].thread, NULL, run_trainer, &trainers[i]) == 0);
+    }
+    for (int i = 0; i < TRAINERS; i++) {
+        pthread_join(trainers[i].thread, NULL);
+        for (size_t step = FIRST; step < steps; step++) all[count++] = trainers[i].us[step];
+    }
+    printf("trainers_rate %.4g\n", (double)(steps * TRAINERS * TRAINER_ROWS * T) / seconds_since(began));
+    print_quantiles("trainers_us", all, count, 1);
+    print_frames();
+    stop_loader(pid, SIGTERM);
+    free(us), free(all);
+}
+
+// A trainer of short steps, over the borders of shuffle groups: how often it waits for longer than a millisecond.
+static void bench_stalls(size_t steps) {
+    double *us = calloc(steps, sizeof *us);
+    size_t stalls = 0;
+    Feed *feed = open_feed(1, 16, false);
+    uint64_t requested = 0, due = clock_ns();
+    check(us);
+    for (size_t step = 0; step < steps; step++) {
+        for (; feed_capacity(feed); requested++) {
+            FeedRequest request = {
+                .split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 1, .seed = 11, .first_sample = requested};
+            check(feed_request(feed, &request) == 0);
+        }
+        FeedBatch batch;
+        uint64_t before = feed_stats(feed).wait_ns, now;
+        check(feed_next(feed, &batch) == FEED_BATCH);
+        us[step] = step ? (double)(feed_stats(feed).wait_ns - before) * 1e-3 : 0;
+        stalls += us[step] > 1000;
+        feed_release(feed, &batch);
+        for (due += 1000000000ull * T / TOKENS_PER_S; (now = clock_ns()) < due;)
+            usleep((useconds_t)((due - now) / 1000));
+    }
+    printf("stall_steps %zu\nstalls %zu\n", steps, stalls);
+    print_quantiles("stall_us", us, steps, 1);
+    free(us);
+    feed_close(feed);
+}
+
+// Random crops of 10^10 tokens, 20 GB, of which the cache, which is full after the warm-up, has 2.5 %.
+static void bench_large(char *program, char *dataset, double seconds) {
+    pid_t pid = start_loader_on(program, dataset, ring_endpoint, (char[]){"512M"});
+    Run run = {.rows = 512, .window = 8, .mode = SAMPLING_CROP, .warm = 10000, .seconds = seconds, .pid = pid};
+    Rate rate = feed_rate(&run);
+    printf("%s_crop %.4g\n%s_crop_cpu %.4g\n", dataset, rate.rate, dataset, rate.cpu);
+    stop_loader(pid, SIGTERM);
+}
+
 static double first_batch_ms(char *program, uint64_t first) {
     pid_t pid = start_loader(program, ring_endpoint);
     Feed *feed = open_feed(64, 4, false);
@@ -279,26 +472,43 @@ static double first_batch_ms(char *program, uint64_t first) {
     return ms;
 }
 
+static void bench_rates(pid_t pid) {
+    const uint32_t sizes[] = {16, 64, 512};
+    Run run = {.window = 8, .mode = SAMPLING_CROP, .warm = 1 << 16, .seconds = 0.7, .pid = pid};
+    for (int i = 0; i < 3; i++)
+        for (int inline_only = 0; inline_only < 2; inline_only++) {
+            const char *name = inline_only ? "inline" : "ring";
+            run.rows = sizes[i], run.inline_only = inline_only;
+            Rate rate = feed_rate(&run);
+            printf("%s_%u %.4g\n%s_%u_cpu %.4g\n", name, sizes[i], rate.rate, name, sizes[i], rate.cpu);
+        }
+    run.rows = 64, run.inline_only = false, run.mode = SAMPLING_EPOCH;
+    Rate rate = feed_rate(&run);
+    printf("ring_epoch_64 %.4g\nring_epoch_64_cpu %.4g\n", rate.rate, rate.cpu);
+    run.window = 1, run.mode = SAMPLING_CROP, run.trip = "trip_us";
+    feed_rate(&run);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3 || (mkdir(argv[2], 0755) < 0 && errno != EEXIST)) return 2;
+    if (argc != 4 || (mkdir(argv[2], 0755) < 0 && errno != EEXIST)) return 2;
     char program[PATH_MAX_BYTES];
     if (!realpath(argv[1], program) || chdir(argv[2]) < 0) return 2;
-    make_dataset();
+    bool whole = *argv[3] == '1';
+    int kills = whole ? 1000 : 50;
+    make_datasets();
     bench_read();
     pid_t pid = start_loader(program, ring_endpoint);
-    const uint32_t sizes[] = {16, 64, 512};
-    for (int i = 0; i < 3; i++) {
-        printf("ring_%u %.4g\n", sizes[i], feed_rate(sizes[i], 8, false, SAMPLING_CROP, 0.7, NULL));
-        printf("inline_%u %.4g\n", sizes[i], feed_rate(sizes[i], 8, true, SAMPLING_CROP, 0.7, NULL));
-    }
-    printf("ring_epoch_64 %.4g\n", feed_rate(64, 8, false, SAMPLING_EPOCH, 0.7, NULL));
-    feed_rate(64, 1, false, SAMPLING_CROP, 0.7, "trip_us");
+    bench_rates(pid);
     bench_wait();
+    bench_stalls(whole ? 100000 : 5000);
     stop_loader(pid, SIGTERM);
+    bench_trainers(program, whole ? 60 : 5);
+    bench_large(program, (char[]){"large"}, whole ? 30 : 5);
+    bench_large(program, (char[]){"large4k"}, whole ? 30 : 5);
     printf("cold_ms %.4g\n", first_batch_ms(program, 0));
     printf("cold_at_1e9_ms %.4g\n", first_batch_ms(program, 1000000000));
-    bench_restart(program, "restart_ring_ms", ring_endpoint, false);
-    bench_restart(program, "restart_inline_ms", ring_endpoint, true);
-    bench_restart(program, "restart_tcp_ms", "tcp://127.0.0.1:29517", false);
+    bench_restart(program, "restart_ring_ms", ring_endpoint, false, kills);
+    bench_restart(program, "restart_inline_ms", ring_endpoint, true, kills);
+    bench_restart(program, "restart_tcp_ms", "tcp://127.0.0.1:29517", false, kills);
     return 0;
 }

@@ -1,7 +1,9 @@
-"""make bench-loader: the loader beside nanoGPT's get_batch and, where torch is installed, a one-worker DataLoader, measured
-in the same run on the same ids.
+"""make bench-loader: the loader beside nanoGPT's get_batch and, where torch and torchdata are installed, a one-worker DataLoader
+and StatefulDataLoader, measured in the same run on the same ids. FULL=1: 1,000 kills, 10^5 steps, longer runs.
 
     bench_loader.py BENCH_PROGRAM LOADER_PROGRAM FOLDER"""
+import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -12,6 +14,10 @@ try:
     import torch
 except ImportError:
     torch = None
+try:
+    from torchdata.stateful_dataloader import StatefulDataLoader
+except ImportError:
+    StatefulDataLoader = None
 
 T, SIZES = 1024, (16, 64, 512)
 
@@ -29,20 +35,29 @@ def get_batch(path, rows):
     return x, y
 
 
+def cpu_seconds():
+    """Of this process and its workers, which have not ended."""
+    workers = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    ticks = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13] for pid in workers]
+    return time.process_time() + sum(int(t) for pair in ticks for t in pair) / os.sysconf("SC_CLK_TCK")
+
+
 def rate(step, rows, seconds=0.7):
+    """Tokens a second, and CPU seconds per 10^9 tokens."""
     for _ in range(3):
         step()
-    began, batches = time.perf_counter(), 0
+    began, cpu, batches = time.perf_counter(), cpu_seconds(), 0
     while time.perf_counter() - began < seconds:
         step()
         batches += 1
-    return batches * rows * T / (time.perf_counter() - began)
+    tokens = batches * rows * T
+    return tokens / (time.perf_counter() - began), (cpu_seconds() - cpu) / tokens * 1e9
 
 
-def data_loader(path, rows):
+def data_loader(kind, path, rows):
     class Crops(torch.utils.data.Dataset):
         def __len__(self):
-            return 1 << 30
+            return 1 << 20
 
         def __getitem__(self, index):
             data = np.memmap(path, dtype=np.uint16, mode="r")
@@ -50,29 +65,42 @@ def data_loader(path, rows):
             ids = torch.from_numpy(data[at : at + T + 1].astype(np.int64))
             return ids[:-1], ids[1:]
 
-    batches = iter(torch.utils.data.DataLoader(Crops(), batch_size=rows, num_workers=1))
+    batches = iter(kind(Crops(), batch_size=rows, num_workers=1))
     return rate(lambda: next(batches), rows)
 
 
 def main(bench, loader, folder):
-    output = subprocess.run([bench, loader, folder], check=True, stdout=subprocess.PIPE, text=True).stdout
+    full = "1" if os.environ.get("FULL") else "0"
+    output = subprocess.run([bench, loader, folder, full], check=True, stdout=subprocess.PIPE, text=True).stdout
     ours = {name: float(value) for name, value in map(str.split, output.splitlines())}
     path = f"{folder}/train.bin"
-    peers = {rows: rate(lambda: get_batch(path, rows), rows) for rows in SIZES}
-    workers = {rows: data_loader(path, rows) for rows in SIZES} if torch else {}
-    print(f"M tokens/s, T={T}, get_batch with {'torch' if torch else 'numpy'}")
-    print(f"{'B':>4} {'fill':>7} {'ring':>7} {'inline':>7} {'get_batch':>9} {'DataLoader':>10}   "
-          "fill/get_batch ring/get_batch ring/inline ring/DataLoader")
-    for rows in SIZES:
-        fill, ring, inline = (ours[f"{name}_{rows}"] for name in ("crop_fill", "ring", "inline"))
-        peer, worker = peers[rows], workers.get(rows)
-        print(f"{rows:4} {fill / 1e6:7.0f} {ring / 1e6:7.0f} {inline / 1e6:7.0f} {peer / 1e6:9.1f} "
-              f"{worker / 1e6 if worker else float('nan'):10.1f}   {fill / peer:14.1f} {ring / peer:14.1f} "
-              f"{ring / inline:11.2f} {ring / worker if worker else float('nan'):15.1f}")
-    print(f"epoch mode, zstd frames decoded, one core: {ours['epoch_decode'] / 1e6:.0f} M tokens/s; "
-          f"through the ring {ours['ring_epoch_64'] / 1e6:.0f}")
+    rows_of = {name: {rows: (ours[f"{name}_{rows}"], ours[f"{name}_{rows}_cpu"]) for rows in SIZES}
+               for name in ("ring", "inline")}
+    rows_of["get_batch"] = {rows: rate(lambda: get_batch(path, rows), rows) for rows in SIZES}
+    if torch:
+        rows_of["DataLoader"] = {rows: data_loader(torch.utils.data.DataLoader, path, rows) for rows in SIZES}
+    if torch and StatefulDataLoader:
+        rows_of["StatefulDataLoader"] = {rows: data_loader(StatefulDataLoader, path, rows) for rows in SIZES}
+    print(f"T={T}, get_batch with {'torch' if torch else 'numpy'}; DataLoader and StatefulDataLoader with one worker"
+          f"{'' if torch else ' (no torch)'}{'' if StatefulDataLoader else ' (no torchdata: no StatefulDataLoader)'}")
+    print(f"{'':18}" + "".join(f"{f'B={rows}: M tokens/s':>22}{'ring is':>9}{'CPU s/10^9':>12}" for rows in SIZES))
+    for name, values in rows_of.items():
+        print(f"{name:18}" + "".join(f"{values[rows][0] / 1e6:22.1f}{rows_of['ring'][rows][0] / values[rows][0]:8.1f}x"
+                                     f"{values[rows][1]:12.2f}" for rows in SIZES))
+    fill = "  ".join(f"B={rows} {ours[f'crop_fill_{rows}'] / rows_of['get_batch'][rows][0]:.0f}x" for rows in SIZES)
+    print(f"filling batches without a connection, of get_batch: {fill}")
+    print(f"epoch mode, frames decoded by one thread: {ours['epoch_decode'] / 1e6:.0f} M tokens/s; "
+          f"through the ring {ours['ring_epoch_64'] / 1e6:.0f} ({ours['ring_epoch_64_cpu']:.2f} CPU s/10^9)")
     print(f"round trip B=64: p50 {ours['trip_us_p50']:.0f} us, p99 {ours['trip_us_p99']:.0f} us")
-    print(f"a trainer of 1 M tokens/s waits {ours['wait_percent']:.3f} % of its time, at most {ours['wait_us_max']:.0f} us")
+    print(f"a trainer of 1 M tokens/s waits {ours['wait_percent']:.3f} % of its time, at most {ours['wait_us_max']:.0f} us; "
+          f"with B=1, {ours['stalls']:.0f} of {ours['stall_steps']:.0f} steps wait longer than 1 ms "
+          f"(p99 {ours['stall_us_p99']:.0f} us, max {ours['stall_us_max']:.0f} us)")
+    print(f"32 trainers with 32 seeds, of 1 M tokens/s each: {ours['trainers_rate'] / 1e6:.1f} M tokens/s, wait p50 "
+          f"{ours['trainers_us_p50']:.0f} us, p99 {ours['trainers_us_p99']:.0f} us; {ours['trainers_frames']:.2f} times the "
+          f"frames of one epoch")
+    for name, frame in (("large", "32,768"), ("large4k", "4,096")):
+        print(f"random crops of 10^10 tokens, frames of {frame} tokens: {ours[name + '_crop'] / 1e6:.1f} M tokens/s, "
+              f"{ours[name + '_crop_cpu']:.1f} CPU s/10^9")
     for way in ("ring", "inline", "tcp"):
         print(f"kill -9 and restart to the next batch, {way}: p50 {ours[f'restart_{way}_ms_p50']:.1f} ms, "
               f"max {ours[f'restart_{way}_ms_max']:.1f} ms")
