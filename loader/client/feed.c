@@ -7,13 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #define MS 1000000ull
 enum {
     WINDOW_DEFAULT = 4,
     SLOTS_BEYOND_WINDOW = 3, // two that the device uploads from, and one spare
-    LOG_MS = 5000
+    LOG_MS = 5000,
+    DEFAULT_WAIT_MS = 5000 // for a loader at the default endpoint, which nobody may have meant to use
 };
 
 // --- the ring
@@ -72,7 +74,9 @@ static void log_waiting(Feed *feed, const char *what) {
 
 // Waits until GETs can be sent.
 static int wait_until_ready(Feed *feed) {
-    uint64_t end = clock_ns() + feed->config.timeout_ms * MS;
+    uint64_t timeout_ms = feed->config.timeout_ms;
+    if (!feed->config.endpoint && !feed->known && timeout_ms > DEFAULT_WAIT_MS) timeout_ms = DEFAULT_WAIT_MS;
+    uint64_t end = clock_ns() + timeout_ms * MS;
     feed->wait_began_ns = feed->last_rx_ns = feed->last_log_ns = clock_ns();
     while (feed->state != CONNECTION_READY) {
         if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
@@ -81,7 +85,7 @@ static int wait_until_ready(Feed *feed) {
             return fail(
                 EX_PEER,
                 "no loader at %s after %llu s: give --dataset=DIR, start `loader serve DIR`, or raise data_timeout",
-                feed->endpoint.name, (unsigned long long)feed->config.timeout_ms / 1000);
+                feed->endpoint.name, (unsigned long long)timeout_ms / 1000);
         if (feed->state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
     }
     return 0;
@@ -94,6 +98,9 @@ static int load_keys(Feed *feed) {
         return fail(EX_USAGE, "a key file and the loader's public key must be given together");
     return key_check(config->loader_key, "the loader's public key") < 0 ? -1 : keys_read(&feed->keys, config->key_file);
 }
+
+// Whether there is the socket of a loader, which may have been killed.
+static bool is_there(const Endpoint *endpoint) { return !endpoint->ipc || access(endpoint->ctl, F_OK) == 0; }
 
 Feed *feed_open(const FeedConfig *config) {
     Feed *feed = calloc(1, sizeof *feed);
@@ -115,6 +122,9 @@ Feed *feed_open(const FeedConfig *config) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         connection_open(feed);
+        if (!config->endpoint && !is_there(&feed->endpoint))
+            log_line("waiting for a loader at %s: give --dataset=DIR or --loader=ENDPOINT, or start `loader serve DIR`",
+                     feed->endpoint.name);
         if (wait_until_ready(feed) == 0) return feed;
     }
     feed_close(feed);

@@ -34,9 +34,11 @@ int endpoint_parse(Endpoint *endpoint, const char *address, bool keys) {
     if (!endpoint->ipc) return endpoint_parse_tcp(endpoint, address, keys);
     char dir[PATH_MAX_BYTES];
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    if (address && !strncmp(address, "ipc://", 6)) address += 6;
-    if (address && strstr(address, "://"))
-        return fail(EX_USAGE, "'%s' is not an endpoint: ipc://DIR or tcp://HOST:PORT", address);
+    bool scheme = address && !strncmp(address, "ipc://", 6);
+    if (address && !scheme && *address != '/' && *address != '.')
+        return fail(EX_USAGE, "'%s' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR",
+                    address);
+    if (scheme) address += 6;
     if (address)
         snprintf(dir, sizeof dir, "%s", address);
     else if (runtime && *runtime)

@@ -13,9 +13,9 @@ typedef struct {
     char dir[ENDPOINT_PATH_MAX], ctl[ENDPOINT_PATH_MAX];
 } Endpoint;
 
-// Parses "ipc://DIR", a plain DIR, "tcp://HOST:PORT", or NULL: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID. Fails
-// with 2 when it is no endpoint or too long for a socket, and with 77 for tcp to another machine without keys: there,
-// nothing would check who connects.
+// Parses "ipc://DIR", "tcp://HOST:PORT", "/DIR", "./DIR", or NULL: $XDG_RUNTIME_DIR/millrace, else
+// /tmp/millrace-UID. Fails with 2 when it is no endpoint or too long for a socket, and with 77 for tcp to another
+// machine without keys: there, nothing would check who connects.
 int endpoint_parse(Endpoint *endpoint, const char *address, bool keys);
 
 // For the loader: creates the directory (0700) if needed, refuses one that others own or may enter (77), and locks it

@@ -51,6 +51,13 @@ start() { serve_until_ready set "$@"; }
     [ "$status" -eq 2 ]
     run "$BIN/loader" serve set --endpoint carrier-pigeon://coo
     [ "$status" -eq 2 ]
+    for endpoint in place tcp:/127.0.0.1:5555 127.0.0.1:5555 ipc://; do
+        run_code 2 "$BIN/loader" serve set --endpoint $endpoint
+        run_code 2 "$BIN/loader" status --endpoint $endpoint
+    done
+    run_code 2 "$BIN/loader" serve set --endpoint place
+    [[ "$output" == *"'place' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR"* ]]
+    [ ! -e place ]
     run "$BIN/loader" serve set --endpoint tcp://127.0.0.1
     [ "$status" -eq 2 ]
     run "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
@@ -101,6 +108,14 @@ start() { serve_until_ready set "$@"; }
            while ! grep -q ready log; do sleep 0.01; done' 3>&-
     LOADER=$(cat pid)
     wait_until is_gone "$LOADER"
+}
+
+@test "a trainer without a dataset and a loader says at once what it waits for, and gives up after 5 seconds" {
+    write_tiny_conf tiny.conf
+    mkdir -m 700 run
+    XDG_RUNTIME_DIR=$PWD/run run_code 69 timeout 60 "$BIN/trainer" train tiny.conf --out_dir=out
+    [[ "$output" == *"waiting for a loader at ipc://$PWD/run/millrace: give --dataset=DIR or --loader=ENDPOINT"* ]]
+    [[ "$output" == *"no loader at ipc://$PWD/run/millrace after 5 s"* ]]
 }
 
 @test "status prints the counters of a running loader, 69 without one" {
