@@ -1,5 +1,6 @@
 // Files: maps, whole reads and writes, durable creation, locks.
 #include "common/file.h"
+#include "common/cleanup.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <dirent.h>
@@ -117,7 +118,10 @@ int newfile_open(NewFile *file, const char *path) {
         return fail(EX_CREATE, "path too long: '%.60s...'", path);
     memcpy(file->path, path, strlen(path) + 1);
     file->fd = create_temp(file->temp);
-    if (file->fd >= 0) return 0;
+    if (file->fd >= 0) {
+        file->cleanup = cleanup_add(file->temp);
+        return 0;
+    }
     file->temp[0] = '\0';
     int error = errno;
     if (error == ENOENT || error == ENOTDIR)
@@ -145,6 +149,7 @@ int newfile_commit(NewFile *file) {
         return -1;
     }
     file->temp[0] = '\0';
+    cleanup_drop(file->cleanup);
     return dir_sync(directory);
 }
 
@@ -152,6 +157,7 @@ void newfile_abandon(NewFile *file) {
     if (!file->temp[0]) return;
     if (file->fd >= 0) close(file->fd);
     unlink(file->temp);
+    cleanup_drop(file->cleanup);
     *file = (NewFile){.fd = -1};
 }
 

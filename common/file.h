@@ -23,7 +23,8 @@ int fd_write(int fd, const void *data, size_t size, const char *what); // writes
 // A file that appears under its name only when it is complete and on disk: it is written beside it as .NAME.tmp.PID,
 // then renamed. Zero it before use; newfile_abandon accepts it in every state.
 typedef struct {
-    int fd; // of the temporary file, for pwrite(2)
+    int fd;      // of the temporary file, for pwrite(2)
+    int cleanup; // the number of the temporary file in the list of common/cleanup.h
     uint64_t written;
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES];
 } NewFile;

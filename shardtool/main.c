@@ -1,4 +1,5 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
+#include "common/cleanup.h"
 #include "common/cli.h"
 #include <stddef.h>
 
@@ -21,5 +22,6 @@ int main(int argc, char **argv) {
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"shardtool", "tokenize documents into shards of token ids, and work with shards",
                                     commands};
+    cleanup_on_signals();
     return cli_main(&program, argc, argv);
 }

@@ -236,3 +236,25 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
         done
     done
 }
+
+@test "SIGINT, SIGTERM and SIGHUP leave no temporary file, and the same command continues" {
+    seq 20000 >numbers.txt
+    options="-q --docs lines --frame-tokens 512 --shard-tokens 8k -j 1 numbers.txt"
+    shardtool tokenize -o whole $options
+    for signal in INT TERM HUP; do
+        for file in merged.zst raw.bin; do
+            [ $file = raw.bin ] && raw=--raw || raw=
+            code=0
+            strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=$signal shardtool cat $raw -o $file whole || code=$?
+            [ $code -gt 128 ] && [ ! -e $file ] && [ -z "$(find . -name "*.tmp.*")" ] || { echo "$signal: exit $code" && ls -A && return 1; }
+        done
+        kill_by() { strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=$signal:when=12 shardtool tokenize -o out $options; }
+        code=0 && kill_by || code=$?
+        [ $code -gt 128 ] && [ -d out/train ] && [ -z "$(find out -name '*.tmp.*')" ]
+        shardtool tokenize -o out $options && cmp out/dataset.jsonl whole/dataset.jsonl
+        rm -r out
+    done
+    # one that is ignored stays ignored
+    (trap '' INT && strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=INT shardtool cat -o merged.zst whole)
+    [ -s merged.zst ]
+}
