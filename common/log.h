@@ -38,5 +38,8 @@ void progress_update(Progress *progress, uint64_t done);
 // Call it once, also after an error: redraws a line that is on the terminal with the average rate and ends it.
 void progress_finish(Progress *progress);
 
+// "document%s": the ending of a noun after a count.
+#define PLURAL(count) ((count) == 1 ? "" : "s")
+
 const char *human_count(char out[16], double value); // 1234567 -> "1.23 M"
 const char *human_bytes(char out[16], double value); // 12133282611 -> "11.3 GiB"

@@ -12,8 +12,9 @@
 static int split;
 
 static const Option options[] = {
-    ROW_OUTPUT,        ROW_JOBS(&output_options.threads),  ROW_SHARD_TOKENS,
-    ROW_SPLIT(&split), ROW_REPLACE(&output_options.force), ROW_END,
+    ROW_SPLIT(&split),
+    ROWS_OUTPUT,
+    ROW_END,
 };
 
 // A record of a bucket, whose key is the high half of the hash.
@@ -92,8 +93,8 @@ static int dedup_all(const DocumentInputs *inputs, Output *output) {
     if (status == 0) status = buckets_visit(dedup.buckets, mark_record, &dedup);
     if (status == 0) status = each_document(&dedup, copy_document);
     if (status == 0)
-        log_line("removed %" PRIu64 " of %" PRIu64 " documents, %" PRIu64 " tokens", dedup.removed_documents,
-                 dedup.documents, dedup.removed_tokens);
+        log_line("removed %" PRIu64 " of %" PRIu64 " document%s, %" PRIu64 " tokens", dedup.removed_documents,
+                 dedup.documents, PLURAL(dedup.documents), dedup.removed_tokens);
     buckets_close(dedup.buckets);
     buffer_close(&dedup.lows);
     free(dedup.removed);

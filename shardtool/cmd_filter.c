@@ -17,11 +17,8 @@ static const Option options[] = {
      "keep documents of at most N tokens, end-of-text included, 0 = any length"                              },
     {OPT_LIST, "contains-id", &ids,        "ID", "keep documents that hold this id; one of several is enough"},
     {OPT_FLAG, "invert",      &invert,     NULL, "keep the other documents"                                  },
-    ROW_OUTPUT,
-    ROW_JOBS(&output_options.threads),
-    ROW_SHARD_TOKENS,
     ROW_SPLIT(&split),
-    ROW_REPLACE(&output_options.force),
+    ROWS_OUTPUT,
     ROW_END,
 };
 

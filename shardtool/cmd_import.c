@@ -16,10 +16,7 @@ static EotPlace eot;
 static const Option options[] = {
     {OPT_WORD, "from", &from, INTERCHANGE_WORDS, "the other tool"                                                             },
     {OPT_WORD, "eot",  &eot,  EOT_WORDS,         "end-of-text ids after or before each document; auto is before for llmc only"},
-    ROW_OUTPUT,
-    ROW_JOBS(&output_options.threads),
-    ROW_SHARD_TOKENS,
-    ROW_REPLACE(&output_options.force),
+    ROWS_OUTPUT,
     ROW_END,
 };
 

@@ -83,8 +83,8 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
     }
     if (status == 0) status = dataset_build_finish(build, &whole);
     if (status == 0)
-        log_line("%d datasets, %" PRIu64 " train and %" PRIu64 " val tokens", count, whole.tokens[SPLIT_TRAIN],
-                 whole.tokens[SPLIT_VAL]);
+        log_line("%d dataset%s, %" PRIu64 " train and %" PRIu64 " val tokens", count, PLURAL(count),
+                 whole.tokens[SPLIT_TRAIN], whole.tokens[SPLIT_VAL]);
     else
         dataset_build_abandon(build);
     free(fingerprints);

@@ -21,7 +21,15 @@ const char *input_max_bad = "0";
 
 void log_skips(void) {
     const Skips *skips = &source_options.skips;
-    if (skips->count) log_warn("skipped %" PRIu64 " bad inputs, the first: %s", skips->count, skips->first);
+    if (skips->count)
+        log_warn("skipped %" PRIu64 " bad input%s, the first: %s", skips->count, PLURAL(skips->count), skips->first);
+}
+
+int fail_no_documents(void) {
+    const Skips *skips = &source_options.skips;
+    if (!skips->count) return fail(EX_NOINPUT, "the inputs contain no documents");
+    return fail(EX_NOINPUT, "the inputs contain no documents: %" PRIu64 " bad input%s skipped, the first: %s",
+                skips->count, skips->count == 1 ? " was" : "s were", skips->first);
 }
 
 int jobs_check(uint64_t threads) {
@@ -36,7 +44,7 @@ int input_set_threads(uint64_t threads) {
 
 void log_replaced(uint64_t replaced, uint64_t text_bytes) {
     if (!replaced) return;
-    log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " places%s", replaced,
+    log_warn("replaced invalid UTF-8 by U+FFFD in %" PRIu64 " place%s%s", replaced, PLURAL(replaced),
              replaced > text_bytes / 100
                  ? ", more than 1 % of the text: if it is in another encoding, convert it with iconv first"
                  : "");

@@ -63,6 +63,7 @@ int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
 int input_check(void);                   // parses the input options; 2 when one is malformed
 int input_set_threads(uint64_t threads); // of -j, checked
 void log_skips(void);                    // how many were skipped, and the first, if any
+int fail_no_documents(void);             // 66, with the number of skips
 // The bytes that were not UTF-8, if any, of so many bytes of text.
 void log_replaced(uint64_t replaced, uint64_t text_bytes);
 

@@ -133,10 +133,10 @@ int output_finish(Output *output) {
     if (status == 0 && !output->to_stdout) status = dataset_build_finish(&output->build, &output->dataset);
     progress_finish(&output->progress);
     const Dataset *dataset = &output->dataset;
+    uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
     if (status == 0)
-        log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64 " val tokens",
-                 dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
-                 dataset->tokens[SPLIT_VAL]);
+        log_line("%" PRIu64 " document%s, %" PRIu64 " train and %" PRIu64 " val tokens", documents, PLURAL(documents),
+                 dataset->tokens[SPLIT_TRAIN], dataset->tokens[SPLIT_VAL]);
     if (status == 0) output->build.target[0] = '\0'; // nothing to abandon
     return status;
 }

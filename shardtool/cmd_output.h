@@ -18,8 +18,12 @@ extern OutputOptions output_options;
         OPT_STRING, "o,output", &output_options.path, "DIR",                                                           \
             "dataset directory to create; - writes one shard to standard output"                                       \
     }
-#define ROW_SHARD_TOKENS                                                                                               \
-    { OPT_SIZE, "shard-tokens", &output_options.shard_tokens, "N", "tokens per shard, rounded up to whole frames" }
+// Of its shards: workers and size.
+#define ROWS_SHARDS                                                                                                    \
+    ROW_JOBS(&output_options.threads), {                                                                               \
+        OPT_SIZE, "shard-tokens", &output_options.shard_tokens, "N", "tokens per shard, rounded up to whole frames"    \
+    }
+#define ROWS_OUTPUT ROW_OUTPUT, ROWS_SHARDS, ROW_REPLACE(&output_options.force)
 
 typedef struct {
     const char *command; // in the manifest, with `settings`: "filter", "min_tokens=5"

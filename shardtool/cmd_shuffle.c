@@ -12,11 +12,8 @@ static int split;
 
 static const Option options[] = {
     {OPT_SIZE, "seed", &seed, "S", "seed of the order"},
-    ROW_OUTPUT,
-    ROW_JOBS(&output_options.threads),
-    ROW_SHARD_TOKENS,
     ROW_SPLIT(&split),
-    ROW_REPLACE(&output_options.force),
+    ROWS_OUTPUT,
     ROW_END,
 };
 

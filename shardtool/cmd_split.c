@@ -13,8 +13,7 @@ static const Option options[] = {
     {OPT_SIZE,   "parts",    &parts,                "N",   "make N parts of equal numbers of documents"                            },
     {OPT_SIZE,   "tokens",   &part_tokens,          "N",   "begin a new part after the document that completes N tokens of a split"},
     {OPT_STRING, "o,output", &output_options.path,  "DIR", "directory of the parts: DIR/part-000000 ..."                           },
-    ROW_JOBS(&output_options.threads),
-    ROW_SHARD_TOKENS,
+    ROWS_SHARDS,
     {OPT_FLAG,   "force",    &output_options.force, NULL,  "replace finished parts"                                                },
     ROW_END,
 };

@@ -56,7 +56,7 @@ static int print_documents(Source *source) {
     if (status == 0) status = flush(&out);
     if (status == 0) log_replaced(carry.replaced, bytes);
     buffer_close(&out);
-    return status == 0 && !documents ? fail(EX_NOINPUT, "the inputs contain no documents") : status;
+    return status == 0 && !documents ? fail_no_documents() : status;
 }
 
 static int run(int count, char **arguments) {

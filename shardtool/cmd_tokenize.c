@@ -2,12 +2,13 @@
 #include "common/err.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_tokenize_compare.h"
+#include "shardtool/cmd_tokenize_summary.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/append.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -98,80 +99,6 @@ static int check_options(bool to_stdout) {
     return 0;
 }
 
-// Finds the first "key=value" of two option lines that differs.
-static int fail_params(const Dataset *old, const char *params) {
-    const char *a = old->params, *b = params;
-    for (;;) {
-        size_t a_length = strcspn(a, ";"), b_length = strcspn(b, ";");
-        if (a_length != b_length || memcmp(a, b, a_length) || !a[a_length] || !b[b_length])
-            return fail(
-                EX_USAGE,
-                "'%s' was made with %.*s, this run has %.*s: choose another directory, or replace it with --force",
-                old->path, (int)a_length, a, (int)b_length, b);
-        a += a_length + 1, b += b_length + 1;
-    }
-}
-
-static int fail_source(const Dataset *old, const char *what, const char *path) {
-    return fail(EX_USAGE,
-                "'%s' was made from other inputs: '%s' %s; choose another directory, or replace it with --force",
-                old->path, path, what);
-}
-
-static int compare_sources(const Dataset *old, const Inputs *inputs) {
-    for (uint64_t i = 0; i < inputs->argument_count || i < old->source_count; i++) {
-        if (i == inputs->argument_count) return fail_source(old, "is missing from this command", old->sources[i].path);
-        const InputArgument *now = &inputs->arguments[i];
-        if (now->stream) return fail_source(old, "is a stream and cannot be compared", now->path);
-        if (i == old->source_count) return fail_source(old, "is new", now->path);
-        const DatasetSource *then = &old->sources[i];
-        if (!memcmp(now->digest, then->digest, sizeof now->digest)) continue; // it covers the path
-        int order = strcmp(now->path, then->path);
-        if (order > 0) return fail_source(old, "is missing from this command", then->path);
-        return fail_source(old, order < 0 ? "is new" : "has changed", now->path);
-    }
-    return 0;
-}
-
-// Compares this run with a finished dataset: 1 when it would produce the same dataset, -1 with the difference.
-static int compare_finished(const char *params, const ShardParams *shard_params, const Inputs *inputs) {
-    Dataset old;
-    if (dataset_open(&old, output) < 0) return fail_in("the directory already holds a dataset; --force replaces it");
-    int status = 0;
-    if (memcmp(old.vocab_fp, shard_params->vocab_fp, 32))
-        status = fail(EX_USAGE, "'%s' was made with another vocabulary", output);
-    else if (strcmp(old.params, params))
-        status = fail_params(&old, params);
-    else
-        status = compare_sources(&old, inputs);
-    dataset_close(&old);
-    return status < 0 ? -1 : 1;
-}
-
-static bool has_source(const Dataset *dataset, const InputArgument *argument) {
-    for (uint64_t i = 0; !argument->stream && i < dataset->source_count; i++)
-        if (!memcmp(dataset->sources[i].digest, argument->digest, sizeof argument->digest)) return true;
-    return false;
-}
-
-// Compares this run with the dataset to which it appends: 1 when that has all inputs already.
-static int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params,
-                        const Inputs *inputs) {
-    if (memcmp(base->vocab_fp, shard_params->vocab_fp, 32))
-        return fail(EX_USAGE, "'%s' was made with another vocabulary", base->path);
-    if (strcmp(base->params, params)) return fail_params(base, params);
-    uint64_t known = 0;
-    const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
-    for (uint64_t i = 0; i < inputs->argument_count; i++)
-        if (has_source(base, &inputs->arguments[i])) known++, twice = inputs->arguments[i].path;
-    if (known == inputs->argument_count) return 1;
-    if (known) return fail(EX_USAGE, "'%s' holds '%s' already: name only new inputs", base->path, twice);
-    if (strcmp(last, inputs->arguments[0].path) > 0)
-        log_line("the documents of '%s' come after those of '%s', where one run over both would sort them by name",
-                 inputs->arguments[0].path, last);
-    return 0;
-}
-
 // Ids compress to about a third of the text, so a quarter of the text is a lower bound.
 static int check_space(const Inputs *inputs) {
     struct statvfs vfs;
@@ -183,71 +110,10 @@ static int check_space(const Inputs *inputs) {
                 human_bytes(want_text, want), human_bytes(more_text, want - have));
 }
 
-static uint64_t stored_bytes(const Dataset *dataset) {
-    uint64_t bytes = 0;
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) bytes += dataset->shards[split][i].bytes;
-    return bytes;
-}
-
-static uint64_t peak_memory(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
-}
-
-static void print_summary_json(const Dataset *dataset, const PipelineResult *result, double seconds) {
-    uint64_t train = dataset->tokens[SPLIT_TRAIN], validation = dataset->tokens[SPLIT_VAL], all = train + validation;
-    uint64_t bytes = stored_bytes(dataset);
-    printf("{\"documents\":%" PRIu64 ",\"train_tokens\":%" PRIu64 ",\"val_tokens\":%" PRIu64
-           ",\"val_share\":%.6f,\"source_bytes\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"ratio\":%.4f,\"inputs\":{",
-           dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], train, validation,
-           all ? (double)validation / (double)all : 0, dataset->source_bytes, bytes,
-           all ? (double)bytes / (2 * (double)all) : 0);
-    const char *name, *comma = "";
-    for (unsigned row = 0; (name = input_format_name(row)); row++)
-        if (source_options.inputs_read[row])
-            printf("%s\"%s\":%" PRIu64, comma, name, source_options.inputs_read[row]), comma = ",";
-    printf("},\"full\":%s,\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64 ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64
-           "}\n",
-           result->is_full ? "true" : "false", source_options.skips.count, result->replaced, seconds, peak_memory());
-}
-
-// "41 jsonl, 2 text"
-static void list_inputs(Buffer *out) {
-    const char *name;
-    for (unsigned row = 0; (name = input_format_name(row)); row++)
-        if (source_options.inputs_read[row])
-            buffer_print(out, "%s%" PRIu64 " %s", out->size ? ", " : "", source_options.inputs_read[row], name);
-    buffer_add(out, "", 1);
-}
-
-// `done_before` bytes of text were in finished shards when the run began.
-static void log_summary(const Dataset *dataset, const PipelineResult *result, uint64_t done_before,
-                        uint64_t started_ns) {
-    char bytes[16], memory[16];
-    double seconds = (double)(clock_ns() - started_ns) * 1e-9, size = (double)dataset->source_bytes;
-    Buffer inputs = {0};
-    list_inputs(&inputs);
-    log_line("%" PRIu64 " documents, %" PRIu64 " train and %" PRIu64
-             " val tokens from %s of text (%s) in %.1f s, %s of memory: %.1f MB/s",
-             dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], dataset->tokens[SPLIT_TRAIN],
-             dataset->tokens[SPLIT_VAL], human_bytes(bytes, size), (const char *)inputs.data, seconds,
-             human_bytes(memory, (double)peak_memory()),
-             seconds > 0 ? (size - (double)done_before) / seconds * 1e-6 : 0);
-    buffer_close(&inputs);
-    if (json) print_summary_json(dataset, result, seconds);
-    if (result->is_full) log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", max_tokens);
-    log_skips();
-    log_replaced(result->replaced, dataset->source_bytes);
-    if (val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
-        log_line("the validation split has only %" PRIu64 " tokens with --val %g: choose a larger share",
-                 dataset->tokens[SPLIT_VAL], val);
-}
-
 static void log_continued(const Dataset *dataset) {
     uint64_t shards = dataset->shard_count[SPLIT_TRAIN] + dataset->shard_count[SPLIT_VAL];
     if (shards)
-        log_line("continuing after %" PRIu64 " finished shards, %" PRIu64 " tokens", shards,
+        log_line("continuing after %" PRIu64 " finished shard%s, %" PRIu64 " tokens", shards, PLURAL(shards),
                  dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
 }
 
@@ -270,12 +136,12 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
     source_close(source);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
-        status = fail(EX_NOINPUT, "the inputs contain no documents");
+        status = fail_no_documents();
     if (status == 0) status = skips_finish(&source_options.skips);
     if (status == 0 && build) status = dataset_build_finish(build, dataset);
     skips_abandon(&source_options.skips);
     progress_finish(&progress);
-    if (status == 0) log_summary(dataset, &result, done_before, started_ns);
+    if (status == 0) summary_print(&(Summary){dataset, &result, done_before, started_ns, max_tokens, val, json});
     return status;
 }
 
@@ -341,6 +207,8 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     if (status == 0) {
         add_sources(&dataset, inputs, base);
         status = tokenize_to(build, run, inputs, &dataset, &journal, continued ? &resume : NULL);
+        if (status < 0 && !dataset.shard_count[SPLIT_TRAIN] && !dataset.shard_count[SPLIT_VAL])
+            dataset_build_abandon(build); // there is nothing from which a later run could continue
     }
     journal_close(&journal);
     buffer_close(&resume.pending);
@@ -360,7 +228,7 @@ static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *input
         if (complete == 0) complete = compare_base(&base, params, &run->pipeline.params, inputs);
         run->pipeline.base = &base;
     } else if (complete == 0 && build->has_manifest && !force) {
-        complete = compare_finished(params, &run->pipeline.params, inputs);
+        complete = compare_finished(output, params, &run->pipeline.params, inputs);
     }
     if (complete > 0) log_line("'%s' is already complete", output);
     int status = complete ? complete : tokenize_locked(build, run, inputs);

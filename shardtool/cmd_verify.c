@@ -187,9 +187,11 @@ static int run(int count, char **arguments) {
         while (report_oldest(&verifier)) {
         }
         if (verifier.bad)
-            log_line("%" PRIu64 " of %" PRIu64 " shards are bad", verifier.bad, verifier.shards);
+            log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad", verifier.bad, verifier.shards,
+                     PLURAL(verifier.shards), verifier.bad == 1 ? "is" : "are");
         else
-            log_line("%" PRIu64 " shards, %" PRIu64 " tokens: all good", verifier.shards, verifier.tokens);
+            log_line("%" PRIu64 " shard%s, %" PRIu64 " tokens: all good", verifier.shards, PLURAL(verifier.shards),
+                     verifier.tokens);
         status = verifier.code;
     }
     pool_close(verifier.pool);

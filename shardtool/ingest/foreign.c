@@ -67,6 +67,17 @@ const char *foreign_find(Bytes head) {
     return NULL;
 }
 
+// Of UTF-16 every second byte is below 9 in nearly all scripts but those of East Asia, and
+// hardly any of the others is.
+const char *utf16_find(Bytes head) {
+    size_t low[2] = {0}, pairs = head.size / 2;
+    for (size_t i = 0; i < 2 * pairs; i++) low[i % 2] += head.data[i] < 9;
+    if (pairs < 4 || low[0] + low[1] < pairs * 7 / 8 || (low[0] > pairs / 8 && low[1] > pairs / 8)) return NULL;
+    return low[1] > low[0]
+               ? "is probably UTF-16 text (little-endian): convert it to UTF-8 first (iconv -f UTF-16LE -t UTF-8)"
+               : "is probably UTF-16 text (big-endian): convert it to UTF-8 first (iconv -f UTF-16BE -t UTF-8)";
+}
+
 static Bytes skip_space(Bytes text) {
     while (text.size && isspace(*text.data)) text.data++, text.size--;
     return text;

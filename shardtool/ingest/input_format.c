@@ -137,7 +137,8 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     const char *is;
     if (promises_text(stream)) {
         *format = forced ? forced : promised;
-        return 0;
+        is = forced ? NULL : utf16_find(head);
+        return is ? refuse(stream, is) : 0;
     }
     is = foreign_find(head);
     if (!is && (*format = highest_bid(head, INPUT_CONTAINER, BID_MAGIC))) return 0;
@@ -161,7 +162,8 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     if (!promised && highest_bid(head, INPUT_DOCUMENTS, BID_CONTENT) == NULL && (is = not_json_lines_find(head)))
         return refuse(stream, is);
     *format = promised && text_bid(head) ? promised : highest_bid(head, INPUT_DOCUMENTS, 1);
-    return *format ? 0 : fail_no_format(stream);
+    if (*format) return 0;
+    return (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
 }
 
 // An empty file holds no documents, but a file of a format that has an index holds at least the index.

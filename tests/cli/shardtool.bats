@@ -186,13 +186,13 @@ texts() { # a folder of small documents
     run_code 65 shardtool tokenize -o out a.jsonl
     [[ "$output" == *"'a.jsonl' line 2"*"no text"* ]]
     run_code 0 shardtool tokenize -o out --max-bad 1 a.jsonl
-    [[ "$output" == *"skipped 1 bad inputs"*"line 2"* ]]
+    [[ "$output" == *"skipped 1 bad input,"*"line 2"* ]]
 }
 
 @test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
     printf 'a\xffb' >bad.txt
     run_code 0 shardtool tokenize -o out bad.txt
-    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 places"* ]]
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 place"* ]]
     run_code 65 shardtool tokenize -o out2 --invalid-utf8 fail bad.txt
     [[ "$output" == *"'bad.txt' document 0"* ]]
     shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt

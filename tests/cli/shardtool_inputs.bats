@@ -166,6 +166,45 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
 
+@test "UTF-16 without a byte order mark is named, as a file and in a folder" {
+    printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
+    mkdir in
+    for text in latin cyrillic; do
+        for encoding in UTF-16LE UTF-16BE; do
+            iconv -f UTF-8 -t $encoding <$text >page && cp page in/page.txt
+            for input in page in; do
+                run_code 65 shardtool text $input
+                [[ "$output" == *"is probably UTF-16 text"*"iconv -f $encoding"* ]]
+            done
+            [ "$(shardtool text -0 --format text in | tr -d '\0' | wc -c)" -gt 0 ]
+        done
+        shardtool text $text >text
+    done
+    iconv -f UTF-8 -t UTF-16LE <latin | shardtool text - 2>err && return 1
+    grep -q UTF-16LE err
+    printf 'a stray \0 on a page\n' >in/page.txt && shardtool text in >text
+}
+
+@test "--keep-going with nothing but bad inputs counts them" {
+    printf '{"bad": 1}\n{"bad": 2}\n' >a.jsonl
+    for command in "text" "tokenize -o out"; do
+        run_code 66 shardtool $command --keep-going a.jsonl
+        [[ "$output" == *"no documents: 2 bad inputs were skipped, the first: 'a.jsonl' line 1"* ]]
+    done
+}
+
+@test "a run that fails before its first shard leaves no journal" {
+    printf '{"text": "good"}\n{"bad": 1}\n' >a.jsonl
+    run_code 65 shardtool tokenize -o out a.jsonl
+    [ "$(ls -A out)" = .lock ]
+    printf '{"text": "good"}\n' >a.jsonl
+    run_code 0 shardtool tokenize -o out a.jsonl
+    [[ "$output" == *"shardtool: 1 document, 2 train and 0 val tokens"* && "$output" != *"starting over"* ]]
+    printf '{"text": "other"}\n{"bad": 1}\n' >b.jsonl
+    run_code 65 shardtool tokenize -o out --force b.jsonl
+    [ ! -e out/.new ] && shardtool verify -q out
+}
+
 @test "--keep-going and --max-bad skip bad lines, members and files, and list each in skipped.jsonl" {
     mkdir in
     printf '{"text": "good 1"}\n{"bad": 1}\n{"text": "good 2"}\n' >in/a.jsonl
@@ -204,7 +243,7 @@ in/p.pdf" ]
     head -c $(($(stat -c %s a.txt.xz) / 2)) a.txt.xz >cut.xz && echo next >z.txt
     tar cf a.tar cut.xz z.txt
     run_code 0 shardtool text -q -0 --keep-going a.tar
-    [[ "$output" == *"skipped 1 bad inputs, the first: 'a.tar:cut.xz'"* ]]
+    [[ "$output" == *"skipped 1 bad input, the first: 'a.tar:cut.xz'"* ]]
     shardtool tokenize -q -o out --val 0 --keep-going a.tar
     [ "$(jq -r .input out/skipped.jsonl)" = a.tar:cut.xz ]
     shardtool cat out/train/000/000000.zst | shardtool decode --raw >got

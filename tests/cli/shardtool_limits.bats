@@ -94,7 +94,7 @@ END
     [[ "$output" == *"in 2000 places, more than 1 % of the text"*iconv* ]]
     (cat "$DATA/../../README.md" && printf '\xff') >one.txt
     run_code 0 shardtool tokenize -q -o one one.txt
-    [[ "$output" == *"in 1 places" ]]
+    [[ "$output" == *"in 1 place" ]]
 }
 
 @test "a file of empty seek tables is refused before it takes memory" {

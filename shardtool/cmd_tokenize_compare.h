@@ -1,0 +1,10 @@
+// Compares a tokenize run with the dataset that its directory holds already. `params` is the line of options.
+#pragma once
+
+#include "shardtool/format/dataset.h"
+#include "shardtool/ingest/inputs.h"
+
+// With a finished dataset: 1 when the run would produce the same dataset, -1 after fail() with the difference.
+int compare_finished(const char *directory, const char *params, const ShardParams *shard_params, const Inputs *inputs);
+// With the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
+int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);

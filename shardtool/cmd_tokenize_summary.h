@@ -1,0 +1,15 @@
+// The summary of a tokenize run, as lines on stderr and as a JSON object on standard output.
+#pragma once
+
+#include "shardtool/ingest/pipeline.h"
+
+typedef struct {
+    const Dataset *dataset;
+    const PipelineResult *result;
+    uint64_t done_before; // bytes of text that were in finished shards when the run began
+    uint64_t started_ns;  // clock_ns
+    uint64_t max_tokens;  // of the options, as `val`
+    double val;
+    bool json;
+} Summary;
+void summary_print(const Summary *summary);
