@@ -10,6 +10,7 @@
 #include "common/file.h"
 #include "trainer/model/network.h"
 #include "trainer/optim/loss_scaler.h"
+#include "trainer/optim/spikes.h"
 
 enum { DATASETS_MAX = 16, CHANGES_MAX = 64 };
 
@@ -32,6 +33,7 @@ typedef struct {
     uint64_t tokens;                      // tokens trained on
     uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
     LossScaler scaler;
+    SpikeWindow spikes;
     bool evaluated;                          // an evaluation was made at `step`
     double first_loss, last_loss, best_loss; // validation loss at step 0, at `step`, and the lowest; NAN: none
     uint64_t best_step;                      // step with best_loss

@@ -49,6 +49,12 @@ static json_t *loss_scaler_json(const LossScaler *scaler) {
                      number(scaler->overflow_streak));
 }
 
+static json_t *series_json(const SpikeSeries *series) {
+    json_t *list = json_array();
+    for (int i = 0; i < series->count; i++) json_array_append_new(list, json_real(series->values[i]));
+    return list;
+}
+
 static json_t *config_json(const Config *config) {
     json_t *object = json_object();
     for (int key = 0; key < KEY_COUNT; key++) {
@@ -78,6 +84,8 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "nonfinite", number(state->nonfinite));
     json_object_set_new(root, "nonfinite_streak", number(state->nonfinite_streak));
     if (state->scaler.scale > 0) json_object_set_new(root, "scaler", loss_scaler_json(&state->scaler));
+    json_object_set_new(root, "spike_losses", series_json(&state->spikes.loss));
+    json_object_set_new(root, "spike_norms", series_json(&state->spikes.norm));
     json_object_set_new(root, "evaluated", json_boolean(state->evaluated));
     json_object_set_new(root, "first_loss", real(state->first_loss));
     json_object_set_new(root, "last_loss", real(state->last_loss));
@@ -176,6 +184,18 @@ static bool take_scaler(const json_t *object, LossScaler *scaler) {
     return true;
 }
 
+// Checkpoints of version 0.1.0 have none.
+static bool take_series(const json_t *list, SpikeSeries *series) {
+    series->count = (int)json_array_size(list);
+    if (list && (!json_is_array(list) || json_array_size(list) > SPIKE_WINDOW)) return false;
+    for (int i = 0; i < series->count; i++) {
+        const json_t *value = json_array_get(list, (size_t)i);
+        if (!json_is_real(value)) return false;
+        series->values[i] = json_real_value(value);
+    }
+    return true;
+}
+
 static bool take_state(SavedState *saved, const json_t *root) {
     RunState *state = &saved->state;
     uint64_t dataset;
@@ -185,6 +205,8 @@ static bool take_state(SavedState *saved, const json_t *root) {
                  take_number(root, "nonfinite", &state->nonfinite) &&
                  take_number(root, "nonfinite_streak", &state->nonfinite_streak) &&
                  take_scaler(json_object_get(root, "scaler"), &state->scaler) &&
+                 take_series(json_object_get(root, "spike_losses"), &state->spikes.loss) &&
+                 take_series(json_object_get(root, "spike_norms"), &state->spikes.norm) &&
                  take_real(root, "first_loss", &state->first_loss) && take_real(root, "last_loss", &state->last_loss) &&
                  take_real(root, "best_loss", &state->best_loss) && take_number(root, "best_step", &state->best_step) &&
                  take_hex(root, "vocabulary", state->vocab_fp, 32) &&

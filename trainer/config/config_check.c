@@ -50,6 +50,8 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_max_iters,                   0, 0x1p53   },
         {KEY_warmup_iters,                0, 0x1p53   },
         {KEY_lr_decay_iters,              0, 0x1p53   },
+        {KEY_cooldown_iters,              0, 0x1p53   },
+        {KEY_spike_z,                     1, 1e30     },
         {KEY_learning_rate,               0, 1e30     },
         {KEY_min_lr,                      0, 1e30     },
         {KEY_weight_decay,                0, 1e30     },

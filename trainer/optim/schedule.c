@@ -2,6 +2,14 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
+// Warmup, stable, decay: the decay is 1 - sqrt(part of it) (Haegele et al., "Scaling Laws and Compute-Optimal Training
+// Beyond Fixed Training Durations", 2024).
+static double wsd_left(const Config *config, double at) {
+    double end = (double)config->lr_decay_iters, steps = (double)config->cooldown_iters;
+    if (steps <= 0) steps = end / 5;
+    return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
+}
+
 double schedule_rate(const Config *config, uint64_t step) {
     double highest = config->learning_rate, lowest = config->min_lr, at = (double)step;
     double warmup = (double)config->warmup_iters, end = (double)config->lr_decay_iters;
@@ -9,7 +17,18 @@ double schedule_rate(const Config *config, uint64_t step) {
     if (at < warmup) return highest * (at + 1) / (warmup + 1);
     if (config->lr_schedule == LR_CONSTANT) return highest;
     if (at >= end || end <= warmup) return lowest;
-    double part = (at - warmup) / (end - warmup); // 0 after the warmup, 1 at the end
-    double left = config->lr_schedule == LR_LINEAR ? 1 - part : 0.5 * (1 + cos(3.14159265358979323846 * part));
+    double part = (at - warmup) / (end - warmup), left = 0; // part: 0 after the warmup, 1 at the end
+    switch (config->lr_schedule) {
+    case LR_CONSTANT: // handled above
+    case LR_COSINE:
+        left = 0.5 * (1 + cos(3.14159265358979323846 * part));
+        break;
+    case LR_LINEAR:
+        left = 1 - part;
+        break;
+    case LR_WSD:
+        left = wsd_left(config, at);
+        break;
+    }
     return lowest + left * (highest - lowest);
 }

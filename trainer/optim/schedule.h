@@ -1,4 +1,5 @@
-// The learning rate of a step: nanoGPT's warmup, then cosine, linear or constant.
+// The learning rate of a step: nanoGPT's warmup, then cosine, linear, constant, or constant with a decay at the end
+// (wsd).
 #pragma once
 
 #include "trainer/config/config.h"

@@ -40,12 +40,25 @@ void step_micro_batch(Network *network, float scale, int micro) {
     network->ops->graph_end(key);
 }
 
+static void gradient_norm(const Network *network) {
+    StepScalars *scalars = network_at(network, network->plan->scalars);
+    network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
+                                &scalars->loss_scale);
+}
+
+// Whether the update has to be left out. To know it before the update costs a wait for the device.
+static bool skip_spike(Network *network, const Config *config, const StepPosition *position, double tokens) {
+    if (config->spike_action != SPIKE_SKIP || !position->spikes) return false;
+    gradient_norm(network);
+    network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
+    return spike_score(position->spikes, network->scalars->loss / tokens, (double)network->scalars->norm) >
+           config->spike_z;
+}
+
 void step_end(Network *network) {
     const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be recorded
     if (!recorded || network->ops->graph_begin(UPDATE)) {
-        StepScalars *scalars = network_at(network, network->plan->scalars);
-        network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
-                                    &scalars->loss_scale);
+        gradient_norm(network);
         offload_update(network);
         network_pack(network);
         if (recorded) network->ops->graph_end(UPDATE);
@@ -89,10 +102,11 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
         stream->source->release(stream->source->self, &batch);
         step_micro_batch(network, (float)(1 / tokens), micro);
     }
-    step_end(network);
+    const bool applied = !skip_spike(network, config, position, tokens);
+    if (applied) step_end(network);
     *result = (StepResult){.loss = network->scalars->loss / tokens,
                            .norm = network->scalars->norm,
                            .learning_rate = schedule_rate(config, position->step)};
-    result->finite = isfinite(result->loss) && isfinite(result->norm);
+    result->finite = isfinite(result->loss) && isfinite(result->norm), result->applied = applied && result->finite;
     return FEED_BATCH;
 }

@@ -3,19 +3,22 @@
 
 #include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
+#include "trainer/optim/spikes.h"
 
 // The position of a run before a step.
 typedef struct {
-    uint64_t step;    // position in the learning-rate schedule
-    uint64_t update;  // updates applied so far
-    float loss_scale; // power of two that gradients are multiplied with; 1 unless activations are fp16
+    uint64_t step;             // position in the learning-rate schedule
+    uint64_t update;           // updates applied so far
+    float loss_scale;          // power of two that gradients are multiplied with; 1 unless activations are fp16
+    const SpikeWindow *spikes; // with spike_action = skip: of the steps before; may be NULL
 } StepPosition;
 
 typedef struct {
     double loss; // mean over the step's tokens, natural log
     float norm;  // of the gradients before clipping
     double learning_rate;
-    bool finite; // false: the update was not applied
+    bool finite,
+        applied; // applied: the parameters were updated. Not when a value is not finite, or with a spike to skip
 } StepResult;
 
 // Runs each kind of micro-batch and the update once at full shape, over zeros, so that a backend with needs_warm_up

@@ -137,7 +137,10 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
                "data-wait %.1f %% | %s left%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
                result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), wait,
-               time_left(run, left), words, result->finite ? "" : " | not finite: not applied");
+               time_left(run, left), words,
+               !result->finite    ? " | not finite: not applied"
+               : !result->applied ? " | spike: not applied"
+                                  : "");
         train_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
@@ -146,6 +149,14 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
                 "\"wait\": %.3f",
                 loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->product_rate,
                 wait);
+}
+
+static void record_spike(Run *run, const StepResult *result, double score) {
+    log_warn("step %llu: loss %.4f and norm %.3f: one is %.1f standard deviations above those of the last %d steps%s",
+             (unsigned long long)run->state.step, result->loss, (double)result->norm, score,
+             run->state.spikes.loss.count - 1, result->applied ? "" : "; the update is not applied");
+    metrics_add(&run->metrics, run->state.step, "\"spike\": %.3f, \"applied\": %s", score,
+                result->applied ? "true" : "false");
 }
 
 // Steps between checkpoints: those between evaluations, which save.
@@ -176,11 +187,13 @@ static Next step_now(Run *run) {
     skip_samples(run);
     start_stream(run);
     uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
-    const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler)};
+    const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
     FeedResult found = step_run(&run->network, run->config, &run->stream, &place, &run->stop, &result);
     if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), handle_event(run, found);
 
-    state->step++, state->updates += result.finite;
+    const double spike = spike_score(&state->spikes, result.loss, (double)result.norm);
+    spike_add(&state->spikes, result.loss, (double)result.norm, run->config->spike_z);
+    state->step++, state->updates += result.applied;
     run_use(run)->consumed += run_sequences(run);
     state->tokens += run_sequences(run) * (uint64_t)run->config->block_size;
     state->evaluated = false, state->last_loss = NAN;
@@ -188,6 +201,7 @@ static Next step_now(Run *run) {
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited);
+    if (spike > run->config->spike_z && run->config->spike_action != SPIKE_OFF) record_spike(run, &result, spike);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
         return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     return NEXT_CONTINUE;

@@ -5,7 +5,7 @@
 #include "trainer/optim/step.h"
 
 // The position of a run after `steps` steps, all of them applied.
-#define AFTER_STEPS(steps) (&(const StepPosition){(uint64_t)(steps), (uint64_t)(steps), 1})
+#define AFTER_STEPS(steps) (&(const StepPosition){(uint64_t)(steps), (uint64_t)(steps), 1, NULL})
 
 typedef struct {
     int layers, heads, channels, block, vocab;

@@ -43,6 +43,7 @@ TEST(checkpoint_gives_back_every_bit) {
         RunState now = state_at(7), found;
         now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
         if (bias) now.scaler = (LossScaler){512, 1234, 2};
+        for (int i = 0; i < 70; i++) spike_add(&now.spikes, 1.0 / (i + 3), i + 1, 6);
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);
@@ -54,6 +55,7 @@ TEST(checkpoint_gives_back_every_bit) {
         CHECK(!memcmp(found.datasets, now.datasets, sizeof now.datasets[0]) && found.dataset_count == 1);
         CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
         CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
+        CHECK(!memcmp(&found.spikes, &now.spikes, sizeof now.spikes));
         float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.states[0]),
               *v = tiny_read(&a, a.plan.states[1]);
         tiny_close(&a);

@@ -291,7 +291,7 @@ TEST(config_words_become_enums) {
         "sampling = 'crop'\nrecompute = 5\nlr_schedule = 'cubic'\ngelu = tanh # unquoted\noffload = 'optimizer\n");
     const Config *c = &reader.config;
     CHECK(c->sampling == SAMPLING_CROP && c->recompute == RECOMPUTE_BLOCK && c->gelu == GELU_TANH);
-    CHECK_TEXT(mistakes(), "a.py:3:15: 'lr_schedule' is 'cubic', not one of cosine, linear, constant\n");
+    CHECK_TEXT(mistakes(), "a.py:3:15: 'lr_schedule' is 'cubic', not one of cosine, linear, constant, wsd\n");
     CHECK_TEXT(mistakes(), "a.py:5:11: 'offload' takes a quoted string: the string has no closing quote\n");
     config_flag(&reader, "recompute=gelu");
     config_flag(&reader, "sampling='sequential'");

@@ -69,7 +69,7 @@ static Trajectory run_trajectory(Dtype type, float scale, int steps) {
         BatchStream stream = {0};
         StepResult result;
         const StepPosition place = {(uint64_t)trajectory.applied, (uint64_t)trajectory.applied,
-                                    loss_scaler_scale(&scaler)};
+                                    loss_scaler_scale(&scaler), NULL};
         float *before = tiny_read(&tiny, tiny.plan.params);
         batch_stream_start(&stream, &source, &form, 0, ROWS);
         NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);

@@ -96,7 +96,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         StepResult result;
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
         batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
-        const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale};
+        const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL};
         NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
@@ -395,6 +395,13 @@ TEST(schedule_matches_nanogpt) {
     CHECK(fabs(schedule_rate(&config, 11) - (1e-4 + 0.6 * 9e-4)) < 1e-15);
     config.lr_schedule = LR_CONSTANT;
     CHECK(schedule_rate(&config, 19) == 1e-3);
+    config.lr_schedule = LR_WSD, config.cooldown_iters = 4; // the square root of 1/4 and of 9/16 at 17 and 18.25
+    CHECK(fabs(schedule_rate(&config, 4) - 0.0008333333333333334) < 1e-15);
+    CHECK(schedule_rate(&config, 5) == 1e-3 && schedule_rate(&config, 16) == 1e-3);
+    CHECK(fabs(schedule_rate(&config, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
+    CHECK(fabs(schedule_rate(&config, 20) - 1e-4) < 1e-15);
+    config.cooldown_iters = 0; // a fifth: the same four steps
+    CHECK(fabs(schedule_rate(&config, 17) - (1e-4 + 0.5 * 9e-4)) < 1e-15);
     config.decay_lr = false;
     CHECK(schedule_rate(&config, 0) == 1e-3);
 }
