@@ -413,6 +413,22 @@ void frame_cache_watch(FrameCache *cache, uint64_t now_ns) {
 
 // --- the end of a dataset
 
+static void take_over_shard(ShardStream *stream, uint64_t shard, ShardStream *from, uint64_t twin) {
+    for (uint64_t i = 0; i < stream->shards[shard].frame_count; i++) {
+        uint64_t number = stream->first_frame[shard] + i;
+        Frame **old = &from->cached[from->first_frame[twin] + i], *frame = *old;
+        if (!frame || frame->state != FRAME_READY || frame->pins) continue;
+        *old = NULL;
+        stream->cached[number] = frame;
+        frame->stream = stream, frame->number = number, frame->place = shard_stream_place(stream, number);
+    }
+}
+
+void frame_cache_take_over(ShardStream *stream, ShardStream *from) {
+    for (uint64_t shard = 0; shard < stream->count; shard++)
+        if (stream->twins[shard] != SHARD_NO_TWIN) take_over_shard(stream, shard, from, stream->twins[shard]);
+}
+
 bool frame_cache_forget(FrameCache *cache, ShardStream *stream) {
     bool gone = true;
     if (!stream->cached) return true;

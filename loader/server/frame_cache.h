@@ -61,6 +61,9 @@ unsigned frame_cache_queued(const FrameCache *cache); // without the frames of f
 // and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().
 void frame_cache_watch(FrameCache *cache, uint64_t now_ns);
 
+// Gives the decoded frames of shards that are the same in both (shard_stream_find_twins) to `stream`.
+void frame_cache_take_over(ShardStream *stream, ShardStream *from);
+
 // Drops the frames of a stream. False when a decoder still works on one: call it again later.
 bool frame_cache_forget(FrameCache *cache, ShardStream *stream);
 

@@ -76,6 +76,8 @@ static void keep_counters(Served *fresh, const Served *before) {
 static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
     const Dataset *dataset = &fresh->dataset;
     Served *before = server->current;
+    for (unsigned split = 0; split < SPLIT_COUNT; split++)
+        frame_cache_take_over(&fresh->streams[split], &before->streams[split]);
     server->current = fresh;
     if (!memcmp(dataset->fingerprint, before->dataset.fingerprint, 32)) {
         buffer_print(text, "the dataset is the same as before: its files have been opened again");
@@ -111,6 +113,8 @@ static void reply(Server *server, const Route *route, const WireMessage *request
 static int open_fresh(Reload *reload) {
     const WireControl *control = &reload->request.control;
     if (!(reload->fresh = served_open(&reload->spec))) return -1;
+    for (unsigned split = 0; split < SPLIT_COUNT; split++)
+        shard_stream_find_twins(&reload->fresh->streams[split], &reload->current->streams[split]);
     if (control->action != WIRE_REWEIGHT) return 0;
     if (reload->fresh->source_count != control->words)
         return fail(EX_USAGE, "%u weights for %u datasets", control->words, reload->fresh->source_count);
@@ -128,7 +132,9 @@ static void *run_reload(void *self) {
 }
 
 // Opens reload->spec.
-static int start(Reload *reload) {
+static int start(Server *server) {
+    Reload *reload = &server->reload;
+    reload->current = server->current;
     reload->fresh = NULL, reload->appended = false, reload->error.code = 0;
     reload->running = pthread_create(&reload->thread, NULL, run_reload, reload) == 0;
     return reload->running ? 0 : fail(EX_LIMIT, "cannot start a thread");
@@ -183,7 +189,7 @@ void server_reload(Server *server) {
     if (reload->running) return;
     reload->spec = server->spec;
     memset(&reload->request, 0, sizeof reload->request);
-    if (start(reload) == 0) return;
+    if (start(server) == 0) return;
     log_warn("the dataset stays as it was: %s", err_text());
     err_clear();
 }
@@ -236,11 +242,11 @@ static int begin_control(Server *server, const WireMessage *request, Bytes text)
     if (split_words(reload->words, text.size, request->control.words, words) < 0 ||
         request->control.words <= request->control.has_schedule)
         return fail(EX_PROTOCOL, "the second part of the request does not have %u texts", request->control.words);
-    if (request->control.action == WIRE_SWAP) return begin_swap(reload, words) < 0 ? -1 : start(reload);
+    if (request->control.action == WIRE_SWAP) return begin_swap(reload, words) < 0 ? -1 : start(server);
     if (begin_reweight(server, reload, words) < 0) return -1;
     free(reload->words);
     reload->words = NULL;
-    return start(reload);
+    return start(server);
 }
 
 void server_control(Server *server, const Route *route, const char *key, const WireMessage *request, Bytes text) {

@@ -82,6 +82,7 @@ typedef struct {
     uint32_t weights[SOURCES_MAX]; // of REWEIGHT
     bool appended;                 // they have been added to the schedule, ...
     uint64_t schedule_bytes;       // ... which had this size before
+    const Served *current;         // what is served meanwhile
     Served *fresh;                 // NULL after an error
     Error error;
 } Reload;

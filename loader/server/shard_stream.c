@@ -70,12 +70,34 @@ void shard_stream_ready(ShardStream *stream) {
     stream->cached = allocate_zeroed(stream->frames + 1, sizeof *stream->cached);
 }
 
+static bool same_shard(const ShardFile *a, const ShardFile *b) {
+    if (a->tokens != b->tokens || a->frame_count != b->frame_count || memcmp(a->content_hash, b->content_hash, 32))
+        return false;
+    for (uint64_t i = 0; i < a->frame_count; i++)
+        if (a->frames[i].tokens != b->frames[i].tokens) return false;
+    return true;
+}
+
+void shard_stream_find_twins(ShardStream *stream, const ShardStream *other) {
+    stream->twins = allocate_zeroed(stream->count + 1, sizeof *stream->twins);
+    uint64_t next = 0; // most often, the shards are in the same order
+    for (uint64_t i = 0; i < stream->count; i++) {
+        uint64_t tries = 0;
+        while (tries < other->count && !same_shard(&stream->shards[i], &other->shards[(next + tries) % other->count]))
+            tries++;
+        bool found = tries < other->count;
+        stream->twins[i] = found ? (next + tries) % other->count : SHARD_NO_TWIN;
+        if (found) next = stream->twins[i] + 1;
+    }
+}
+
 void shard_stream_close(ShardStream *stream) {
     for (uint64_t i = 0; i < stream->count; i++) shard_file_close(&stream->shards[i]);
     free(stream->shards);
     free(stream->first_token);
     free(stream->first_frame);
     free(stream->cached);
+    free(stream->twins);
     *stream = (ShardStream){0};
 }
 

@@ -192,3 +192,48 @@ TEST(loader_takes_a_swap_from_its_own_key_only) {
     query_close(&query);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
+
+static uint64_t frames_decoded(void) {
+    Query query;
+    WireMessage request, reply;
+    Buffer tables = {0};
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS;
+    NEED(query_open(&query, "ipc://p", NULL, NULL) == 0);
+    NEED(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
+    buffer_close(&tables);
+    query_close(&query);
+    return reply.stats.frames_decoded;
+}
+
+// Reads all of a dataset, so that nothing is left that could be read ahead.
+static void read_all(Feed *feed, unsigned salt) {
+    for (uint64_t first = 0; first + ROWS < small.train_tokens / T; first += ROWS) check_rows(feed, salt, first);
+}
+
+TEST(loader_keeps_decoded_frames_of_shards_that_it_serves_on) {
+    TestDataset second = small;
+    second.salt = 2;
+    make_test_dataset("a", &small);
+    make_test_dataset("b", &second);
+    pid_t pid = start_loader("a", "p");
+    Feed *feed = open_feed(false);
+    read_all(feed, 1);
+    uint64_t frames = frames_decoded();
+    CHECK_EQUAL(frames, 15 + 10); // of 4096 tokens, in shards of 60000 and 40000
+    kill(pid, SIGHUP);
+    wait_for_line("p", "files have been opened again", 1);
+    read_all(feed, 1);
+    CHECK_EQUAL(frames_decoded(), frames);
+    feed_close(feed);
+    CHECK_EQUAL(loader_command("swap b a"), 0); // the shards of b come first in the stream now
+    feed = open_feed(false);
+    FeedBatch batch;
+    request(feed, 1600); // of a: the first 100,000 tokens are those of b
+    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
+        CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - small.train_tokens + i / (T + 1) * T + i % (T + 1)));
+    feed_release(feed, &batch);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
