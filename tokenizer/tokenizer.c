@@ -103,9 +103,25 @@ void encoder_set_max_word(Encoder *encoder, uint64_t bytes) { encoder->max_word 
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
 uint64_t encoder_merged(const Encoder *encoder) { return encoder->pieces.merged; }
 
+enum { NOT_UTF8 = -2 };
+
+static ssize_t fail_long_word(const Encoder *encoder, size_t at) {
+    return fail(EX_DATA, "a word of more than %llu bytes at byte %llu (--max-word)",
+                (unsigned long long)encoder->max_word, (unsigned long long)(encoder->offset + at));
+}
+
+// The start of the first piece of more than max_word bytes, or SIZE_MAX.
+static size_t find_long_word(const Encoder *encoder, const uint32_t *starts, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (starts[i + 1] - starts[i] > encoder->max_word) return starts[i];
+    return SIZE_MAX;
+}
+
 // The fast path reads past a piece, so pieces near the end are encoded from a padded copy. Returns the number of ids,
-// or -1 without an error when the text is not UTF-8, unless any_bytes is set.
-static ssize_t encode_pieces(PieceCache *cache, Bytes text, Isa isa, bool any_bytes, uint16_t *ids) {
+// -1 after fail(), or NOT_UTF8 without an error, unless any_bytes is set.
+static ssize_t encode_pieces(Encoder *encoder, Bytes text, Isa isa, bool any_bytes, uint16_t *ids) {
+    PieceCache *cache = &encoder->pieces;
+    size_t long_word = SIZE_MAX;
     uint8_t tail[2 * PIECE_READ] = {0};
     size_t tail_at = text.size > PIECE_READ ? text.size - PIECE_READ : 0;
     memcpy(tail, text.data + tail_at, text.size - tail_at);
@@ -115,24 +131,26 @@ static ssize_t encode_pieces(PieceCache *cache, Bytes text, Isa isa, bool any_by
     Pretokenizer pretokenizer;
     pretokenizer_open(&pretokenizer, text, isa);
     for (size_t count; (count = pretokenizer_next(&pretokenizer, starts));) {
+        if (text.size > encoder->max_word && long_word == SIZE_MAX) long_word = find_long_word(encoder, starts, count);
         size_t whole = count;
         while (whole && (size_t)starts[whole - 1] + PIECE_READ > text.size) whole--;
         out += piece_cache_encode(cache, text.data, starts, whole, out);
         for (size_t i = whole; i <= count; i++) starts[i] -= (uint32_t)tail_at;
         if (whole < count) out += piece_cache_encode(cache, tail, starts + whole, count - whole, out);
     }
-    return pretokenizer.invalid && !any_bytes ? -1 : out - ids;
+    if (pretokenizer.invalid && !any_bytes) return NOT_UTF8;
+    return long_word == SIZE_MAX ? out - ids : fail_long_word(encoder, long_word);
 }
 
 static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
-    if (encoder->invalid == INVALID_BYTES) return encode_pieces(&encoder->pieces, text, ISA_PORTABLE, true, ids);
+    if (encoder->invalid == INVALID_BYTES) return encode_pieces(encoder, text, ISA_PORTABLE, true, ids);
     if (encoder->invalid == INVALID_FAIL)
         return fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)(encoder->offset + utf8_valid(text)));
     encoder->text.size = 0;
     encoder->replaced += utf8_replace(text, &encoder->text);
     Bytes replaced = {encoder->text.data, encoder->text.size};
     if (replaced.size > UINT32_MAX) return fail(EX_DATA, "%zu bytes of invalid UTF-8 in a row", text.size);
-    ssize_t count = encode_pieces(&encoder->pieces, replaced, encoder->isa, false, ids);
+    ssize_t count = encode_pieces(encoder, replaced, encoder->isa, false, ids);
     if (encoder->text.capacity > BUFFER_KEEP) buffer_close(&encoder->text);
     return count;
 }
@@ -141,8 +159,8 @@ static ssize_t encode_invalid(Encoder *encoder, Bytes text, uint16_t *ids) {
 static ssize_t encode_window(Encoder *encoder, Bytes text, uint16_t *ids) {
     if (text.size > UINT32_MAX) // positions in a window are 32 bits
         return fail(EX_DATA, "a word of more than 4 GiB at byte %llu", (unsigned long long)encoder->offset);
-    ssize_t count = encode_pieces(&encoder->pieces, text, encoder->isa, false, ids);
-    if (count < 0) count = encode_invalid(encoder, text, ids);
+    ssize_t count = encode_pieces(encoder, text, encoder->isa, false, ids);
+    if (count == NOT_UTF8) count = encode_invalid(encoder, text, ids);
     encoder->offset += text.size;
     return count;
 }
@@ -189,9 +207,7 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     }
     size_t done = last ? text.size : pretokenize_cut(text, searched);
     ssize_t count = encode_windows(encoder, (Bytes){text.data, done}, ids);
-    if (count >= 0 && text.size - done > encoder->max_word)
-        count = fail(EX_DATA, "a word of more than %llu bytes at byte %llu (--max-word)",
-                     (unsigned long long)encoder->max_word, (unsigned long long)encoder->offset);
+    if (count >= 0 && text.size - done > encoder->max_word) count = fail_long_word(encoder, 0);
     if (count < 0 || last) {
         held->size = 0;
         encoder->offset = 0;

@@ -56,7 +56,7 @@ void encoder_close(Encoder *encoder);                                           
 // Bounds the piece cache of a new encoder to 16 MB instead of 64.
 void encoder_keep_small(Encoder *encoder);
 
-// A word cannot be encoded before its end, so encoder_encode_part holds it: up to this many bytes. Then it fails (65).
+// Encoding a longer word fails (65). A word cannot be encoded before its end, so encoder_encode_part holds it.
 // A word that is held takes up to 13 bytes of memory a byte.
 enum { ENCODER_MAX_WORD = 256 << 20 }; // the default
 void encoder_set_max_word(Encoder *encoder, uint64_t bytes);

@@ -336,6 +336,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     for (unsigned i = 0; i < threads; i++) {
         pipeline->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
         encoder_keep_small(pipeline->encoders[i]); // a thread may take 16 MiB
+        encoder_set_max_word(pipeline->encoders[i], options->max_word);
     }
     pipeline->batch_count = threads + threads / 2 + 2;
     pipeline->batches = allocate_zeroed(pipeline->batch_count, sizeof *pipeline->batches);

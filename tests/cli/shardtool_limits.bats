@@ -14,9 +14,24 @@ setup() {
     [[ "$output" == *"'word.txt' document 0: a word of more than 2097152 bytes at byte 6 (--max-word)"* ]]
     [ ! -e out/dataset.jsonl ]
     run_code 65 shardtool encode --raw --max-word 2M word.txt
-    run_code 0 shardtool tokenize -q -o out --max-word 4M word.txt
+    run_code 0 shardtool tokenize -q -o out --max-word 5M word.txt
     seq 500000 >prose.txt
     run_code 0 shardtool tokenize -q -o prose --max-word 1k prose.txt
+    # in a document that is encoded at once, too
+    for isa in portable avx2 avx512; do
+        export MILLRACE_ISA=$isa
+        for size in 100 140000; do
+            (echo é before && head -c $((size + 1)) /dev/zero | tr '\0' a && echo . after) >word.txt
+            for command in "encode" "tokenize -q --force -o out"; do
+                run_code 65 shardtool $command --max-word $size word.txt
+                [[ "$output" == *"a word of more than $size bytes at byte 10 (--max-word)"* ]]
+                run_code 0 shardtool $command --max-word $((size + 1)) word.txt
+            done
+        done
+        printf 'aaaaa\xffaaaaaaaaa\n' >word.txt # two words and U+FFFD
+        run_code 0 shardtool tokenize -q --force -o out --max-word 9 word.txt
+        run_code 65 shardtool tokenize -q --force -o out --max-word 8 word.txt
+    done
 }
 
 @test "tokenize takes at most 64 MiB and 16 MiB a thread, whatever the words" {
