@@ -1,5 +1,6 @@
 // Times a whole GPT training step out of the CPU backend's operations, and what each kind of operation takes of it:
-// bench_kernels [L=12 C=768 H=12 T=256 B=4 V=50304 chunk=1024 steps=5 threads=0 dtype=auto]. Random weights and tokens.
+// bench_kernels [L=12 C=768 H=12 T=256 B=4 V=50304 chunk=1024 steps=5 threads=0 dtype=auto dropout=0 cpu=0]. Random
+// weights and tokens. cpu=1: CPU time instead of wall time, for one thread on a machine that runs other programs too.
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/adamw_scalars.h"
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef enum {
     FWD,
@@ -24,6 +26,8 @@ typedef enum {
     NORM,
     ADAMW,
     PACK,
+    DROPOUT,
+    BETWEEN,
     KINDS
 } Kind;
 static const char *const kind_names[] = {"matmul forward",
@@ -40,12 +44,15 @@ static const char *const kind_names[] = {"matmul forward",
                                          "embed",
                                          "gradient norm",
                                          "AdamW",
-                                         "pack"};
+                                         "pack",
+                                         "dropout",
+                                         "between"};
 static double seconds[KINDS];
 
 static const Backend *ops;
 static Shape s = {.B = 4, .T = 256, .C = 768, .H = 12, .V = 50304, .chunk_rows = 1024};
-static int layers = 12, N;
+static int layers = 12, N, cpu_time;
+static Dropout masks, *dropout; // NULL: none
 static char *arena;
 static size_t arena_used, arena_size;
 
@@ -139,30 +146,44 @@ static void lay_out(void) {
     g.rows = take(2 * (n + (size_t)s.B));
 }
 
+static double now(void) {
+    struct timespec t;
+    clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 #define TIME(kind, call)                                                                                               \
     do {                                                                                                               \
-        const uint64_t start_ = clock_ns();                                                                            \
+        const double start_ = now();                                                                                   \
         ops->call;                                                                                                     \
-        seconds[kind] += (double)(clock_ns() - start_) * 1e-9;                                                         \
+        seconds[kind] += now() - start_;                                                                               \
     } while (0)
+
+// The mask of a branch; in the backward pass with the gradient of its bias, which the norm computes without dropout.
+static void drop(Act *x, Grad *dbias, int l, DropoutSite site) {
+    if (dropout) TIME(DROPOUT, dropout(x, dbias, x, dropout, l, site, s.B, s.T, s.C, false));
+}
 
 static void forward(void) {
     const int C = s.C;
     const Act *branch = NULL;
     const Res *below = g.sum;
     TIME(EMBED, embed_forward(g.sum, g.rows, g.wte, g.wpe, s.B, s.T, C));
+    if (dropout) TIME(DROPOUT, dropout_residual(g.sum, dropout, s.B, s.T, C));
     for (int l = 0; l < layers; l++) {
         Layer *a = &g.layer[l];
         TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
                                           HALF(a->ln[0]), N, C));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
-        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, NULL, NULL, 0, s.B, s.T, s.H, C / s.H));
+        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, NULL, dropout, l, s.B, s.T, s.H, C / s.H));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
+        drop(g.branch, NULL, l, DROPOUT_ATTENTION_OUT);
         TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
                                           a->ln[1], HALF(a->ln[1]), N, C));
         TIME(FWD, matmul_forward(a->fc, a->normed[1], &a->w[2], a->bias[2], N));
         TIME(GELU, gelu_forward(a->gelu, a->fc, (size_t)N * 4 * (size_t)C, true));
         TIME(FWD, matmul_forward(g.branch, a->gelu, &a->w[3], a->bias[3], N));
+        drop(g.branch, NULL, l, DROPOUT_MLP_OUT);
         branch = g.branch, below = a->sum[1];
     }
     TIME(LAYERNORM, layernorm_forward(g.sum, g.normed, g.mean, g.rstd, below, branch, g.ln, HALF(g.ln), N, C));
@@ -186,27 +207,31 @@ static double head(void) {
 
 static void backward(void) {
     const int C = s.C;
-    TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, g.dln, HALF(g.dln), g.layer[layers - 1].dbias[3], g.d, g.sum,
-                                       g.mean, g.rstd, g.ln, N, C, true, false));
+    TIME(LAYERNORM,
+         layernorm_backward(g.dsum, g.dsum_act, g.dln, HALF(g.dln), dropout ? NULL : g.layer[layers - 1].dbias[3], g.d,
+                            g.sum, g.mean, g.rstd, g.ln, N, C, true, false));
     for (int l = layers - 1; l >= 0; l--) {
         Layer *a = &g.layer[l];
+        drop(g.dsum_act, a->dbias[3], l, DROPOUT_MLP_OUT);
         TIME(DX, matmul_backward_input(g.dwide, g.dsum_act, &a->w[3], N));
         TIME(DW, matmul_backward_weight(a->dw[3], g.dsum_act, a->gelu, N, C, 4 * C, false));
         TIME(GELU, gelu_backward(g.dwide, a->dbias[2], a->fc, N, 4 * C, true, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[2], N));
         TIME(DW, matmul_backward_weight(a->dw[2], g.dwide, a->normed[1], N, 4 * C, C, false));
-        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], HALF(a->dln[1]), a->dbias[1], g.d, a->sum[1],
-                                           a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[1], HALF(a->dln[1]), dropout ? NULL : a->dbias[1],
+                                           g.d, a->sum[1], a->mean[1], a->rstd[1], a->ln[1], N, C, false, false));
+        drop(g.dsum_act, a->dbias[1], l, DROPOUT_ATTENTION_OUT);
         TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
         TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
-        TIME(ATTENTION_BWD, attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, NULL, NULL, 0,
+        TIME(ATTENTION_BWD, attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, NULL, dropout, l,
                                                s.B, s.T, s.H, C / s.H, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
         TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
-        TIME(LAYERNORM,
-             layernorm_backward(g.dsum, g.dsum_act, a->dln[0], HALF(a->dln[0]), l ? g.layer[l - 1].dbias[3] : NULL, g.d,
-                                a->sum[0], a->mean[0], a->rstd[0], a->ln[0], N, C, false, false));
+        TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[0], HALF(a->dln[0]),
+                                           l && !dropout ? g.layer[l - 1].dbias[3] : NULL, g.d, a->sum[0], a->mean[0],
+                                           a->rstd[0], a->ln[0], N, C, false, false));
     }
+    if (dropout) TIME(DROPOUT, dropout_residual(g.dsum, dropout, s.B, s.T, C));
     TIME(EMBED, embed_backward(g.dwte, g.dwpe, g.dsum, g.rows, s.B, s.T, C, false));
 }
 
@@ -256,21 +281,24 @@ static double flops(Kind kind) {
 
 int main(int count, char **arguments) {
     int steps = 5, threads = 0;
+    double p = 0;
     char dtype[16] = "auto", why[256];
     const struct {
         const char *format;
         void *value;
     } keys[] = {
-        {"L=%d",       &layers      },
-        {"C=%d",       &s.C         },
-        {"H=%d",       &s.H         },
-        {"T=%d",       &s.T         },
-        {"B=%d",       &s.B         },
-        {"V=%d",       &s.V         },
-        {"chunk=%d",   &s.chunk_rows},
-        {"steps=%d",   &steps       },
-        {"threads=%d", &threads     },
-        {"dtype=%15s", dtype        }
+        {"L=%d",        &layers      },
+        {"C=%d",        &s.C         },
+        {"H=%d",        &s.H         },
+        {"T=%d",        &s.T         },
+        {"B=%d",        &s.B         },
+        {"V=%d",        &s.V         },
+        {"chunk=%d",    &s.chunk_rows},
+        {"steps=%d",    &steps       },
+        {"threads=%d",  &threads     },
+        {"dropout=%lf", &p           },
+        {"cpu=%d",      &cpu_time    },
+        {"dtype=%15s",  dtype        }
     };
     for (int i = 1; i < count; i++) {
         bool known = false;
@@ -280,6 +308,11 @@ int main(int count, char **arguments) {
     }
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
+    masks = (Dropout){
+        .seed = {1, 2},
+          .threshold = (uint32_t)(p * 65536), .scale = 1 / (1 - (float)p)
+    };
+    if (p > 0) dropout = &masks;
     Dtype type;
     if (!dtype_parse(dtype, &type)) return fprintf(stderr, "bench_kernels: dtype '%s' is not known\n", dtype), EX_USAGE;
     ops = backend_open(&(BackendChoice){DEVICE_CPU, type, threads, true, STATE_FP32, false}, why);
@@ -291,34 +324,36 @@ int main(int count, char **arguments) {
     fill();
     pack();
     AdamWSettings settings = {6e-4, 0.9, 0.95, 1e-8, 0.1, 1, 0, 0};
-    double best = 1e9, best_seconds[KINDS] = {0}, total = 0, load = 0, loss = 0;
+    double best = 1e9, best_seconds[KINDS], load = 0, loss = 0;
+    for (int i = 0; i < KINDS; i++) best_seconds[i] = 1e9;
     for (settings.step = 1; settings.step <= (uint64_t)steps + 1; settings.step++) { // the first one makes primitives
         const AdamW step = adamw_init(&settings);
         memset(seconds, 0, sizeof seconds);
-        const uint64_t start = clock_ns();
+        const double start = now();
         forward();
         loss = head();
         backward();
         TIME(NORM, gradient_norm(g.norm, g.grads, g.count, &one));
         TIME(ADAMW, adamw(g.params, (float *)g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
         pack();
-        const double took = (double)(clock_ns() - start) * 1e-9;
-        if (settings.step == 1 || took >= best) continue;
-        best = took;
-        memcpy(best_seconds, seconds, sizeof seconds);
+        const double took = seconds[BETWEEN] = now() - start;
+        for (int i = 0; i < BETWEEN; i++) seconds[BETWEEN] -= seconds[i];
+        if (settings.step == 1) continue;
+        if (took < best) best = took;
+        for (int i = 0; i < KINDS; i++)
+            if (seconds[i] < best_seconds[i]) best_seconds[i] = seconds[i];
     }
     double work = 0;
     for (int i = 0; i < KINDS; i++) work += flops((Kind)i);
     if (getloadavg(&load, 1) < 1) load = 0;
     printf("%s\n%.1fM parameters, L%d C%d H%d T%d B%d V%d, %.2f GiB, loss %.4f, load average %.1f\n", why,
            (double)g.count * 1e-6, layers, s.C, s.H, s.T, s.B, s.V, (double)arena_size / (1 << 30), loss, load);
-    printf("best of %d steps: %.1f ms, %.0f tok/s, %.0f GFLOP/s\n", steps, best * 1e3, N / best, work / best * 1e-9);
+    printf("best of %d steps: %.1f ms of %s time, %.0f tok/s, %.0f GFLOP/s; the best of each operation:\n", steps,
+           best * 1e3, cpu_time ? "CPU" : "wall", N / best, work / best * 1e-9);
     for (int i = 0; i < KINDS; i++) {
         const double t = best_seconds[i], f = flops((Kind)i);
-        total += t;
         printf("  %-18s %7.1f ms %5.1f %%", kind_names[i], t * 1e3, 100 * t / best);
         printf(f > 0 ? "  %.0f GFLOP/s\n" : "\n", f / t * 1e-9);
     }
-    printf("  %-18s %7.1f ms\n", "between", (best - total) * 1e3);
     return 0;
 }
