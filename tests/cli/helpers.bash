@@ -60,7 +60,7 @@ wait_for_steps() { wait_until has_steps "$1" "$2"; }                            
 wait_for_more_steps() { wait_for_steps "$1" $(($(steps "$1") + ${2:-4})); }      # RUN [COUNT]
 has_checkpoint() { compgen -G "$1/ckpt-*" >/dev/null; }
 wait_for_checkpoint() { wait_until has_checkpoint "$1"; }                        # RUN
-losses() { sed -nE '/"(val_)?loss"/s/, "(ms|tokens_per_s)": .*/}/p' "$1/metrics.jsonl"; } # RUN
+losses() { sed -nE '/"(val_)?loss"/{s/, "ms": .*/}/;p}' "$1/metrics.jsonl"; } # RUN
 checkpoint() { printf '%s/ckpt-%08d' "$1" "$2"; }                                # RUN STEP
 
 state() { grep -vE '^ *"(name|hash)"' "$1/state.json"; } # CHECKPOINT: all but what names the dataset's folder
