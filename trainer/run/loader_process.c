@@ -25,8 +25,7 @@ enum {
 
 extern char **environ;
 
-// `loader` in the folder of this executable, or `millrace-loader`, its installed name.
-static int find_loader(char path[PATH_MAX_BYTES]) {
+int loader_program(char path[PATH_MAX_BYTES]) {
     char self[PATH_MAX_BYTES];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 32);
     if (length < 0) return fail_errno("cannot read /proc/self/exe");
@@ -135,7 +134,8 @@ int loader_process_open(LoaderProcess *loader_process, const Config *config) {
         return fail(EX_NOINPUT,
                     "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader",
                     config->dataset);
-    if (find_loader(loader_process->program) < 0 || make_directory(loader_process) < 0 || spawn(loader_process) < 0) {
+    if (loader_program(loader_process->program) < 0 || make_directory(loader_process) < 0 ||
+        spawn(loader_process) < 0) {
         loader_process_close(loader_process);
         return -1;
     }
