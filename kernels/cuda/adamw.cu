@@ -40,14 +40,14 @@ void FOR_ACT(cuda_gradient_norm)(float *norm, const Grad *gradients, size_t coun
 }
 
 // The bits of value in two bytes: up with the probability of the part that is cut off.
-INLINE uint32_t rounded(__nv_bfloat16, float value, uint32_t random16) {
+INLINE uint32_t rounded(bf16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value);
     return ((bits & 0x7f800000u) == 0x7f800000u ? bits : bits + random16) >> 16;
 }
 
 #ifdef ACT_FP16
 // Steps of fp16 are 2^-24 below 2^-14, where its exponents end. A finite value stays finite.
-INLINE uint32_t rounded(__half, float value, uint32_t random16) {
+INLINE uint32_t rounded(fp16, float value, uint32_t random16) {
     uint32_t bits = __float_as_uint(value) & 0x7fffffffu, sign = __float_as_uint(value) >> 16 & 0x8000u;
     if (bits >= 0x7f800000u) return sign | (bits > 0x7f800000u ? 0x7e00u : 0x7c00u);
     if (bits < 0x38800000u)
@@ -56,7 +56,7 @@ INLINE uint32_t rounded(__half, float value, uint32_t random16) {
 }
 
 // Moments of two bytes are bf16 all the same: v goes far below what fp16 reaches.
-INLINE void load8(float (&to)[8], const __nv_bfloat16 *from) {
+INLINE void load8(float (&to)[8], const bf16 *from) {
     uint4 v = *(const uint4 *)from;
     const uint32_t *word = &v.x;
 #pragma unroll
@@ -118,9 +118,9 @@ void FOR_ACT(cuda_adamw)(Par *params, float *master, const Grad *gradients, Mome
         LAUNCH((update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m, (float *)v,
                first, count, decay_count, adamw, norm, loss_scale);
     else if (!cuda.no_master)
-        LAUNCH((update<__nv_bfloat16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g,
-               (__nv_bfloat16 *)m, (__nv_bfloat16 *)v, first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((update<bf16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m, (bf16 *)v,
+               first, count, decay_count, adamw, norm, loss_scale);
     else
-        LAUNCH((update<__nv_bfloat16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g,
-               (__nv_bfloat16 *)m, (__nv_bfloat16 *)v, first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((update<bf16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m, (bf16 *)v,
+               first, count, decay_count, adamw, norm, loss_scale);
 }

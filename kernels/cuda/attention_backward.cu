@@ -10,12 +10,6 @@
 // while the grid is only a few waves.
 #include "kernels/cuda/attention.cuh"
 
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 800)
-constexpr int PARTS_UNROLLED = 1; // where the unrolled loop would spill with three blocks on a multiprocessor
-#else
-constexpr int PARTS_UNROLLED = 2;
-#endif
-
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
 // without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes a row.
 __global__ void __launch_bounds__(256)
@@ -111,7 +105,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         if (tile + 1 < tile_count) load_queries(tile + 1);
         cp_async_commit();
         bool diagonal = (kb + 1) * KEYS > tile * QUERIES;
-#pragma unroll PARTS_UNROLLED
+#pragma unroll(BLOCKS < 3 ? 2 : 1) // the unrolled loop would spill with three blocks
         for (int part = 0; part < QUERIES / PART; part++) {
             float s[PART / 8][4] = {}, dp[PART / 8][4] = {};
 #pragma unroll

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losse
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
     int n = first + blockIdx.x, target = rows[n + n / T + 1], used = (vocab + 7) / 8;
-    float of_target = threadIdx.x == 0 ? (float)row[target] : 0.0f; // before it is overwritten
+    float of_target = threadIdx.x == 0 ? low(row[target].bits) : 0.0f; // before it is overwritten
     float most = LOWEST, sum = 0;
     constexpr uint32_t NONE = LEAST << 16 | LEAST;
     const uint4 none = make_uint4(NONE, NONE, NONE, NONE);

@@ -5,20 +5,25 @@
 
 #include "kernels/cuda/cuda_internal.h"
 #include <assert.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <string.h>
 
 #define INLINE static __device__ __forceinline__ // static: bf16's and fp16's have one name
 
+// The two-byte types. The toolkit's own headers for them take as long to compile as most kernels.
+struct fp16 {
+    uint16_t bits;
+};
+struct bf16 {
+    uint16_t bits;
+};
 #ifdef ACT_FP16
-typedef __half act;
+typedef fp16 act;
 #define ACT_TYPE "f16"
 #define LEAST    0xfc00u // the bits of -infinity
 #else
-typedef __nv_bfloat16 act;
+typedef bf16 act;
 #define ACT_TYPE "bf16"
 #define LEAST    0xff80u
 #endif
@@ -99,6 +104,33 @@ INLINE int load_acquire(const int *p) {
 INLINE void store_release(int *p, int value) {
     asm volatile("st.release.gpu.global.s32 [%0],%1;" ::"l"(p), "r"(value) : "memory");
 }
+// Two activations in a word, the first one low.
+#if ARCH >= 800
+INLINE uint32_t pack(float first, float second) {
+    uint32_t word;
+    asm("cvt.rn." ACT_TYPE "x2.f32 %0,%1,%2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+#else
+INLINE uint32_t pack(float first, float second) {
+    uint32_t word;
+    asm("{.reg .f16 a,b; cvt.rn.f16.f32 a,%1; cvt.rn.f16.f32 b,%2; mov.b32 %0,{a,b};}"
+        : "=r"(word)
+        : "f"(first), "f"(second));
+    return word;
+}
+#endif
+#ifdef ACT_FP16
+INLINE float low(uint32_t word) {
+    float value;
+    asm("cvt.f32.f16 %0,%1;" : "=f"(value) : "h"((uint16_t)word));
+    return value;
+}
+INLINE float high(uint32_t word) { return low(word >> 16); }
+#else
+INLINE float low(uint32_t word) { return __uint_as_float(word << 16); }
+INLINE float high(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
+#endif
 #endif
 
 #if ARCH < 800 // Turing: products of half the depth, and copies that the thread makes itself
@@ -114,23 +146,6 @@ template <int GROUPS> INLINE void cp_async_wait() {}
 #endif
 
 #define LOG2E 1.4426950408889634f
-
-template <class T> INLINE uint32_t bits_of(T pair) {
-    uint32_t word;
-    memcpy(&word, &pair, 4);
-    return word;
-}
-
-// Two activations in a word, the first one low.
-#ifdef ACT_FP16
-INLINE uint32_t pack(float first, float second) { return bits_of(__floats2half2_rn(first, second)); }
-INLINE float low(uint32_t word) { return __half2float(__ushort_as_half((unsigned short)word)); }
-INLINE float high(uint32_t word) { return low(word >> 16); }
-#else
-INLINE uint32_t pack(float first, float second) { return bits_of(__floats2bfloat162_rn(first, second)); }
-INLINE float low(uint32_t word) { return __uint_as_float(word << 16); }
-INLINE float high(uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
-#endif
 
 // Eight activations are one 16-byte vector.
 INLINE void unpack8(float (&to)[8], uint4 v) {

@@ -4,9 +4,12 @@
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
+#include <vector>
 
 namespace {
 

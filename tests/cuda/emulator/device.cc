@@ -5,12 +5,13 @@
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <memory>
-#include <set>
+#include <string>
+#include <vector>
 
 static int number(const char *name, int otherwise) {
     const char *text = getenv(name);
@@ -51,7 +52,8 @@ static std::map<const char *, size_t> pinned;
 static std::map<void *, size_t> allocations;
 static uint64_t random_state = 1;
 static double clock_us; // of the device
-std::string *emu::record;
+bool emu::recording;
+static std::string record; // of the calls since emu_record
 
 #define NEED(condition)                                                                                                \
     do {                                                                                                               \
@@ -93,6 +95,11 @@ static void put(cudaStream_t stream, Work work) {
         while (!stream->work.empty()) step(stream);
 }
 
+void emu::note_word(const char *word) { record += word; }
+void emu::note_pointer(const void *pointer) { note_integer((long long)(uintptr_t)pointer); }
+void emu::note_integer(long long value) { record += ' ' + std::to_string(value); }
+void emu::note_real(double value) { record += ' ' + std::to_string(value); }
+
 void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) {
     NEED(known(stream));
     emu_counts.launches++;
@@ -131,11 +138,8 @@ static bool on_device(const void *p, size_t bytes) {
 
 extern "C" {
 
-void emu_record(void) {
-    delete emu::record;
-    emu::record = new std::string;
-}
-const char *emu_recorded(void) { return emu::record ? emu::record->c_str() : ""; }
+void emu_record(void) { emu::recording = true, record.clear(); }
+const char *emu_recorded(void) { return record.c_str(); }
 
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = emu_device.error ? 0 : 1;

@@ -2,24 +2,25 @@
 #include "tests/cuda/emulator/emu.h"
 #include "tests/cuda/emulator/device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <string>
 #include <sys/mman.h>
+#include <vector>
 
 // The engine itself is compiled without a sanitizer, because most of the time of a test is spent here; EMU_ASAN: the
-// kernels are compiled with one. What the engine reads and writes for them is checked by check_access.
+// kernels are compiled with one. What the engine reads and writes for them is checked by check_access. The address
+// sanitizer is not told of a switch of fibers: it would take a third of the time, and what it needs that for, fake stacks
+// and exceptions, is not used here.
 #ifdef EMU_ASAN
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
 enum { STACK = 256 * 1024 };
 #else
 enum { STACK = 64 * 1024 };
-#define __sanitizer_start_switch_fiber(...)  ((void)0)
-#define __sanitizer_finish_switch_fiber(...) ((void)0)
-#define __asan_unpoison_memory_region(...)   ((void)0)
-#define __asan_region_is_poisoned(...)       nullptr
+#define __asan_region_is_poisoned(...) nullptr
 #endif
 
 #ifndef __x86_64__
@@ -37,8 +38,25 @@ __asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
 
 namespace emu {
 
+struct Copy {
+    void *to;
+    const void *from; // NULL: zeros
+};
+
+// Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
+typedef std::map<uint64_t, unsigned> Seen;
+
+struct Warp {
+    int lanes = 0;
+    std::vector<Meeting *> meetings;
+};
+
 struct Fiber : Thread {
-    void *stack_pointer = nullptr, *fake_stack = nullptr;
+    std::vector<std::vector<Copy>> groups; // committed cp.async
+    std::vector<Copy> open;                // not yet committed
+    unsigned writes = 0;                   // write_through calls so far
+    Seen seen;                             // acquired since the last barrier
+    void *stack_pointer = nullptr;
     char *stack = nullptr;
     bool done = false;
 };
@@ -56,8 +74,6 @@ static std::map<std::string, std::unique_ptr<char[]>> shared_arrays;
 static const char *kernel_name = "";
 static const std::function<void()> *kernel_body;
 static void *main_stack_pointer;
-[[maybe_unused]] static const void *main_stack;
-[[maybe_unused]] static size_t main_stack_size;
 static int live;
 static uint64_t progress, random_state;
 
@@ -93,26 +109,21 @@ static void check_access(const void *start, size_t bytes, const char *what) {
     if (__asan_region_is_poisoned((void *)(uintptr_t)start, bytes)) die("heap-buffer-overflow: ", what);
 }
 
+static Fiber *fiber_of_self() { return (Fiber *)self; }
+
 static void yield() {
-    Fiber *fiber = (Fiber *)self;
-    __sanitizer_start_switch_fiber(fiber->done ? nullptr : &fiber->fake_stack, main_stack, main_stack_size);
-    emu_switch(&fiber->stack_pointer, main_stack_pointer);
-    __sanitizer_finish_switch_fiber(fiber->fake_stack, nullptr, nullptr);
+    emu_switch(&fiber_of_self()->stack_pointer, main_stack_pointer);
 }
 
 static void resume(Fiber *fiber) {
     self = fiber;
-    [[maybe_unused]] void *fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(&fake_stack, fiber->stack, STACK);
     emu_switch(&main_stack_pointer, fiber->stack_pointer);
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 }
 
 static void fiber_main() {
-    __sanitizer_finish_switch_fiber(nullptr, &main_stack, &main_stack_size);
     (*kernel_body)();
-    if (!self->open.empty()) die("cp.async never committed");
-    ((Fiber *)self)->done = true;
+    if (!fiber_of_self()->open.empty()) die("cp.async never committed");
+    fiber_of_self()->done = true;
     live--, progress++;
     yield();
     abort();
@@ -134,7 +145,7 @@ static bool includes(const Seen &seen, const Write &write) {
 
 void write_through(void *to, const void *value, size_t bytes) {
     check_access(to, bytes, "__stcg");
-    written[to] = {thread_number(self), ++self->writes, std::string((const char *)value, bytes)};
+    written[to] = {thread_number(self), ++fiber_of_self()->writes, std::string((const char *)value, bytes)};
 }
 
 void read_through(const void *from, void *value, size_t bytes) {
@@ -145,19 +156,19 @@ void read_through(const void *from, void *value, size_t bytes) {
         return;
     }
     const Write &write = found->second;
-    if (write.thread != thread_number(self) && !includes(settled, write) && !includes(self->seen, write))
+    if (write.thread != thread_number(self) && !includes(settled, write) && !includes(fiber_of_self()->seen, write))
         die("reads what another thread wrote, and nothing orders the write before the read,");
     memcpy(value, write.bytes.data(), bytes);
 }
 
 void release(const int *flag) {
     Seen all = settled;
-    join(all, self->seen);
-    all[thread_number(self)] = self->writes;
+    join(all, fiber_of_self()->seen);
+    all[thread_number(self)] = fiber_of_self()->writes;
     join(flags[flag], all);
 }
 
-void acquire(const int *flag) { join(self->seen, flags[flag]); }
+void acquire(const int *flag) { join(fiber_of_self()->seen, flags[flag]); }
 
 static void settle_block() { // at a barrier
     for (Fiber &fiber : fibers) {
@@ -250,9 +261,8 @@ static void run_block() {
     for (Warp &warp : warps)
         for (Meeting *meeting : warp.meetings) meeting->arrived = meeting->left = 0;
     for (Fiber &fiber : fibers) {
-        fiber.done = false, fiber.waits_at = nullptr, fiber.fake_stack = nullptr;
+        fiber.done = false, fiber.waits_at = nullptr;
         fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
-        __asan_unpoison_memory_region(fiber.stack + STACK - 4096, 4096); // the last fiber here never left fiber_main
         void **top = (void **)(fiber.stack + STACK) - 2;
         *top = (void *)fiber_main;
         fiber.stack_pointer = memset(top - 6, 0, 6 * sizeof *top);
@@ -400,22 +410,24 @@ void cp_async16(void *to, const void *from, bool read) {
     if (((uintptr_t)to | (uintptr_t)from) & 15) emu::die("cp.async: not 16-byte aligned");
     emu::check_access(to, 16, "destination of cp.async");
     if (read) emu::check_access(from, 16, "source of cp.async");
-    self->open.push_back({to, read ? from : nullptr});
+    emu::fiber_of_self()->open.push_back({to, read ? from : nullptr});
 }
 
 void cp_async_commit() {
-    self->groups.push_back(std::move(self->open));
-    self->open.clear();
+    emu::Fiber *fiber = emu::fiber_of_self();
+    fiber->groups.push_back(std::move(fiber->open));
+    fiber->open.clear();
 }
 
 void emu_cp_async_wait(int groups) {
-    while ((int)self->groups.size() > groups) {
-        for (const emu::Copy &copy : self->groups.front()) {
+    emu::Fiber *fiber = emu::fiber_of_self();
+    while ((int)fiber->groups.size() > groups) {
+        for (const emu::Copy &copy : fiber->groups.front()) {
             if (copy.from)
                 memcpy(copy.to, copy.from, 16);
             else
                 memset(copy.to, 0, 16);
         }
-        self->groups.erase(self->groups.begin());
+        fiber->groups.erase(fiber->groups.begin());
     }
 }

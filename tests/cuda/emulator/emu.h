@@ -13,20 +13,15 @@
 // see tests/cuda/emulator/registers.py).
 #pragma once
 
-#include <algorithm>
+// Every kernel is compiled with this header: it includes little.
+#include "kernels/half.h"
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
-#include <sstream>
-#include <string>
 #include <tuple>
 #include <type_traits>
-#include <vector>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #undef __shared__ // kernels say SHARED or DYNAMIC_SHARED
@@ -45,11 +40,6 @@
 
 namespace emu {
 
-struct Copy {
-    void *to;
-    const void *from; // NULL: zeros
-};
-
 // One meeting of a warp: the lanes of `mask` arrive at one call, each with three words to show; then `left` of them
 // have still to read. The first of these computes the product of an mma for all lanes.
 struct Meeting {
@@ -61,23 +51,12 @@ struct Meeting {
     float product[16][8]; // of an mma
 };
 
-// Happens-before between blocks: how many of the writes of each thread of the grid are known to be done.
-typedef std::map<uint64_t, unsigned> Seen;
-
-struct Warp {
-    int lanes = 0;
-    std::vector<Meeting *> meetings;
-};
-
+struct Warp;
 struct Thread {
     int lane = 0, index = 0;
     uint3 id;
     Warp *warp = nullptr;
     const char *waits_at = nullptr;
-    std::vector<std::vector<Copy>> groups; // committed cp.async
-    std::vector<Copy> open;                // not yet committed
-    unsigned writes = 0;                   // write_through calls so far
-    Seen seen;                             // acquired since the last barrier
 };
 
 extern Thread *self;
@@ -103,20 +82,25 @@ void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t 
 void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std::function<void()> &body);
 void enqueue(cudaStream_t stream, std::function<void()> kernel, double us = 1); // device.cc
 
-extern std::string *record; // NULL: nothing is kept (device.h: emu_record)
-template <class T> void note_one(std::ostream &line, const T &argument) {
+// The record of calls (device.h: emu_record), one a line.
+extern bool recording;
+void note_word(const char *word);
+void note_pointer(const void *pointer);
+void note_integer(long long value);
+void note_real(double value);
+template <class T> void note_one(const T &argument) {
     if constexpr (std::is_pointer<T>::value)
-        line << ' ' << (const void *)argument;
+        note_pointer((const void *)argument);
+    else if constexpr (std::is_floating_point<T>::value)
+        note_real(argument);
     else if constexpr (std::is_arithmetic<T>::value || std::is_enum<T>::value)
-        line << ' ' << +argument;
+        note_integer((long long)argument);
     else
-        line << " (" << sizeof argument << " bytes)";
+        note_word(" a struct");
 }
 template <class... A> void note(const char *call, const A &...arguments) {
-    if (!record) return;
-    std::ostringstream line;
-    line << call, (note_one(line, arguments), ...);
-    *record += line.str() + '\n';
+    if (!recording) return;
+    note_word(call), (note_one(arguments), ...), note_word("\n");
 }
 
 // Arguments are evaluated and converted once, as a launch does.
@@ -212,8 +196,8 @@ template <class T> T __ldcg(const T *p) {
 template <class T> void __stcs(T *p, T value) { *emu::aligned(p) = value; }
 template <class T> void __stcg(T *p, T value) { emu::write_through(emu::aligned(p), &value, sizeof value); }
 using std::isfinite;
-using std::max;
-using std::min;
+template <class T> T max(T a, T b) { return a < b ? b : a; }
+template <class T> T min(T a, T b) { return b < a ? b : a; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __uint_as_float(unsigned bits) {
@@ -251,15 +235,22 @@ inline void store_release(int *p, int value) {
 }
 inline float exp2_fast(float x) { return exp2f(x); }
 
+#ifdef ACT_FP16
+enum { EMU_FP16 = 1 };
+static inline uint32_t pack(float first, float second) { return fp16_of(first) | (uint32_t)fp16_of(second) << 16; }
+static inline float low(uint32_t word) { return fp16_value((uint16_t)word); }
+static inline float high(uint32_t word) { return fp16_value((uint16_t)(word >> 16)); }
+#else
+enum { EMU_FP16 = 0 };
+static inline uint32_t pack(float first, float second) { return bf16_of(first) | (uint32_t)bf16_of(second) << 16; }
+static inline float low(uint32_t word) { return bf16_value((uint16_t)word); }
+static inline float high(uint32_t word) { return bf16_value((uint16_t)(word >> 16)); }
+#endif
+
 void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char *place);
 #define ldmatrix_x4(r, row)            emu_ldmatrix(r, row, false, EMU_HERE)
 #define ldmatrix_x4_transposed(r, row) emu_ldmatrix(r, row, true, EMU_HERE)
 
-#ifdef ACT_FP16
-enum { EMU_FP16 = 1 };
-#else
-enum { EMU_FP16 = 0 };
-#endif
 #ifndef ARCH // of the card that is stood for, as __CUDA_ARCH__
 #define ARCH 800
 #endif

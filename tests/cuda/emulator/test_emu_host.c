@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MODEL_ROWS = 1, MODEL_BLOCK = 72, MODEL_VOCAB = 100, MODEL_STEPS = 2 };
+enum { MODEL_ROWS = 1, MODEL_BLOCK = 40, MODEL_VOCAB = 60, MODEL_STEPS = 2 };
 static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false};
 
 static const Backend *opened(void) {
