@@ -35,7 +35,7 @@ typedef struct {
     int threads;    // CPU
 } Shape;
 
-enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3 };
+enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
 
 // Entries marked optional may be NULL.
 typedef struct {
@@ -77,6 +77,11 @@ typedef struct {
     void (*copy_out_async)(int slot, void *host, const void *device, size_t bytes);
     void (*copy_out_wait)(void); // operations from here on run after all copies out
 
+    // Optional. What the backend chose by timing and its bits depend on, as text for a checkpoint, and the text of a
+    // checkpoint for a run that shall repeat those bits, before its first operation. "": nothing is known.
+    void (*choices_get)(char *text, size_t size); // CHOICES_BYTES are enough
+    void (*choices_set)(const char *text);
+
     // A sequence of operations that is repeated with the same arguments: `if (graph_begin(key)) { operations;
     // graph_end(key); }`. When graph_begin returns false, the sequence was replayed from its captured graph. It holds
     // no upload, download or copy. Graphs last until the arena is released.
@@ -99,7 +104,8 @@ typedef struct {
     int threads; // CPU: 0 = all this process may use
     bool deterministic;
     OptimizerState optimizer_state;
-    bool without_device; // only the facts are needed, for a plan: no device is opened
+    bool without_device;   // only the facts are needed, for a plan: no device is opened
+    const char *cache_dir; // a folder for what is measured once on a device; NULL: nothing is kept
 } BackendChoice;
 
 // Opens a backend; one is open at a time. `why` receives one sentence: the device, the type and the reason. NULL after

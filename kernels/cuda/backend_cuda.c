@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/nvml.h"
+#include "kernels/cuda/product_choices.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,11 +79,11 @@ static size_t query_free_bytes(size_t *total) {
 
 // Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
 // processes, before this one had a context; -1: not known.
-static size_t open_rest(double used_before) {
+static size_t open_rest(double used_before, const char *cache_dir) {
     size_t total, with_context = query_free_bytes(&total);
     upload_open();
     cuda_slots_open();
-    cuda_matmul_open();
+    cuda_matmul_open(cache_dir);
     const size_t free_bytes = query_free_bytes(&total), arena = free_bytes > RESERVED ? free_bytes - RESERVED : 1;
     char context[16], libraries[16], left[16], all[16];
     const bool known = used_before >= 0 && (double)(total - with_context) > used_before;
@@ -120,7 +121,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         const double used_before =
             nvml_used_bytes(choice->device > DEVICE_CUDA ? (int)(choice->device - DEVICE_CUDA) : 0);
         if (device_open(choice, why) < 0) return NULL;
-        free_bytes = open_rest(used_before);
+        free_bytes = open_rest(used_before, choice->cache_dir);
     }
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
@@ -151,6 +152,8 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .copy_in_wait = cuda_copy_in_wait,
         .copy_out_async = cuda_copy_out_async,
         .copy_out_wait = cuda_copy_out_wait,
+        .choices_set = choices_set,
+        .choices_get = choices_get,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
     };

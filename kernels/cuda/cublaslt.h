@@ -8,7 +8,10 @@
     F(Create)                                                                                                          \
     F(Destroy)                                                                                                         \
     F(GetStatusString)                                                                                                 \
+    F(GetVersion)                                                                                                      \
     F(Matmul)                                                                                                          \
+    F(MatmulAlgoCheck)                                                                                                 \
+    F(MatmulAlgoConfigGetAttribute)                                                                                    \
     F(MatmulAlgoGetHeuristic)                                                                                          \
     F(MatmulDescCreate)                                                                                                \
     F(MatmulDescDestroy)                                                                                               \

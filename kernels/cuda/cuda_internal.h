@@ -23,6 +23,7 @@ typedef struct {
     cudaStream_t stream; // every operation runs here, in order
     void *scratch;       // shared by all operations, one after another
     size_t scratch_bytes;
+    char card[320]; // its name and what else the times of products depend on, one line
     int capability; // 80: compute capability 8.0
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
@@ -97,7 +98,7 @@ void cuda_slots_open(void);
 void cuda_slots_close(void);
 
 // matmul_cublaslt.c: the handle, and a plan for each shape so far.
-void cuda_matmul_open(void);
+void cuda_matmul_open(const char *cache_dir); // NULL: choices are not kept for later runs
 void cuda_matmul_close(void);
 
 #define OP(name, scratch, arguments) void cuda_##name##_bf16 arguments, cuda_##name##_fp16 arguments;

@@ -61,6 +61,10 @@ int device_open(const BackendChoice *choice, char why[256]) {
     if (error != cudaSuccess) return fail_without_device(error);
     cuda.capability = device.major * 10 + device.minor;
     cuda.multiprocessors = device.multiProcessorCount;
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    snprintf(cuda.card, sizeof cuda.card, "%s, compute capability %d.%d, %d multiprocessors, driver %d", device.name,
+             device.major, device.minor, device.multiProcessorCount, driver);
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
     cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16; // a card without bf16 computes in fp16
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");

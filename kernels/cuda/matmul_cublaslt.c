@@ -1,15 +1,19 @@
 // Matrix products by cuBLASLt. The plan of a shape (descriptor, layouts, algorithm) is created at its first use and
 // kept; a call sets its pointers and launches. cuBLASLt is column-major, so every product is computed transposed.
 //
-// The algorithm is the first that the heuristic returns, a function of shape and card alone, so that a run repeats its
-// bits. deterministic=False times all of them on the real operands and keeps the fastest, and computes the GELU of a
-// product in its epilogue if that is faster. Both happen in the warm-up run of a graph (graph.c): never during a
-// capture, never for a shape that is used once.
+// The algorithms that the heuristic suggests are timed on the real operands, and the fastest is taken; the GELU of a
+// product is computed in its epilogue if that is faster. The choice is kept (product_choices.h), so that a run repeats
+// its bits, on this card and from its checkpoint. deterministic=False times at every start. Where nothing can be kept,
+// a deterministic run takes the first suggestion, a function of shape and card alone. All of this happens in the
+// warm-up run of a graph (graph.c): never during a capture, never for a shape that is used once.
 #include "common/err.h"
+#include "common/log.h"
 #include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/product_choices.h"
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -39,7 +43,8 @@ typedef struct {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     bool usable; // there is an algorithm, and it is faster than a separate epilogue
-    float ms;    // of the fastest candidate; 0: not timed
+    bool chosen; // by timing, or as a run before did
+    float ms;    // then: of the fastest candidate
 } MatmulPlan;
 
 static cublasLtHandle_t handle;
@@ -53,11 +58,14 @@ static void check(cublasStatus_t status, const Product *p) {
             blas.GetStatusString(status));
 }
 
-void cuda_matmul_open(void) {
+void cuda_matmul_open(const char *cache_dir) {
+    char card[sizeof cuda.card + 64];
     cublasStatus_t status = blas.Create(&handle);
     if (status != CUBLAS_STATUS_SUCCESS) die(EX_GPU, "cannot start cuBLASLt: %s", blas.GetStatusString(status));
     cuda_check(cudaEventCreateWithFlags(&started, cudaEventDefault), "creating an event");
     cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "creating an event");
+    snprintf(card, sizeof card, "cuBLASLt %zu on %s", blas.GetVersion(), cuda.card);
+    choices_open(cache_dir, card);
 }
 
 static void forget(MatmulPlan *plan) {
@@ -75,6 +83,7 @@ void cuda_matmul_close(void) {
     (void)cudaEventDestroy(stopped);
     blas.Destroy(handle);
     handle = NULL;
+    choices_close();
 }
 
 size_t cuda_matmul_scratch_bf16(const Shape *shape) { return (void)shape, WORKSPACE; }
@@ -166,11 +175,60 @@ static cublasStatus_t launch(const MatmulPlan *plan, const cublasLtMatmulAlgo_t 
                        algorithm, cuda.scratch, WORKSPACE, cuda.stream);
 }
 
-// ---- timing
+// ---- the choice of an algorithm
 
 // A timed call is repeated: only possible when it overwrites its result.
-static bool may_time(const MatmulPlan *plan, bool add) {
-    return !cuda.deterministic && plan->ms == 0 && !add && graph_is_warmup_run();
+static bool may_choose(const MatmulPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
+
+static void product_name(const Product *p, char name[PRODUCT_NAME_BYTES]) {
+    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u",
+             cuda.fp16 ? "float16" : "bfloat16", p->m, p->n, p->k, p->transposed_a ? 'T' : 'N',
+             p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment);
+}
+
+// Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.
+static bool is_usable(const MatmulPlan *plan, const cublasLtMatmulAlgo_t *algorithm) {
+    uint32_t reduction = 0;
+    size_t written;
+    cublasLtMatmulHeuristicResult_t result;
+    return blas.MatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                             sizeof reduction, &written) == CUBLAS_STATUS_SUCCESS &&
+           (reduction == CUBLASLT_REDUCTION_SCHEME_NONE || reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) &&
+           blas.MatmulAlgoCheck(handle, plan->operation, plan->a, plan->b, plan->d, plan->d, algorithm, &result) ==
+               CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= WORKSPACE;
+}
+
+// Takes the choice of an earlier run. Without one, false when it shall be made now, under choices_lock.
+static bool recall(MatmulPlan *plan) {
+    char name[PRODUCT_NAME_BYTES];
+    ProductChoice choice;
+    cublasLtMatmulAlgo_t algorithm;
+    _Static_assert(sizeof algorithm == ALGORITHM_BYTES, "a line of the file holds one");
+    if (cuda.deterministic) {
+        product_name(&plan->product, name);
+        const bool found = choices_find(name, &choice);
+        memcpy(&algorithm, choice.algorithm, sizeof algorithm);
+        if (found && !choice.apart && !is_usable(plan, &algorithm)) {
+            log_warn("cuBLASLt refuses the algorithm that was kept for the product %s: it is timed again", name);
+        } else if (found) {
+            plan->chosen = true, plan->ms = choice.us * 1e-3f, plan->usable = !choice.apart;
+            if (plan->usable) plan->algorithm = algorithm;
+        } else if (!choices_may_be_made()) {
+            plan->chosen = true;
+        }
+    }
+    return plan->chosen;
+}
+
+static void keep(MatmulPlan *plan) {
+    char name[PRODUCT_NAME_BYTES];
+    ProductChoice choice = {.apart = !plan->usable, .us = plan->ms * 1e3f};
+    plan->chosen = true;
+    if (!cuda.deterministic || !isfinite(choice.us)) return;
+    memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
+    product_name(&plan->product, name);
+    choices_add(name, &choice);
 }
 
 static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
@@ -199,16 +257,19 @@ static void time_candidates(MatmulPlan *plan, const Operands *o, float limit) {
     }
 }
 
-static MatmulPlan *timed_plan_for(Product product, const Operands *o, bool add) {
+static MatmulPlan *chosen_plan_for(Product product, const Operands *o, bool add) {
     MatmulPlan *plan = plan_for(product, o);
-    if (may_time(plan, add)) time_candidates(plan, o, INFINITY);
+    if (!may_choose(plan, add)) return plan;
+    choices_lock();
+    if (!recall(plan)) time_candidates(plan, o, INFINITY), keep(plan);
+    choices_unlock();
     return plan;
 }
 
 // ---- the products
 
 static void multiply(Product product, const Operands *o, bool add) {
-    const MatmulPlan *plan = timed_plan_for(product, o, add);
+    const MatmulPlan *plan = chosen_plan_for(product, o, add);
     if (!plan->usable)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
@@ -273,15 +334,19 @@ static float time_of(void (*run)(const Gelu *), const Gelu *g) {
 // that is faster.
 static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
                               const Gelu *g) {
-    if (!cuda.deterministic && !g->exact) {
+    if (!g->exact) {
         Product both = product;
         Operands of_both = o;
         both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
         MatmulPlan *plan = plan_for(both, &of_both);
-        if (may_time(plan, g->add)) {
-            float apart = timed_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
-            plan = plan_for(both, &of_both); // the product's plan may have replaced it
-            time_candidates(plan, &of_both, apart);
+        if (may_choose(plan, g->add)) {
+            choices_lock();
+            if (!recall(plan)) {
+                float apart = chosen_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
+                plan = plan_for(both, &of_both); // the product's plan may have replaced it
+                time_candidates(plan, &of_both, apart), keep(plan);
+            }
+            choices_unlock();
         }
         if (plan->usable) {
             check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);

@@ -46,7 +46,8 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
-    if (form.apart) plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;
+    if (form.apart)
+        plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;
     NEED(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
 
@@ -77,14 +78,14 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     munmap(slot, 4096);
 }
 
-static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false};
+static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false, NULL};
 
 // CUDA in the type that $TEST_DTYPE names, or else the card chooses.
 static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
     Dtype dtype = DTYPE_AUTO;
     if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
     return (Form){
-        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false},
+        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL},
         gelu, recompute, apart, loss_scale, offload
     };
 }

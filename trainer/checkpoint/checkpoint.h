@@ -44,6 +44,7 @@ typedef struct {
     int change_count;
     bool rolled_back;            // a second roll-back ends the run (81)
     uint64_t skip_from, skip_to; // samples to skip, whose gradients were not finite
+    char choices[CHOICES_BYTES]; // of the backend, by timing: the bits of a step depend on them (backend.h)
 } RunState;
 
 void state_open(RunState *state); // a run before its first step

@@ -98,6 +98,7 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     json_object_set_new(root, "rolled_back", json_boolean(state->rolled_back));
     json_object_set_new(root, "skip_from", number(state->skip_from));
     json_object_set_new(root, "skip_to", number(state->skip_to));
+    if (*state->choices) json_object_set_new(root, "choices", json_string(state->choices));
     json_object_set_new(root, "model_hash", hex(hashes->model, SAFE_HASH_BYTES));
     json_object_set_new(root, "optimizer_hash", hex(hashes->optimizer, SAFE_HASH_BYTES));
     json_object_set_new(root, "model_config_hash", hex(hashes->model_config, SAFE_HASH_BYTES));
@@ -196,6 +197,15 @@ static bool take_series(const json_t *list, SpikeSeries *series) {
     return true;
 }
 
+// Runs on a GPU have some.
+static bool take_choices(const json_t *text, char choices[CHOICES_BYTES]) {
+    *choices = 0;
+    if (!text) return true;
+    if (!json_is_string(text) || json_string_length(text) >= CHOICES_BYTES) return false;
+    memcpy(choices, json_string_value(text), json_string_length(text) + 1);
+    return true;
+}
+
 static bool take_state(SavedState *saved, const json_t *root) {
     RunState *state = &saved->state;
     uint64_t dataset;
@@ -213,6 +223,7 @@ static bool take_state(SavedState *saved, const json_t *root) {
                  take_datasets(json_object_get(root, "datasets"), state) && take_number(root, "dataset", &dataset) &&
                  take_changes(json_object_get(root, "changes"), state) &&
                  take_number(root, "skip_from", &state->skip_from) && take_number(root, "skip_to", &state->skip_to) &&
+                 take_choices(json_object_get(root, "choices"), state->choices) &&
                  take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
                  take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
     if (json_object_get(root, "tokens")) whole = whole && take_number(root, "tokens", &state->tokens);

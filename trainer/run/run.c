@@ -225,7 +225,9 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
         check_dataset(run, feed_dataset(run->feed)) < 0)
         return -1;
     if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
+    if (run->backend->choices_set) run->backend->choices_set(run->state.choices);
     if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
+    if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
     if (!config->eval_only) measure_products(run);
     if (!config->eval_only) checkpoint_writer_open(&run->writer, &run->network, config);
     if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
@@ -303,6 +305,7 @@ int run_roll_back(Run *run) {
     } else { // no checkpoint yet: start over from the initial weights
         state_open(&state);
         memcpy(state.vocab_fp, run->state.vocab_fp, sizeof state.vocab_fp);
+        memcpy(state.choices, run->state.choices, sizeof state.choices);
         state.first_loss = state.last_loss = run->state.first_loss, state.evaluated = true;
         if (open_weights(run) < 0) return -1;
     }

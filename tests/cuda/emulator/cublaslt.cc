@@ -31,15 +31,16 @@ struct Preference {
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK, alignment[4] = {256, 256, 256, 256};
 };
 
-// What the heuristic was asked about goes into the algorithm, so that the product can tell whether it is its own.
+// An algorithm holds what the heuristic was asked about, so that a product can tell whether it is its own. As with the
+// library, its bytes may be kept in a file and used by another process.
 struct Algorithm {
-    Operation operation;
-    Matrix a, b, d;
-    uint32_t alignment[4];
-    int candidate;
+    uint64_t product; // hash of the layouts and the operation
+    uint16_t alignment[4], bias, aux;
+    uint8_t candidate, reduction;
+    uint32_t magic;
 };
-
-std::vector<Algorithm> algorithms; // an algorithm's data is its place here, from 1
+const uint32_t MAGIC = 0x416c676f;
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "as the library's");
 
 void need(bool condition, const char *what) {
     if (!condition) emu::die("wrong use of cuBLASLt: ", what);
@@ -95,9 +96,26 @@ void check_epilogue(const Operation &o, const Matrix &d) {
     need(o.aux_stride % 8 == 0 && o.aux_stride >= (int64_t)d.rows, "aux's leading dimension: rows or more, of whole 8");
 }
 
-bool as_aligned(const void *now, const void *then) { // as the pointer that the heuristic saw, up to 256
-    uintptr_t bits = (uintptr_t)then | 256;
+bool as_aligned(const void *now, unsigned then) { // as the pointer that the heuristic saw, up to 256
+    unsigned bits = then | 256;
     return (uintptr_t)now % (bits & -bits) == 0;
+}
+
+uint64_t product_of(const Operation &o, const Matrix &a, const Matrix &b, const Matrix &d) {
+    uint64_t hash = 14695981039346656037u;
+    for (const Matrix *m : {&a, &b, &d})
+        for (uint64_t word : {(uint64_t)m->type, m->rows, m->cols, (uint64_t)m->stride})
+            hash = (hash ^ word) * 1099511628211u;
+    for (int word : {(int)o.transposed_a, (int)o.transposed_b, (int)o.epilogue})
+        hash = (hash ^ (uint64_t)word) * 1099511628211u;
+    return hash;
+}
+
+Algorithm algorithm_of(const cublasLtMatmulAlgo_t *bytes) {
+    Algorithm algorithm;
+    need(bytes, "an algorithm");
+    memcpy(&algorithm, bytes, sizeof algorithm);
+    return algorithm;
 }
 
 size_t bytes_of(const Matrix &m) { return m.cols * (size_t)m.stride * (m.type == CUDA_R_32F ? 4 : 2); }
@@ -221,23 +239,48 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     need(same(*AS(Matrix, c), *AS(Matrix, d)), "C and D of one layout");
     need(!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE), "a repeatable reduction");
     need(preference->workspace > 0, "a workspace");
-    Algorithm algorithm = {*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d), {}, 0};
-    check_epilogue(algorithm.operation, algorithm.d);
-    memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
+    const Operation &o = *AS(Operation, operation);
+    check_epilogue(o, *AS(Matrix, d));
+    Algorithm algorithm = {};
+    algorithm.product = product_of(o, *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d)), algorithm.magic = MAGIC;
+    for (int i = 0; i < 4; i++) algorithm.alignment[i] = (uint16_t)preference->alignment[i];
+    algorithm.bias = (uint16_t)((uintptr_t)o.bias & 255), algorithm.aux = (uint16_t)((uintptr_t)o.aux & 255);
     emu_counts.heuristics++;
     *found = 0;
-    if (does_gelu(algorithm.operation) && !emu_device.has_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (does_gelu(o) && !emu_device.has_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
     const int count = std::min(wanted, emu_device.candidates);
     for (int i = 0; i < count; i++) {
         memset(&results[i], 0, sizeof *results);
         results[i].state = i == emu_device.candidates - 1 && i ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
-        algorithm.candidate = i;
-        algorithms.push_back(algorithm);
-        results[i].algo.data[0] = algorithms.size();
+        algorithm.candidate = (uint8_t)i, algorithm.reduction = i ? (uint8_t)emu_device.reduction : 0;
+        memcpy(&results[i].algo, &algorithm, sizeof algorithm);
     }
     *found = count;
     return CUBLAS_STATUS_SUCCESS;
 }
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *bytes,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute, void *value,
+                                                    size_t size, size_t *written) {
+    need(attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME && size == 4, "the reduction of an algorithm");
+    const uint32_t reduction = algorithm_of(bytes).reduction;
+    memcpy(value, &reduction, size), *written = size;
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *bytes,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    const Algorithm algorithm = algorithm_of(bytes);
+    need(handle, "a handle");
+    memset(result, 0, sizeof *result);
+    result->workspaceSize = 1 << 20;
+    return algorithm.magic == MAGIC && algorithm.candidate < emu_device.candidates &&
+                   algorithm.product == product_of(*AS(Operation, operation), *AS(Matrix, a), *AS(Matrix, b), *AS(Matrix, d))
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_INVALID_VALUE;
+}
+size_t cublasLtGetVersion(void) { return 130001; }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t layout_a, const void *B,
@@ -248,18 +291,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const Operation operation = *AS(Operation, descriptor);
     const Matrix a = *AS(Matrix, layout_a), b = *AS(Matrix, layout_b), d = *AS(Matrix, layout_d);
     need(handle && workspace && (uintptr_t)workspace % 16 == 0 && workspace_bytes, "a workspace");
-    need(chosen && chosen->data[0] && chosen->data[0] <= algorithms.size(), "an algorithm from the heuristic");
-    const Algorithm algorithm = algorithms[chosen->data[0] - 1];
-    need(same(algorithm.a, a) && same(algorithm.b, b) && same(algorithm.d, d) &&
-             algorithm.operation.epilogue == operation.epilogue &&
-             algorithm.operation.transposed_a == operation.transposed_a &&
-             algorithm.operation.transposed_b == operation.transposed_b,
-         "the algorithm of another product");
+    const Algorithm algorithm = algorithm_of(chosen);
+    need(algorithm.magic == MAGIC, "an algorithm from the heuristic");
+    need(algorithm.product == product_of(operation, a, b, d), "the algorithm of another product");
     need(C == D && layout_c == layout_d, "sums in place");
     need(a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F), "operands of one type");
     check_epilogue(operation, d);
-    need(!has_bias(operation) || as_aligned(operation.bias, algorithm.operation.bias), "a bias as the heuristic saw it");
-    need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.operation.aux), "an aux as the heuristic saw it");
+    need(!has_bias(operation) || as_aligned(operation.bias, algorithm.bias), "a bias as the heuristic saw it");
+    need(!does_gelu(operation) || as_aligned(operation.aux, algorithm.aux), "an aux as the heuristic saw it");
     check_matrix(a, A, algorithm.alignment[0]);
     check_matrix(b, B, algorithm.alignment[1]);
     check_matrix(d, D, algorithm.alignment[3]);
@@ -311,15 +350,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static char library; // its address is the handle of the library
+
 // The program finds this stand-in where it would find the library (linked with --wrap).
 void *__real_dlopen(const char *file, int flags);
-void *__real_dlsym(void *library, const char *name);
+void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlopen(const char *file, int flags) {
     if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
-    return emu_device.has_cublaslt ? &algorithms : __real_dlopen("libcublasLt.so.missing", flags);
+    return emu_device.has_cublaslt ? &library : __real_dlopen("libcublasLt.so.missing", flags);
 }
-void *__wrap_dlsym(void *library, const char *name) {
-    if (library != &algorithms) return __real_dlsym(library, name);
+void *__wrap_dlsym(void *handle, const char *name) {
+    if (handle != &library) return __real_dlsym(handle, name);
 #define FUNCTION(function)                                                                                             \
     if (!strcmp(name, "cublasLt" #function)) return (void *)cublasLt##function;
     CUBLASLT_FUNCTIONS(FUNCTION)

@@ -19,7 +19,7 @@ static int number(const char *name, int otherwise) {
 }
 
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true};
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2};
 struct EmuCounts emu_counts;
 
 struct CUevent_st {

@@ -23,6 +23,7 @@ extern struct EmuDevice {
     bool has_epilogues; // products that do a GELU
     int epilogue_us;    // what that adds; any other kernel takes 1 us
     bool can_pin;       // host memory can be page-locked
+    int reduction;      // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
 } emu_device;
 
 // Counted since the program started.

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 40, MODEL_VOCAB = 60, MODEL_STEPS = 2 };
-static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false};
+static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false, NULL};
 
 static const Backend *opened(void) {
     char why[256];

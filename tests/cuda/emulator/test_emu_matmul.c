@@ -1,9 +1,10 @@
-// deterministic=False: which calls are timed and when, which algorithm is kept, and that timing changes no number. The
-// clock of the emulated runtime decides which candidate, and which form of GELU, is the fastest.
+// Which calls are timed and when, which algorithm is taken and kept for later runs, and that timing changes no number.
+// The clock of the emulated runtime decides which candidate, and which form of GELU, is the fastest.
 #include "common/rng.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/test.h"
+#include <dirent.h>
 
 enum { M = 24, ROWS = 64, COLS = 32, WIDE = M * ROWS, NARROW = M * COLS, MOST = ROWS * COLS };
 
@@ -25,9 +26,10 @@ static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
     b->on->upload(at, values, count * 2);
 }
 
-static Bench bench_open(bool deterministic) {
+static Bench bench_open_with(bool deterministic, const char *cache) {
     char why[256];
-    Bench b = {.on = backend_cuda(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false}, why)};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, cache};
+    Bench b = {.on = backend_cuda(&choice, why)};
     NEED(b.on);
     const Shape shape = {1, M, ROWS, 2, 64, M, 1};
     void **buffers[] = {&b.in, &b.dout, &b.bias, &b.out, &b.pre, &b.d, &b.dw, &b.dbias};
@@ -41,6 +43,8 @@ static Bench bench_open(bool deterministic) {
     fill(&b, b.in, NARROW, 1), fill(&b, b.dout, WIDE, 2), fill(&b, b.bias, ROWS, 3);
     return b;
 }
+
+static Bench bench_open(bool deterministic) { return bench_open_with(deterministic, NULL); }
 
 static void bench_close(Bench *b) {
     void *buffers[] = {b->in, b->dout, b->bias,  b->out,     b->pre,
@@ -138,8 +142,8 @@ typedef struct {
     uint64_t epilogues; // in a recording
 } Results;
 
-static void run_gelu(bool deterministic, bool biased, bool exact, Results *results) {
-    Bench b = bench_open(deterministic);
+static void run_gelu_with(bool deterministic, bool biased, bool exact, const char *cache, Results *results) {
+    Bench b = bench_open_with(deterministic, cache);
     for (int run = 0; run < 2; run++) { // plain, recorded
         results->epilogues = emu_counts.epilogues;
         NEED(b.on->graph_begin(0));
@@ -152,6 +156,10 @@ static void run_gelu(bool deterministic, bool biased, bool exact, Results *resul
     halves(&b, b.d, NARROW, results->d);
     if (biased) b.on->download(results->dbias, b.dbias, sizeof results->dbias);
     bench_close(&b);
+}
+
+static void run_gelu(bool deterministic, bool biased, bool exact, Results *results) {
+    run_gelu_with(deterministic, biased, exact, NULL, results);
 }
 
 TEST(cuda_computes_gelu_in_the_epilogue_if_that_is_faster) {
@@ -177,4 +185,136 @@ TEST(cuda_computes_gelu_in_the_epilogue_if_that_is_faster) {
         CHECK_CLOSE(got.dbias, apart.dbias, COLS, 0.02, 0.1);
     }
     emu_device.has_epilogues = true, emu_device.epilogue_us = -1;
+}
+
+// ---- choices that are kept
+
+static struct {
+    int candidate;    // of the product of this run
+    uint64_t timings; // that it took to choose it
+    char choices[CHOICES_BYTES];
+    float out[WIDE];
+} chosen;
+
+// A process of a deterministic run: it chooses a product in a warm-up. cache NULL: without a folder; given NULL: no
+// checkpoint.
+static void choose(const char *cache, const char *given) {
+    Bench b = bench_open_with(true, cache);
+    if (given) b.on->choices_set(given);
+    const uint64_t timings = emu_counts.timings;
+    NEED(b.on->graph_begin(0));
+    forward(&b);
+    b.on->graph_end(0);
+    chosen.candidate = emu_counts.candidate, chosen.timings = emu_counts.timings - timings;
+    forward(&b);
+    CHECK_EQUAL(emu_counts.candidate, chosen.candidate);
+    halves(&b, b.pre, WIDE, chosen.out);
+    b.on->choices_get(chosen.choices, sizeof chosen.choices);
+    bench_close(&b);
+}
+
+TEST(cuda_keeps_choices_for_later_runs) {
+    float first[WIDE];
+    choose(NULL, NULL); // without a folder: what the heuristic suggests, which needs no file to repeat
+    CHECK(chosen.candidate == 0 && chosen.timings == 0);
+    emu_device.fastest = 1;
+    choose("kept/cache", NULL);
+    CHECK(chosen.candidate == 1 && chosen.timings > 0);
+    memcpy(first, chosen.out, sizeof first);
+    emu_device.fastest = 0; // the clock is noisy
+    choose("kept/cache", NULL);
+    CHECK(chosen.candidate == 1 && chosen.timings == 0);
+    CHECK(!memcmp(first, chosen.out, sizeof first));
+    emu_device.driver++; // another driver is another card
+    choose("kept/cache", NULL);
+    CHECK(chosen.candidate == 0 && chosen.timings > 0);
+    emu_device.driver--;
+    choose("kept/cache", NULL);
+    CHECK(chosen.candidate == 1 && chosen.timings == 0);
+    emu_device.fastest = 1;
+}
+
+TEST(cuda_takes_the_choices_of_a_checkpoint_before_those_of_the_file) {
+    static char of_fast[CHOICES_BYTES], of_none[CHOICES_BYTES];
+    choose(NULL, NULL);
+    memcpy(of_none, chosen.choices, sizeof of_none);
+    emu_device.fastest = 1;
+    choose("resume/first", NULL);
+    memcpy(of_fast, chosen.choices, sizeof of_fast);
+    emu_device.fastest = 0;
+    choose("resume/second", NULL);
+    CHECK(chosen.candidate == 0);
+    choose("resume/second", of_fast);
+    CHECK(chosen.candidate == 1 && chosen.timings == 0);
+    CHECK(!strcmp(chosen.choices, of_fast)); // for the next checkpoint
+    choose(NULL, of_fast);
+    CHECK(chosen.candidate == 1 && chosen.timings == 0);
+    emu_device.fastest = 1; // a run that began without choices goes on without them
+    choose("resume/first", of_none);
+    CHECK(chosen.candidate == 0 && chosen.timings == 0);
+    emu_device.driver++; // a checkpoint of another card: as a new run
+    choose("resume/third", of_none);
+    CHECK(chosen.candidate == 1 && chosen.timings > 0);
+    emu_device.driver--;
+}
+
+static void write_bytes(const char *path, const char *bytes, size_t size) {
+    FILE *file = fopen(path, "w");
+    NEED(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+// Every byte of the file, changed or as its last: the products are timed again, and the next run finds a whole file.
+TEST(cuda_times_again_what_a_damaged_file_held) {
+    emu_device.fastest = 1;
+    choose("damaged", NULL);
+    char path[600];
+    DIR *folder = opendir("damaged");
+    struct dirent *entry;
+    NEED(folder);
+    while ((entry = readdir(folder)))
+        if (entry->d_name[0] != '.') snprintf(path, sizeof path, "damaged/%s", entry->d_name);
+    closedir(folder);
+    size_t size;
+    char *whole = read_file(path, &size), *bad = malloc(size);
+    NEED(bad && size > 150 && size < 500);
+    emu_device.fastest = 0;
+    for (size_t at = 0; at < 2 * size; at += 37) {
+        memcpy(bad, whole, size);
+        if (at < size) bad[at] ^= 1;
+        write_bytes(path, bad, at < size ? size : at - size + 1);
+        choose("damaged", NULL);
+        CHECK(chosen.candidate == 0 && chosen.timings > 0);
+        choose("damaged", NULL);
+        CHECK(chosen.candidate == 0 && chosen.timings == 0);
+    }
+    emu_device.reduction = 1; // in place, by atomics: the check of the line is right, and the library would run it
+    emu_device.fastest = 1;
+    write_bytes(path, "", 0);
+    choose("damaged", NULL);
+    CHECK(chosen.candidate == 1);
+    emu_device.fastest = 0, emu_device.reduction = 2;
+    choose("damaged", NULL);
+    CHECK(chosen.candidate == 0 && chosen.timings > 0);
+    choose("damaged", NULL);
+    CHECK(chosen.candidate == 0 && chosen.timings == 0);
+    emu_device.fastest = 1;
+    free(whole), free(bad);
+    write_bytes("no_folder", "", 0);
+    choose("no_folder/cache", NULL);
+    CHECK(chosen.candidate == 0 && chosen.timings == 0);
+}
+
+TEST(cuda_keeps_the_choice_between_an_epilogue_and_a_kernel) {
+    for (int faster = 0; faster < 2; faster++) {
+        const char *cache = faster ? "gelu/fast" : "gelu/slow";
+        static Results results;
+        for (int run = 0; run < 2; run++) {
+            emu_device.epilogue_us = (faster ^ run) ? -1 : 3; // the second run's clock says the opposite
+            const uint64_t timings = emu_counts.timings;
+            run_gelu_with(true, true, false, cache, &results);
+            CHECK_EQUAL(results.epilogues, faster ? 2 : 0);
+            CHECK(run ? emu_counts.timings == timings : emu_counts.timings > timings);
+        }
+    }
+    emu_device.epilogue_us = -1;
 }

@@ -30,7 +30,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     char why[256];
     const BackendChoice choice = {
-        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false};
+        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false, NULL};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = model_shape(config);

@@ -44,6 +44,8 @@ TEST(checkpoint_gives_back_every_bit) {
         now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
         if (bias) now.scaler = (LossScaler){512, 1234, 2};
         for (int i = 0; i < 70; i++) spike_add(&now.spikes, 1.0 / (i + 3), i + 1, 6);
+        if (bias) strcpy(now.choices, "a card\nof two lines\n");
+        strcpy(found.choices, "of an earlier file");
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);
@@ -56,6 +58,7 @@ TEST(checkpoint_gives_back_every_bit) {
         CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
         CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
         CHECK(!memcmp(&found.spikes, &now.spikes, sizeof now.spikes));
+        CHECK(!strcmp(found.choices, now.choices));
         float *params = tiny_read(&a, a.plan.params), *m = tiny_read(&a, a.plan.states[0]),
               *v = tiny_read(&a, a.plan.states[1]);
         tiny_close(&a);

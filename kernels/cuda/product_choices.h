@@ -1,0 +1,40 @@
+// The algorithms of matrix products that were chosen by timing: kept for the run, for its checkpoints, and in a file
+// for later runs on this card.
+//
+// Text. The first line names the card, each other line a product, its algorithm in hexadecimal as cuBLASLt stores it,
+// or "apart" when the separate kernels are faster than this epilogue, and its time. Every line ends with its check,
+// XXH64 of the text before it:
+//   cuBLASLt 130101 on NVIDIA H200, compute capability 9.0, 132 multiprocessors, driver 13000 CHECK
+//   bfloat16 4096x8192x1024 TN act epilogue 4 alignment 256: ALGORITHM 123.4 us CHECK
+// A file or a checkpoint of another card, library or driver, or a damaged one, is ignored with one line on stderr.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { ALGORITHM_BYTES = 64, PRODUCT_NAME_BYTES = 96 };
+
+typedef struct {
+    bool apart; // there is no algorithm: the epilogue is slower than a kernel of its own
+    float us;
+    unsigned char algorithm[ALGORITHM_BYTES];
+} ProductChoice;
+
+// card: a line of text. directory NULL, or one in which no file can be written: no choice is kept for later runs.
+void choices_open(const char *directory, const char *card);
+void choices_close(void);
+
+// Choices of a checkpoint, which go before those of the file. The text of a run without any, which names the card
+// alone: this run makes none either, so that it computes the same bits.
+void choices_set(const char *text);
+void choices_get(char *text, size_t size); // of the products that this run used, in the order of their first use
+
+// Would a choice be kept? Else a run that shall repeat its bits makes none and takes what the heuristic suggests.
+bool choices_may_be_made(void);
+
+// Between lock and unlock no other process adds to the file, so that two runs that start together choose the same.
+// Pairs may be nested.
+void choices_lock(void);
+void choices_unlock(void);
+bool choices_find(const char *product, ProductChoice *choice); // of the checkpoint or the file
+void choices_add(const char *product, const ProductChoice *choice);
