@@ -48,7 +48,6 @@ typedef struct {
     size_t act_bytes, par_bytes, grad_bytes,
         res_bytes;                               // of one element; act_bytes = res_bytes: Act and Res are the same
     size_t master_bytes, moment_bytes;           // of one element; master_bytes 0: the parameters are their own master
-    bool attention_dropout;                      // false: the attention operations accept no dropout (NULL only)
     int (*check_shape)(int channels, int heads); // optional; -1 after fail() (2) when no kernel supports the shape
     size_t (*packed_bytes)(int rows, int cols);
     size_t (*scratch_bytes)(const Shape *shape);

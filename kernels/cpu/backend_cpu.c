@@ -112,7 +112,6 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,
-                        .attention_dropout = true,
                         .moment_bytes = choice->optimizer_state == STATE_FP32 ? 4 : 2,
                         .packed_bytes = matmul_packed_bytes,
                         .scratch_bytes = variant->scratch_bytes,

@@ -40,6 +40,47 @@ INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, i
     }
 }
 
+// Dropout of the weights, by the masks of kernels/dropout_mask.h. A warp computes the bits of 16 queries and 16 keys, a
+// Philox counter a lane, before its products: then there are registers for it. mask NULL: none.
+struct Weights {
+    const Dropout *mask;
+    uint32_t layer_site;
+};
+
+// Bit k of lane 2*q: key first_key + k of query first_query + q of the head is kept. first_key: a multiple of 8.
+INLINE uint32_t kept_weights(const Weights &weights, int b, int h, int first_query, int first_key, int T, int lane) {
+    const Dropout mask = *weights.mask;
+    const uint32_t row = (uint32_t)(h * T + first_query + lane / 2), groups = (uint32_t)(T + 7) / 8;
+    uint32_t bits[4] = {row * groups + (uint32_t)first_key / 8 + (lane & 1), mask.first_sample + (uint32_t)b, mask.step,
+                        weights.layer_site};
+    philox(bits, mask.seed[0], mask.seed[1]);
+    uint32_t kept = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) kept |= (uint32_t)((bits[k / 2] >> k % 2 * 16 & 0xffffu) >= mask.threshold) << k;
+    return kept | __shfl_xor_sync(0xffffffffu, kept, 1) << 8;
+}
+
+// The bits of a lane's scores, which are those of queries g and g+8 and of keys n*8 + 2*t4 + (0, 1), n < KEYS/8, from
+// first_key: bit kept_bit(n, e) of the result for register e of accumulator n.
+template <int KEYS>
+INLINE uint32_t kept_scores(const Weights &weights, int b, int h, int first_query, int first_key, int T, int lane) {
+    static_assert(KEYS <= 64, "32 bits: four for eight keys");
+    uint32_t kept = 0;
+#pragma unroll
+    for (int pair = 0; pair < KEYS / 16; pair++) {
+        uint32_t rows = kept_weights(weights, b, h, first_query, first_key + pair * 16, T, lane);
+        uint32_t low_row = __shfl_sync(0xffffffffu, rows, lane >> 2 << 1);
+        uint32_t high_row = __shfl_sync(0xffffffffu, rows, (lane >> 2 << 1) + 16);
+        kept |= ((low_row | high_row << 16) >> (lane & 3) * 2 & 0x03030303u) << pair * 2;
+    }
+    return kept;
+}
+INLINE constexpr int kept_bit(int n, int e) { return (n & 1) * 8 + (n >> 1) * 2 + (e & 1) + (e >> 1) * 16; }
+
+static inline Weights weights_of(const Dropout *dropout, int layer) {
+    return {dropout, (uint32_t)(layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
+}
+
 // The kernel width for a head of D channels.
 static inline int attention_width(int D) {
     assert(D % 8 == 0 && D <= HEAD_MAX);

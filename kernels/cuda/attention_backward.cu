@@ -43,7 +43,7 @@ template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool E
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     keys_gradient(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
                   const act *__restrict__ qkv, const act *__restrict__ dout, const float2 *__restrict__ statistics,
-                  int T, int padded, int H, int any_width) {
+                  Weights weights, int T, int padded, int H, int any_width) {
     const int width = EXACT ? D : any_width;
     constexpr int KEYS = WARPS * 16, W = D / 8, THREADS = WARPS * 32;
     constexpr int WS = QUERIES / 8;                       // chunks of a row of dS
@@ -85,6 +85,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
 
     uint32_t keys[KEPT ? D / 16 : 1][4], values[KEPT ? D / 16 : 1][4];
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
+    const float scale_of_kept = weights.mask ? weights.mask->scale : 1; // by dropout
     const float root = rsqrtf((float)width), scale = LOG2E * root;
     if (KEPT) {
         cp_async_wait<0>();
@@ -107,6 +108,17 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         bool diagonal = (kb + 1) * KEYS > tile * QUERIES;
 #pragma unroll(BLOCKS < 3 ? 2 : 1) // the unrolled loop would spill with three blocks
         for (int part = 0; part < QUERIES / PART; part++) {
+            uint32_t kept = 0; // bit 2n + (e & 1) + 8(e >> 1): of query n*8 + 2*t4 + (e & 1) and key g + 8(e >> 1)
+            if (weights.mask)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n += 2) {
+                    uint32_t rows = kept_weights(weights, b, h, tile * QUERIES + part * PART + n * 8,
+                                                 kb * KEYS + warp * 16, T, lane);
+#pragma unroll
+                    for (int q = 0; q < 4; q++)
+                        kept |= (__shfl_sync(0xffffffffu, rows, 2 * (q / 2 * 8 + 2 * t4 + (q & 1))) >> g & 0x101u)
+                                << (2 * n + q);
+                }
             float s[PART / 8][4] = {}, dp[PART / 8][4] = {};
 #pragma unroll
             for (int d = 0; d < D / 16; d++) {
@@ -126,6 +138,12 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     mma_16x8x16(dp[2 * n + 1], KEPT ? values[d] : vf, f[2], f[3]);
                 }
             }
+            if (weights.mask)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        dp[n][e] = kept >> (2 * n + (e & 1) + 8 * (e >> 1)) & 1 ? dp[n][e] * scale_of_kept : 0;
             uint32_t p[PART / 16][4], ds[PART / 16][4];
 #pragma unroll
             for (int n = 0; n < PART / 8; n++) {
@@ -147,6 +165,14 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                             ds[n >> 1][to];
                 }
             }
+            if (weights.mask)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                    for (int r = 0; r < 2; r++) {
+                        const uint32_t pair = kept >> (2 * n + 8 * r);
+                        p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
+                    }
 #pragma unroll
             for (int kk = 0; kk < PART / 16; kk++)
 #pragma unroll
@@ -216,7 +242,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
             if (row >= T || n * 8 >= width) continue;
             act *to = dqkv + origin + out_stride + row * stride + n * 8 + 2 * t4;
             *(uint32_t *)to = pack(dk[n][2 * r] * root, dk[n][2 * r + 1] * root);
-            *(uint32_t *)(to + out_stride) = pack(dv[n][2 * r], dv[n][2 * r + 1]);
+            *(uint32_t *)(to + out_stride) = pack(dv[n][2 * r] * scale_of_kept, dv[n][2 * r + 1] * scale_of_kept);
         }
 }
 
@@ -224,7 +250,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
 template <int D, int WARPS, int KEYS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
-                     const float2 *__restrict__ statistics, int T, int padded, int H, int width) {
+                     const float2 *__restrict__ statistics, Weights weights, int T, int padded, int H, int width) {
     constexpr int QUERIES = WARPS * 16, W = D / 8, THREADS = WARPS * 32;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *o_tile = q_tile + QUERIES * W, *k_tiles = o_tile + QUERIES * W;
@@ -267,6 +293,8 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         bool diagonal = (step + 1) * KEYS > block * QUERIES;
 #pragma unroll 1
         for (int part = 0; part < KEYS / 32; part++) {
+            uint32_t kept = 0;
+            if (weights.mask) kept = kept_scores<32>(weights, b, h, row0 - g, step * KEYS + part * 32, T, lane);
             float s[4][4] = {}, dp[4][4] = {};
             uint32_t f[4], ds[2][4];
 #pragma unroll
@@ -281,6 +309,12 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     mma_16x8x16(dp[2 * n], outs[d], f[0], f[1]);
                     mma_16x8x16(dp[2 * n + 1], outs[d], f[2], f[3]);
                 }
+            if (weights.mask)
+#pragma unroll
+                for (int n = 0; n < 4; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        dp[n][e] = kept >> kept_bit(n, e) & 1 ? dp[n][e] * weights.mask->scale : 0;
 #pragma unroll
             for (int n = 0; n < 4; n++)
 #pragma unroll
@@ -343,6 +377,7 @@ struct Call {
     act *dqkv;
     const act *dout, *out, *qkv;
     const float *lse;
+    Weights weights;
     int B, T, H, width;
     Scratch scratch;
 };
@@ -364,8 +399,8 @@ template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool E
         if (!resident()) cuda_check(cudaErrorLaunchOutOfResources, "attention_backward");
         auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS>;
         LAUNCH(kernel, blocks_of((size_t)c.T, WARPS * 16) * (unsigned)(c.B * c.H), WARPS * 32, bytes, cuda.stream,
-               c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.T,
-               c.scratch.padded, c.H, c.width);
+               c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout, (const float2 *)c.scratch.statistics,
+               c.weights, c.T, c.scratch.padded, c.H, c.width);
     }
 };
 
@@ -378,8 +413,8 @@ static void launch_queries(const Call &c) {
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)bytes);
     cuda_check(allowed, "attention_backward");
     LAUNCH(kernel, dim3(blocks_of((size_t)c.T, WARPS * 16), (unsigned)c.H, (unsigned)c.B), WARPS * 32, bytes,
-           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.T, c.scratch.padded, c.H,
-           c.width);
+           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.weights, c.T, c.scratch.padded,
+           c.H, c.width);
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
@@ -417,8 +452,10 @@ static void launch_128(const Call &c) {
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                       const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
                                       int T, int H, int D, bool add) {
-    assert(!dropout && !starts), (void)layer; // backend_for refuses them
-    Call c = {(act *)dqkv, (const act *)dout, (const act *)out, (const act *)qkv, lse, B, T, H, D, {}};
+    assert(!starts), (void)starts; // backend_for refuses them
+    Call c = {
+        (act *)dqkv, (const act *)dout, (const act *)out, (const act *)qkv, lse, weights_of(dropout, layer), B, T, H, D,
+        {}};
     c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
     LAUNCH(prepare, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream, c.scratch.statistics,
            c.scratch.turns, c.scratch.turn_count, c.out, c.dout, lse, B, T, c.scratch.padded, H, D);

@@ -1,5 +1,6 @@
 // Causal flash attention forward: WARPS warps with M_TILES tiles of 16 queries each, KEYS keys a step, keys and
-// values double buffered. Scores and the running softmax never leave the registers.
+// values double buffered. Scores and the running softmax never leave the registers. Dropout takes weights out after
+// they have been added to the softmax's denominator.
 #include "kernels/cuda/attention.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * 32 };
@@ -9,7 +10,8 @@ constexpr size_t shared_bytes = (size_t)(WARPS *M_TILES * 16 + 4 * KEYS) * D * s
 
 template <int D, int M_TILES, int KEYS, int BLOCKS>
 __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
-    flash(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv, int T, int H, int width) {
+    flash(act *__restrict__ out, float *__restrict__ lse, const act *__restrict__ qkv, Weights weights, int T, int H,
+          int width) {
     constexpr int QUERIES = WARPS * M_TILES * 16, W = D / 8;
     if (!is_launched<shared_bytes<D, M_TILES, KEYS>>) return;
     DYNAMIC_SHARED(uint4, tiles);
@@ -45,6 +47,11 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
                 for (int d = 0; d < D / 16; d++)
                     ldmatrix_x4(queries[i][d], q_tile + rows_first<W>((warp * M_TILES + i) * 16, 2 * d, lane));
 
+        uint32_t kept[M_TILES];
+        if (weights.mask)
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+                kept[i] = kept_scores<KEYS>(weights, b, h, row0 - g + i * 16, step * KEYS, T, lane);
         float s[M_TILES][KEYS / 8][4] = {};
 #pragma unroll
         for (int d = 0; d < D / 16; d++)
@@ -86,6 +93,14 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
 #pragma unroll
                 for (int d = 0; d < D / 8; d++) sums[i][d][2 * r] *= fade, sums[i][d][2 * r + 1] *= fade;
             }
+        if (weights.mask)
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+                for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        if (!(kept[i] >> kept_bit(n, e) & 1)) s[i][n][e] = 0;
 #pragma unroll
         for (int kk = 0; kk < KEYS / 16; kk++) { // accumulators are laid out as the next product's operand A
             uint32_t p[M_TILES][4];
@@ -108,6 +123,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
             }
         }
     }
+    const float scale_of_kept = weights.mask ? weights.mask->scale : 1;
 #pragma unroll
     for (int i = 0; i < M_TILES; i++)
 #pragma unroll
@@ -117,7 +133,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
             z += __shfl_xor_sync(0xffffffffu, z, 2);
             int row = row0 + i * 16 + r * 8;
             if (row >= T) continue;
-            float share = 1 / z;
+            float share = scale_of_kept / z;
             act *to = out + (((size_t)b * T + row) * H + h) * width;
 #pragma unroll
             for (int d = 0; d < D / 8; d++)
@@ -128,21 +144,21 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
 }
 
 template <int D, int M_TILES, int KEYS, int BLOCKS>
-static void launch(act *out, float *lse, const act *qkv, int B, int T, int H, int width) {
+static void launch(act *out, float *lse, const act *qkv, Weights weights, int B, int T, int H, int width) {
     constexpr size_t bytes = shared_bytes<D, M_TILES, KEYS>;
     auto kernel = flash<D, M_TILES, KEYS, BLOCKS>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)bytes);
     cuda_check(allowed, "attention_forward");
     LAUNCH(kernel, dim3(blocks_of((size_t)T, WARPS * M_TILES * 16), (unsigned)H, (unsigned)B), THREADS, bytes,
-           cuda.stream, out, lse, qkv, T, H, width);
+           cuda.stream, out, lse, qkv, weights, T, H, width);
 }
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const int32_t *starts,
                                      const Dropout *dropout, int layer, int B, int T, int H, int D) {
-    assert(!dropout && !starts), (void)layer; // backend_for refuses them
+    assert(!starts), (void)starts; // backend_for refuses them
     auto kernel = attention_width(D) == 64                        ? launch<64, 2, 64, 2>
                   : attention_width(D) == 96                      ? launch<96, 1, 64, 2>
                   : shared_bytes<128, 1, 64> <= cuda.shared_bytes ? launch<128, 1, 64, 2>
                                                                   : launch<128, 1, 32, 2>; // Turing: 64 KiB
-    kernel((act *)out, lse, (const act *)qkv, B, T, H, D);
+    kernel((act *)out, lse, (const act *)qkv, weights_of(dropout, layer), B, T, H, D);
 }

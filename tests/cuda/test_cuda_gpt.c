@@ -22,6 +22,7 @@ typedef struct {
     bool apart; // the gradient of the residual stream as activations has a place of its own
     float loss_scale;
     bool offload; // the optimizer's state is in host memory
+    double dropout;
 } Form;
 
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
@@ -34,6 +35,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.batch_size.value = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
     config.recompute = form.recompute, config.gelu = form.gelu;
     config.loss_chunk_rows = 24; // the last chunk is shorter
+    config.dropout = form.dropout;
     config.offload = form.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
@@ -86,7 +88,12 @@ static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apa
     if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
     return (Form){
         {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL},
-        gelu, recompute, apart, loss_scale, offload
+        gelu,
+        recompute,
+        apart,
+        loss_scale,
+        offload,
+        0
     };
 }
 
@@ -104,7 +111,7 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
     for (int apart = 0; apart < 2; apart++)
-        train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, apart, 1, false}, want, &want_norm, &bits[apart]);
+        train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, apart, 1, false, 0}, want, &want_norm, &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
     CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
     const bool fp16 = is_fp16();
@@ -130,11 +137,43 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
     buffer_close(&bits[0]), buffer_close(&bits[1]);
 }
 
+// The masks of the CPU at every site, whatever is computed again.
+TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
+    double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
+    Buffer bits[2] = {{0}, {0}};
+    const Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0};
+    Form dropping = cpu;
+    dropping.dropout = 0.5;
+    train(cpu, without, &want_norm, &bits[0]);
+    train(dropping, want, &want_norm, &bits[0]);
+    const bool fp16 = is_fp16();
+    const double rounded_once = fp16 ? 0.0005 : 0.004;
+    if (getenv("PAIR_VERBOSE"))
+        for (int step = 0; step < STEPS; step++)
+            print_message("%.5f, without dropout %.5f\n", want[step], without[step]);
+    CHECK(fabs(want[STEPS - 1] - without[STEPS - 1]) > 4 * rounded_once * want[STEPS - 1]); // the losses can tell
+    for (int run = 0; run < 2; run++) {
+        if (&emu_order) emu_order = run * 3;
+        Form form = form_of(true, GELU_EXACT, run ? RECOMPUTE_BLOCK : RECOMPUTE_NONE, !run, fp16 ? 1024 : 1, run);
+        form.dropout = dropping.dropout;
+        bits[run].size = 0;
+        train(form, losses, &norm, &bits[run]);
+        for (int step = 0; step < STEPS; step++) {
+            if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
+            CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
+        }
+        CHECK(fabs(norm - want_norm) < 10 * rounded_once * want_norm);
+        CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
+    }
+    if (&emu_order) emu_order = 0;
+    buffer_close(&bits[0]), buffer_close(&bits[1]);
+}
+
 // deterministic=False, with the GELU that an epilogue may do.
 TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     double want[STEPS], losses[STEPS], norm, want_norm;
     Buffer bits = {0};
-    train((Form){on_cpu, GELU_TANH, RECOMPUTE_NONE, false, 1, false}, want, &want_norm, &bits);
+    train((Form){on_cpu, GELU_TANH, RECOMPUTE_NONE, false, 1, false, 0}, want, &want_norm, &bits);
     const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_BLOCK};
     for (int run = 0; run < 2; run++) {
         bits.size = 0;

@@ -201,7 +201,7 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
 }
 
 void operation_dropout(int B, int T, int C) {
-    pair_open((Shape){B, T, C, 1, ANY, ANY, 1});
+    pair_open((Shape){B, T, C, C % 8 ? 1 : C / 8, ANY, ANY, 1});
     const size_t n = (size_t)(B * T * C);
     Array *in = array_normal(ACTS, n, 1, 0), *out = array_filled(ACTS, n, NAN), *x = array_normal(RESIDUALS, n, 1, 0);
     Array *dbias = array_normal(GRADS, (size_t)C, 1, 0), *masks = array_bytes(&dropout, sizeof dropout);

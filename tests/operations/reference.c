@@ -288,7 +288,6 @@ const Backend *reference_backend(void) {
         .grad_bytes = sizeof(double),
         .res_bytes = sizeof(double),
         .moment_bytes = sizeof(double),
-        .attention_dropout = true,
         .packed_bytes = no_packed,
         .scratch_bytes = no_scratch,
         .alloc = reference_alloc,

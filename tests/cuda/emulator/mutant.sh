@@ -40,6 +40,10 @@ check|product_choices.c|s/ \&\& !memcmp(check + text, line + text, CHECK_DIGITS 
 no_choice|product_choices.c|s/if (!entry || none_are_made)/if (!entry)/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
 apart|matmul_cublaslt.c|s/plan->usable = !choice.apart;/plan->usable = true;/|epilogue_and_a_kernel|rror
+dropped|attention_forward.cu|s/ \& 1)) s\[i\]\[n\]\[e\] = 0;/ \& 1)) s[i][n][e] *= 1;/|attention_with_dropout|relative error
+of_key|attention_backward.cu|s/>> g \& 0x101u/>> g \& 0x100u/|attention_with_dropout|relative error
+of_split|attention_backward.cu|s/kept >> kept_bit(n, e) \& 1 ? dp/weights.mask ? dp/|cuda_attention_gradient_agrees|relative error
+sample|attention.cuh|s/mask.first_sample + (uint32_t)b/mask.first_sample/|attention_with_dropout|relative error
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }

@@ -9,15 +9,15 @@ shift
 export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
 
 # OPERATION(x) is the test operation_x (tests/operations/pair.h). CUDA has kernels for head widths of multiples of 8, and
-# neither dropout nor a document mask.
+# no document mask.
 names() {
-    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|dropout|within_documents'
+    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|within_documents'
 }
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx
     names $on_cuda tests/cuda/emulator/*.c | sed 's/^/test-emu /'
     names $on_cuda | grep -v by_what_was_fastest | sed 's/.*/test-emu & TEST_DTYPE=float16 PAIR_ORDERS=2/'
-    names $on_cuda | grep attention_of | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
+    names $on_cuda | grep -E 'attention_(of|with)' | sed 's/.*/test-emu-75 & EMU_CAPABILITY=75 EMU_BLOCKS=1/'
     echo registers
     echo ptx
 }
