@@ -20,7 +20,7 @@ static const Option options[] = {
 static Run the_run;
 
 // The first signal makes the run save and stop. A second Ctrl-C exits at once. SIGHUP is left ignored under nohup. A
-// closed stdout is an error of a write, not a signal.
+// closed stdout and a limit of the file size are errors of a write, not signals.
 static void on_signal(int number) {
     if (the_run.stop == 1 && number == SIGINT) _exit(128 + SIGINT);
     the_run.stop = 1;
@@ -35,6 +35,7 @@ static void catch_signals(void) {
     struct sigaction hangup;
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 static int evaluate_only(Run *run) {

@@ -21,7 +21,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 says() { grep -q "$1" words; }
 
 @test "a run continues while no file can grow, and writes the missing lines later" {
-    trap '' XFSZ # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
+    # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
     begin --dataset="$data" --out_dir=run --sample_tokens=0 "${endless[@]}"
     wait_for_steps run 3
     prlimit --pid "$TRAINER" --fsize=4000:unlimited # enough for the warnings in the file `words`
@@ -34,6 +34,37 @@ says() { grep -q "$1" words; }
     kill -TERM "$TRAINER"
     ends 75
     finish run --dataset="$data" --sample_tokens=0
+}
+
+@test "a run that is stopped while no file can grow exits with 74, not 75, because nothing is saved" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 3
+    prlimit --pid "$TRAINER" --fsize=4000:unlimited
+    kill -TERM "$TRAINER"
+    ends 74
+    grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" words
+}
+
+@test "a disk too full for metrics.jsonl ends the run with 74 and names the file" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    unshare -m bash -c '
+        mkdir small && mount -t tmpfs -o size=4k tmpfs small &&
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$0" --out_dir=small/run --max_iters=8 --eval_interval=0; echo "exit $?"' \
+        "$data" >output 2>&1
+    grep -q "^trainer train: .*small/run.*: No space left on device" output
+    grep -q "exit 74" output
+}
+
+@test "a checkpoint that may not be read ends the run with 77, and keeps its name" {
+    [ "$(id -u)" = 0 ] || skip "needs root for a file of another user"
+    as_user true
+    cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
+    as_user "$BIN/trainer" train tiny.conf --quiet --dataset=own --out_dir=out/run --max_iters=2
+    chown 0 out/run/ckpt-00000002 && chmod 700 out/run/ckpt-00000002
+    run as_user "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run --max_iters=3
+    [ "$status" -eq 77 ]
+    [[ "$output" == *"Permission denied"* && "$output" != *DAMAGED* ]]
+    [ -d out/run/ckpt-00000002 ] && [ ! -e out/run/ckpt-00000003 ]
 }
 
 @test "a checkpoint that does not fit the free space is refused before it is written" {

@@ -302,21 +302,29 @@ static void set_aside(const char *path) {
     if (rename(path, aside) < 0)
         log_warn("cannot rename '%s': %s", path, strerror(errno));
     else
-        log_warn("renamed it to '%s'", aside);
+        log_warn("renamed the damaged checkpoint to '%s'", aside);
 }
 
-// Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames damaged ones.
+// Whether the pending error is damage, not a lack of permission or of memory: then the checkpoint may be whole.
+static bool is_damage(void) { return err_code() != EX_PERMISSION && err_code() != EX_LIMIT && err_code() != EX_MEMORY; }
+
+// Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames those that are
+// newer than the one found; where all are damaged they keep their names, so that the next call refuses them again.
 static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_MAX_BYTES], SavedState *saved) {
     uint64_t steps[LIST_MAX];
     int count = list_steps(out_dir, steps);
     for (int i = 0; i < count; i++) {
         *saved = (SavedState){0};
-        if (verify(step_path(path, out_dir, steps[i]), saved) == 0) return 1;
+        if (verify(step_path(path, out_dir, steps[i]), saved) == 0) {
+            for (int newer = 0; newer < i && rename_damaged; newer++) set_aside(step_path(path, out_dir, steps[newer]));
+            step_path(path, out_dir, steps[i]);
+            return 1;
+        }
         saved_close(saved);
+        if (!is_damage()) return fail_in("cannot read '%s'", path);
         log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
                  i + 1 < count ? "trying the one before it" : "there is no earlier one");
         err_clear();
-        if (rename_damaged) set_aside(path);
     }
     if (!count) return 0;
     return fail(EX_DATA, "no undamaged checkpoint in '%s' (%d damaged); --fresh starts a new run", out_dir, count);

@@ -55,8 +55,9 @@ void checkpoint_resolve_auto(const char *out_dir, Config *config);
 // Writes out_dir/ckpt-STEP, then removes all checkpoints but the last two and the best. Does nothing if it exists.
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);
 
-// Finds the newest undamaged checkpoint of out_dir; every byte is checked. Damaged ones are renamed, with a warning.
-// Returns 1 with its path and state, or 0 when there is no checkpoint, or -1: 65 when all are damaged, 2 when the
+// Finds the newest undamaged checkpoint of out_dir; every byte is checked. Newer, damaged ones are renamed, with a
+// warning. Returns 1 with its path and state, or 0 when there is no checkpoint, or -1: 65 when all are damaged, 77, 71
+// or 82 when one cannot be read for want of permission, descriptors or memory, 2 when the
 // configuration has another model or order of samples (the message lists each difference).
 int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MAX_BYTES], RunState *state);
 

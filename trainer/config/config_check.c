@@ -25,7 +25,7 @@ static void check_range(ConfigReader *reader, int key, double low, double high) 
                    : option->type == OPT_AUTO ? (double)((AutoInt *)option->value)->value
                                               : (double)*(int64_t *)option->value;
     if (!(value >= low && value <= high))
-        config_mistake(reader, key, "'%s' is %g, outside %g to %g", option->name, value, low, high);
+        config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", option->name, value, low, high);
 }
 
 static void check_ranges(ConfigReader *reader) {
@@ -75,8 +75,10 @@ static void check_model(ConfigReader *reader) {
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
         char smaller[32] = "";
         if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
-        config_mistake(reader, KEY_n_embd, "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld",
-                       (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
+        config_mistake(
+            reader, KEY_n_embd,
+            "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld, whose heads have a multiple of 8 channels",
+            (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
     }
     if (config->batch_size.is_auto && !config->tokens_per_step && !reader->has_number[KEY_batch_size])
         config_mistake(

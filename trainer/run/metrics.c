@@ -92,7 +92,10 @@ int metrics_sync(Metrics *metrics) {
 
 void metrics_close(Metrics *metrics) {
     if (metrics->path[0] && metrics->fd >= 0) {
+        Error cause; // of the end of the run
+        err_take(&cause);
         if (metrics_flush(metrics) < 0) err_clear(); // metrics_add has warned
+        err_give(&cause);
         close(metrics->fd);
     }
     buffer_close(&metrics->pending);

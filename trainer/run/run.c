@@ -64,6 +64,9 @@ static int open_directory(Run *run, bool fresh) {
         run->state.tokens = run->state.step * run_sequences(run) * (uint64_t)run->config->block_size;
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
+    if (found && strcmp(run->config->init_from, "scratch") && strcmp(run->config->init_from, "resume"))
+        log_warn("init_from is '%s', and the run resumes from its own checkpoint: --fresh starts a new run",
+                 run->config->init_from);
     return 0;
 }
 

@@ -214,6 +214,7 @@ static int save_and_exit(Run *run) {
     Error cause;
     err_take(&cause);
     if (run->state.step != run->saved_step && cause.code != EX_NONFINITE && run_save(run, true) < 0) {
+        if (cause.code == EX_AGAIN) return fail_in("%s, which is not saved", cause.text);
         log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
