@@ -102,10 +102,12 @@ static int npy_header(const char *header, uint64_t *count) {
     const char *type = npy_value(header, "'descr':"), *order = npy_value(header, "'fortran_order':"),
                *shape = npy_value(header, "'shape':");
     if (!type || !order || !shape) return fail(EX_DATA, "its NumPy header lacks descr, fortran_order or shape");
-    if (strncmp(type, "'<u2'", 5)) return fail(EX_DATA, "its values are of type %.8s, only '<u2' is read", type);
+    if (strncmp(type, "'<u2'", 5))
+        return fail(EX_DATA, "its values are of type %.*s, only '<u2' is read", (int)strcspn(type, ",}"), type);
     char *end = NULL;
     if (*shape == '(' && isdigit((unsigned char)shape[1])) *count = strtoull(shape + 1, &end, 10);
-    if (!end || strncmp(end, ",)", 2)) return fail(EX_DATA, "its shape is %.24s, only one dimension is read", shape);
+    if (!end || strncmp(end, ",)", 2))
+        return fail(EX_DATA, "its shape is %.*s), only one dimension is read", (int)strcspn(shape, ")"), shape);
     return 0;
 }
 

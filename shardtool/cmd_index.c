@@ -1,4 +1,5 @@
-// index: lists the frames of a shard, or rebuilds its tables from the undamaged frames.
+// index: lists the frames of a shard, or rebuilds its tables from the undamaged frames. They are found through the old
+// seek table, and where that is damaged by reading from the start up to the first damaged frame.
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
@@ -64,51 +65,90 @@ static int read_head(Bytes map, Shard *member, size_t *offset) {
     return shard_read_header(member, block, opening);
 }
 
-// Copies frames until one is truncated or damaged. *stop is the offset of that frame, or the end of the file.
-static int recover(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t *stop) {
+// Copies the undamaged frames of a shard whose tables are whole, with what the frames do not say: whether the first
+// document began in another shard, and the bytes of text. *left_out counts the bytes of the other frames.
+static int copy_listed(ShardWriter *writer, const ShardFile *old, size_t *left_out) {
+    ShardCursor *cursor = shard_cursor_open();
+    Buffer ids = {0};
+    buffer_reserve(&ids, (size_t)old->frame_tokens * sizeof(uint16_t));
+    uint16_t *data = (uint16_t *)(void *)ids.data;
+    int status = 0;
+    uint64_t lost = 0;
+    for (uint64_t i = 0; status == 0 && i < old->frame_count; i++) {
+        const ShardFrame *frame = &old->frames[i];
+        if (shard_decode(old, cursor, i, data) == 0) {
+            Bytes block = {old->map.data + frame->offset, frame->bytes};
+            status = shard_writer_append(writer, data, frame->tokens, block, 0);
+        } else {
+            err_clear();
+            lost++, *left_out += frame->bytes;
+        }
+    }
+    if (lost)
+        log_warn("'%s': left out %" PRIu64 " damaged frame%s of %" PRIu64
+                 "; the documents before and behind are joined",
+                 old->path, lost, PLURAL(lost), old->frame_count);
+    writer->continues_before = old->members[0].index.data[0] & SHARD_CONTINUES_BEFORE;
+    if (!lost) writer->source_bytes = old->source_bytes;
+    shard_cursor_close(cursor);
+    buffer_close(&ids);
+    return status;
+}
+
+// Copies frames until one is truncated or damaged: behind it, no frame has a known position.
+static int copy_from_start(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t start,
+                           size_t *left_out) {
     ShardFrame frame = {0};
+    size_t stop = start;
     ShardFile loose = {.path = (char *)(uintptr_t)path, .map = map, .frames = &frame, .vocab_size = member->vocab_size};
     ShardCursor *cursor = shard_cursor_open();
     Buffer ids = {0};
     buffer_reserve(&ids, (size_t)member->frame_tokens * sizeof(uint16_t));
     uint16_t *data = (uint16_t *)(void *)ids.data;
     int status = 0;
-    while (status == 0 && *stop < map.size) {
-        Bytes block = {map.data + *stop, block_bytes((Bytes){map.data + *stop, map.size - *stop})};
+    while (status == 0 && stop < map.size) {
+        Bytes block = {map.data + stop, block_bytes((Bytes){map.data + stop, map.size - stop})};
         if (!block.size) break;
         unsigned long long raw =
             ZSTD_getFrameContentSize(block.data, block.size); // 0 for skippable frames and for block A
         if (raw) {
             if (raw % sizeof *data || raw / sizeof *data > member->frame_tokens) break;
-            frame = (ShardFrame){.offset = *stop,
+            frame = (ShardFrame){.offset = stop,
                                  .bytes = (uint32_t)block.size,
                                  .tokens = (uint32_t)(raw / sizeof *data),
                                  .checksum = get_u32(block.data + block.size - 4)};
             if (shard_decode(&loose, cursor, 0, data) < 0) {
-                err_clear(); // frames after a damaged one have no known position
+                err_clear();
                 break;
             }
             status = shard_writer_append(writer, data, frame.tokens, block, 0);
         }
-        *stop += block.size;
+        stop += block.size;
     }
+    *left_out = map.size - stop;
+    log_warn("'%s' has no undamaged tables: its first document is counted as one that begins here%s", path,
+             *left_out ? ", and what is behind the first damaged frame is left out" : "");
     shard_cursor_close(cursor);
     buffer_close(&ids);
     return status;
 }
 
-// What the frames do not say: whether the first document began in another shard, and the bytes of text. Taken from the
-// old tables where they are undamaged.
-static void take_facts(ShardWriter *writer, const char *path, Bytes map, bool all_frames) {
+static int copy_frames(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t start) {
     ShardFile old;
+    size_t left_out = 0;
+    int status;
     if (shard_file_open_bytes(&old, path, map) == 0) {
-        writer->continues_before = old.members[0].index.data[0] & SHARD_CONTINUES_BEFORE;
-        if (all_frames) writer->source_bytes = old.source_bytes;
+        status = copy_listed(writer, &old, &left_out);
         shard_file_close(&old);
-        return;
+    } else {
+        err_clear();
+        status = copy_from_start(writer, path, map, member, start, &left_out);
     }
-    err_clear();
-    log_warn("'%s' has no undamaged tables: its first document is counted as one that begins here", path);
+    if (status == 0 && !writer->frame_count) status = fail(EX_DATA, "'%s' has no undamaged frame", path);
+    if (status == 0)
+        log_line("%" PRIu64 " frame%s, %" PRIu64 " tokens; read %zu of %zu bytes", writer->frame_count,
+                 PLURAL(writer->frame_count), writer->tokens, map.size - left_out, map.size);
+    return status;
 }
 
 static int rebuild_tables(const char *path) {
@@ -117,8 +157,8 @@ static int rebuild_tables(const char *path) {
     Bytes map;
     if (input_map(&map, path) < 0) return -1;
     Shard member = {0};
-    size_t stop = 0;
-    int status = read_head(map, &member, &stop) < 0 ? fail_in("shard '%s'", path) : 0;
+    size_t start = 0;
+    int status = read_head(map, &member, &start) < 0 ? fail_in("shard '%s'", path) : 0;
     if (status == 0) {
         ShardParams params = {member.frame_tokens, member.vocab_size, member.eot_id, {0}, {0}};
         memcpy(params.vocab_fp, member.vocab_fp, 32);
@@ -126,16 +166,12 @@ static int rebuild_tables(const char *path) {
         ShardWriter writer;
         status = shard_writer_open(&writer, rebuild, -1, &params, false);
         if (status == 0) {
-            status = recover(&writer, path, map, &member, &stop);
-            if (status == 0) {
-                take_facts(&writer, path, map, stop == map.size);
+            status = copy_frames(&writer, path, map, &member, start);
+            if (status == 0)
                 status = shard_writer_finish(&writer);
-            } else
+            else
                 shard_writer_abandon(&writer);
         }
-        if (status == 0)
-            log_line("%" PRIu64 " frames, %" PRIu64 " tokens; read %zu of %zu bytes", writer.frame_count, writer.tokens,
-                     stop, map.size);
     }
     file_unmap(&map);
     return status;

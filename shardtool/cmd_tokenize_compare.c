@@ -3,24 +3,23 @@
 #include "common/err.h"
 #include "common/log.h"
 
+static const char REPLACE[] = "choose another directory, or replace it with --force";
+static const char REPEAT[] = "--append needs the options with which the dataset was made";
+
 // Finds the first "key=value" of two option lines that differs.
-static int fail_params(const Dataset *old, const char *params) {
+static int fail_params(const Dataset *old, const char *params, const char *advice) {
     const char *a = old->params, *b = params;
     for (;;) {
         size_t a_length = strcspn(a, ";"), b_length = strcspn(b, ";");
         if (a_length != b_length || memcmp(a, b, a_length) || !a[a_length] || !b[b_length])
-            return fail(
-                EX_USAGE,
-                "'%s' was made with %.*s, this run has %.*s: choose another directory, or replace it with --force",
-                old->path, (int)a_length, a, (int)b_length, b);
+            return fail(EX_USAGE, "'%s' was made with %.*s, this run has %.*s: %s", old->path, (int)a_length, a,
+                        (int)b_length, b, advice);
         a += a_length + 1, b += b_length + 1;
     }
 }
 
 static int fail_source(const Dataset *old, const char *what, const char *path) {
-    return fail(EX_USAGE,
-                "'%s' was made from other inputs: '%s' %s; choose another directory, or replace it with --force",
-                old->path, path, what);
+    return fail(EX_USAGE, "'%s' was made from other inputs: '%s' %s; %s", old->path, path, what, REPLACE);
 }
 
 static int compare_sources(const Dataset *old, const Inputs *inputs) {
@@ -45,7 +44,7 @@ int compare_finished(const char *directory, const char *params, const ShardParam
     if (memcmp(old.vocab_fp, shard_params->vocab_fp, 32))
         status = fail(EX_USAGE, "'%s' was made with another vocabulary", directory);
     else if (strcmp(old.params, params))
-        status = fail_params(&old, params);
+        status = fail_params(&old, params, REPLACE);
     else
         status = compare_sources(&old, inputs);
     dataset_close(&old);
@@ -61,7 +60,7 @@ static bool has_source(const Dataset *dataset, const InputArgument *argument) {
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs) {
     if (memcmp(base->vocab_fp, shard_params->vocab_fp, 32))
         return fail(EX_USAGE, "'%s' was made with another vocabulary", base->path);
-    if (strcmp(base->params, params)) return fail_params(base, params);
+    if (strcmp(base->params, params)) return fail_params(base, params, REPEAT);
     uint64_t known = 0;
     const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
     for (uint64_t i = 0; i < inputs->argument_count; i++)

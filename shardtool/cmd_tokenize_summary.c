@@ -41,6 +41,7 @@ static void list_inputs(Buffer *out) {
     for (unsigned row = 0; (name = input_format_name(row)); row++)
         if (source_options.inputs_read[row])
             buffer_print(out, "%s%" PRIu64 " %s", out->size ? ", " : "", source_options.inputs_read[row], name);
+    if (!out->size) buffer_print(out, "no inputs");
     buffer_add(out, "", 1);
 }
 

@@ -1,6 +1,7 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
 #include "common/cleanup.h"
 #include "common/cli.h"
+#include <signal.h>
 #include <stddef.h>
 
 #define COMMANDS(X)                                                                                                    \
@@ -23,5 +24,6 @@ int main(int argc, char **argv) {
     static const Program program = {"shardtool", "tokenize documents into shards of token ids, and work with shards",
                                     commands};
     cleanup_on_signals();
+    signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     return cli_main(&program, argc, argv);
 }

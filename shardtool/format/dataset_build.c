@@ -215,10 +215,7 @@ void dataset_build_abandon(DatasetBuild *build) {
     if (strcmp(build->target, build->directory)) rmdir(build->target);
 }
 
-void dataset_build_close(DatasetBuild *build) {
-    if (build->directory && !build->target[0]) remove_aside(build->directory);
-    lock_drop(&build->lock);
-}
+void dataset_build_close(DatasetBuild *build) { lock_drop(&build->lock); }
 
 int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index) {
     const DatasetShard *shard = &from->shards[split][index];

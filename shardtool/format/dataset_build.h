@@ -28,7 +28,7 @@ int dataset_build_continue(DatasetBuild *build);
 int dataset_build_finish(DatasetBuild *build, Dataset *dataset);
 // Removes what dataset_build_start prepared, for a command that does not continue later.
 void dataset_build_abandon(DatasetBuild *build);
-// Unlocks. A DIR/.new that no dataset_build_start chose is removed. Accepts a zeroed struct.
+// Unlocks. Accepts a zeroed struct.
 void dataset_build_close(DatasetBuild *build);
 // Adds shard `index` of `from` to a dataset that is being built, as a hard link to its file.
 int dataset_link_shard(Dataset *dataset, const Dataset *from, int split, uint64_t index);

@@ -126,7 +126,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     while (same && next_line(&text, &line) &&
            load_shard(dataset, line, pending_split, resume, &pending_bytes, &pending_crc))
         good = bytes.size - text.size;
-    if (same && truncate(path, (off_t)good)) same = false;
+    if (same && (int)TEMP_FAILURE_RETRY(truncate(path, (off_t)good))) same = false;
     if (same) load_pending(dataset, resume, pending_bytes, pending_crc);
     buffer_close(&bytes);
     buffer_close(&header);
@@ -139,13 +139,14 @@ static int add_line(Journal *journal, const Buffer *json) {
     buffer_add(&line, json->data, json->size);
     buffer_add(&line, "\n", 1);
     int status = fd_write(journal->fd, line.data, line.size, journal->path);
-    if (status == 0 && fdatasync(journal->fd)) status = fail_errno("cannot write '%s' to disk", journal->path);
+    if (status == 0 && (int)TEMP_FAILURE_RETRY(fdatasync(journal->fd)))
+        status = fail_errno("cannot write '%s' to disk", journal->path);
     buffer_close(&line);
     return status;
 }
 
 static int open_file(const char *path, int flags) {
-    int fd = open(path, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
     return fd < 0 ? fail_errno("cannot create '%s'", path) : fd;
 }
 
@@ -158,7 +159,7 @@ int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs,
     if (resume) journal->pending_crc = crc32c(0, resume->pending.data, resume->pending.size);
     journal->pending_fd = open_file(journal->pending_path, O_WRONLY);
     if (journal->pending_fd < 0) return -1;
-    if (ftruncate(journal->pending_fd, (off_t)journal->pending_bytes))
+    if ((int)TEMP_FAILURE_RETRY(ftruncate(journal->pending_fd, (off_t)journal->pending_bytes)))
         return fail_errno("cannot truncate '%s'", journal->pending_path);
     if (lseek(journal->pending_fd, (off_t)journal->pending_bytes, SEEK_SET) < 0)
         return fail_errno("cannot seek in '%s'", journal->pending_path);
@@ -193,7 +194,8 @@ static int write_pending(Journal *journal, InputPosition end) {
     }
     if (!size) return 0;
     if (fd_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
-    if (fdatasync(journal->pending_fd)) return fail_errno("cannot write '%s' to disk", journal->pending_path);
+    if ((int)TEMP_FAILURE_RETRY(fdatasync(journal->pending_fd)))
+        return fail_errno("cannot write '%s' to disk", journal->pending_path);
     journal->pending_crc = crc32c(journal->pending_crc, pending->data, size);
     journal->pending_bytes += size;
     memmove(pending->data, pending->data + size, pending->size - size);

@@ -92,6 +92,23 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     done
 }
 
+@test "a command that is refused keeps the shards of an interrupted --append" {
+    shardtool tokenize -o out $common a.jsonl
+    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=6 \
+        shardtool tokenize --append -o out $common b.jsonl c.txt >/dev/null 2>&1 && return 1
+    before=$(find out/.new -name '*.zst' | wc -l)
+    [ "$before" -gt 0 ]
+    run_code 2 shardtool tokenize --append -o out b.jsonl c.txt # without its options
+    [[ "$output" == *"this run has "*"--append needs the options with which the dataset was made"* ]]
+    run_code 2 shardtool tokenize --append -o out $common a.jsonl b.jsonl
+    run_code 0 shardtool tokenize -o out $common a.jsonl # complete already
+    [ "$(find out/.new -name '*.zst' | wc -l)" = "$before" ]
+    run_code 0 shardtool tokenize --append -o out ${common#-q} b.jsonl c.txt
+    [[ "$output" == *"continuing after"* ]]
+    shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
+    same_files out whole && [ -z "$(leftovers)" ]
+}
+
 @test "--max-tokens ends with the document that reaches it, whatever -j, and after a kill too" {
     for n in 1 100 1000 5000 30000; do
         rm -rf out1 out4 text
