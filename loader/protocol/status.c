@@ -138,8 +138,9 @@ static void print_prometheus(const Status *status, Buffer *out) {
         for (uint32_t s = 0; s < status->totals.sources; s++) {
             buffer_print(out, "millrace_loader_source_%s{name=", source_fields[i].name);
             json_add_string(out, status->sources[s].name); // the escapes of a label are those of JSON
-            buffer_print(out, ",fingerprint=\"%016" PRIx64 "\"} %" PRIu64 "\n",
-                         __builtin_bswap64(get_u64(status->sources[s].fp8)),
+            // `source` makes the labels unique: a mixture may have a dataset that it has replaced, or one twice.
+            buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"} %" PRIu64 "\n",
+                         __builtin_bswap64(get_u64(status->sources[s].fp8)), s,
                          value_of(&status->sources[s], &source_fields[i]));
         }
     }

@@ -227,7 +227,11 @@ static int begin_reweight(const Server *server, Reload *reload, char **words) {
         return fail(EX_USAGE, "start the loader with --schedule FILE, which keeps the weights for its next start");
     if (!control->from_sample && !highest)
         return fail(EX_USAGE, "no trainer has requested samples since the loader started: give --from SAMPLE");
-    if (!control->from_sample) control->from_sample = (highest / MIXTURE_SUM + 3) * MIXTURE_SUM;
+    if (!control->from_sample) {
+        const Mixture *mixture = &server->current->mixture;
+        uint64_t last = mixture->entries[mixture->entry_count - 1].from, soon = highest + 2 * MIXTURE_SUM;
+        control->from_sample = soon > last ? soon : last + 1; // weights that do not hold yet are overtaken
+    }
     for (uint32_t i = 0; i < control->words && i < SOURCES_MAX; i++)
         if (weight_parse(words[i], &reload->weights[i]) < 0) return -1;
     return check_weights_from(server, control->from_sample);

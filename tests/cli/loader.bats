@@ -149,7 +149,7 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
     wait_until has_tokens
     "$BIN/loader" status --endpoint ipc://place --prometheus >now.prom
     grep -q '^millrace_loader_client_tokens{session="[0-9a-f]*"} [1-9]' now.prom
-    grep -q '^millrace_loader_source_tokens{name="set",fingerprint="[0-9a-f]*"} [1-9]' now.prom
+    grep -q '^millrace_loader_source_tokens{name="set",fingerprint="[0-9a-f]*",source="0"} [1-9]' now.prom
     "$BIN/loader" status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
     "$BIN/loader" status --endpoint ipc://place --watch >watched 3>&- &
     WATCH=$!

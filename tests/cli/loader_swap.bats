@@ -25,6 +25,10 @@ has_swapped() { [ "$(swaps)" -ge "$1" ]; }
     grep -q "^now serving 'b', [0-9]* train tokens, fingerprint [0-9a-f]\{16\}$" out
     wait_until has_swapped 1
     wait_for_more_steps run
+    "$BIN/loader" swap b a:2 b --endpoint ipc://place # b is in the old dataset, and twice in the new one
+    "$BIN/loader" status --endpoint ipc://place --prometheus | grep -v '^#' | cut -d' ' -f1 >series
+    grep -c 'source_tokens{name="b"' series | grep -qx 3
+    [ -z "$(sort series | uniq -d)" ]
     "$BIN/loader" swap a --endpoint ipc://place
     wait_until has_swapped 2
     wait_for_more_steps run
@@ -36,8 +40,8 @@ has_swapped() { [ "$(swaps)" -ge "$1" ]; }
     python3 -c '
 import json, sys
 state = json.load(open(sys.argv[1]))
-used = [use["consumed"] for use in state["datasets"]]
-assert len(used) == 2 and min(used) > 0 and sum(used) == int(sys.argv[2]) * 4, state["datasets"]' \
+used = {use["name"]: use["consumed"] for use in state["datasets"]}
+assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, used' \
         "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
 }
 

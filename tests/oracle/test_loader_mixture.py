@@ -202,13 +202,19 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
             assert got == code and reason in text, (weights, got, text)
             assert pathlib.Path("weights").read_text() == "# none yet", weights
         code, text = run_loader("reweight", "1", "1")
-        assert code == 0 and "with the new weights from sample 196608 on" in text, text
+        assert code == 0 and "with the new weights from sample 131136 on" in text, text
+        code, text = run_loader("reweight", "1", "2")  # overtakes those that do not hold yet
+        assert code == 0 and "with the new weights from sample 131137 on" in text, text
+        code, text = run_loader("reweight", "0", "0")
+        assert code == 2 and "all 0" in text, text
+        code, text = run_loader("reweight", "0", "5", "--from", "131137")
+        assert code == 2 and "the weights from sample 131137 do not come after those from sample 131137" in text, text
         code, text = run_loader("reweight", "0", "5", "--from", "200000")
         assert code == 0, text
-        assert pathlib.Path("weights").read_text() == "# none yet\n196608 1 1\n200000 0 5\n"
-        schedule = [(0, (3, 1)), (196608, (1, 1)), (200000, (0, 5))]
+        assert pathlib.Path("weights").read_text() == "# none yet\n131136 1 1\n131137 1 2\n200000 0 5\n"
+        schedule = [(0, (3, 1)), (131136, (1, 1)), (131137, (1, 2)), (200000, (0, 5))]
         feed.close()
-        ranges = [(0, 300), (196608 - 150, 196608 + 150), (200000 - 150, 200000 + 150)]
+        ranges = [(0, 300), (131136 - 150, 131136 + 150), (200000 - 150, 200000 + 150)]
         digest = hashlib.sha256()
         for first, end in ranges:
             for sample in range(first, end):
