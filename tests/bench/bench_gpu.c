@@ -7,6 +7,7 @@
 #include "tests/bench/bench_gpu_trace.h"
 #include "trainer/optim/step.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/run/backend_for.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +53,9 @@ static void parse_key(int key, const char *text) {
 static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
-    ops = backend_open(
-        &(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false, NULL}, why);
+    ops = backend_open(&(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false,
+                                        backend_cache_dir()},
+                       why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
 }
@@ -95,7 +97,7 @@ static void open_network(void) {
 }
 
 static void step(uint64_t update) { // waits for its end
-    step_begin(&network, &config, &(StepPosition){update, update, 1});
+    step_begin(&network, &config, &(StepPosition){update, update, 1, NULL});
     for (int micro = 0; micro < accumulation; micro++) {
         network_tokens(&network, &plan.train, tokens, B, T);
         step_micro_batch(&network, 1 / ((float)B * (float)T * (float)accumulation), micro);

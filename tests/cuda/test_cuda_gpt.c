@@ -59,7 +59,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.learning_rate = 3e-3, config.decay_lr = false;
     const float scale = 1.0f / (ROWS * BLOCK * MICROS);
     for (int step = 0; step < STEPS; step++) {
-        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, form.loss_scale});
+        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, form.loss_scale, NULL});
         for (int micro = 0; micro < MICROS; micro++) {
             fill(slot, micro);
             network_tokens(&network, pass, slot, ROWS, BLOCK);

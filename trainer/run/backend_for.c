@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Where what is measured once on a GPU is kept: $XDG_CACHE_HOME/millrace or ~/.cache/millrace. NULL: there is no home.
-static const char *cache_dir(void) {
+const char *backend_cache_dir(void) {
     static char path[PATH_MAX_BYTES];
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && *cache == '/') return snprintf(path, sizeof path, "%s/millrace", cache), path;
@@ -17,7 +16,7 @@ static const char *cache_dir(void) {
 
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
     const BackendChoice choice = {config->device,          config->dtype,  (int)config->threads, config->deterministic,
-                                  config->optimizer_state, without_device, cache_dir()};
+                                  config->optimizer_state, without_device, backend_cache_dir()};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
     if (!backend || (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0))

@@ -9,3 +9,6 @@ enum { BACKEND_TEXT_BYTES = 256 };
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
 // is also copied to `text` unless it is NULL. NULL after fail().
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);
+
+// Where what is measured once on a GPU is kept: $XDG_CACHE_HOME/millrace or ~/.cache/millrace. NULL: there is no home.
+const char *backend_cache_dir(void);

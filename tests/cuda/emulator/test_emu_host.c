@@ -354,7 +354,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
                        MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
     for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
-        const StepPosition place = {step, step, 1};
+        const StepPosition place = {step, step, 1, NULL};
         NEED(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
@@ -440,7 +440,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     for (int step = 0; step < STEPS; step++) {
         network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
         const struct EmuCounts was = emu_counts;
-        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, 1});
+        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, 1, NULL});
         for (int micro = 0; micro < MICROS; micro++) {
             for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
             network_tokens(&network, &plan.train, slot, ROWS, BLOCK);

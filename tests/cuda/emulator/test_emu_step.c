@@ -89,7 +89,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        NEED(step_run(&network, &config, &stream, &(StepPosition){step, step, 1}, NULL, &result) == FEED_BATCH);
+        NEED(step_run(&network, &config, &stream, &(StepPosition){step, step, 1, NULL}, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         NEED(calls[step] = strdup(emu_recorded()));
         CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);
