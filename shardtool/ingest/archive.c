@@ -1,5 +1,6 @@
 // Archives through libarchive: tar, also several concatenated ones, and zip. Members are streams again.
 #include "common/err.h"
+#include "common/log.h"
 #include "shardtool/ingest/member_queue.h"
 #include <archive.h>
 #include <archive_entry.h>
@@ -25,6 +26,8 @@ typedef struct {
     struct archive *archive;
     bool is_zip;
     bool broken;        // this archive, not one of its members, cannot be read further
+    bool resyncs;       // libarchive searches the next header behind a damaged one
+    bool ends_in_zeros; // the last 512 bytes read are zeros, as at the end of a tar
     uint64_t bytes;     // read of the outer stream, or the offset of the next read_at
     uint64_t out_bytes; // data of all members so far
     Stream member;      // of the last header
@@ -32,6 +35,7 @@ typedef struct {
     LookAhead ahead;
     Error error; // of `member` or the archive, with LOOK_FAILED
     Stream *current;
+    uint64_t first;      // the number of the first file to be read
     uint64_t members;    // files found so far
     uint64_t number;     // of `current` among them
     uint64_t behind;     // documents of it
@@ -67,6 +71,12 @@ static int fail_archive(ArchiveReader *self, const char *name) {
                 self->outer->name, text);
 }
 
+static bool are_zeros(const uint8_t *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
 static la_ssize_t read_block(struct archive *archive, void *data, const void **block) {
     (void)archive;
     ArchiveReader *self = data;
@@ -74,7 +84,9 @@ static la_ssize_t read_block(struct archive *archive, void *data, const void **b
     ssize_t got = self->is_zip && outer->read_at ? stream_read_at(outer, self->bytes, self->block, sizeof self->block)
                                                  : stream_read(outer, self->block, sizeof self->block);
     *block = self->block;
-    if (got > 0) self->bytes += (uint64_t)got;
+    if (got <= 0) return got;
+    self->bytes += (uint64_t)got;
+    self->ends_in_zeros = got >= TAR_BLOCK_BYTES && are_zeros(self->block + got - TAR_BLOCK_BYTES, TAR_BLOCK_BYTES);
     return got;
 }
 
@@ -124,30 +136,39 @@ static int configure(ArchiveReader *self) {
     return archive_read_set_options(archive, "tar:read_concatenated_archives") == ARCHIVE_OK ? 0 : -1;
 }
 
+static int open_archive(ArchiveReader *self) {
+    self->archive = archive_read_new();
+    if (!self->archive) die(EX_MEMORY, "out of memory: archive '%s'", self->outer->name);
+    if (configure(self) < 0) return -1;
+    return archive_read_open(self->archive, self, NULL, read_block, NULL) == ARCHIVE_OK ? 0 : -1;
+}
+
 FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     Bytes head;
     if (stream_peek(stream, &head) < 0) return NULL;
     ArchiveReader *self = allocate_zeroed(1, sizeof *self);
     self->outer = stream, self->options = options, self->is_zip = is_zip(head);
-    self->archive = archive_read_new();
-    if (!self->archive) die(EX_MEMORY, "out of memory: archive '%s'", stream->name);
+    self->first = stream->start.value[0];
     self->member.level = stream->level + !stream->decompressed; // a tar.xz is one level
-    int status = level_check(&self->member, options) < 0 ? fail_in("'%s'", stream->name) : configure(self);
-    if (status == 0) status = archive_read_open(self->archive, self, NULL, read_block, NULL) == ARCHIVE_OK ? 0 : -1;
-    if (status == 0) return &self->reader;
+    int status = level_check(&self->member, options) < 0 ? fail_in("'%s'", stream->name) : 0;
+    if (open_archive(self) == 0 && status == 0) return &self->reader;
     fail_archive(self, stream->name);
     archive_close(&self->reader);
     return NULL;
 }
 
-// A tar that ends without a block of zeros may be truncated between two members.
 static int check_end(ArchiveReader *self) {
     uint8_t rest[4096];
     ssize_t got;
     if (self->is_zip) return 0;
-    while ((got = stream_read(self->outer, rest, sizeof rest)) > 0)
-        for (ssize_t i = 0; i < got; i++)
-            if (rest[i]) return fail(EX_DATA, "'%s': data after the end of the archive", self->outer->name);
+    while ((got = stream_read(self->outer, rest, sizeof rest)) > 0) {
+        self->ends_in_zeros = true;
+        if (!are_zeros(rest, (size_t)got))
+            return fail(EX_DATA, "'%s': data after the end of the archive", self->outer->name);
+    }
+    if (got == 0 && !self->ends_in_zeros)
+        log_warn("'%s' lacks the zeros that end a tar: it may be cut after its member %" PRIu64, self->outer->name,
+                 self->members);
     return got < 0 ? -1 : 0;
 }
 
@@ -158,7 +179,7 @@ static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
     const char *last = strrchr(name, '/');
     last = last ? last + 1 : name;
     if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return false;
-    if (self->members++ < self->outer->start.value[0]) return false;
+    if (self->members++ < self->first) return false;
     unsigned level = self->member.level;
     self->member = (Stream){.read = member_read, .level = level, .is_listed = true, .number = self->members - 1};
     stream_name(&self->member, self->outer->name, name);
@@ -180,13 +201,27 @@ static LookAhead place_member(ArchiveReader *self, struct archive_entry *entry) 
     return member_queue_add(self->queue, &self->member) < 0 ? LOOK_ENDED : LOOK_ON; // the error is in the queue
 }
 
+// The member behind a damaged header is lost. It counts as one bad input, whatever its size.
+static void fail_header(ArchiveReader *self) {
+    fail(EX_DATA, "'%s': a damaged header at byte %" PRId64 ", its member is lost", self->outer->name,
+         (int64_t)archive_read_header_position(self->archive));
+    self->ahead = LOOK_FAILED, self->resyncs = true;
+    unsigned level = self->member.level;
+    self->member = (Stream){.level = level, .number = self->members};
+    stream_name(&self->member, self->outer->name, NULL);
+}
+
 // Reads headers until the queue is full or something comes that is not for the queue.
 static void look_ahead(ArchiveReader *self) {
     while (self->ahead == LOOK_ON && (!self->queue || member_queue_has_space(self->queue))) {
         struct archive_entry *entry;
         errno = 0; // libarchive does not report every allocation that fails
         int status = archive_read_next_header(self->archive, &entry);
-        if (status == ARCHIVE_RETRY) continue;
+        if (status == ARCHIVE_RETRY) { // a header with a wrong checksum, then the data that belong to it
+            if (!self->resyncs) fail_header(self);
+            continue;
+        }
+        self->resyncs = false;
         if (status == ARCHIVE_EOF)
             self->ahead = LOOK_ENDED;
         else if (status < ARCHIVE_WARN)
@@ -205,8 +240,23 @@ static void close_member(ArchiveReader *self) {
     self->inner = NULL;
 }
 
+// After an error in the data of `current`, the central directory of a zip leads to the next member.
+static bool reopen(ArchiveReader *self) {
+    if (!self->is_zip || !self->outer->read_at || self->ahead == LOOK_FAILED || !self->current ||
+        self->current->number < self->first)
+        return false;
+    archive_read_free(self->archive);
+    self->first = self->current->number + 1;
+    self->bytes = self->members = 0;
+    self->ahead = LOOK_ON, self->broken = false;
+    return open_archive(self) == 0;
+}
+
 static int skip_member(ArchiveReader *self, Part *part) {
-    if (is_broken(self)) return -1;
+    const Skips *skips = &self->options->skips;
+    bool skips_some = skips->keep_going || skips->max || skips->max_share > 0;
+    if (is_broken(self) && (!skips_some || !reopen(self)))
+        return skips_some ? fail_in("the rest of '%s' is not read", self->outer->name) : -1;
     int status = reader_skip(self->inner, self->current, self->options, part);
     if (status > 0) close_member(self);
     return status;

@@ -166,6 +166,45 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
 
+@test "a damaged header of a tar is 65, and loses its member only with --keep-going or --max-bad" {
+    mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
+    tar cf a.tar --sort=name m/*.txt
+    offset=$(grep -abo 'm/20.txt' a.tar | head -1 | cut -d: -f1)
+    cp a.tar flipped.tar && printf 'n' | dd of=flipped.tar bs=1 seek=$offset conv=notrunc status=none
+    cp a.tar zeros.tar && dd if=/dev/zero of=zeros.tar bs=512 seek=$((offset / 512)) count=1 conv=notrunc status=none
+    for tar in flipped.tar zeros.tar; do
+        run_code 65 shardtool text $tar
+        [[ "$output" == *"'$tar': a damaged header at byte $offset,"* || $tar = zeros.tar ]]
+        run_code 0 shardtool tokenize -o out-$tar --val 0 --max-bad 1 $tar
+        [[ "$output" == *"skipped 1 bad input,"* && "$output" == *" 39 documents"* ]]
+        [ "$(jq -r .input out-$tar/skipped.jsonl)" = $tar ]
+    done
+    gzip -c flipped.tar >flipped.tar.gz
+    run_code 65 shardtool text flipped.tar.gz
+    # one that ends between two members: the zeros are missing
+    head -c $((offset / 512 * 512)) a.tar >cut.tar
+    [ "$(shardtool text cut.tar 2>err | wc -l)" = 10 ]
+    grep -q "'cut.tar' lacks the zeros that end a tar: it may be cut after its member 10" err
+    shardtool text a.tar 2>err >all && [ ! -s err ]
+}
+
+@test "a damaged member of a zip loses only itself, or the rest is named" {
+    mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
+    zip -q a.zip m/*.txt
+    offset=$(grep -abo 'm/20.txt' a.zip | head -1 | cut -d: -f1)
+    cp a.zip bad.zip && printf '\xff\xff' | dd of=bad.zip bs=1 seek=$((offset + 60)) conv=notrunc status=none
+    run_code 65 shardtool text bad.zip
+    for limit in "--keep-going" "--max-bad 1"; do
+        run_code 0 shardtool tokenize --force -o out --val 0 $limit bad.zip
+        [[ "$output" == *"skipped 1 bad input, the first: 'bad.zip:m/20.txt'"* && "$output" == *" 39 documents"* ]]
+    done
+    shardtool text --max-bad 1 - <bad.zip 2>err >text # a pipe has no directory in front
+    grep -q "the rest of 'standard input' is not read: 'standard input:m/20.txt'" err
+    cp a.zip bad.zip && printf 'n' | dd of=bad.zip bs=1 seek=$((offset - 30)) conv=notrunc status=none
+    run_code 0 shardtool tokenize --force -o out --val 0 --keep-going bad.zip
+    grep -q "the rest of 'bad.zip' is not read" out/skipped.jsonl
+}
+
 @test "UTF-16 without a byte order mark is named, as a file and in a folder" {
     printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
     mkdir in
