@@ -157,10 +157,14 @@ last() { checkpoint "$1" 24; }
     run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
     [ "$status" -eq 2 ]
     [[ "$output" == *"bad.conf:1:1: unknown key 'batchsize', did you mean 'batch_size'?"* ]]
-    [[ "$output" == *"unknown key 'n_layr', did you mean 'n_layer'?"* ]]
+    [[ "$output" == *"--n_layr=3: unknown key 'n_layr', did you mean 'n_layer'?"* ]]
     [[ "$output" == *"'n_embd' 16 is not divisible by 'n_head' 5: take 40"* ]]
     [[ "$output" == *"'device' is 'tpu'"* ]]
     [[ "$output" == *"4 mistakes in the configuration"* ]]
+    run "$BIN/trainer" plan --n_layer=abc --bias=maybe --dtype=int8
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--n_layer=abc: 'n_layer' takes an integer: the name 'abc' is not set above"* ]]
+    [[ "$output" == *"--bias=maybe: 'bias' takes True or False"*"--dtype=int8: 'dtype' is 'int8', not one of "* ]]
 }
 
 @test "--print_config shows each value and where it comes from" {
@@ -238,6 +242,7 @@ last() { checkpoint "$1" 24; }
     run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
     [ "$status" -eq 82 ]
     [ ! -e run ]
+    [[ "$output" != *"for 200.0 MiB: batch_size"* ]] # no choice is printed where none fits
     [[ "$output" =~ (--batch_size=[0-9]+)\ (--gradient_accumulation_steps=[0-9]+) ]]
     run "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=200MiB
     [ "$status" -eq 0 ]

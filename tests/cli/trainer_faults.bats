@@ -188,6 +188,19 @@ END
     wait_until is_gone "$child"
 }
 
+@test "a loader of its own that hangs at its start ends the run at data_timeout, or at Ctrl-C" {
+    mkdir programs && cp "$BIN/trainer" programs/
+    printf '#!/bin/sh\nexec sleep 1000\n' >programs/loader && chmod +x programs/loader
+    run programs/trainer train tiny.conf --dataset="$data" --out_dir=run --data_timeout=1
+    [ "$status" -eq 69 ]
+    [[ "$output" == *"no loader at "* ]]
+    BIN=programs begin --dataset="$data" --out_dir=waits --data_timeout=1000
+    hangs() { [ "$(cat "/proc/$(pgrep -P "$TRAINER")/comm")" = sleep ]; } 2>/dev/null
+    wait_until hangs
+    kill -INT "$TRAINER"
+    ends 75
+}
+
 @test "where no thread can be started the run ends with 71 and names the limit" {
     [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"
     export ASAN_OPTIONS=detect_leaks=0 # the leak sanitizer starts a thread

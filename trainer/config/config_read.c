@@ -41,8 +41,8 @@ __attribute__((format(printf, 3, 4))) static void mistake(const Place *place, in
     Buffer *out = &place->reader->mistakes;
     if (place->file)
         buffer_print(out, "%s:%d:%d: %s\n", place->file, place->number, column, text);
-    else
-        buffer_print(out, "%s\n", text);
+    else // a flag: --NAME, or --NAME=VALUE as far as it is short
+        buffer_print(out, "--%.60s%s: %s\n", place->line, strlen(place->line) > 60 ? "..." : "", text);
     place->reader->mistake_count++;
 }
 
@@ -324,9 +324,9 @@ void config_flag(ConfigReader *reader, const char *assignment) {
              (option->type == OPT_AUTO && !strcmp(value, "auto"))) {
         if (option_set(option, value) == 0) return;
         err_clear();
-        mistake(&place, 1, "'--%s' takes %s", option->name, type_names[option->type]);
+        mistake(&place, 1, "'%s' takes %s", option->name, type_names[option->type]);
     } else {
         const char *rest = read_value(&place, value, option);
-        if (rest && *skip_blank(rest)) mistake(&place, 1, "unexpected text after the value of '--%s'", option->name);
+        if (rest && *skip_blank(rest)) mistake(&place, 1, "unexpected text after the value of '%s'", option->name);
     }
 }

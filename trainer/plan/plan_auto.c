@@ -112,6 +112,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, &model, backend);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
+    if (best == INFINITY) return; // nothing fits: memory_plan_check prints what would
     if (config->batch_size.value == rows_asked &&
         (config->recompute == asked.recompute || config->recompute == RECOMPUTE_NONE) && !moved)
         return;
