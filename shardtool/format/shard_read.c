@@ -6,6 +6,7 @@
 #include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <zstd.h>
@@ -219,8 +220,13 @@ static int shard_parse(ShardFile *shard, const char *name) {
 int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        char aside[PATH_MAX_BYTES];
+        bool is_replaced = snprintf(aside, sizeof aside, "%s/.new", path) < (int)sizeof aside && stat(aside, &st) == 0;
+        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset%s", path,
+                    is_replaced ? ": its replacement is running, or was interrupted and any tokenize -o completes it"
+                                : "");
+    }
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }
 

@@ -136,6 +136,24 @@ static int configure(ArchiveReader *self) {
     return archive_read_set_options(archive, "tar:read_concatenated_archives") == ARCHIVE_OK ? 0 : -1;
 }
 
+// libarchive reads a zip without its central directory member by member, as from a pipe. Of a file it is damage: the
+// end is missing.
+static int check_directory(ArchiveReader *self) {
+    enum { RECORD_BYTES = 22, COMMENT_BYTES_MAX = 65535 };
+    Stream *outer = self->outer;
+    if (!self->is_zip || !outer->read_at) return 0;
+    uint64_t most = RECORD_BYTES + COMMENT_BYTES_MAX;
+    Buffer tail = {0};
+    buffer_reserve(&tail, most);
+    ssize_t got = stream_read_at(outer, outer->size > most ? outer->size - most : 0, tail.data, most), at = -1;
+    if (got >= RECORD_BYTES)
+        for (at = got - RECORD_BYTES; at >= 0; at--)
+            if (!memcmp(tail.data + at, "PK\5\6", 4) && at + RECORD_BYTES + get_u16(tail.data + at + 20) <= got) break;
+    buffer_close(&tail);
+    if (got < 0 || at >= 0) return got < 0 ? -1 : 0;
+    return fail(EX_DATA, "'%s': truncated or damaged: the zip archive has no central directory", outer->name);
+}
+
 static int open_archive(ArchiveReader *self) {
     self->archive = archive_read_new();
     if (!self->archive) die(EX_MEMORY, "out of memory: archive '%s'", self->outer->name);
@@ -151,6 +169,7 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     self->first = stream->start.value[0];
     self->member.level = stream->level + !stream->decompressed; // a tar.xz is one level
     int status = level_check(&self->member, options) < 0 ? fail_in("'%s'", stream->name) : 0;
+    if (status == 0) status = check_directory(self);
     if (open_archive(self) == 0 && status == 0) return &self->reader;
     fail_archive(self, stream->name);
     archive_close(&self->reader);

@@ -17,8 +17,14 @@ import time
 ROUNDS = 2
 
 
+def inputs_of(lines, folder):
+    tar, files, parquet = (os.path.join(folder, name) for name in ("text.tar", "files", "text.parquet"))
+    return {"JSONL": lines, "files": files, "Parquet": parquet, "tar": tar, "JSONL.zst": lines + ".zst", "JSONL.gz": lines + ".gz", "tar.gz": tar + ".gz"}
+
+
 def make_inputs(lines, folder):
-    """The inputs by kind; the text is that of the JSON lines."""
+    """The text of the JSON lines as every kind of input. In a process of its own: it needs memory, and the peak memory of a program
+    counts from that of the process that started it."""
     import pyarrow
     import pyarrow.parquet
 
@@ -31,11 +37,8 @@ def make_inputs(lines, folder):
             file.write(text)
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), os.path.join(folder, "text.parquet"), compression="snappy", row_group_size=500)
     subprocess.run(["tar", "cf", os.path.join(folder, "text.tar"), "--sort=name", "-C", files, "."], check=True)
-    tar = os.path.join(folder, "text.tar")
-    for command in (["gzip", "-kf", lines], ["zstd", "-qkf", lines], ["gzip", "-kf", tar]):
+    for command in (["gzip", "-kf", lines], ["zstd", "-qkf", lines], ["gzip", "-kf", os.path.join(folder, "text.tar")]):
         subprocess.run(command, check=True)
-    parquet = os.path.join(folder, "text.parquet")
-    return {"JSONL": lines, "files": files, "Parquet": parquet, "tar": tar, "JSONL.zst": lines + ".zst", "JSONL.gz": lines + ".gz", "tar.gz": tar + ".gz"}
 
 
 def cpu_seconds(command, killed_at=None, out=None):
@@ -75,14 +78,17 @@ def rest_after_kill(tool, folder, source):
 
 
 def measure(tool, lines, folder, kinds=None):
-    for kind, source in make_inputs(lines, folder).items():
+    subprocess.run([sys.executable, os.path.abspath(__file__), "--inputs", lines, folder], check=True)
+    for kind, source in inputs_of(lines, folder).items():
         if kinds and kind not in kinds:
             continue
         whole, rest = rest_after_kill(tool, folder, source)
         print(f"{'rest after a kill at 90 %, ' + kind:44}{rest:8.2f} CPU s of {whole:.2f}: {rest / whole:.0%}", flush=True)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--inputs":
+    make_inputs(*sys.argv[2:])
+elif __name__ == "__main__":
     import bench_shards
 
     tool, folder = os.path.abspath(sys.argv[1]), sys.argv[2]

@@ -205,6 +205,17 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     grep -q "the rest of 'bad.zip' is not read" out/skipped.jsonl
 }
 
+@test "a zip that is cut in its central directory is 65" {
+    seq 100 >a.txt && seq 200 >b.txt && zip -q a.zip a.txt b.txt && echo comment | zip -qz a.zip
+    [ "$(shardtool text a.zip | wc -l)" = 2 ]
+    for cut in 1 10 40 100; do
+        head -c -$cut a.zip >cut.zip
+        run_code 65 shardtool text cut.zip
+        [[ "$output" == *"'cut.zip': truncated or damaged"*"no central directory"* ]]
+    done
+    cat a.zip | shardtool text - | wc -l >count && [ "$(cat count)" = 2 ]
+}
+
 @test "UTF-16 without a byte order mark is named, as a file and in a folder" {
     printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
     mkdir in
