@@ -4,7 +4,20 @@
 #include "loader/client/query.h"
 #include <stdio.h>
 
-enum { WAIT_MS = 60000 }; // for the loader to open a dataset
+enum {
+    REACH_MS = 2000, // for a loader to answer at all
+    WAIT_MS = 60000  // for it to open a dataset
+};
+
+static int check_loader(Query *query) {
+    WireMessage request, reply;
+    Buffer tables = {0};
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS;
+    int status = query_send(query, &request, (Bytes){0}, REACH_MS, &reply, &tables);
+    buffer_close(&tables);
+    return status;
+}
 
 int control_send(const char *address, const char *own_key, const WireControl *control, const Buffer *words) {
     Query query;
@@ -16,7 +29,9 @@ int control_send(const char *address, const char *own_key, const WireControl *co
         return fail(EX_USAGE, "the arguments have %zu bytes, at most %d fit in a request", words->size,
                     WIRE_REQUEST_MAX);
     if (query_open(&query, address, own_key, NULL) < 0) return -1;
-    int status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
+    int status = check_loader(&query);
+    if (status == 0)
+        status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
     buffer_add(&sentence, "", 1);
     char *text = (char *)sentence.data;
     if (status == 0 && !wire_clean_text(text, sentence.size)) status = fail(EX_PROTOCOL, "the reply is not a sentence");

@@ -104,9 +104,10 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     signal(SIGPIPE, SIG_IGN); // stderr may be a pipe whose reader has ended
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
-    umask(077);
+    server->file_mode = 0666 & ~umask(077);
     raise_descriptor_limit();
-    if ((config->keys && server_read_keys(server, &server->allow) < 0) ||
+    if ((config->metrics_path && server_check_metrics(config->metrics_path) < 0) ||
+        (config->keys && server_read_keys(server, &server->allow) < 0) ||
         !(server->current = served_open(&config->spec)) ||
         !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
         endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0) {

@@ -104,6 +104,7 @@ struct Server {
     int signals, listener;        // a signalfd; ctl.sock, -1 for tcp
     uint64_t instance, started_ns;
     ErrorLimit error_limits[ERROR_LIMITS];
+    mode_t file_mode;                // of files that the user reads, by the umask that the loader was started with
     uint64_t metrics_ns, watched_ns; // when the metrics file was written, and the decoders checked, last
     Session sessions[SESSIONS_MAX];
     _Atomic uint64_t unread_bytes[SESSIONS_MAX + 1]; // inline rows in ZeroMQ's queues, by session; last: without one
@@ -142,6 +143,7 @@ void server_reload_finish(Server *server); // when reload.done is readable
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
 void server_write_metrics(Server *server);
+int server_check_metrics(const char *path); // 73 when there is something else than a regular file, such as a device
 
 // Counts a peer without an allowed key, and logs it, but at most once a second.
 void server_refuse_peer(Server *server, const char *address);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RATE_STALE_NS = 2 * RATE_NS };
@@ -73,13 +74,21 @@ void server_status(const Server *server, Status *status) {
     add_sources(server->previous, true, status);
 }
 
+int server_check_metrics(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) < 0 || S_ISREG(st.st_mode)) return 0;
+    return fail(EX_CREATE, "'%s' is not a regular file: the metrics file is replaced every few seconds", path);
+}
+
 // Without fsync: after a crash of the machine the figures are of no use.
-static int replace_file(const char *path, Bytes text) {
+static int replace_file(const char *path, mode_t mode, Bytes text) {
     char temp[PATH_MAX_BYTES];
     snprintf(temp, sizeof temp, "%.*s.tmp", PATH_MAX_BYTES - 8, path);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (server_check_metrics(path) < 0) return -1;
+    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return fail_errno("cannot create '%s'", temp);
     int status = fd_write(fd, text.data, text.size, temp);
+    if (status == 0 && fchmod(fd, mode) < 0) status = fail_errno("cannot change the mode of '%s'", temp);
     close(fd);
     if (status == 0 && rename(temp, path) < 0) status = fail_errno("cannot rename '%s'", temp);
     return status;
@@ -92,7 +101,7 @@ void server_write_metrics(Server *server) {
     server->metrics_ns = clock_ns();
     server_status(server, &status);
     status_print(&status, STATUS_PROMETHEUS, &text);
-    bool failed = replace_file(server->config->metrics_path, (Bytes){text.data, text.size}) < 0;
+    bool failed = replace_file(server->config->metrics_path, server->file_mode, (Bytes){text.data, text.size}) < 0;
     if (failed && !warned) log_warn("no metrics: %s", err_text());
     warned = failed;
     err_clear();

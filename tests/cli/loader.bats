@@ -131,9 +131,23 @@ stats = json.load(sys.stdin)
 assert stats["batches"] == 0 and stats["sessions"] == 0 and stats["uptime_ms"] >= 0, stats'
 }
 
+umask_mode() { touch fresh && stat -c %a fresh; }
+
+@test "the metrics file replaces nothing but a regular file" {
+    mkfifo pipe
+    ln -s text.txt link
+    mkdir folder
+    for file in pipe link folder; do # a device would be lost if this failed
+        run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics $file
+        [[ "$output" == *"'$file' is not a regular file"* ]]
+    done
+    [ -p pipe ] && [ -L link ]
+}
+
 @test "status and the metrics file report clients, sources and memory" {
     start --metrics metrics.prom
     wait_until test -s metrics.prom
+    [ "$(stat -c %a metrics.prom)" = "$(umask_mode)" ]
     grep -q '^# TYPE millrace_loader_tokens counter$' metrics.prom
     printf '%s\n' n_layer=1 n_head=2 n_embd=32 block_size=16 batch_size=2 gradient_accumulation_steps=1 \
         max_iters=1000000 eval_interval=0 threads=1 "dtype='float32'" >tiny.conf

@@ -56,4 +56,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     serve_until_ready a --endpoint "tcp://127.0.0.1:$port" --insecure
     run_code 77 "$BIN/loader" swap b --endpoint "tcp://127.0.0.1:$port"
     [[ "$output" == *"without keys"* ]]
+    end_background
+    run_code 69 timeout 30 "$BIN/loader" swap b --endpoint ipc://nobody # not after the minute that a swap may take
+    run_code 69 timeout 30 "$BIN/loader" reweight 1 1 --endpoint ipc://nobody
 }
