@@ -2,7 +2,8 @@
 // kept; a call sets its pointers and launches. cuBLASLt is column-major, so every product is computed transposed.
 //
 // The algorithms that the heuristic suggests are timed on the real operands, and the fastest is taken; the GELU of a
-// product is computed in its epilogue if that is faster. The choice is kept (product_choices.h), so that a run repeats
+// product is computed in its epilogue if that is faster (of numbers that are not rounded yet: what the backward pass
+// computes again may differ in the last bit). The choice is kept (product_choices.h), so that a run repeats
 // its bits, on this card and from its checkpoint. deterministic=False times at every start. Where nothing can be kept,
 // a deterministic run takes the first suggestion, a function of shape and card alone. All of this happens in the
 // warm-up run of a graph (graph.c): never during a capture, never for a shape that is used once.
