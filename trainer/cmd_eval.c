@@ -4,6 +4,7 @@
 #include "trainer/run/loader_process.h"
 #include "trainer/run/trained.h"
 #include "trainer/trainer_commands.h"
+#include <math.h>
 #include <stdio.h>
 
 static bool json;
@@ -28,11 +29,14 @@ static int print_loss(Trained *trained, const Config *config, Feed *feed, int sp
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;
+    char number[24] = "null"; // JSON has no number that is not finite
+    if (isfinite(loss)) snprintf(number, sizeof number, "%.9g", loss);
     if (json)
-        printf("{\"split\": \"%s\", \"loss\": %.9g, \"tokens\": %llu}\n", names[split], loss,
+        printf("{\"split\": \"%s\", \"loss\": %s, \"tokens\": %llu}\n", names[split], number,
                (unsigned long long)tokens);
     else
         printf("%-5s loss %.4f over %llu tokens\n", names[split], loss, (unsigned long long)tokens);
+    if (!isfinite(loss)) return fail(EX_NONFINITE, "the loss of the %s data is not finite", names[split]);
     return 0;
 }
 

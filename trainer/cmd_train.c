@@ -47,6 +47,8 @@ static int evaluate_only(Run *run) {
     if (result == FEED_ERROR) return -1;
     printf("step %llu | train loss %.4f | val loss %.4f\n", (unsigned long long)run->state.step, losses[SPLIT_TRAIN],
            losses[SPLIT_VAL]);
+    if (!isfinite(losses[SPLIT_TRAIN]) || !isfinite(losses[SPLIT_VAL]))
+        return fail(EX_NONFINITE, "the loss is not finite");
     return 0;
 }
 

@@ -165,6 +165,26 @@ last() { checkpoint "$1" 24; }
     [ "$status" -eq 2 ]
     [[ "$output" == *"--n_layer=abc: 'n_layer' takes an integer: the name 'abc' is not set above"* ]]
     [[ "$output" == *"--bias=maybe: 'bias' takes True or False"*"--dtype=int8: 'dtype' is 'int8', not one of "* ]]
+    run "$BIN/trainer" plan --batch_size=65536 --block_size=65536 # 2^32 tokens, which an int does not count
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'batch_size' 65536 times 'block_size' 65536 is more than 16777216 tokens"* ]]
+}
+
+@test "the evaluation of a model whose loss is not finite exits with 81" {
+    train --out_dir=run --quiet --max_iters=1 --eval_interval=0
+    python3 - run/ckpt-00000001/model.safetensors <<'END'
+import json, sys
+file = open(sys.argv[1], "r+b")
+start = 8 + int.from_bytes(file.read(8), "little")
+begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
+file.seek(start + begin)
+file.write(bytes.fromhex("0000c07f")) # NaN
+END
+    run train --out_dir=next --init_from=run/ckpt-00000001 --eval_only=True
+    [ "$status" -eq 81 ]
+    run bash -c '"$BIN/trainer" eval --init_from=run/ckpt-00000001 --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
+    [ "$status" -eq 81 ]
+    [ "$output" = '{"split": "train", "loss": null, "tokens": 64}' ]
 }
 
 @test "--print_config shows each value and where it comes from" {

@@ -68,6 +68,8 @@ static void check_ranges(ConfigReader *reader) {
         check_range(reader, ranges[i].key, ranges[i].low, ranges[i].high);
 }
 
+enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
+
 static void check_model(ConfigReader *reader) {
     const Config *config = &reader->config;
     if (config->n_head > 0 && config->n_embd % config->n_head) {
@@ -85,6 +87,9 @@ static void check_model(ConfigReader *reader) {
             reader, KEY_batch_size,
             "'batch_size' is auto, and the size of a step is not known: set tokens_per_step, or batch_size to "
             "a number before");
+    if (config->batch_size.value * config->block_size > MICRO_BATCH_TOKENS)
+        config_mistake(reader, KEY_batch_size, "'batch_size' %lld times 'block_size' %lld is more than %d tokens",
+                       (long long)config->batch_size.value, (long long)config->block_size, MICRO_BATCH_TOKENS);
     if (config->eval_block_size > config->block_size)
         config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
                        (long long)config->eval_block_size, (long long)config->block_size);
