@@ -118,7 +118,7 @@ Feed *feed_open(const FeedConfig *config) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than the protocol allows (64 MiB)", config->max_rows,
              config->sequence_tokens);
     } else if (endpoint_parse(&feed->endpoint, config->endpoint, config->key_file) == 0 &&
-               endpoint_check(&feed->endpoint) == 0 && load_keys(feed) == 0) {
+               endpoint_check(&feed->endpoint) == 0 && load_keys(feed) == 0 && endpoint_check_files() == 0) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         connection_open(feed);

@@ -28,7 +28,9 @@ static int connect_to(Query *query, const char *key_file, const char *loader_key
 
 int query_open(Query *query, const char *address, const char *key_file, const char *loader_key) {
     *query = (Query){0};
-    if (endpoint_parse(&query->endpoint, address, key_file) < 0 || endpoint_check(&query->endpoint) < 0) return -1;
+    if (endpoint_parse(&query->endpoint, address, key_file) < 0 || endpoint_check(&query->endpoint) < 0 ||
+        endpoint_check_files() < 0)
+        return -1;
     query->context = zmq_ctx_new();
     query->socket = query->context ? zmq_socket(query->context, ZMQ_DEALER) : NULL;
     if (!query->socket) {

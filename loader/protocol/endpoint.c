@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -86,6 +87,15 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
     if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", endpoint->dir);
     // Before the sockets are bound: libzmq silently takes over the socket path of a running loader.
     return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
+}
+
+int endpoint_check_files(void) {
+    enum { FILES = 16 }; // of a context, a socket and its monitor
+    int files[FILES], count = 0;
+    while (count < FILES && (files[count] = eventfd(0, EFD_CLOEXEC)) >= 0) count++;
+    int status = count == FILES ? 0 : fail_errno("cannot open the files of ZeroMQ (raise `ulimit -n`)");
+    while (count) close(files[--count]);
+    return status;
 }
 
 void endpoint_keep_alive(void *socket, int silence_ms) {

@@ -25,6 +25,9 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock);
 // For the trainer: fails with 77 when the directory exists and other users could have made it or may enter it.
 int endpoint_check(const Endpoint *endpoint);
 
+// Fails with 71 when ZeroMQ could not open its files: libzmq would end the program.
+int endpoint_check_files(void);
+
 // Turns on ZeroMQ heartbeats, which detect a tcp peer that lost power or cable: a connection on which nothing arrives
 // for `silence_ms` is closed.
 void endpoint_keep_alive(void *socket, int silence_ms);

@@ -50,7 +50,7 @@ static int check_threads(void) {
 static int bind_sockets(Server *server, const Endpoint *endpoint) {
     if (endpoint->ipc) server->listener = ctl_listen(endpoint->ctl);
     if (endpoint->ipc && server->listener < 0) return fail_errno("cannot listen on '%s'", endpoint->ctl);
-    if (check_threads() < 0) return -1;
+    if (check_threads() < 0 || endpoint_check_files() < 0) return -1;
     server->context = zmq_ctx_new();
     server->router = server->context ? zmq_socket(server->context, ZMQ_ROUTER) : NULL;
     if (!server->router) return fail(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));

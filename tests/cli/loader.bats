@@ -184,6 +184,16 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
     [ "$status" -eq 73 ]
 }
 
+@test "with few descriptors, the loader ends with 71 or serves" {
+    for files in 8 10 12 14 16 20 24; do
+        run timeout 10 sh -c "ulimit -n $files; exec \"\$BIN/loader\" serve set --endpoint ipc://place"
+        [ "$status" -eq 71 ] || [ "$status" -eq 124 ] || { echo "$files: $status $output" && false; }
+        [ "$status" -eq 71 ] || break # it serves
+        run_code 71 sh -c "ulimit -n 8; exec \"\$BIN/loader\" status --endpoint ipc://place"
+    done
+    [ "$files" -gt 8 ]
+}
+
 @test "hundreds of connections that send nothing do not stop the loader" {
     [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 1024 ] || skip "the hard limit of descriptors is $(ulimit -Hn)"
     ulimit -Sn 64
