@@ -40,12 +40,21 @@ INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, i
     }
 }
 
-// Dropout of the weights, by the masks of kernels/dropout_mask.h. A warp computes the bits of 16 queries and 16 keys, a
-// Philox counter a lane, before its products: then there are registers for it. mask NULL: none.
+// What the weights are besides causal. starts: the first key of each query, NULL: 0. mask: dropout, by the masks of
+// kernels/dropout_mask.h, NULL: none. A warp computes the bits of 16 queries and 16 keys, a Philox counter a lane,
+// before its products: then there are registers for it.
 struct Weights {
+    const int32_t *starts;
     const Dropout *mask;
     uint32_t layer_site;
 };
+
+// The score of a key before the first one of its query: finite, since all keys of a tile may be hidden. Its weight is 0
+// as soon as the query has seen a key.
+constexpr float HIDDEN = -1e30f;
+INLINE int first_key_of(const Weights &weights, int b, int query, int T) {
+    return query < T ? weights.starts[b * T + query] : 0;
+}
 
 // Bit k of lane 2*q: key first_key + k of query first_query + q of the head is kept. first_key: a multiple of 8.
 INLINE uint32_t kept_weights(const Weights &weights, int b, int h, int first_query, int first_key, int T, int lane) {
@@ -77,8 +86,8 @@ INLINE uint32_t kept_scores(const Weights &weights, int b, int h, int first_quer
 }
 INLINE constexpr int kept_bit(int n, int e) { return (n & 1) * 8 + (n >> 1) * 2 + (e & 1) + (e >> 1) * 16; }
 
-static inline Weights weights_of(const Dropout *dropout, int layer) {
-    return {dropout, (uint32_t)(layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
+static inline Weights weights_of(const int32_t *starts, const Dropout *dropout, int layer) {
+    return {starts, dropout, (uint32_t)(layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
 }
 
 // The kernel width for a head of D channels.

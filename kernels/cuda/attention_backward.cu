@@ -138,6 +138,15 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     mma_16x8x16(dp[2 * n + 1], KEPT ? values[d] : vf, f[2], f[3]);
                 }
             }
+            if (weights.starts)
+#pragma unroll
+                for (int n = 0; n < PART / 8; n++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int query = tile * QUERIES + part * PART + n * 8 + 2 * t4 + (e & 1);
+                        if (kb * KEYS + warp * 16 + g + (e >> 1) * 8 < first_key_of(weights, b, query, T))
+                            s[n][e] = HIDDEN;
+                    }
             if (weights.mask)
 #pragma unroll
                 for (int n = 0; n < PART / 8; n++)
@@ -309,6 +318,16 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     mma_16x8x16(dp[2 * n], outs[d], f[0], f[1]);
                     mma_16x8x16(dp[2 * n + 1], outs[d], f[2], f[3]);
                 }
+            if (weights.starts)
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const int first = first_key_of(weights, b, row0 + r * 8, T) - step * KEYS - part * 32 - 2 * t4;
+#pragma unroll
+                    for (int n = 0; n < 4; n++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++)
+                            if (n * 8 + e < first) s[n][2 * r + e] = HIDDEN;
+                }
             if (weights.mask)
 #pragma unroll
                 for (int n = 0; n < 4; n++)
@@ -452,10 +471,17 @@ static void launch_128(const Call &c) {
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
                                       const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
                                       int T, int H, int D, bool add) {
-    assert(!starts), (void)starts; // backend_for refuses them
-    Call c = {
-        (act *)dqkv, (const act *)dout, (const act *)out, (const act *)qkv, lse, weights_of(dropout, layer), B, T, H, D,
-        {}};
+    Call c = {(act *)dqkv,
+              (const act *)dout,
+              (const act *)out,
+              (const act *)qkv,
+              lse,
+              weights_of(starts, dropout, layer),
+              B,
+              T,
+              H,
+              D,
+              {}};
     c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
     LAUNCH(prepare, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream, c.scratch.statistics,
            c.scratch.turns, c.scratch.turn_count, c.out, c.dout, lse, B, T, c.scratch.padded, H, D);

@@ -74,6 +74,18 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
                     for (int e = 0; e < 4; e++)
                         if (step * KEYS + n * 8 + 2 * t4 + (e & 1) > row0 + i * 16 + (e >> 1) * 8)
                             s[i][n][e] = -INFINITY;
+        if (weights.starts)
+#pragma unroll
+            for (int i = 0; i < M_TILES; i++)
+#pragma unroll
+                for (int r = 0; r < 2; r++) {
+                    const int first = first_key_of(weights, b, row0 + i * 16 + r * 8, T) - step * KEYS - 2 * t4;
+#pragma unroll
+                    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++)
+                            if (n * 8 + e < first) s[i][n][2 * r + e] = HIDDEN;
+                }
 #pragma unroll
         for (int i = 0; i < M_TILES; i++)
 #pragma unroll
@@ -82,7 +94,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++) x = fmaxf(x, fmaxf(s[i][n][2 * r], s[i][n][2 * r + 1]));
                 x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); // finite: key 0 is never masked
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); // finite: key 0 is never infinite
                 float fade = exp2_fast((most[i][r] - x) * scale), shift = x * scale, sum = 0;
                 most[i][r] = x;
 #pragma unroll
@@ -155,10 +167,9 @@ static void launch(act *out, float *lse, const act *qkv, Weights weights, int B,
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const int32_t *starts,
                                      const Dropout *dropout, int layer, int B, int T, int H, int D) {
-    assert(!starts), (void)starts; // backend_for refuses them
     auto kernel = attention_width(D) == 64                        ? launch<64, 2, 64, 2>
                   : attention_width(D) == 96                      ? launch<96, 1, 64, 2>
                   : shared_bytes<128, 1, 64> <= cuda.shared_bytes ? launch<128, 1, 64, 2>
                                                                   : launch<128, 1, 32, 2>; // Turing: 64 KiB
-    kernel((act *)out, lse, (const act *)qkv, weights_of(dropout, layer), B, T, H, D);
+    kernel((act *)out, lse, (const act *)qkv, weights_of(starts, dropout, layer), B, T, H, D);
 }

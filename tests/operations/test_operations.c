@@ -92,10 +92,10 @@ OPERATION(attention_with_dropout_agrees_with_the_reference) {
 }
 
 OPERATION(attention_within_documents_agrees_with_the_reference) {
-    if (pair_device != DEVICE_CPU) SKIP("attention on CUDA has no documents");
     operation_attention(2, 70, 3, 24, false, true);
     operation_attention(2, 200, 2, 64, false, true);
-    operation_attention(2, 70, 1, 25, true, true);
+    operation_attention(1, 70, 1, 72, true, true);
+    operation_attention(1, 70, 1, 128, false, true);
 }
 
 OPERATION(loss_agrees_with_the_reference) {

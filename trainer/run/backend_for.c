@@ -21,10 +21,6 @@ const Backend *backend_for(const Config *config, bool without_device, char text[
     const Backend *backend = backend_open(&choice, why);
     if (!backend || (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0))
         return NULL;
-    if (config->document_mask && !backend->in_host_memory) {
-        fail(EX_USAGE, "attention on a GPU has no document mask yet: take --document_mask=False or --device=cpu");
-        return NULL;
-    }
     log_line("%s", why);
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;

@@ -8,10 +8,9 @@ build=$1
 shift
 export ASAN_OPTIONS=detect_leaks=0 # oneDNN keeps a little
 
-# OPERATION(x) is the test operation_x (tests/operations/pair.h). CUDA has kernels for head widths of multiples of 8, and
-# no document mask.
+# OPERATION(x) is the test operation_x (tests/operations/pair.h). CUDA has kernels for head widths of multiples of 8.
 names() {
-    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE 'every_head_width|within_documents'
+    grep -ohE '^(TEST|OPERATION)\(\w+' "$@" | sed -e 's/OPERATION(/operation_/' -e 's/TEST(//' | grep -vE every_head_width
 }
 on_cuda="tests/cuda/*.c tests/operations/test_operations.c"
 list() { # PROGRAM TEST VARIABLE=VALUE...: a test in one of the ways a card could answer; registers; ptx
