@@ -81,6 +81,10 @@ static int wait_until_ready(Feed *feed) {
     while (feed->state != CONNECTION_READY) {
         if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
+        if (clock_ns() >= end && !feed->endpoint.ipc)
+            return fail(EX_PEER,
+                        "no answer from a loader at %s after %llu s: check its address, and the keys on both sides",
+                        feed->endpoint.name, (unsigned long long)timeout_ms / 1000);
         if (clock_ns() >= end)
             return fail(
                 EX_PEER,

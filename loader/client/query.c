@@ -64,7 +64,8 @@ int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, Wir
         (words.size && zmq_send(query->socket, words.data, words.size, 0) < 0) ||
         zmq_msg_recv(&first, query->socket, 0) < 0 ||
         (zmq_msg_more(&first) && zmq_msg_recv(&rest, query->socket, 0) < 0))
-        status = fail(EX_PEER, "no answer from a loader at '%s' within %d s", query->endpoint.name, wait_ms / 1000);
+        status = fail(EX_PEER, "no answer from a loader at '%s' within %d s%s", query->endpoint.name, wait_ms / 1000,
+                      query->endpoint.ipc ? "" : ": check its address and the keys");
     else
         status = check_reply(query, message->header.type, (Bytes){zmq_msg_data(&first), zmq_msg_size(&first)}, reply);
     if (status == 0) buffer_add(second, zmq_msg_data(&rest), zmq_msg_size(&rest));

@@ -50,6 +50,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     err_clear();
     CHECK(!open_feed("listed.key", unlisted.public_key, MS));
     CHECK_EQUAL(err_code(), EX_PEER);
+    CHECK_TEXT(err_text(), "and the keys on both sides");
     err_clear();
     CHECK(!open_feed("listed.key", NULL, MS));
     CHECK_EQUAL(err_code(), EX_USAGE);
