@@ -16,7 +16,7 @@ PREFIX ?= /usr/local
 BUILD  ?= build
 O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
 Q      := $(if $(V),,@)
-VERSION := 0.1.0
+VERSION := 0.2.0-dev
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
 # Every folder of the programs, sub-folders included; kernels/cuda only where nvcc is.

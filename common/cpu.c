@@ -1,5 +1,6 @@
 // Detects instruction sets at run time.
 #include "common/cpu.h"
+#include "common/err.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@ Isa cpu_isa(void) {
         isa = ISA_AVX512;
 #endif
     const char *cap = getenv("MILLRACE_ISA");
-    for (Isa i = ISA_PORTABLE; cap && i < isa; i++)
-        if (!strcmp(cap, cpu_isa_name(i))) isa = i;
+    for (Isa i = ISA_PORTABLE; cap && i <= ISA_AVX512; i++)
+        if (!strcmp(cap, cpu_isa_name(i))) return i < isa ? i : isa;
+    if (cap && *cap) die(EX_USAGE, "MILLRACE_ISA is '%s', not portable, avx2 or avx512", cap);
     return isa;
 }
 

@@ -1,4 +1,5 @@
-// The instruction set to use: the processor's, or a lower one by MILLRACE_ISA=portable|avx2|avx512 (for tests).
+// The instruction set to use: the processor's, or a lower one by MILLRACE_ISA=portable|avx2|avx512 (for tests). Another
+// word ends the program (2).
 #pragma once
 
 typedef enum { ISA_PORTABLE, ISA_AVX2, ISA_AVX512 } Isa; // AVX512: F BW DQ VL VBMI VBMI2 (Ice Lake, Zen 4 and newer)

@@ -86,7 +86,8 @@ static la_ssize_t read_block(struct archive *archive, void *data, const void **b
     *block = self->block;
     if (got <= 0) return got;
     self->bytes += (uint64_t)got;
-    self->ends_in_zeros = got >= TAR_BLOCK_BYTES && are_zeros(self->block + got - TAR_BLOCK_BYTES, TAR_BLOCK_BYTES);
+    const size_t last = got < TAR_BLOCK_BYTES ? (size_t)got : TAR_BLOCK_BYTES; // a pipe gives any number of bytes
+    self->ends_in_zeros = are_zeros(self->block + got - last, last) && (last == TAR_BLOCK_BYTES || self->ends_in_zeros);
     return got;
 }
 

@@ -172,6 +172,15 @@ breakable_loader() {
     same_run "$BATS_FILE_TMPDIR/whole" ../here
 }
 
+@test "an instruction set that does not exist is refused, 2" {
+    for command in "shardtool encode" "trainer doctor"; do
+        # shellcheck disable=SC2086  # a program and its command
+        MILLRACE_ISA=avx3 run "$BIN"/$command </dev/null
+        [ "$status" = 2 ]
+        [[ "$output" == *"MILLRACE_ISA is 'avx3', not portable, avx2 or avx512" ]]
+    done
+}
+
 @test "the environment changes no byte and no loss" {
     isa=$(env | grep -E '^(MILLRACE_ISA|DNNL_MAX_CPU_ISA)=' || true) # which choose the kernels
     for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" "-i $isa"; do
