@@ -69,9 +69,16 @@ last() { checkpoint "$1" 24; }
     finish killed --dataset="$data"
 }
 
-@test "losses do not depend on the number of threads or on eval_batch_size" {
+@test "losses do not depend on the number of threads" {
     train --out_dir=one --quiet --max_iters=9
-    train --out_dir=two --quiet --max_iters=9 --threads=2 --eval_batch_size=1
+    train --out_dir=two --quiet --max_iters=9 --threads=2
+    same_run one two 9
+}
+
+@test "losses do not depend on eval_batch_size" {
+    ! "$BIN/trainer" doctor | grep -q '(avx2)' || skip "on AVX2 products round by their number of rows"
+    train --out_dir=one --quiet --max_iters=9
+    train --out_dir=two --quiet --max_iters=9 --eval_batch_size=1
     same_run one two 9
 }
 

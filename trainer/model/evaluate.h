@@ -4,7 +4,8 @@
 #include "loader/client/batch_stream.h"
 #include "trainer/model/network.h"
 
-// Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size.
+// Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size (on AVX2 it
+// does in the last bits: products round there by their number of rows).
 FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
                     double *loss);
 
