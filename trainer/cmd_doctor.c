@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-// What a checkpoint of GPT-2 124M and its optimizer state takes; twice, as the one before it stays.
+// Two checkpoints of GPT-2 124M with its optimizer state: the previous one is kept while the next is written.
 #define DISK_BYTES   (2 * 1.5e9)
 // The smallest demo with its libraries.
 #define MEMORY_BYTES 1e9

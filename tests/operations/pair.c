@@ -64,8 +64,8 @@ static size_t element_bytes(Kind kind, int side) {
 // Two bytes are of the activations' type; moments of two bytes are bf16.
 static bool is_fp16(Kind kind, int side) { return sides[side]->act_type == DTYPE_FP16 && kind != MOMENTS; }
 
-// kernels/half.h, which tests/unit/kernels/test_half.c compares with its definition. A double is rounded twice, by a
-// part in 2^14 more than once: what is compared starts from numbers of two bytes and comes back exactly.
+// By kernels/half.h, which tests/unit/kernels/test_half.c compares with its definition. A double is rounded twice, to
+// float first, which adds 2^-14 of the rounding error. Numbers that were two bytes before come back exactly.
 static uint16_t to_half(double value, Kind kind, int side) {
     return is_fp16(kind, side) ? fp16_of((float)value) : bf16_of((float)value);
 }

@@ -203,7 +203,7 @@ def test_reweight_keeps_one_stream_over_kills_worlds_and_batch_sizes():
             assert pathlib.Path("weights").read_text() == "# none yet", weights
         code, text = run_loader("reweight", "1", "1")
         assert code == 0 and "with the new weights from sample 131136 on" in text, text
-        code, text = run_loader("reweight", "1", "2")  # overtakes those that do not hold yet
+        code, text = run_loader("reweight", "1", "2")  # replaces the weights that are not in use yet
         assert code == 0 and "with the new weights from sample 131137 on" in text, text
         code, text = run_loader("reweight", "0", "0")
         assert code == 2 and "all 0" in text, text

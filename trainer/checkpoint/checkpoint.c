@@ -308,8 +308,8 @@ static void set_aside(const char *path) {
 // Whether the pending error is damage, not a lack of permission or of memory: then the checkpoint may be whole.
 static bool is_damage(void) { return err_code() != EX_PERMISSION && err_code() != EX_LIMIT && err_code() != EX_MEMORY; }
 
-// Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames those that are
-// newer than the one found; where all are damaged they keep their names, so that the next call refuses them again.
+// Returns 1 with path and saved, 0 when there is no checkpoint, or -1. `rename_damaged` also renames the damaged ones
+// that are newer than the one found. If all are damaged they keep their names, so that the next call fails as well.
 static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_MAX_BYTES], SavedState *saved) {
     uint64_t steps[LIST_MAX];
     int count = list_steps(out_dir, steps);

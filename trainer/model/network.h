@@ -40,9 +40,9 @@ void network_write(const Network *network, size_t range, Dtype type, size_t firs
 static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
-// Uploads (B,T+1) token ids, as they came over the wire, to the batch of the pass. With document_mask a document is
-// what lies from one end_of_text up to the next: the token that ends a document is the first that the next one sees. So
-// every target is predicted from its own document, and the first token of a text from end_of_text alone.
+// Uploads (B,T+1) token ids, as they came over the wire, to the batch of the pass. With document_mask a document
+// begins at an end_of_text, which it sees, and ends before the next one. So every target is predicted from its own
+// document, and the first token of a text from end_of_text alone.
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
 
 // Pointers to the buffers of a pass (buffers.def), those that each layer has to this layer's.

@@ -10,5 +10,6 @@ enum { BACKEND_TEXT_BYTES = 256 };
 // is also copied to `text` unless it is NULL. NULL after fail().
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);
 
-// Where what is measured once on a GPU is kept: $XDG_CACHE_HOME/millrace or ~/.cache/millrace. NULL: there is no home.
+// The folder for measurements of a GPU: $XDG_CACHE_HOME/millrace or ~/.cache/millrace. NULL: no home directory is
+// known.
 const char *backend_cache_dir(void);

@@ -1,4 +1,4 @@
-// `loader swap` while clients read: what they get, what is refused, and what the refusal leaves.
+// `loader swap` while clients read: the batches they get, and refusals, which change nothing.
 #include "common/err.h"
 #include "loader/client/query.h"
 #include "loader/protocol/keys.h"
@@ -55,7 +55,7 @@ static void check_output(const char *part) {
     free(text);
 }
 
-// Each batch comes from the dataset that the feed says it reads, whatever the moment of a swap.
+// At any moment of a swap, each batch comes from the dataset that the feed reports.
 TEST(loader_swaps_datasets_while_clients_read) {
     TestDataset second = small;
     second.salt = 2;
@@ -124,7 +124,8 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
         check_output(cases[i].reason);
         check_rows(feed, 1, i * ROWS);
     }
-    // A loader that has refused still takes what fits; SIGHUP opens what is served, not what the command line named.
+    // After a refusal a swap that fits is accepted; SIGHUP opens the served dataset again, not that of the command
+    // line.
     CHECK_EQUAL(loader_command("swap a"), 0);
     check_output("the dataset is the same as before");
     TestDataset second = small;

@@ -1,4 +1,4 @@
-// The spike detector: what is a spike, what the window takes, and that its update can be left out.
+// The spike detector: its scores, its window, and updates that are skipped.
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include <math.h>
