@@ -3,12 +3,12 @@
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/run/sample_text.h"
+#include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
 #include "trainer/trainer_commands.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <unistd.h>
 
 static bool print_config, fresh;
 static const Option options[] = {
@@ -18,25 +18,6 @@ static const Option options[] = {
 };
 
 static Run the_run;
-
-// The first signal makes the run save and stop. A second Ctrl-C exits at once. SIGHUP is left ignored under nohup. A
-// closed stdout and a limit of the file size are errors of a write, not signals.
-static void on_signal(int number) {
-    if (the_run.stop == 1 && number == SIGINT) _exit(128 + SIGINT);
-    the_run.stop = 1;
-}
-
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
-    struct sigaction hangup;
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
-}
 
 static int evaluate_only(Run *run) {
     double losses[SPLIT_COUNT];
@@ -104,8 +85,10 @@ static int run(int count, char **files) {
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0) {
-        catch_signals();
-        result = run_all(&the_run, &reader.config);
+        signal(SIGPIPE, SIG_IGN); // a closed stdout and a limit of the file size are errors of a write
+        signal(SIGXFSZ, SIG_IGN);
+        result = stop_on_signals(&the_run.stop);
+        if (result == 0) result = run_all(&the_run, &reader.config);
         run_close(&the_run);
     }
     config_close(&reader);

@@ -13,6 +13,7 @@
 #include "common/bytes.h"
 #include "loader/protocol/sampling_mode.h"
 #include "shardtool/format/split.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef struct {
@@ -30,7 +31,7 @@ typedef struct {
     bool inline_only;         // receive rows over the socket even where a ring is possible (tests, benchmarks)
     void (*pin)(void *address, size_t bytes); // page-locks the ring for the device; NULL = not needed
     void (*unpin)(void *address);             // called before the ring is unmapped; NULL = not needed
-    const volatile int *stop;         // set by a signal handler: feed_next returns FEED_STOPPED soon after; may be NULL
+    const atomic_int *stop;                   // when set, feed_next returns FEED_STOPPED soon after; may be NULL
     int (*while_waiting)(void *self); // called every 100 ms or more often while the feed waits; -1 after fail() ends
                                       // the wait with this error; NULL = nothing to do
     void *while_waiting_self;

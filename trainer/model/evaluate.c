@@ -20,7 +20,7 @@ void evaluate_warm_up(Network *network, uint64_t samples) {
     if (last) add_losses(network, (int)last);
 }
 
-FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
+FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const atomic_int *stop,
                     double *loss) {
     const PassLayout *pass = &network->plan->eval;
     const Backend *ops = network->ops;

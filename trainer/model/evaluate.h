@@ -6,7 +6,7 @@
 
 // Sums sequence by sequence in a fixed order, so that the loss does not depend on the evaluation batch size (on AVX2 it
 // does in the last bits: products round there by their number of rows).
-FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const volatile int *stop,
+FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const atomic_int *stop,
                     double *loss);
 
 // Runs the shapes of an evaluation of `samples` samples once, over zeros (see step_warm_up in step.h).

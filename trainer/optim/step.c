@@ -88,7 +88,7 @@ void step_warm_up(Network *network, const Config *config) {
 }
 
 FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                    const volatile int *stop, StepResult *result) {
+                    const atomic_int *stop, StepResult *result) {
     const PassLayout *pass = &network->plan->train;
     int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
     double tokens = step_tokens(network, config);

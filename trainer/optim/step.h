@@ -30,7 +30,7 @@ void step_warm_up(Network *network, const Config *config);
 // was applied, and the stream is at some micro-batch of the step. `stop` may be NULL; it is checked between
 // micro-batches.
 FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                    const volatile int *stop, StepResult *result);
+                    const atomic_int *stop, StepResult *result);
 
 // The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
 // waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.

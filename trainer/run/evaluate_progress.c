@@ -36,7 +36,7 @@ static void counting_cancel(void *self) {
 }
 
 FeedResult evaluate_with_progress(Network *network, const BatchSource *source, int split, uint64_t samples,
-                                  const volatile int *stop, double *loss) {
+                                  const atomic_int *stop, double *loss) {
     static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
     const uint64_t row_tokens = (uint64_t)network->plan->eval.block;
     CountingSource counting = {.inner = source, .row_tokens = row_tokens};

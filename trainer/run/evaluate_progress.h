@@ -5,4 +5,4 @@
 
 // As evaluate(), with progress on stderr.
 FeedResult evaluate_with_progress(Network *network, const BatchSource *source, int split, uint64_t samples,
-                                  const volatile int *stop, double *loss);
+                                  const atomic_int *stop, double *loss);

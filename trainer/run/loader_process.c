@@ -40,7 +40,8 @@ int loader_program(char path[PATH_MAX_BYTES]) {
     return fail(EX_NOINPUT, "no 'loader' program in the folder of '%s'", self);
 }
 
-// In its own process group: Ctrl-C reaches only the trainer, which stops the loader when it has saved.
+// In its own process group: Ctrl-C reaches only the trainer, which stops the loader when it has saved. The signals that
+// the trainer blocks are not blocked there.
 static int spawn(LoaderProcess *loader_process) {
     char *arguments[] = {loader_process->program,  (char[]){"serve"},
                          loader_process->dataset,  (char[]){"--endpoint"},
@@ -48,8 +49,11 @@ static int spawn(LoaderProcess *loader_process) {
                          (char[]){"--quiet"},      NULL};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setpgroup(&attributes, 0);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
     int error = posix_spawn(&loader_process->pid, loader_process->program, NULL, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
     loader_process->started_ns = clock_ns();

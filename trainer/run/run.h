@@ -8,7 +8,7 @@
 #include "trainer/run/backend_for.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/metrics.h"
-#include <signal.h>
+#include <stdatomic.h>
 
 typedef struct {
     const Config *config; // points to `resolved`
@@ -26,7 +26,7 @@ typedef struct {
     RunState state;
     char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
     char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
-    volatile sig_atomic_t stop;            // set by signal handlers
+    atomic_int stop;                       // set by the thread that waits for signals
     uint64_t saved_step;                   // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
     uint64_t save_started_ns;                  // of the save that runs beside training

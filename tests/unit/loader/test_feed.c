@@ -266,7 +266,7 @@ TEST(feed_open_fails_with_69_without_a_loader) {
 }
 
 TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
-    static volatile int stop = 1;
+    static atomic_int stop = 1;
     make_test_dataset("d", &small);
     FeedConfig config = feed_config(32, 8);
     config.stop = &stop;

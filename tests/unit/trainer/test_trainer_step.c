@@ -285,7 +285,7 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     BatchStream stream = {0};
     FeedRequest form = train_form(2);
     StepResult result;
-    volatile int stop = 1;
+    atomic_int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
     batch_stream_start(&stream, &source, &form, 0, 60);
     CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), &stop, &result) == FEED_STOPPED);

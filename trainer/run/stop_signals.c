@@ -1,0 +1,32 @@
+// No thread that computes may handle a signal: while a float32 product of oneDNN runs on AVX2, the stack pointer is in
+// a workspace on the heap, and the frame of a handler would overwrite what lies below it. So every thread blocks the
+// signals, and one waits for them.
+#include "trainer/run/stop_signals.h"
+#include "common/err.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+static sigset_t stopping;
+
+static void *wait_for_signals(void *stop) {
+    for (int number; sigwait(&stopping, &number) == 0;)
+        if (atomic_exchange((atomic_int *)stop, 1) && number == SIGINT) _exit(128 + SIGINT);
+    return NULL;
+}
+
+int stop_on_signals(atomic_int *stop) {
+    struct sigaction hangup;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGINT), sigaddset(&stopping, SIGTERM), sigaddset(&stopping, SIGUSR1);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&stopping, SIGHUP);
+    signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL), signal(SIGUSR1, SIG_DFL); // an ignored signal is never delivered
+    pthread_t thread;
+    int error = pthread_sigmask(SIG_BLOCK, &stopping, NULL);
+    if (!error) error = pthread_create(&thread, NULL, wait_for_signals, stop);
+    if (error) return fail(EX_LIMIT, "cannot start a thread: %s", strerror(error));
+    pthread_detach(thread);
+    return 0;
+}
