@@ -26,7 +26,8 @@ int stop_on_signals(atomic_int *stop) {
     pthread_t thread;
     int error = pthread_sigmask(SIG_BLOCK, &stopping, NULL);
     if (!error) error = pthread_create(&thread, NULL, wait_for_signals, stop);
-    if (error) return fail(EX_LIMIT, "cannot start a thread: %s", strerror(error));
+    if (error)
+        return fail(EX_LIMIT, "cannot start the thread that waits for signals: %s (see ulimit -u)", strerror(error));
     pthread_detach(thread);
     return 0;
 }
