@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_part.h"
 #include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -96,6 +97,7 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
 static int run(int count, char **arguments) {
     if (count == 0) return fail(EX_USAGE, "missing DIR of a dataset to merge");
     if (!output) return fail(EX_USAGE, "missing -o DIR");
+    if (part_sort(arguments, count) < 0) return -1;
     for (int i = 0; i < count; i++) {
         if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is not a dataset", arguments[i]);
         if (refuse_itself(arguments[i]) < 0) return -1;

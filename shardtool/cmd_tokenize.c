@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_part.h"
 #include "shardtool/cmd_tokenize_compare.h"
 #include "shardtool/cmd_tokenize_summary.h"
 #include "shardtool/format/dataset_build.h"
@@ -15,7 +16,7 @@
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *merges, *bpe_cache;
+static const char *output, *merges, *bpe_cache, *part_option;
 static InvalidUtf8 invalid_utf8;
 static bool no_bpe_cache, force, append, json;
 
@@ -27,6 +28,8 @@ static const Option options[] = {
     {OPT_SIZE,   "shard-tokens", &shard_tokens, "N",    "tokens per shard, rounded up to whole frames"                      },
     {OPT_SIZE,   "max-tokens",   &max_tokens,   "N",    "end with the document that reaches N tokens, 0 = no limit"         },
     {OPT_SIZE,   "frame-tokens", &frame_tokens, "N",    "tokens per compressed frame"                                       },
+    {OPT_STRING, "part",         &part_option,  "I/N",
+     "tokenize every N-th file, from the I-th on, to DIR/part-I-of-N (see merge)"                                           },
     ROW_FILES_FROM,
     ROW_INCLUDE,
     ROW_EXCLUDE,
@@ -91,6 +94,8 @@ static int check_options(bool to_stdout) {
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,
                     SHARD_FRAME_TOKENS_MAX);
+    if (part_option && (to_stdout || max_tokens))
+        return fail(EX_USAGE, "--part is not possible with %s", to_stdout ? "-o -" : "--max-tokens");
     if (to_stdout)
         val = 0, shard_tokens = 0;
     else if (shard_tokens < 1)
@@ -275,8 +280,14 @@ static int run(int count, char **arguments) {
     if (check_options(to_stdout) < 0) return -1;
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
 
+    RunPart part = {0};
+    if (!to_stdout && !max_tokens && part_choose(&part, part_option, output) < 0) return -1;
     Inputs inputs;
     if (inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
+    if (part.count) {
+        if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
+        output = part.output;
+    }
     pipeline->vocab = merges ? vocab_open_file(merges) : vocab_open();
     int status = pipeline->vocab ? 0 : -1;
     if (status == 0) {

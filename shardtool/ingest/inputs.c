@@ -326,6 +326,23 @@ void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count) 
     for (unsigned i = 0; i < count; i++) inputs->files[inputs->file_count + i] = (InputFile){.path = names[i]};
 }
 
+void inputs_keep_every(Inputs *inputs, uint64_t first, uint64_t step) {
+    uint64_t files = 0, arguments = 0, last = UINT64_MAX;
+    inputs->bytes = 0;
+    for (uint64_t i = first; i < inputs->file_count; i += step) {
+        InputFile *file = &inputs->files[files++];
+        *file = inputs->files[i];
+        if (file->argument != last) {
+            last = file->argument;
+            inputs->arguments[arguments++] = (InputArgument){.path = inputs->arguments[last].path};
+        }
+        file->argument = (uint32_t)(arguments - 1);
+        inputs->bytes += file->bytes;
+    }
+    inputs->file_count = files, inputs->argument_count = arguments;
+    set_arguments(inputs);
+}
+
 void inputs_close(Inputs *inputs) {
     free(inputs->files);
     free(inputs->arguments);

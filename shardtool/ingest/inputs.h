@@ -41,4 +41,6 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
 int inputs_digest(Inputs *inputs); // fills in the digests
 // Appends names to `files` without counting them: for positions in files that this run does not read.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);
+// Keeps the files first, first + step, ... and the arguments that still have files. Before inputs_digest.
+void inputs_keep_every(Inputs *inputs, uint64_t first, uint64_t step);
 void inputs_close(Inputs *inputs); // accepts a zeroed struct

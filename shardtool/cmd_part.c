@@ -1,0 +1,113 @@
+// Chooses the part of a tokenize run that this process does, and puts parts in order for merge.
+#include "shardtool/cmd_part.h"
+#include "common/err.h"
+#include "common/launch.h"
+#include "common/log.h"
+#include "shardtool/format/dataset.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { PARTS_MAX = 1000000 };
+
+// A Slurm array of consecutive numbers, or with a constant step.
+static int find_array(RunPart *part) {
+    unsigned id, count, min, max, step = 1;
+    int has_id = launch_number("SLURM_ARRAY_TASK_ID", &id), has_count = launch_number("SLURM_ARRAY_TASK_COUNT", &count);
+    int has_min = launch_number("SLURM_ARRAY_TASK_MIN", &min), has_max = launch_number("SLURM_ARRAY_TASK_MAX", &max);
+    if (has_id < 0 || has_count < 0 || has_min < 0 || has_max < 0) return -1;
+    if (launch_number("SLURM_ARRAY_TASK_STEP", &step) < 0) return -1;
+    if (!has_id || !has_count || count < 2) return 0;
+    if (!has_min) min = 0;
+    if (!has_max) max = min + (count - 1) * step;
+    if (!step || id < min || id > max || (max - min) / step != count - 1)
+        return fail(EX_USAGE,
+                    "this Slurm array has gaps, so its tasks are not parts 1 to %u: name the part by --part I/N",
+                    count);
+    *part = (RunPart){.number = (id - min) / step + 1, .count = count, .from = "the Slurm array"};
+    return 0;
+}
+
+static int find_part(RunPart *part) {
+    Launch launch;
+    if (find_array(part) < 0 || launch_find(&launch) < 0) return -1;
+    if (launch.world < 2) return 0;
+    if (part->count)
+        return fail(EX_USAGE, "this is a task of %s in a Slurm array: name the part by --part I/N", launch.launcher);
+    *part = (RunPart){.number = launch.rank + 1, .count = launch.world, .from = launch.launcher};
+    return 0;
+}
+
+int part_choose(RunPart *part, const char *option, const char *directory) {
+    int end = 0;
+    *part = (RunPart){.from = "--part"};
+    if (!option) {
+        if (find_part(part) < 0) return -1;
+    } else if (sscanf(option, "%6u/%7u%n", &part->number, &part->count, &end) != 2 || option[end] || !part->number ||
+               part->number > part->count || part->count > PARTS_MAX)
+        return fail(EX_USAGE, "--part '%s' is not I/N with 1 <= I <= N, as in 2/3", option);
+    if (!part->count) return 0;
+    if (snprintf(part->output, sizeof part->output, "%s/part-%u-of-%u", directory, part->number, part->count) >=
+        (int)sizeof part->output)
+        return fail(EX_USAGE, "path too long: '%.60s...'", directory);
+    return 0;
+}
+
+int part_take(const RunPart *part, Inputs *inputs) {
+    uint64_t files = inputs->file_count;
+    if (files < part->count)
+        return fail(EX_USAGE,
+                    "%u parts of %" PRIu64 " file%s: choose at most as many parts as files (--part 1/1: no parts)",
+                    part->count, files, PLURAL(files));
+    inputs_keep_every(inputs, part->number - 1, part->count);
+    log_line("part %u of %u (from %s): %" PRIu64 " of %" PRIu64 " files, to '%s'", part->number, part->count,
+             part->from, inputs->file_count, files, part->output);
+    return 0;
+}
+
+// Splits "DIR/part-2-of-3/" into the length of "DIR/" and the numbers.
+static bool parse_name(const char *path, size_t *folder, unsigned *number, unsigned *count) {
+    size_t length = strlen(path);
+    while (length && path[length - 1] == '/') length--;
+    size_t name = length;
+    while (name && path[name - 1] != '/') name--;
+    int end = 0;
+    *folder = name;
+    return sscanf(path + name, "part-%7u-of-%7u%n", number, count, &end) == 2 && name + (size_t)end == length &&
+           *number && *number <= *count && *count <= PARTS_MAX;
+}
+
+int part_sort(char **paths, int count) {
+    size_t folder, first_folder = 0;
+    unsigned number, parts = 0, of;
+    int named = 0;
+    for (int i = 0; i < count; i++) {
+        if (!parse_name(paths[i], &folder, &number, &of)) continue;
+        if (!named++) first_folder = folder, parts = of;
+        if (parts != of || first_folder != folder || strncmp(paths[0], paths[i], folder))
+            return fail(EX_USAGE, "'%s' and '%s' are parts of different runs: merge each run on its own first",
+                        paths[0], paths[i]);
+    }
+    if (!named) return 0;
+    if (named < count) return fail(EX_USAGE, "merge the parts of a run on their own first, then other datasets");
+
+    char **sorted = allocate_zeroed(parts, sizeof *sorted);
+    int status = 0;
+    for (int i = 0; status == 0 && i < count; i++) {
+        parse_name(paths[i], &folder, &number, &of);
+        if (sorted[number - 1]) status = fail(EX_USAGE, "'%s' is named twice", paths[i]);
+        sorted[number - 1] = paths[i];
+    }
+    Buffer missing = {0};
+    for (unsigned i = 0; i < parts; i++)
+        if (!sorted[i] || !dataset_is(sorted[i]))
+            buffer_print(&missing, "%s%u (%s)", missing.size ? ", " : "", i + 1,
+                         sorted[i] ? "not finished" : "missing");
+    if (status == 0 && missing.size)
+        status = fail(EX_NOINPUT, "of the %u parts in '%.*s', these are not there: %.*s", parts, (int)first_folder,
+                      paths[0], (int)missing.size, (const char *)missing.data);
+    if (status == 0) memcpy(paths, sorted, parts * sizeof *sorted);
+    buffer_close(&missing);
+    free(sorted);
+    return status;
+}

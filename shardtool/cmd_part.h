@@ -1,0 +1,24 @@
+// Part I of N of a tokenize run, which as many processes or machines do side by side: every N-th file, to a dataset of
+// its own in DIR/part-I-of-N. merge joins the parts.
+#pragma once
+
+#include "common/file.h"
+#include "shardtool/ingest/inputs.h"
+
+typedef struct {
+    unsigned number, count;      // 1 to count; count 0: the whole
+    const char *from;            // who chose it, for messages
+    char output[PATH_MAX_BYTES]; // "DIR/part-2-of-3"
+} RunPart;
+
+// From --part I/N or, when `option` is NULL, from the Slurm array or launcher that started this process, if it started
+// more than one. -1 after fail() (2).
+int part_choose(RunPart *part, const char *option, const char *directory);
+
+// Removes the files of the other parts from the inputs, and prints which part this is. 2 when there are fewer files
+// than parts.
+int part_take(const RunPart *part, Inputs *inputs);
+
+// For merge: sorts datasets that --part made by their number. Fails with 2 or 66 when parts of the run are missing or
+// have not finished, and names them all. Leaves datasets with other names as they are.
+int part_sort(char **paths, int count);
