@@ -20,7 +20,8 @@ int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RD
 
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
-    int fd = file_open(path);
+    int fd =
+        (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)); // a FIFO does not wait for a writer
     if (fd < 0) return fail_errno("cannot open '%s'", path);
 
     struct stat st;
@@ -66,6 +67,18 @@ ssize_t fd_read(int fd, void *data, size_t size, const char *what) {
     size_t done = 0;
     while (done < size) {
         ssize_t got = read(fd, (char *)data + done, size - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail_errno("cannot read '%s'", what);
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (ssize_t)done;
+}
+
+ssize_t fd_read_at(int fd, uint64_t offset, void *data, size_t size, const char *what) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = pread(fd, (char *)data + done, size - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno("cannot read '%s'", what);
         if (got == 0) break;

@@ -18,7 +18,8 @@ int file_read(Buffer *out, const char *path, size_t limit);
 
 // Reads until `size` bytes or the end, and returns the number of bytes read, or -1. `what` names the stream in errors.
 ssize_t fd_read(int fd, void *data, size_t size, const char *what);
-int fd_write(int fd, const void *data, size_t size, const char *what); // writes all of it
+ssize_t fd_read_at(int fd, uint64_t offset, void *data, size_t size, const char *what); // the same, at any offset
+int fd_write(int fd, const void *data, size_t size, const char *what);                  // writes all of it
 
 // A file that appears under its name only when it is complete and on disk: it is written beside it as .NAME.tmp.PID,
 // then renamed. Zero it before use; newfile_abandon accepts it in every state.

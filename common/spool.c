@@ -1,4 +1,4 @@
-// Copies standard input to an unlinked temporary file.
+// Temporary files, and the copy of standard input in one.
 #include "common/spool.h"
 #include "common/err.h"
 #include "common/file.h"
@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int copy_to(int fd, Bytes head, const char *name) {
+static int copy_to(int fd, Bytes head) {
+    static const char name[] = "a copy of standard input (TMPDIR)";
     static uint8_t block[1 << 18];
     int status = fd_write(fd, head.data, head.size, name);
     while (status == 0) {
@@ -21,24 +22,29 @@ static int copy_to(int fd, Bytes head, const char *name) {
     return status;
 }
 
-static int spool(Bytes head) {
-    struct stat st;
-    if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
-    if (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == (off_t)head.size)
-        return lseek(STDIN_FILENO, 0, SEEK_SET) < 0 ? fail_errno("cannot seek in standard input") : 0;
-
+int spool_create(const char *what) {
     const char *folder = getenv("TMPDIR");
     char name[PATH_MAX_BYTES];
     if (snprintf(name, sizeof name, "%s/shard.XXXXXX", folder && *folder ? folder : "/tmp") >= (int)sizeof name)
         return fail(EX_CREATE, "path too long: '%.60s...' (TMPDIR)", folder);
     int fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0)
-        return fail(EX_CREATE, "cannot create '%s' for a copy of standard input: %s (set TMPDIR)", name,
-                    strerror(errno));
+        return fail(EX_CREATE, "cannot create '%s' for a copy of %s: %s (set TMPDIR)", name, what, strerror(errno));
     unlink(name);
-    int status = copy_to(fd, head, name);
+    return fd;
+}
+
+static int spool(Bytes head) {
+    struct stat st;
+    if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
+    if (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == (off_t)head.size)
+        return lseek(STDIN_FILENO, 0, SEEK_SET) < 0 ? fail_errno("cannot seek in standard input") : 0;
+
+    int fd = spool_create("standard input");
+    if (fd < 0) return -1;
+    int status = copy_to(fd, head);
     if (status == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
-        status = fail_errno("cannot use '%s' as standard input", name);
+        status = fail_errno("cannot use a copy as standard input");
     close(fd);
     return status;
 }

@@ -1,10 +1,13 @@
-// Standard input as a regular file, for readers that need random access.
+// Temporary files for readers that need random access; standard input as one.
 #pragma once
 
 #include "common/bytes.h"
 
+// Creates an unlinked temporary file in $TMPDIR, or in /tmp, for a copy of `what`.
+int spool_create(const char *what);
+
 // Makes descriptor 0 a regular file at offset 0, which /dev/stdin opens again. `head` holds the bytes that were already
-// read from it. A pipe is copied to an unlinked temporary file in $TMPDIR, or in /tmp; a regular file is kept.
+// read from it. A pipe is copied to a temporary file; a regular file is kept.
 // Thread-safe, but nothing else may read from descriptor 0 meanwhile.
 int stdin_spool(Bytes head);
 

@@ -1,7 +1,11 @@
 // Archives through libarchive: tar, also several concatenated ones, and zip. Members are streams again.
+//
+// A zip is read by the directory at its end, which alone says what it holds: a tool may delete a member there only. One
+// from a pipe or in another container is first copied to a temporary file.
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/ingest/member_queue.h"
+#include "shardtool/ingest/spooled.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -22,6 +26,7 @@ typedef enum {
 typedef struct {
     FormatReader reader;
     Stream *outer;
+    SpooledStream *spooled; // `outer`, for a zip that came without read_at
     SourceOptions *options;
     struct archive *archive;
     bool is_zip;
@@ -81,8 +86,8 @@ static la_ssize_t read_block(struct archive *archive, void *data, const void **b
     (void)archive;
     ArchiveReader *self = data;
     Stream *outer = self->outer;
-    ssize_t got = self->is_zip && outer->read_at ? stream_read_at(outer, self->bytes, self->block, sizeof self->block)
-                                                 : stream_read(outer, self->block, sizeof self->block);
+    ssize_t got = self->is_zip ? stream_read_at(outer, self->bytes, self->block, sizeof self->block)
+                               : stream_read(outer, self->block, sizeof self->block);
     *block = self->block;
     if (got <= 0) return got;
     self->bytes += (uint64_t)got;
@@ -111,7 +116,7 @@ static ssize_t member_read(Stream *stream, void *data, size_t size) {
         done += (size_t)got;
     }
     self->out_bytes += done;
-    uint64_t in_bytes = self->is_zip && self->outer->read_at ? self->outer->size : self->bytes;
+    uint64_t in_bytes = self->is_zip ? self->outer->size : self->bytes;
     if (ratio_check(stream->name, self->options, in_bytes, self->out_bytes) < 0) {
         self->broken = true;
         return -1;
@@ -124,25 +129,25 @@ void archive_close(FormatReader *reader) {
     reader_close(self->inner);
     member_queue_close(self->queue);
     archive_read_free(self->archive);
+    spooled_close(self->spooled);
     free(self);
 }
 
 static int configure(ArchiveReader *self) {
     struct archive *archive = self->archive;
     if (self->is_zip) {
-        if (self->outer->read_at && archive_read_set_seek_callback(archive, seek_to) != ARCHIVE_OK) return -1;
+        if (archive_read_set_seek_callback(archive, seek_to) != ARCHIVE_OK) return -1;
         return archive_read_support_format_zip(archive) == ARCHIVE_OK ? 0 : -1;
     }
     if (archive_read_support_format_tar(archive) != ARCHIVE_OK) return -1;
     return archive_read_set_options(archive, "tar:read_concatenated_archives") == ARCHIVE_OK ? 0 : -1;
 }
 
-// libarchive reads a zip without its central directory member by member, as from a pipe. Of a file it is damage: the
-// end is missing.
+// libarchive reads a zip without its central directory member by member, as from a pipe. Here it is damage: the end is
+// missing.
 static int check_directory(ArchiveReader *self) {
     enum { RECORD_BYTES = 22, COMMENT_BYTES_MAX = 65535 };
     Stream *outer = self->outer;
-    if (!self->is_zip || !outer->read_at) return 0;
     uint64_t most = RECORD_BYTES + COMMENT_BYTES_MAX;
     Buffer tail = {0};
     buffer_reserve(&tail, most);
@@ -153,6 +158,15 @@ static int check_directory(ArchiveReader *self) {
     buffer_close(&tail);
     if (got < 0 || at >= 0) return got < 0 ? -1 : 0;
     return fail(EX_DATA, "'%s': truncated or damaged: the zip archive has no central directory", outer->name);
+}
+
+static int open_zip(ArchiveReader *self) {
+    if (!self->outer->read_at) {
+        self->spooled = stream_spool(self->outer);
+        if (!self->spooled) return -1;
+        self->outer = &self->spooled->stream;
+    }
+    return check_directory(self);
 }
 
 static int open_archive(ArchiveReader *self) {
@@ -170,8 +184,8 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     self->first = stream->start.value[0];
     self->member.level = stream->level + !stream->decompressed; // a tar.xz is one level
     int status = level_check(&self->member, options) < 0 ? fail_in("'%s'", stream->name) : 0;
-    if (status == 0) status = check_directory(self);
-    if (open_archive(self) == 0 && status == 0) return &self->reader;
+    if (status == 0 && self->is_zip) status = open_zip(self);
+    if (status == 0 && open_archive(self) == 0) return &self->reader;
     fail_archive(self, stream->name);
     archive_close(&self->reader);
     return NULL;
@@ -262,8 +276,7 @@ static void close_member(ArchiveReader *self) {
 
 // After an error in the data of `current`, the central directory of a zip leads to the next member.
 static bool reopen(ArchiveReader *self) {
-    if (!self->is_zip || !self->outer->read_at || self->ahead == LOOK_FAILED || !self->current ||
-        self->current->number < self->first)
+    if (!self->is_zip || self->ahead == LOOK_FAILED || !self->current || self->current->number < self->first)
         return false;
     archive_read_free(self->archive);
     self->first = self->current->number + 1;

@@ -48,16 +48,9 @@ static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
 
 static ssize_t file_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
     FileStream *file = (FileStream *)stream;
-    size_t done = 0;
-    while (done < size) {
-        ssize_t got = pread(file->fd, (char *)data + done, size - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail_errno("cannot read '%s'", stream->name);
-        if (got == 0) break;
-        done += (size_t)got;
-    }
-    file->bytes += done;
-    return (ssize_t)done;
+    ssize_t got = fd_read_at(file->fd, offset, data, size, stream->name);
+    if (got > 0) file->bytes += (uint64_t)got;
+    return got;
 }
 
 static int file_seek(Stream *stream, uint64_t offset) {
