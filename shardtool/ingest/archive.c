@@ -42,6 +42,7 @@ typedef struct {
     Stream *current;
     uint64_t first;      // the number of the first file to be read
     uint64_t members;    // files found so far
+    uint64_t links;      // second names of them
     uint64_t number;     // of `current` among them
     uint64_t behind;     // documents of it
     FormatReader *inner; // reads `current`
@@ -212,7 +213,10 @@ static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
     if (!name) name = "?";
     const char *last = strrchr(name, '/');
     last = last ? last + 1 : name;
-    if (archive_entry_filetype(entry) != AE_IFREG || *last == '.') return false;
+    const char *link = archive_entry_hardlink(entry);
+    if (link && !self->links++)
+        log_warn("skipped '%s:%s': the same file as '%s' of the archive", self->outer->name, name, link);
+    if (archive_entry_filetype(entry) != AE_IFREG || link || *last == '.') return false;
     if (self->members++ < self->first) return false;
     unsigned level = self->member.level;
     self->member = (Stream){.read = member_read, .level = level, .is_listed = true, .number = self->members - 1};

@@ -26,7 +26,7 @@ struct InputStrings {
 typedef struct {
     dev_t device;
     ino_t inode;
-    const char *path;
+    uint64_t file; // its number
 } Identity;
 
 typedef struct {
@@ -77,7 +77,7 @@ static void add_file(Walk *walk, const struct stat *st, bool is_listed) {
                       .is_listed = is_listed,
                       .bytes = regular ? (uint64_t)st->st_size : 0,
                       .argument = walk->argument};
-    Identity identity = {st->st_dev, st->st_ino, file.path};
+    Identity identity = {st->st_dev, st->st_ino, walk->files.size / sizeof file};
     buffer_add(&walk->files, &file, sizeof file);
     buffer_add(&walk->identities, &identity, sizeof identity);
     walk->inputs->bytes += file.bytes;
@@ -190,18 +190,33 @@ static int by_identity(const void *a, const void *b) {
     const Identity *x = a, *y = b;
     if (x->device != y->device) return x->device < y->device ? -1 : 1;
     if (x->inode != y->inode) return x->inode < y->inode ? -1 : 1;
-    return strcmp(x->path, y->path);
+    return x->file < y->file ? -1 : x->file > y->file;
 }
 
+// Two names of one file in a folder are one document, under the first name. A file that two arguments name is a
+// mistake.
 static int refuse_twice(Walk *walk) {
     Identity *identities = (Identity *)(void *)walk->identities.data;
-    size_t count = walk->identities.size / sizeof *identities;
+    InputFile *files = (InputFile *)(void *)walk->files.data;
+    uint64_t count = walk->files.size / sizeof *files, linked = 0, kept = 0;
     if (count) qsort(identities, count, sizeof *identities, by_identity);
-    for (size_t i = 1; i < count; i++) {
-        const Identity *a = &identities[i - 1], *b = &identities[i];
-        if (a->device == b->device && a->inode == b->inode)
-            return fail(EX_USAGE, "the same file twice: '%s' and '%s'", a->path, b->path);
+    for (uint64_t first = 0, i = 1; i < count; i++) {
+        const Identity *a = &identities[first], *b = &identities[i];
+        if (a->device != b->device || a->inode != b->inode) {
+            first = i;
+            continue;
+        }
+        InputFile *one = &files[a->file], *two = &files[b->file];
+        if (one->argument != two->argument)
+            return fail(EX_USAGE, "the same file twice: '%s' and '%s'", one->path, two->path);
+        if (!linked++) log_warn("skipped '%s': the same file as '%s'", two->path, one->path);
+        walk->inputs->bytes -= two->bytes;
+        two->path = NULL;
     }
+    if (linked > 1) log_warn("skipped %" PRIu64 " further names of files", linked);
+    for (uint64_t i = 0; linked && i < count; i++)
+        if (files[i].path) files[kept++] = files[i];
+    if (linked) walk->files.size = kept * sizeof *files;
     return 0;
 }
 

@@ -63,7 +63,7 @@ static int list(Skips *skips, const char *name, const char *unit, uint64_t numbe
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
     int code = err_code();
     if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
-    if (!is_allowed(skips)) return -1;
+    if (!is_allowed(skips)) return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad inputs", skips->max) : -1;
     if (!skips->count++) snprintf(skips->first, sizeof skips->first, "%s", err_text());
     int status = list(skips, name, unit, number);
     if (status == 0) err_clear();

@@ -285,6 +285,7 @@ END
     printf '%%PDF-1.4\n' >in/p.pdf && echo good 5 >in/z.txt
     run_code 65 shardtool tokenize -o out in
     run_code 65 shardtool tokenize -o out --max-bad 3 in
+    [[ "$output" == *"more than --max-bad 3 bad inputs: "* ]]
     run_code 0 shardtool tokenize -o out --max-bad 4 in
     [[ "$output" == *"skipped 4 bad inputs, the first: 'in/a.jsonl' line 2"* ]]
     [ "$(jq -r .input out/skipped.jsonl)" = "in/a.jsonl
@@ -356,6 +357,18 @@ in/p.pdf" ]
     run_code 0 shardtool tokenize -q -o out in
     [[ "$output" == *"skipped 'in/link': a link to a file that does not exist"*"skipped 2 links"* ]]
     run_code 66 shardtool text in/link
+}
+
+@test "a second name of a file in a folder or a tar is left out with a warning" {
+    mkdir -p in/deep && echo one >in/a.txt && echo two >in/c.txt
+    ln in/a.txt in/deep/again.txt && ln -s ../c.txt in/deep/link.txt
+    run_code 0 shardtool tokenize -o out --val 0 in
+    [[ "$output" == *"skipped 'in/deep/again.txt': the same file as 'in/a.txt'"* && "$output" == *" 2 documents"* ]]
+    rm in/deep/link.txt && tar cf in.tar in
+    shardtool text in 2>err | cmp - <(printf '{"text": "%s\\n"}\n' one two)
+    [ "$(shardtool text in.tar 2>err | wc -l)" = 2 ]
+    grep -q "skipped 'in.tar:in/.*': the same file as 'in/.*' of the archive" err
+    run_code 2 shardtool text in in/deep # two arguments
 }
 
 @test "folders two thousand levels deep are walked" {
