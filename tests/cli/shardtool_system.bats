@@ -92,11 +92,13 @@ setup() {
     grep -q "changed while it was read" err
 }
 
-@test "sizes in hexadecimal are refused, not taken for 0" {
-    for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000; do
+@test "numbers in hexadecimal and negative ones are refused, not taken for 0" {
+    for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
         run_code 2 shardtool tokenize $option -o out a.txt
-        [[ "$output" == *"is not a size"* ]]
+        [[ "$output" == *"is not a number such as"* ]]
     done
+    run_code 2 shardtool tokenize --max-word 0x10 -o out a.txt
+    [[ "$output" == *"'0x10' is not a size such as"* ]]
 }
 
 @test "merge refuses the same data twice" {
