@@ -5,17 +5,31 @@
 #include "shardtool/format/token_reader.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum { STEP_TOKENS = 1 << 16 };
 
 static bool content;
-static int one_split;
+static int wanted; // 0 = all splits, else the split + 1
 
 static const Option options[] = {
-    {OPT_FLAG, "content", &content, NULL, "compare the ids only, not how they are cut into frames and shards"},
-    ROW_SPLIT(&one_split),
+    {OPT_FLAG, "content", &content, NULL,               "compare the ids only, not how they are cut into frames and shards"},
+    {OPT_WORD, "split",   &wanted,  "all|" SPLIT_WORDS, "split of the datasets"                                            },
     ROW_END,
 };
+
+static bool is_wanted(int split) { return wanted == 0 || wanted - 1 == split; }
+
+// The split of a dataset that is compared with a shard, which has one sequence of ids.
+static int choose_split(const char *path) {
+    if (wanted) return wanted - 1;
+    Dataset dataset;
+    if (dataset_open(&dataset, path) < 0) return -1;
+    bool has_train = dataset.tokens[SPLIT_TRAIN] > 0, has_val = dataset.tokens[SPLIT_VAL] > 0;
+    dataset_close(&dataset);
+    if (!has_train || !has_val) return has_val ? SPLIT_VAL : SPLIT_TRAIN;
+    return fail(EX_USAGE, "'%s' has two splits: choose the one to compare with --split train or --split val", path);
+}
 
 // Compares ids only, independent of frames and shards. 1 when they differ.
 static int diff_ids(const char *a_path, const char *b_path, int split, const char *label) {
@@ -60,6 +74,7 @@ static int diff_bytes(const char *a_path, const char *b_path) {
 
 static int diff_manifests(const Dataset *a, const Dataset *b) {
     for (int split = 0; split < SPLIT_COUNT; split++) {
+        if (!is_wanted(split)) continue;
         if (a->shard_count[split] != b->shard_count[split]) {
             printf("'%s' has %" PRIu64 " %s shards, '%s' has %" PRIu64 "\n", a->path, a->shard_count[split],
                    split_names[split], b->path, b->shard_count[split]);
@@ -75,10 +90,12 @@ static int diff_manifests(const Dataset *a, const Dataset *b) {
 }
 
 static int diff_datasets(const char *a_path, const char *b_path) {
-    if (content) {
-        int status = diff_ids(a_path, b_path, SPLIT_TRAIN, "train: ");
-        return status ? status : diff_ids(a_path, b_path, SPLIT_VAL, "val: ");
+    static const char *const labels[SPLIT_COUNT] = {"train: ", "val: "};
+    for (int split = 0; content && split < SPLIT_COUNT; split++) {
+        int status = is_wanted(split) ? diff_ids(a_path, b_path, split, labels[split]) : 0;
+        if (status) return status;
     }
+    if (content) return 0;
     Dataset a, b = {0};
     if (dataset_open(&a, a_path) < 0) return -1;
     int status = dataset_open(&b, b_path);
@@ -90,12 +107,17 @@ static int diff_datasets(const char *a_path, const char *b_path) {
 
 static int run(int count, char **arguments) {
     if (count != 2) return fail(EX_USAGE, "expected exactly two arguments, shards or datasets");
-    const char *a = arguments[0], *b = arguments[1];
+    const char *a = arguments[0], *b = arguments[1], *dataset = dataset_is(a) ? a : dataset_is(b) ? b : NULL;
     if (dataset_is(a) && dataset_is(b)) return diff_datasets(a, b);
-    if (content) return diff_ids(a, b, one_split, "");
-    if (dataset_is(a) || dataset_is(b))
-        return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --content", dataset_is(a) ? a : b,
-                    dataset_is(a) ? b : a);
+    if (dataset) {
+        const char *other = dataset == a ? b : a;
+        if (strcmp(other, "-") && access(other, F_OK)) return fail_errno("cannot open '%s'", other);
+        if (!content)
+            return fail(EX_USAGE, "'%s' is a dataset and '%s' is not: compare them with --content", dataset, other);
+    }
+    int split = dataset ? choose_split(dataset) : SPLIT_TRAIN;
+    if (split < 0) return -1;
+    if (content) return diff_ids(a, b, split, "");
     return diff_bytes(a, b);
 }
 

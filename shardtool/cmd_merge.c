@@ -6,7 +6,6 @@
 #include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 static const char *output;
 static bool force, allow_duplicates;
@@ -17,14 +16,6 @@ static const Option options[] = {
     ROW_REPLACE(&force),
     ROW_END,
 };
-
-// Replacing the output removes its shards, so it must not be one of the inputs.
-static int refuse_itself(const char *part) {
-    struct stat whole_st, part_st;
-    if (stat(output, &whole_st) || stat(part, &part_st)) return 0;
-    if (whole_st.st_dev != part_st.st_dev || whole_st.st_ino != part_st.st_ino) return 0;
-    return fail(EX_USAGE, "'%s' is both input and output", output);
-}
 
 // Checks that a part fits the first one, and adds its sources.
 static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
@@ -100,7 +91,7 @@ static int run(int count, char **arguments) {
     if (part_sort(arguments, count) < 0) return -1;
     for (int i = 0; i < count; i++) {
         if (!dataset_is(arguments[i])) return fail(EX_NOINPUT, "'%s' is not a dataset", arguments[i]);
-        if (refuse_itself(arguments[i]) < 0) return -1;
+        if (refuse_as_output(arguments[i], output) < 0) return -1;
     }
     DatasetBuild build;
     int status = dataset_build_open(&build, output);

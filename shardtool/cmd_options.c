@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "shardtool/parquet/where.h"
 #include <inttypes.h>
+#include <sys/stat.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
 
@@ -40,6 +41,12 @@ int input_set_threads(uint64_t threads) {
     if (jobs_check(threads) < 0) return -1;
     source_options.threads = (unsigned)threads;
     return 0;
+}
+
+int refuse_as_output(const char *input, const char *output) {
+    struct stat in, out;
+    if (stat(output, &out) || stat(input, &in) || in.st_dev != out.st_dev || in.st_ino != out.st_ino) return 0;
+    return fail(EX_USAGE, "'%s' is both input and output", output);
 }
 
 void log_replaced(uint64_t replaced, uint64_t text_bytes) {

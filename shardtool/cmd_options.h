@@ -62,8 +62,10 @@ extern const char *input_max_bad;
 int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
 int input_check(void);                   // parses the input options; 2 when one is malformed
 int input_set_threads(uint64_t threads); // of -j, checked
-void log_skips(void);                    // how many were skipped, and the first, if any
-int fail_no_documents(void);             // 66, with the number of skips
+// 2 when both are one directory: a command that is killed while it replaces its own input cannot be repeated.
+int refuse_as_output(const char *input, const char *output);
+void log_skips(void);        // how many were skipped, and the first, if any
+int fail_no_documents(void); // 66, with the number of skips
 // The bytes that were not UTF-8, if any, of so many bytes of text.
 void log_replaced(uint64_t replaced, uint64_t text_bytes);
 

@@ -51,6 +51,8 @@ static int is_same(const Output *output, const char *path, bool *same) {
 }
 
 static int open_directory(Output *output, const OutputPlan *plan, const char *path) {
+    for (uint64_t i = 0; i < plan->inputs->argument_count; i++)
+        if (refuse_as_output(plan->inputs->arguments[i].path, path) < 0) return -1;
     if (dataset_build_open(&output->build, path) < 0) return -1;
     begin_dataset(output, plan, path);
     bool same = false;

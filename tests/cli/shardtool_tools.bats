@@ -37,7 +37,7 @@ dataset() {
     rm -rf in
     touch before # or ls may come before the shell has made it
     ls -A | sort >before
-    for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content d" "sample -n 5" "decode"; do
+    for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content --split train d" "sample -n 5" "decode"; do
         shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
         cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
         shardtool $arguments - <s.zst 2>&1 | cmp - .file
@@ -97,8 +97,13 @@ dataset() {
     shardtool cat -o s.zst d
     run_code 2 shardtool diff d s.zst
     [[ "$output" == *"'d' is a dataset and 's.zst' is not"*"--content"* ]]
-    shardtool diff --content d s.zst
+    shardtool diff --content --split train d s.zst
     run_code 1 shardtool diff --content --split val d s.zst
+    run_code 2 shardtool diff --content d s.zst
+    [[ "$output" == *"'d' has two splits"*"--split val"* ]]
+    run_code 66 shardtool diff d nowhere
+    shardtool shuffle -q -o other d && run_code 1 shardtool diff other d
+    run_code 0 shardtool diff --split train d d
 }
 
 documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text id
@@ -178,9 +183,11 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
         shardtool verify -q one
         [ "$(ls -A one | grep -v -e .lock -e train -e val | tr '\n' ' ')" = "dataset.jsonl " ]
         # to standard output, from standard input
-        shardtool $tool -q -o - d | shardtool diff --content - one
-        cat s.zst | shardtool $tool -q -o - - | shardtool diff --content - one
+        shardtool $tool -q -o - d | shardtool diff --content --split train - one
+        cat s.zst | shardtool $tool -q -o - - | shardtool diff --content --split train - one
         shardtool $tool -q --split val -o - d | shardtool diff --content --split val - one
+        run_code 2 shardtool $tool --force -o one one
+        [[ "$output" == *"'one' is both input and output"* ]]
         run_code 0 shardtool $tool -o one d
         [[ "$output" == *"'one' is already complete"* ]]
         run_code 73 shardtool $tool -o one s.zst
