@@ -199,7 +199,11 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     JournalResume resume;
     int pending_split = val > 0.5 ? SPLIT_TRAIN : SPLIT_VAL; // the smaller one
     begin_dataset(&dataset, build->target, run);
-    int status = journal_load(&dataset, inputs, base, pending_split, &resume), continued = status > 0;
+    int status = journal_load(&dataset, inputs, base, pending_split, &resume);
+    bool continued = status == JOURNAL_SAME;
+    if (status == JOURNAL_OTHER && !force)
+        status = compare_unfinished(build->target, (const char *)resume.params.data, dataset.params, base != NULL);
+    if (status == JOURNAL_OTHER) log_line("starting over: '%s' holds shards of another run", build->target);
     if (status >= 0) status = continued ? dataset_build_continue(build) : dataset_build_clear(build);
     if (status == 0)
         status = journal_open(&journal, &dataset, inputs, base, continued ? &resume : NULL, pending_split,
@@ -217,6 +221,7 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     }
     journal_close(&journal);
     buffer_close(&resume.pending);
+    buffer_close(&resume.params);
     if (status == 0 && !no_bpe_cache) save_cache(cache, cache_path);
     dataset_close(&dataset);
     return status;

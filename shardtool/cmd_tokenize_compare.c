@@ -2,20 +2,71 @@
 #include "shardtool/cmd_tokenize_compare.h"
 #include "common/err.h"
 #include "common/log.h"
+#include <stdio.h>
 
 static const char REPLACE[] = "choose another directory, or replace it with --force";
 static const char REPEAT[] = "--append needs the options with which the dataset was made";
 
-// Finds the first "key=value" of two option lines that differs.
-static int fail_params(const Dataset *old, const char *params, const char *advice) {
-    const char *a = old->params, *b = params;
-    for (;;) {
-        size_t a_length = strcspn(a, ";"), b_length = strcspn(b, ";");
-        if (a_length != b_length || memcmp(a, b, a_length) || !a[a_length] || !b[b_length])
-            return fail(EX_USAGE, "'%s' was made with %.*s, this run has %.*s: %s", old->path, (int)a_length, a,
-                        (int)b_length, b, advice);
-        a += a_length + 1, b += b_length + 1;
+// The options behind the keys of an option line.
+static const char *const option_names[][2] = {
+    {"frame_tokens", "--frame-tokens"},
+    {"invalid",      "--invalid-utf8"},
+    {"docs",         "--docs"        },
+    {"field",        "--text-field"  },
+    {"format",       "--format"      },
+    {"column",       "--text-column" },
+    {"where",        "--where"       },
+    {"max_tokens",   "--max-tokens"  },
+    {"val",          "--val"         },
+    {"val_seed",     "--val-seed"    },
+    {"shard_tokens", "--shard-tokens"}
+};
+enum { OPTION_COUNT = sizeof option_names / sizeof *option_names };
+
+// The item "key=value" of a line with the key of `item`, or NULL.
+static const char *find_item(const char *line, const char *item) {
+    size_t key = strcspn(item, "=;");
+    for (; *line; line += strcspn(line, ";"), line += *line == ';')
+        if (strcspn(line, "=;") == key && !memcmp(line, item, key)) return line;
+    return NULL;
+}
+
+// "--val 0.1" for the item "val=0.1" of `line`, "no --val" when the line has none.
+static void describe(char text[128], const char *line, const char *item) {
+    const char *found = find_item(line, item);
+    int key = (int)strcspn(item, "=;"), length = found ? (int)strcspn(found, ";") - key - 1 : 0;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", key, item);
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (!strcmp(name, option_names[i][0])) snprintf(name, sizeof name, "%s", option_names[i][1]);
+    snprintf(text, 128, "%s%s%s%.*s", found ? "" : "no ", name, length > 0 ? " " : "", length > 0 ? length : 0,
+             found && length > 0 ? found + key + 1 : "");
+}
+
+// The first item of `line` that `other` lacks or has with another value, or NULL.
+static const char *find_difference(const char *line, const char *other) {
+    for (; *line; line += strcspn(line, ";"), line += *line == ';') {
+        const char *found = find_item(other, line);
+        size_t length = strcspn(line, ";");
+        if (!found || strcspn(found, ";") != length || memcmp(found, line, length)) return line;
     }
+    return NULL;
+}
+
+// `what` was made with the options `old`.
+static int fail_params(const char *what, const char *old, const char *new, const char *advice) {
+    const char *item = find_difference(old, new);
+    if (!item) item = find_difference(new, old);
+    char then[128], now[128];
+    describe(then, old, item);
+    describe(now, new, item);
+    return fail(EX_USAGE, "%s was made with %s, this run has %s: %s", what, then, now, advice);
+}
+
+static int fail_dataset(const Dataset *old, const char *params, const char *advice) {
+    char what[PATH_MAX_BYTES + 2];
+    snprintf(what, sizeof what, "'%s'", old->path);
+    return fail_params(what, old->params, params, advice);
 }
 
 static int fail_source(const Dataset *old, const char *what, const char *path) {
@@ -44,11 +95,22 @@ int compare_finished(const char *directory, const char *params, const ShardParam
     if (memcmp(old.vocab_fp, shard_params->vocab_fp, 32))
         status = fail(EX_USAGE, "'%s' was made with another vocabulary", directory);
     else if (strcmp(old.params, params))
-        status = fail_params(&old, params, REPLACE);
+        status = fail_dataset(&old, params, REPLACE);
     else
         status = compare_sources(&old, inputs);
     dataset_close(&old);
     return status < 0 ? -1 : 1;
+}
+
+int compare_unfinished(const char *directory, const char *other, const char *params, bool appends) {
+    char what[PATH_MAX_BYTES + 32], advice[PATH_MAX_BYTES + 64];
+    snprintf(what, sizeof what, "the unfinished run in '%s'", directory);
+    snprintf(advice, sizeof advice,
+             appends ? "repeat that command, or remove '%s/" DATASET_JOURNAL "' to start over"
+                     : "repeat that command, or start over with --force",
+             directory);
+    if (strcmp(other, params)) return fail_params(what, other, params, advice);
+    return fail(EX_USAGE, "%s has other inputs, or they have changed: %s", what, advice);
 }
 
 static bool has_source(const Dataset *dataset, const InputArgument *argument) {
@@ -60,7 +122,7 @@ static bool has_source(const Dataset *dataset, const InputArgument *argument) {
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs) {
     if (memcmp(base->vocab_fp, shard_params->vocab_fp, 32))
         return fail(EX_USAGE, "'%s' was made with another vocabulary", base->path);
-    if (strcmp(base->params, params)) return fail_params(base, params, REPEAT);
+    if (strcmp(base->params, params)) return fail_dataset(base, params, REPEAT);
     uint64_t known = 0;
     const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
     for (uint64_t i = 0; i < inputs->argument_count; i++)

@@ -263,7 +263,17 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
     return 0;
 }
 
-int dataset_read_shard(Dataset *dataset, const json_t *object) {
+static int check_stored_hash(const char *path, const DatasetShard *shard) {
+    ShardFile file;
+    if (shard_file_open(&file, path) < 0) return -1;
+    int status = shard_verify(&file, NULL, true);
+    if (status == 0 && memcmp(file.members[0].stored_hash, shard->stored_hash, sizeof shard->stored_hash))
+        status = fail(EX_DATA, "shard '%s': its stored hash differs from the one that was written", path);
+    shard_file_close(&file);
+    return status;
+}
+
+int dataset_read_shard(Dataset *dataset, const json_t *object, bool check_hash) {
     const char *file = NULL, *split_name = NULL;
     DatasetShard shard = {0};
     if (get_string(dataset, object, "file", &file) || get_string(dataset, object, "split", &split_name) ||
@@ -286,6 +296,7 @@ int dataset_read_shard(Dataset *dataset, const json_t *object) {
     if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
     if ((uint64_t)st.st_size != shard.bytes)
         return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, shard.bytes);
+    if (check_hash && check_stored_hash(path, &shard) < 0) return -1;
     dataset_add(dataset, split, &shard);
     return split;
 }
@@ -309,7 +320,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
         if (status == 0)
             status = number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash)
-                                 : dataset_read_shard(dataset, object);
+                                 : dataset_read_shard(dataset, object, false);
         json_decref(object);
         if (status < 0) return fail_in("line %" PRIu64, number);
         if (number > 1) continue;

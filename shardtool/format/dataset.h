@@ -68,9 +68,9 @@ int dataset_save(Dataset *dataset); // writes the manifest atomically; sets the 
 
 struct json_t; // of libjansson
 // The line of a shard in the manifest, and a shard from its JSON object: its split, or -1 when the object is malformed
-// or the file is missing or has another size.
+// or the file is missing or has another size, or with `check_hash` another hash.
 void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard);
-int dataset_read_shard(Dataset *dataset, const struct json_t *object);
+int dataset_read_shard(Dataset *dataset, const struct json_t *object, bool check_hash);
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);

@@ -2,11 +2,31 @@
 #include "common/err.h"
 #include "shardtool/format/shard.h"
 #include <inttypes.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STEP_BYTES = 4 << 20 };
+
+// Pages of a mapped file that were read count as memory of the program until they are dropped. [from, to) is inside.
+static void drop_pages(const ShardFile *shard, const uint8_t *from, const uint8_t *to) {
+    if (shard->borrowed) return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)from / page * page;
+    madvise((void *)start, (uintptr_t)to - start, MADV_DONTNEED);
+}
 
 static int check_stored_hash(const ShardFile *shard, const Shard *member) {
     XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(
-        &hash, XXH3_128bits(shard->map.data + member->offset, (size_t)(member->trailer - member->offset)));
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) die(EX_MEMORY, "no memory for a hash");
+    XXH3_128bits_reset(state);
+    for (const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->trailer; at < end;) {
+        size_t size = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
+        XXH3_128bits_update(state, at, size);
+        drop_pages(shard, at, at + size);
+        at += size;
+    }
+    XXH128_canonicalFromHash(&hash, XXH3_128bits_digest(state));
+    XXH3_freeState(state);
     if (!memcmp(&hash, member->stored_hash, sizeof member->stored_hash)) return 0;
     return fail(EX_DATA, "shard '%s': bytes %" PRIu64 " to %" PRIu64 ": damaged (the hash of the stored bytes differs)",
                 shard->path, member->offset, member->trailer);
@@ -15,7 +35,7 @@ static int check_stored_hash(const ShardFile *shard, const Shard *member) {
 // Rebuilds the seek table from the sizes in the blocks and the checksum at the end of each frame.
 static int check_table(const ShardFile *shard, const Shard *member) {
     Buffer table = {0};
-    const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table;
+    const uint8_t *at = shard->map.data + member->offset, *end = shard->map.data + member->table, *read = at;
     shard_table_add(&table, sizeof SHARD_OPENING - 1, 0, 0);
     at += sizeof SHARD_OPENING - 1;
     const ShardFrame *frame = shard->frames + member->first_frame, *last = frame + member->frame_count;
@@ -30,6 +50,7 @@ static int check_table(const ShardFile *shard, const Shard *member) {
             shard_table_add(&table, bytes, 0, 0);
         }
         at += bytes;
+        if (at - read >= STEP_BYTES) drop_pages(shard, read, at), read = at;
     }
     shard_table_finish(&table);
     bool same = table.size == member->end - member->table && !memcmp(table.data, end, table.size);

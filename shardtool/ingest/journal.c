@@ -72,7 +72,8 @@ static void get_start(const json_t *object, JournalResume *resume, uint64_t *pen
     *pending_crc = (uint32_t)crc;
 }
 
-// Adds the shard of one line. False when it cannot be used: its file is missing, or the line is of another version.
+// Adds the shard of one line. False when it cannot be used: its file is missing or damaged, or the line is of another
+// version. A shard that was linked by --append has no position; it belongs to a finished dataset and is not checked.
 static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalResume *resume, uint64_t *pending_bytes,
                        uint32_t *pending_crc) {
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
@@ -80,7 +81,9 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
     int split = -1;
     bool good = object && get_number(object, "file", &position.file) &&
                 get_number(object, "document", &position.document) && get_number(object, "token", &position.token) &&
-                (split = dataset_read_shard(dataset, json_object_get(object, "shard"))) >= 0;
+                (split = dataset_read_shard(dataset, json_object_get(object, "shard"),
+                                            position.document || position.token)) >= 0;
+    if (!good && err_code()) log_warn("finished shards are made again: %s", err_text());
     if (good) resume->positions[split] = position;
     if (good && split != pending_split) {
         resume->start = position;
@@ -108,6 +111,13 @@ static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t
     pending->size = bytes;
 }
 
+static void get_params(Bytes header, Buffer *params) {
+    json_t *object = json_loadb((const char *)header.data, header.size, 0, NULL);
+    const char *text = json_string_value(json_object_get(object, "params"));
+    buffer_print(params, "%s", text ? text : "");
+    json_decref(object);
+}
+
 int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split,
                  JournalResume *resume) {
     char path[PATH_MAX_BYTES];
@@ -116,21 +126,30 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     uint32_t pending_crc = 0;
     file_path(path, dataset, DATASET_JOURNAL);
     *resume = (JournalResume){0};
-    if (has_stream(inputs) || access(path, F_OK)) return 0;
+    if (has_stream(inputs) || access(path, F_OK)) return JOURNAL_NONE;
     if (file_read(&bytes, path, JOURNAL_BYTES_MAX) < 0) return -1;
-    Bytes text = {bytes.data, bytes.size}, line;
+    Bytes text = {bytes.data, bytes.size}, line = {0}, shard;
     add_header(&header, dataset, inputs, base);
-    bool same = next_line(&text, &line) && line.size == header.size && !memcmp(line.data, header.data, line.size);
-    if (!same && bytes.size) log_line("starting over: '%s' is of a run with other options or inputs", path);
+    bool whole = next_line(&text, &line);
+    bool same = whole && line.size == header.size && !memcmp(line.data, header.data, line.size);
+    if (!whole && bytes.size) log_warn("starting over: '%s' is damaged", path);
+    if (whole && !same) {
+        Bytes rest = text;
+        bool has_shards = next_line(&rest, &shard);
+        if (has_shards) get_params(line, &resume->params);
+        buffer_close(&bytes);
+        buffer_close(&header);
+        return has_shards ? JOURNAL_OTHER : JOURNAL_NONE;
+    }
     size_t good = same ? bytes.size - text.size : 0;
-    while (same && next_line(&text, &line) &&
-           load_shard(dataset, line, pending_split, resume, &pending_bytes, &pending_crc))
+    while (same && next_line(&text, &shard) &&
+           load_shard(dataset, shard, pending_split, resume, &pending_bytes, &pending_crc))
         good = bytes.size - text.size;
     if (same && (int)TEMP_FAILURE_RETRY(truncate(path, (off_t)good))) same = false;
     if (same) load_pending(dataset, resume, pending_bytes, pending_crc);
     buffer_close(&bytes);
     buffer_close(&header);
-    return same;
+    return same ? JOURNAL_SAME : JOURNAL_NONE;
 }
 
 static int add_line(Journal *journal, const Buffer *json) {

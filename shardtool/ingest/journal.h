@@ -38,15 +38,22 @@ typedef struct {
     bool has_start;                       // documents before `start` are in shards or in `pending`
     InputPosition start;
     Buffer pending; // PendingIds, each followed by its ids
+    Buffer params;  // where journal_load returns JOURNAL_OTHER: the options of that run
 } JournalResume;
 
 typedef struct {
     uint64_t file, document, source_bytes, count;
 } PendingIds;
 
-// Reads the journal of `dataset` (begun, without shards). 1 when it is of the same run: its shards are added and
-// *resume is set, whose buffer the caller frees. 0 when there is no usable journal; the dataset is then as it was.
-// `base` is the dataset to which the run appends, or NULL.
+typedef enum {
+    JOURNAL_NONE,  // no usable journal, or one without finished shards; the dataset is as it was
+    JOURNAL_SAME,  // of the same run: its shards are added, and `resume` is set
+    JOURNAL_OTHER, // has finished shards of a run with other options or inputs
+} JournalState;
+
+// Reads the journal of `dataset` (begun, without shards). Each finished shard is checked against its hash: those from
+// the first damaged one on do not count. JournalState, or -1. The caller frees the buffers of `resume`. `base` is the
+// dataset to which the run appends, or NULL.
 int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split, JournalResume *resume);
 // Opens the journal for appending after journal_load with `resume`, else (NULL) empty with a first line. The ids of
 // pending_split go to .pending. `skips` is borrowed.

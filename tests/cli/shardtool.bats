@@ -61,6 +61,9 @@ texts() { # a folder of small documents
     # standard output gets the same shard
     shardtool tokenize -q --bpe-cache cache -o - in | cmp - <(shardtool tokenize -q -o - in)
     # every other command ignores it
+    rm -f fifo && mkfifo fifo
+    run_code 0 timeout 60 shardtool tokenize --bpe-cache fifo -o fifo-out in
+    [[ "$output" == *"starting with an empty BPE cache: 'fifo' is not a regular file"* ]]
     echo "no cache" >out/.bpe-cache
     shardtool verify out && shardtool info out >/dev/null && shardtool diff plain out
     shardtool merge -q -o merged out && [ ! -e merged/.bpe-cache ] && shardtool diff --content merged out

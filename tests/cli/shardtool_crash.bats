@@ -194,25 +194,46 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
     done
 }
 
-@test "an unfinished run with other options or inputs starts over" {
+@test "an unfinished run with other options or inputs is kept, and --force starts over" {
     seq 3000 >lines.txt
     options="--docs lines --frame-tokens 64 --shard-tokens 1024 --val 0"
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
-    run_code 0 shardtool tokenize -o out $options --val-seed 3 lines.txt
+    find out -name '*.zst' | sort | xargs sha256sum >shards
+    run_code 2 shardtool tokenize -o out $options --val-seed 3 --shard-tokens 2048 lines.txt
+    [[ "$output" == *"the unfinished run in 'out' was made with --val-seed 0, this run has --val-seed 3: repeat"*"--force"* ]]
+    run_code 2 shardtool tokenize -o out $options --max-tokens 9 lines.txt
+    [[ "$output" == *"was made with no --max-tokens, this run has --max-tokens 9"* ]]
+    sha256sum --quiet -c shards
+    run_code 0 shardtool tokenize -o out $options --val-seed 3 --force lines.txt
     [[ "$output" == *"starting over"* && "$output" != *"continuing"* ]]
     shardtool verify -q out
     rm -rf out
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     echo more >>lines.txt
-    run_code 0 shardtool tokenize -o out $options lines.txt
+    run_code 2 shardtool tokenize -o out $options lines.txt
+    [[ "$output" == *"has other inputs, or they have changed"*"--force"* ]]
+    run_code 0 shardtool tokenize --force -o out $options lines.txt
     [[ "$output" == *"starting over"* ]]
     rm -rf out
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     printf x | dd of=out/.journal bs=1 seek=12 conv=notrunc status=none # damaged
     run_code 0 shardtool tokenize -o out $options lines.txt
-    [[ "$output" == *"starting over"* ]]
+    [[ "$output" == *"starting over"*"is damaged"* ]]
     shardtool tokenize -q -o whole $options lines.txt
     cmp out/dataset.jsonl whole/dataset.jsonl
+}
+
+@test "a finished shard that was damaged before the run continues is made again" {
+    seq 3000 >lines.txt
+    options="--docs lines --frame-tokens 64 --shard-tokens 1024 --val 0.1"
+    shardtool tokenize -q -o whole $options lines.txt
+    kill_at rename 8 shardtool tokenize -q -o out $options lines.txt
+    printf '\xff\x00\xff\x00' | dd of=out/train/000/000002.zst bs=1 seek=1000 conv=notrunc status=none
+    run_code 0 shardtool tokenize -o out $options lines.txt
+    [[ "$output" == *"finished shards are made again: shard 'out/train/000/000002.zst'"*"damaged"* ]]
+    [[ "$output" == *"continuing after "* ]]
+    shardtool verify -q out
+    shardtool diff out whole
 }
 
 @test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
