@@ -7,7 +7,7 @@
 
 struct SamplingMode {
     unsigned number;
-    bool ends, seeded_groups;
+    bool ends, documents;
     uint64_t (*blocks)(const SampleOrder *order);
     void (*group)(const SampleOrder *order, uint64_t sample, ShuffleGroup *group);
     uint64_t (*token)(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);
@@ -100,6 +100,38 @@ static uint64_t epoch_token(const SampleOrder *order, const ShuffleGroup *group,
     return group->extent[*extent] + block * order->sequence_tokens;
 }
 
+// --- shifted, documents: an epoch whose blocks begin elsewhere
+
+static uint64_t shifted_blocks(const SampleOrder *order) {
+    uint64_t whole = order->tokens / order->sequence_tokens;
+    return whole > 1 ? whole - 1 : 1;
+}
+
+static void shifted_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    uint64_t shifts = order->tokens - order->sequence_tokens;
+    if (shifts > order->sequence_tokens) shifts = order->sequence_tokens;
+    epoch_group(order, sample, group);
+    Permutation permutation;
+    permutation_init(&permutation, order->seed, group->epoch / shifts, UINT32_MAX, shifts);
+    uint64_t shift = permutation_at(&permutation, group->epoch % shifts);
+    for (unsigned i = 0; i < group->extent_count; i++) group->extent[i] += shift;
+}
+
+static uint64_t shifted_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
+    return epoch_token(order, group, sample, extent);
+}
+
+static uint64_t documents_blocks(const SampleOrder *order) { return shifted_blocks(order); }
+
+static void documents_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    shifted_group(order, sample, group);
+}
+
+static uint64_t documents_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample,
+                                unsigned *extent) {
+    return epoch_token(order, group, sample, extent);
+}
+
 // --- sequential: the groups of an epoch, in the order of the stream
 
 static uint64_t sequential_blocks(const SampleOrder *order) { return epoch_blocks(order); }
@@ -117,8 +149,8 @@ static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *g
 // --- the table
 
 static const SamplingMode modes[] = {
-#define ROW(NAME, name, number, ends, seeded_groups, ...)                                                              \
-    {number, ends, seeded_groups, name##_blocks, name##_group, name##_token},
+#define ROW(NAME, name, number, ends, documents, ...)                                                                  \
+    {number, ends, documents, name##_blocks, name##_group, name##_token},
     SAMPLING_MODES(ROW, )};
 
 const SamplingMode *sampling_mode(unsigned number) {
@@ -133,7 +165,7 @@ int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t
     *order = (SampleOrder){.mode = found,
                            .split = split,
                            .ends = found->ends,
-                           .seeded_groups = found->seeded_groups,
+                           .documents = found->documents,
                            .sequence_tokens = sequence_tokens,
                            .seed = seed,
                            .tokens = tokens,
@@ -158,4 +190,10 @@ void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup 
 
 uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
     return order->mode->token(order, group, sample, extent);
+}
+
+uint32_t sample_order_starts(const SampleOrder *order, uint64_t token) {
+    if (!order->documents) return 1;
+    uint64_t left = order->tokens - order->sequence_tokens - token;
+    return left < order->sequence_tokens ? (uint32_t)left : order->sequence_tokens;
 }

@@ -14,6 +14,14 @@
 //               positions come last and hold the remaining blocks: block 8KG + P(1 + G, n - 8KG)(p - 8KG).
 //               So the samples of a group come from 8 extents of about 2 MiB each; the order needs no state and has no
 //               size limit.
+//   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of epoch
+//   e
+//               begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that of epoch
+//               e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
+//   documents   As shifted, but a row begins where a document does if its block has such a place: at the first
+//               end-of-text id of the block that has T ids of the split after it. (This id is the first input of the
+//               document that follows it.) Else the row begins where the block does, most often inside a document of
+//               more than T ids.
 //
 // P(stage, m) is a permutation of 0..m-1 that depends on seed and epoch: 8 rounds of a balanced Feistel network on 2h
 // bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m. P(stage,
@@ -32,6 +40,9 @@
 //   epoch 1337 0 301966 256 5 -> 198144
 //   epoch 1337 0 9035582198 1024 1000000000 -> 7547226112
 //   epoch 42 0 33554433 1000 33553 -> 33540000
+//   shifted 1337 0 301966 256 5 -> 198173
+//   shifted 1337 0 9035582198 1024 1000000000 -> 1129151513
+//   shifted 42 0 1500 1000 123456 -> 430
 //   sequential 0 1 301966 256 0 -> 0
 //   sequential 0 1 301966 256 1178 -> 301568
 //   sequential 0 1 4434606 1024 4329 -> 4432896
@@ -61,7 +72,7 @@ const SamplingMode *sampling_mode(unsigned number); // NULL when no mode has thi
 typedef struct {
     const SamplingMode *mode;
     uint8_t split;
-    bool ends, seeded_groups; // columns of SAMPLING_MODES
+    bool ends, documents;     // columns of SAMPLING_MODES
     uint32_t sequence_tokens; // T
     uint64_t seed, tokens;    // tokens: N
     uint64_t blocks;          // n: blocks of an epoch, samples of sequential, possible positions of crop
@@ -87,3 +98,6 @@ typedef struct {
 void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group); // the group of `sample`
 // The first token of a sample of the group; *extent is the extent that contains the sample.
 uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);
+// The ids from that token on, at least 1, of which the first end-of-text id begins the row; without one, the token
+// does.
+uint32_t sample_order_starts(const SampleOrder *order, uint64_t token);

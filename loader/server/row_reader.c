@@ -111,21 +111,22 @@ static int enter_source(RowCopy *copy, unsigned source) {
                              copy->served->sources[source].tokens[get->split], get->sequence_tokens);
 }
 
-// The first token of row `row`.
-static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row) {
+// The first token of row `row`; one of `starts` ids from there on begins it (sample_order_starts).
+static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32_t *starts) {
     unsigned extent, split = copy->get.split;
     MixtureSample at = served_sample(copy->served, split, copy->get.mode, copy->get.first_sample + row);
     if (!(copy->known & 1u << at.source))
         enter_source(copy, at.source); // cannot fail: a source with a weight was set at the start
     if (!group_has(&copy->group[at.source], at.sample)) enter_group(reader, copy, at.source, at.sample);
-    return copy->served->sources[at.source].first_token[split] +
-           sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample, &extent);
+    uint64_t token = sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample, &extent);
+    *starts = sample_order_starts(&copy->order[at.source], token);
+    return copy->served->sources[at.source].first_token[split] + token;
 }
 
 int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids) {
     copy->served = served, copy->get = *get, copy->ids = ids;
-    copy->done = copy->column = copy->ahead = copy->crc = copy->known = 0;
-    copy->epoch = 0, copy->waits_for = NULL;
+    copy->done = copy->column = copy->skipped = copy->ahead = copy->crc = copy->known = 0;
+    copy->epoch = 0, copy->waits_for = NULL, copy->found = false;
     MixtureSample first = served_sample(served, get->split, get->mode, get->first_sample);
     for (unsigned source = 0; first.source < served->source_count && source < served->source_count; source++)
         if (served_weighs(served, source) && enter_source(copy, source) < 0) return -1;
@@ -133,7 +134,8 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
     uint64_t left = sample_order_left(&copy->order[first.source], first.sample);
     copy->rows = left < get->rows ? (uint32_t)left : get->rows;
     if (!copy->rows) return 0;
-    row_token(reader, copy, 0);
+    uint32_t starts;
+    row_token(reader, copy, 0, &starts);
     copy->epoch = copy->group[first.source].epoch;
     return 0;
 }
@@ -148,12 +150,23 @@ static void request_ahead(RowReader *reader, RowCopy *copy) {
     ShardStream *stream = &copy->served->streams[copy->get.split];
     if (copy->ahead < copy->done + 1) copy->ahead = copy->done + 1;
     for (; copy->ahead < copy->rows && copy->ahead <= copy->done + ROWS_AHEAD; copy->ahead++) {
-        uint64_t token = row_token(reader, copy, copy->ahead);
+        uint32_t starts;
+        uint64_t token = row_token(reader, copy, copy->ahead, &starts);
         uint64_t frame = shard_stream_frame_of(stream, token);
-        uint64_t last = shard_stream_frame_of(stream, token + copy->get.sequence_tokens);
+        uint64_t last = shard_stream_frame_of(stream, token + starts - 1 + copy->get.sequence_tokens);
         for (; frame <= last; frame++)
             if (!frame_cache_ahead(reader->cache, stream, frame)) return;
     }
+}
+
+// Looks in the frame of the current position for the document that begins the row.
+static void find_start(RowCopy *copy, const Frame *frame, uint64_t token, uint32_t starts) {
+    const uint16_t *ids = frame->ids + (token - frame->place.first_token);
+    uint64_t left = frame->place.first_token + frame->place.tokens - token;
+    uint16_t eot = (uint16_t)copy->served->dataset.eot_id;
+    while (copy->skipped < starts && left && *ids != eot) ids++, left--, copy->skipped++;
+    copy->found = copy->skipped == starts || left;
+    if (copy->skipped == starts) copy->skipped = 0; // no document begins here
 }
 
 // Copies from the frame of the current position to the end of the frame or of the row.
@@ -164,7 +177,7 @@ static void copy_part(RowCopy *copy, const Frame *frame, uint64_t token) {
     copy->crc = crc32c(copy->crc, copy->ids, count * sizeof *copy->ids);
     copy->ids += count, copy->column += count;
     if (copy->column <= copy->get.sequence_tokens) return;
-    copy->column = 0, copy->done++;
+    copy->column = copy->skipped = 0, copy->found = false, copy->done++;
 }
 
 RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
@@ -172,10 +185,10 @@ RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
     if (copy->waits_for && copy->waits_for->state == FRAME_QUEUED) return ROWS_WAIT;
     row_copy_end(copy);
     uint64_t token = 0;
-    uint32_t known = UINT32_MAX; // the row that `token` begins
+    uint32_t known = UINT32_MAX, starts = 1; // `token` and `starts` are of row `known`
     for (const uint16_t *began = copy->ids; copy->done < copy->rows;) {
-        if (known != copy->done) token = row_token(reader, copy, copy->done), known = copy->done;
-        uint64_t at = token + copy->column;
+        if (known != copy->done) token = row_token(reader, copy, copy->done, &starts), known = copy->done;
+        uint64_t at = token + copy->skipped + copy->column;
         Frame *frame = frame_cache_get(reader->cache, stream, shard_stream_frame_of(stream, at));
         if (frame->state != FRAME_READY) {
             frame_pin(frame);
@@ -183,6 +196,10 @@ RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
             if (frame->state == FRAME_FAILED) return frame_fail(frame), ROWS_FAILED;
             request_ahead(reader, copy);
             return ROWS_WAIT;
+        }
+        if (starts > 1 && !copy->found) {
+            find_start(copy, frame, at, starts);
+            continue;
         }
         copy_part(copy, frame, at);
         if ((size_t)(copy->ids - began) * sizeof *began >= STEP_BYTES && copy->done < copy->rows) return ROWS_MORE;

@@ -19,6 +19,8 @@ typedef struct {
     WireGet get;
     uint16_t *ids;       // where the next ids go
     uint32_t rows, done; // fewer rows than requested only at the end of a sequential split
+    uint32_t skipped;    // ids of the current row's block before the document that begins it
+    bool found;          // `skipped` is final
     uint32_t column;     // ids of the current row that have been copied
     uint32_t ahead;      // rows whose frames have been requested from the cache
     uint64_t epoch;      // of the first row

@@ -109,6 +109,26 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
+@test "sampling=shifted and documents: a run over killed loaders and trainers has the bits of an uninterrupted one" {
+    for mode in shifted documents; do
+        serve "$data"
+        begin --loader=ipc://place --out_dir=$mode --sampling=$mode "${often[@]}"
+        wait_for_checkpoint $mode
+        kill_loader
+        serve "$data"
+        wait_for_more_steps $mode 20
+        kill -9 $TRAINER
+        ends 137
+        kill_loader
+        finish $mode --dataset="$data" --sampling=$mode --eval_interval=3 --eval_iters=1
+    done
+    train --out_dir=epoch --quiet --max_iters=20
+    [ "$(for mode in epoch shifted documents; do losses $mode | grep '"step": 20, "loss"'; done | sort -u | wc -l)" -eq 3 ]
+    run train --out_dir=documents
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"sampling is epoch, was documents"* ]]
+}
+
 @test "a loader may be started after the trainer" {
     "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>words >lines 3>&- &
     TRAINER=$!

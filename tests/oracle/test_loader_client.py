@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ["BIN"]).resolve()
 sys.path.insert(0, str(ROOT / "loader/python"))
 try:
-    from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches
+    from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches, wire
 except ImportError as error:
     MISSING = str(error)
 else:
@@ -61,8 +61,7 @@ def make_data(name="data", lines=20000):
 
 
 def wanted(ids, mode, sample, seed=SEED):
-    first = getattr(sampling, mode)(seed, 0, len(ids), T, sample)
-    return ids[first : first + T + 1]
+    return sampling.row(mode, ids, seed, 0, T, sample)
 
 
 def check(rows, ids, mode, first):
@@ -83,9 +82,7 @@ def need():
 
 
 def test_sampling_modes_have_the_numbers_of_the_table():
-    if MISSING:
-        raise runner.Skip(MISSING)
-    from millrace_loader import wire
+    need()
     table = (ROOT / "loader/protocol/sampling_mode.h").read_text()
     rows = re.findall(r"MODE\([A-Z]+, ([a-z]+), (\d+),", table)
     assert len(rows) >= 3 and wire.MODES == {name: int(number) for name, number in rows}, (rows, wire.MODES)
@@ -99,7 +96,7 @@ def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
         for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
             feed = Feed(endpoint, T, 24, ring=ring, timeout=60)
             assert bool(feed._attach_id) == ring
-            for mode in ("epoch", "crop", "sequential"):
+            for mode in wire.MODES:
                 firsts = [0, 24, 1000, (len(ids) - 1) // T - 5] + ([10**9, 2**62] if mode != "sequential" else [])
                 for first in firsts:
                     feed.request(0, mode, 24, SEED, first)
@@ -113,16 +110,16 @@ def test_client_stream_is_the_same_when_loaders_are_killed():
     need()
     ids = make_data()
     tcp = f"tcp://127.0.0.1:{port()}"
-    for endpoint, ring in (("ipc://killed", True), ("ipc://killed", False), (tcp, False)):
+    for endpoint, ring, mode in (("ipc://killed", True, "documents"), ("ipc://killed", False, "epoch"), (tcp, False, "shifted")):
         with Loader(endpoint, options=["--insecure"]) as loader:
             feed = Feed(endpoint, T, 16, ring=ring, timeout=60)
             requested = received = 0
             for kills in range(6):
                 for _ in range(10):
                     while feed.capacity:
-                        feed.request(0, "epoch", 16, SEED, requested)
+                        feed.request(0, mode, 16, SEED, requested)
                         requested += 16
-                    check(feed.next(), ids, "epoch", received)
+                    check(feed.next(), ids, mode, received)
                     received += 16
                 loader.kill()
                 loader.start()
@@ -145,21 +142,23 @@ def test_dataset_gives_the_same_stream_for_any_world_and_continues_from_its_stat
     need()
     make_data()
     with Loader("ipc://place"):
-        whole = TokenBatches("ipc://place", T, 48, seed=SEED)
-        one = digest([whole], 10, 1)
-        for world in (2, 4):
-            ranks = [TokenBatches("ipc://place", T, 48 // world, rank=rank, world=world, seed=SEED) for rank in range(world)]
-            assert digest(ranks, 10, world) == one
-            [rank.close() for rank in ranks]
-        state = json.dumps(whole.state_dict())
-        assert len(state) <= 200, len(state)
-        rest = digest([whole], 5, 1)
-        resumed = TokenBatches("ipc://place", T, 16)  # another batch size
-        resumed.load_state_dict(json.loads(state))
-        assert digest([resumed], 15, 1) == rest
-        assert resumed.state_dict() == whole.state_dict()
-        resumed.close()
-        whole.close()
+        for mode in ("epoch", "documents"):
+            whole = TokenBatches("ipc://place", T, 48, seed=SEED, mode=mode)
+            one = digest([whole], 10, 1)
+            for world in (2, 4):
+                ranks = [TokenBatches("ipc://place", T, 48 // world, rank=rank, world=world, seed=SEED, mode=mode)
+                         for rank in range(world)]
+                assert digest(ranks, 10, world) == one
+                [rank.close() for rank in ranks]
+            state = json.dumps(whole.state_dict())
+            assert len(state) <= 200, len(state)
+            rest = digest([whole], 5, 1)
+            resumed = TokenBatches("ipc://place", T, 16)  # another batch size
+            resumed.load_state_dict(json.loads(state))
+            assert digest([resumed], 15, 1) == rest
+            assert resumed.state_dict() == whole.state_dict()
+            resumed.close()
+            whole.close()
 
 
 def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():

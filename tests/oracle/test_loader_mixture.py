@@ -91,17 +91,16 @@ class Mixture:
             raise runner.Skip(client.MISSING)
         self.ids = [client.make_data("mix-a", 20000), client.make_data("mix-b", 7000)]
 
-    def row(self, schedule, sample, seed=client.SEED):
+    def row(self, schedule, sample, mode="epoch"):
         i, number = at(schedule, sample)
         ids = self.ids[i]
-        first = sampling.epoch(seed, 0, len(ids), client.T, number)
-        return ids[first : first + client.T + 1]
+        return sampling.row(mode, ids, client.SEED, 0, client.T, number)
 
-    def check(self, feed, schedule, first, rows):
-        feed.request(0, "epoch", rows, client.SEED, first)
+    def check(self, feed, schedule, first, rows, mode="epoch"):
+        feed.request(0, mode, rows, client.SEED, first)
         got = feed.next().copy()
         for i, row in enumerate(got):
-            assert np.array_equal(row, self.row(schedule, first + i)), first + i
+            assert np.array_equal(row, self.row(schedule, first + i, mode)), first + i
         return got
 
 
@@ -122,7 +121,8 @@ def test_the_loader_serves_a_mixture_by_the_rule():
                 digest.update(mixture.check(feed, schedule, first, rows).tobytes())
             hashes.add(digest.hexdigest())
             far = 10**9 + 12345
-            mixture.check(feed, schedule, far, rows)
+            for mode in ("epoch", "documents"):
+                mixture.check(feed, schedule, far, rows, mode)
             feed.close()
         assert len(hashes) == 1
         sources = [client.Feed("ipc://mix", client.T, 64)]

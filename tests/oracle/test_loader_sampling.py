@@ -56,16 +56,38 @@ def sequential(seed, split, n, t, index):
 
 
 def epoch(seed, split, n, t, sample):
-    blocks = (n - 1) // t
+    return block(seed, (n - 1) // t, t, sample) * t
+
+
+def shifted(seed, split, n, t, sample):
+    blocks, m = max(1, n // t - 1), min(t, n - t)
+    e = sample // blocks
+    return permute(seed, e // m, 2**32 - 1, m, e % m) + block(seed, blocks, t, sample) * t
+
+
+def row(mode, ids, seed, split, t, sample, eot=50256):
+    """The T+1 ids of a sample of the split `ids`."""
+    n = len(ids)
+    if mode == "documents":
+        begin = shifted(seed, split, n, t, sample)
+        starts = [i for i in range(begin, begin + t) if ids[i] == eot and i + t < n]
+        first = starts[0] if starts else begin
+    else:
+        first = globals()[mode](seed, split, n, t, sample)
+    return ids[first : first + t + 1]
+
+
+def block(seed, blocks, t, sample):
+    """The block of a sample, of `blocks` in an epoch."""
     e, p = divmod(sample, blocks)
     k = max(1, 2**20 // t)
     groups = blocks // (8 * k)
     if p >= 8 * k * groups:
         whole = 8 * k * groups
-        return (whole + permute(seed, e, 1 + groups, blocks - whole, p - whole)) * t
+        return whole + permute(seed, e, 1 + groups, blocks - whole, p - whole)
     j, inside = divmod(p, 8 * k)
     q = permute(seed, e, 1 + j, 8 * k, inside)
-    return (permute(seed, e, 0, 8 * groups, 8 * j + q // k) * k + q % k) * t
+    return permute(seed, e, 0, 8 * groups, 8 * j + q // k) * k + q % k
 
 
 CASES = [
@@ -75,6 +97,9 @@ CASES = [
     ("epoch", 1337, 0, 301966, 256, 5),
     ("epoch", 1337, 0, 9035582198, 1024, 1000000000),
     ("epoch", 42, 0, 33554433, 1000, 33553),
+    ("shifted", 1337, 0, 301966, 256, 5),
+    ("shifted", 1337, 0, 9035582198, 1024, 1000000000),
+    ("shifted", 42, 0, 1500, 1000, 123456),
     ("sequential", 0, 1, 301966, 256, 0),
     ("sequential", 0, 1, 301966, 256, 1178),
     ("sequential", 0, 1, 4434606, 1024, 4329),
@@ -99,6 +124,17 @@ def test_an_epoch_has_every_block_once():
         for e in (0, 3):
             got = sorted(epoch(9, 0, n, t, e * blocks + i) for i in range(blocks))
             assert got == [i * t for i in range(blocks)]
+
+
+def test_the_blocks_of_t_epochs_begin_at_every_shift_once():
+    for n, t in [(2, 1), (11, 10), (700, 7), (2000, 64), (127, 64)]:
+        blocks, m = max(1, n // t - 1), min(t, n - t)
+        shifts = set()
+        for e in range(3 * m, 4 * m):
+            got = sorted(shifted(9, 0, n, t, e * blocks + i) for i in range(blocks))
+            assert got == [got[0] + i * t for i in range(blocks)] and got[-1] + t < n
+            shifts.add(got[0])
+        assert shifts == set(range(m))
 
 
 if __name__ == "__main__":

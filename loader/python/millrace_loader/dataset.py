@@ -19,7 +19,7 @@ class TokenBatches(IterableDataset):
     next sample, also with another batch size or world. The batches are complete: use it directly, or with
     DataLoader(dataset, batch_size=None).
 
-    When the loader changes its dataset, the iterator raises DatasetChanged. Further arguments are those of Feed.
+    `mode` is a sampling mode of loader/protocol/sampling.h. When the loader changes its dataset, the iterator raises DatasetChanged. Further arguments are those of Feed.
     """
 
     def __init__(self, endpoint, T, batch, rank=0, world=1, start=0, split="train", mode="epoch", seed=1337, window=4,

@@ -94,7 +94,7 @@ TEST(wire_names_the_field_of_an_intact_message_that_is_out_of_range) {
     REFUSED((get->rows = 20000, get->sequence_tokens = WIRE_TOKENS_MAX), "rows");         // 40 GB
     REFUSED(get->split = 2, "split");
     REFUSED(get->mode = 2, "mode");
-    REFUSED(get->mode = 4, "mode");
+    REFUSED(get->mode = 6, "mode");
     REFUSED(get->zero = 1, "zero");
     REFUSED(get->slot = WIRE_SLOTS_MAX, "slot");
     REFUSED(get->first_sample = UINT64_MAX, "first_sample");
