@@ -3,13 +3,13 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/pool.h"
+#include "loader/server/descriptors.h"
 #include "loader/server/server_internal.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,15 +77,6 @@ static int bind_sockets(Server *server, const Endpoint *endpoint) {
 
 const Dataset *server_dataset(const Server *server) { return &server->current->dataset; }
 
-// Each connection takes a descriptor, and libzmq aborts when there is none left.
-static void raise_descriptor_limit(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     Server *server = allocate_zeroed(1, sizeof *server);
     server->config = config;
@@ -105,7 +96,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     signal(SIGPIPE, SIG_IGN); // stderr may be a pipe whose reader has ended
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     server->file_mode = 0666 & ~umask(077);
-    raise_descriptor_limit();
+    descriptors_prepare();
     if ((config->metrics_path && server_check_metrics(config->metrics_path) < 0) ||
         (config->keys && server_read_keys(server, &server->allow) < 0) ||
         !(server->current = served_open(&config->spec)) ||

@@ -213,6 +213,29 @@ END
     LOADER=
 }
 
+@test "connections that take every descriptor are refused, and the loader serves on" {
+    ulimit -n 128
+    start
+    python3 - place/data.sock place/ctl.sock <<'END'
+import socket, sys
+def connect(path, kind):
+    peer = socket.socket(socket.AF_UNIX, kind)
+    peer.connect(path)
+    return peer
+def is_refused(peer):
+    return peer.recv(64) == b""
+for path, kind in ((sys.argv[1], socket.SOCK_STREAM), (sys.argv[2], socket.SOCK_SEQPACKET)):
+    peers = [connect(path, kind) for _ in range(115)]  # this process has the same limit
+    assert is_refused(peers[-1]), path
+    del peers
+END
+    grep -q "refused a connection: all descriptors are in use" log
+    "$BIN/loader" status --endpoint ipc://place
+    kill -TERM "$LOADER"
+    wait "$LOADER"
+    LOADER=
+}
+
 @test "keygen creates a key file that others cannot read and never overwrites one" {
     run "$BIN/loader" keygen loader.key
     [ "$status" -eq 0 ]
