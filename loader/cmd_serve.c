@@ -27,7 +27,7 @@ static const Option options[] = {
      "file with the public keys of the trainers that may connect, one per line"                                                              },
     {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
     {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
-     "memory for decoded data; 0: a quarter of the memory, or of the limit of the control group"                                             },
+     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"                             },
     {OPT_STRING, "schedule",        &schedule_file,   "FILE",
      "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"                           },
     {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
@@ -40,6 +40,14 @@ static uint64_t memory_bytes(void) {
     uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t limit = cgroup_limits().memory_bytes;
     return limit && limit < bytes ? limit : bytes;
+}
+
+static int check_cache(uint64_t memory) {
+    enum { CACHE_LEAST = 2 << 20 };
+    char least[16], most[16];
+    if (!cache_bytes || (cache_bytes >= CACHE_LEAST && cache_bytes <= memory)) return 0;
+    return fail(EX_USAGE, "--cache is %llu bytes: give 0 (the default), or %s to %s, the memory that there is",
+                (unsigned long long)cache_bytes, human_bytes(least, CACHE_LEAST), human_bytes(most, (double)memory));
 }
 
 static int serve(const Endpoint *endpoint, const ServerConfig *config) {
@@ -75,7 +83,9 @@ static int run(int count, char **arguments) {
                     "connect");
     if (key_file && keys_read(&keys, key_file) < 0) return -1;
     if (key_file) config.keys = &keys;
-    config.cache_bytes = cache_bytes ? cache_bytes : memory_bytes() / 4;
+    uint64_t memory = memory_bytes();
+    if (check_cache(memory) < 0) return -1;
+    config.cache_bytes = cache_bytes ? cache_bytes : memory / 4;
     unsigned cores = pool_cores();
     config.threads = cores < THREADS_MAX ? cores : THREADS_MAX;
     return serve(&endpoint, &config);

@@ -97,11 +97,11 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     server->file_mode = 0666 & ~umask(077);
     descriptors_prepare();
-    if ((config->metrics_path && server_check_metrics(config->metrics_path) < 0) ||
-        (config->keys && server_read_keys(server, &server->allow) < 0) ||
+    if ((config->keys && server_read_keys(server, &server->allow) < 0) ||
         !(server->current = served_open(&config->spec)) ||
         !(server->reader = row_reader_open(config->cache_bytes, config->threads)) ||
-        endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0) {
+        endpoint_lock(endpoint, &server->lock) < 0 || bind_sockets(server, endpoint) < 0 ||
+        (config->metrics_path && server_write_metrics(server) < 0)) {
         server_close(server);
         return NULL;
     }
@@ -267,6 +267,14 @@ static bool handle_signals(Server *server) {
 
 // --- the loop
 
+static void update_metrics(Server *server) {
+    static bool warned;
+    bool failed = server_write_metrics(server) < 0;
+    if (failed && !warned) log_warn("no metrics: %s", err_text());
+    warned = failed;
+    err_clear();
+}
+
 // What is due by time, not by an event. Returns the ms until something is due again, -1: nothing.
 static int do_timed_work(Server *server) {
     uint64_t now = clock_ns();
@@ -284,7 +292,7 @@ static int do_timed_work(Server *server) {
     }
     if (server->config->metrics_path) {
         wait_ms = METRICS_MS;
-        if (now - server->metrics_ns >= METRICS_MS * 1000000ull) server_write_metrics(server);
+        if (now - server->metrics_ns >= METRICS_MS * 1000000ull) update_metrics(server);
     }
     if (now - server->watched_ns >= WATCH_MS * 1000000ull) {
         server->watched_ns = now;

@@ -142,8 +142,7 @@ void server_reload_finish(Server *server); // when reload.done is readable
 
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
-void server_write_metrics(Server *server);
-int server_check_metrics(const char *path); // 73 when there is something else than a regular file, such as a device
+int server_write_metrics(Server *server); // 73 over what is not a regular file, such as a device
 
 // Counts a peer without an allowed key, and logs it, but at most once a second.
 void server_refuse_peer(Server *server, const char *address);

@@ -74,18 +74,15 @@ void server_status(const Server *server, Status *status) {
     add_sources(server->previous, true, status);
 }
 
-int server_check_metrics(const char *path) {
-    struct stat st;
-    if (lstat(path, &st) < 0 || S_ISREG(st.st_mode)) return 0;
-    return fail(EX_CREATE, "'%s' is not a regular file: the metrics file is replaced every few seconds", path);
-}
-
 // Without fsync: after a crash of the machine the figures are of no use.
 static int replace_file(const char *path, mode_t mode, Bytes text) {
+    struct stat st;
     char temp[PATH_MAX_BYTES];
     snprintf(temp, sizeof temp, "%.*s.tmp", PATH_MAX_BYTES - 8, path);
-    if (server_check_metrics(path) < 0) return -1;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return fail(EX_CREATE, "'%s' is not a regular file: the metrics file is replaced every few seconds", path);
     int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ENOENT) return fail(EX_CREATE, "cannot create '%s': %s", temp, strerror(errno));
     if (fd < 0) return fail_errno("cannot create '%s'", temp);
     int status = fd_write(fd, text.data, text.size, temp);
     if (status == 0 && fchmod(fd, mode) < 0) status = fail_errno("cannot change the mode of '%s'", temp);
@@ -94,16 +91,13 @@ static int replace_file(const char *path, mode_t mode, Bytes text) {
     return status;
 }
 
-void server_write_metrics(Server *server) {
+int server_write_metrics(Server *server) {
     static Status status;
-    static bool warned;
     Buffer text = {0};
     server->metrics_ns = clock_ns();
     server_status(server, &status);
     status_print(&status, STATUS_PROMETHEUS, &text);
-    bool failed = replace_file(server->config->metrics_path, server->file_mode, (Bytes){text.data, text.size}) < 0;
-    if (failed && !warned) log_warn("no metrics: %s", err_text());
-    warned = failed;
-    err_clear();
+    int result = replace_file(server->config->metrics_path, server->file_mode, (Bytes){text.data, text.size});
     buffer_close(&text);
+    return result;
 }

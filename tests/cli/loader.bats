@@ -142,6 +142,16 @@ umask_mode() { touch fresh && stat -c %a fresh; }
         [[ "$output" == *"'$file' is not a regular file"* ]]
     done
     [ -p pipe ] && [ -L link ]
+    run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics nosuch/metrics
+    [[ "$output" == *"cannot create 'nosuch/metrics.tmp': No such file or directory"* ]]
+}
+
+@test "a cache that holds nothing, or more than the memory, is refused with the sizes that are accepted, 2" {
+    for size in 1 1M 999999999999999999; do
+        run_code 2 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --cache $size
+        [[ "$output" == *"--cache is "*" bytes: give 0 (the default), or 2.0 MiB to "*"the memory that there is"* ]]
+    done
+    start --cache 2M
 }
 
 @test "status and the metrics file report clients, sources and memory" {
