@@ -133,13 +133,18 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     PipelineOptions pipeline = run->pipeline;
     pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
     pipeline.journal = journal, pipeline.resume = resume;
+    AccessPoints *points = journal ? allocate_zeroed(1, sizeof *points) : NULL;
+    source_options.points = points;
     Source *source = source_open(inputs, &source_options);
     if (resume && resume->has_start) {
         const InputPosition *start = &resume->start;
+        if (resume->point.out) points->start = &resume->point;
         source_start(source, start->file, start->place, start->document - start->behind);
     }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
     source_close(source);
+    source_options.points = NULL;
+    free(points);
     if (status == 0 && dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL] == 0)
         status = fail_no_documents();
     if (status == 0) status = skips_finish(&source_options.skips);
@@ -206,8 +211,8 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     if (status == JOURNAL_OTHER) log_line("starting over: '%s' holds shards of another run", build->target);
     if (status >= 0) status = continued ? dataset_build_continue(build) : dataset_build_clear(build);
     if (status == 0)
-        status = journal_open(&journal, &dataset, inputs, base, continued ? &resume : NULL, pending_split,
-                              &source_options.skips);
+        status =
+            journal_open(&journal, &dataset, inputs, base, continued ? &resume : NULL, pending_split, &source_options);
     if (status == 0) log_continued(&dataset);
     if (status == 0 && base) {
         status = append_link(&dataset, base, shard_tokens, &journal);

@@ -19,6 +19,7 @@
 #define DATASET_MANIFEST "dataset.jsonl"
 #define DATASET_JOURNAL  ".journal"
 #define DATASET_PENDING  ".pending"
+#define DATASET_WINDOW   ".window"
 #define DATASET_SKIPS    "skipped.jsonl"
 
 typedef struct {

@@ -27,7 +27,8 @@ static int remove_file(const char *directory, const char *name) {
 }
 
 static int remove_journal(const char *directory) {
-    return remove_file(directory, DATASET_PENDING) < 0 ? -1 : remove_file(directory, DATASET_JOURNAL);
+    if (remove_file(directory, DATASET_PENDING) < 0 || remove_file(directory, DATASET_WINDOW) < 0) return -1;
+    return remove_file(directory, DATASET_JOURNAL);
 }
 
 // Visits the entries of one directory. A missing directory has none.

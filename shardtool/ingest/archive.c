@@ -41,9 +41,11 @@ typedef struct {
     Error error; // of `member` or the archive, with LOOK_FAILED
     Stream *current;
     uint64_t first;      // the number of the first file to be read
+    uint64_t begin;      // the byte of the outer stream that libarchive counts as the first
     uint64_t members;    // files found so far
     uint64_t links;      // second names of them
     uint64_t number;     // of `current` among them
+    uint64_t offset;     // of its header
     uint64_t behind;     // documents of it
     FormatReader *inner; // reads `current`
     uint8_t block[BLOCK_BYTES];
@@ -161,6 +163,14 @@ static int check_directory(ArchiveReader *self) {
     return fail(EX_DATA, "'%s': truncated or damaged: the zip archive has no central directory", outer->name);
 }
 
+// Begins at the member from which a run continues.
+static int seek_member(ArchiveReader *self) {
+    const ReadPlace *start = &self->outer->start;
+    if (!start->byte) return 0;
+    self->begin = self->bytes = start->byte, self->members = start->number;
+    return stream_seek(self->outer, start->byte);
+}
+
 static int open_zip(ArchiveReader *self) {
     if (!self->outer->read_at) {
         self->spooled = stream_spool(self->outer);
@@ -182,10 +192,10 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return NULL;
     ArchiveReader *self = allocate_zeroed(1, sizeof *self);
     self->outer = stream, self->options = options, self->is_zip = is_zip(head);
-    self->first = stream->start.value[0];
+    self->first = stream->start.number;
     self->member.level = stream->level + !stream->decompressed; // a tar.xz is one level
     int status = level_check(&self->member, options) < 0 ? fail_in("'%s'", stream->name) : 0;
-    if (status == 0 && self->is_zip) status = open_zip(self);
+    if (status == 0) status = self->is_zip ? open_zip(self) : seek_member(self);
     if (status == 0 && open_archive(self) == 0) return &self->reader;
     fail_archive(self, stream->name);
     archive_close(&self->reader);
@@ -207,6 +217,10 @@ static int check_end(ArchiveReader *self) {
     return got < 0 ? -1 : 0;
 }
 
+static uint64_t header_position(const ArchiveReader *self) {
+    return self->begin + (uint64_t)archive_read_header_position(self->archive);
+}
+
 // Names the member of a header. False when it is not a file to be read, or before the start.
 static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
     const char *name = archive_entry_pathname(entry);
@@ -220,6 +234,7 @@ static bool find_member(ArchiveReader *self, struct archive_entry *entry) {
     if (self->members++ < self->first) return false;
     unsigned level = self->member.level;
     self->member = (Stream){.read = member_read, .level = level, .is_listed = true, .number = self->members - 1};
+    if (!self->is_zip) self->member.offset = header_position(self);
     stream_name(&self->member, self->outer->name, name);
     return true;
 }
@@ -241,8 +256,8 @@ static LookAhead place_member(ArchiveReader *self, struct archive_entry *entry) 
 
 // The member behind a damaged header is lost. It counts as one bad input, whatever its size.
 static void fail_header(ArchiveReader *self) {
-    fail(EX_DATA, "'%s': a damaged header at byte %" PRId64 ", its member is lost", self->outer->name,
-         (int64_t)archive_read_header_position(self->archive));
+    fail(EX_DATA, "'%s': a damaged header at byte %" PRIu64 ", its member is lost", self->outer->name,
+         header_position(self));
     self->ahead = LOOK_FAILED, self->resyncs = true;
     unsigned level = self->member.level;
     self->member = (Stream){.level = level, .number = self->members};
@@ -312,14 +327,14 @@ static int open_member(ArchiveReader *self) {
             return -1;
         }
     }
-    self->number = self->current->number, self->behind = 0;
+    self->number = self->current->number, self->offset = self->current->offset, self->behind = 0;
     return reader_open(&self->inner, self->current, self->options) < 0 ? -1 : 1;
 }
 
 // The place of a document is its member.
 static void set_place(ArchiveReader *self, Part *part) {
     part->has_place = true;
-    part->place = (ReadPlace){{self->number}};
+    part->place = (ReadPlace){self->offset, self->number};
     part->behind = self->behind += part->skipped;
     self->behind += part->last;
 }

@@ -34,6 +34,14 @@ typedef struct {
     z_stream z;
     bool padding; // zeros after the last member, as on tapes
     bool begun;   // a member was decoded
+
+    // A member that was begun elsewhere is decoded without its frame, so that its checksum is compared here.
+    bool restored;
+    uint32_t bits; // of the first byte of the input, which begin the block
+    uint32_t crc, size;
+    bool ended; // the content; what follows is the trailer
+    unsigned trailer_size;
+    uint8_t trailer[8];
 } Gzip;
 
 static bool gzip_matches(Bytes head) { return starts_with(head, "\x1F\x8B\x08", 3); }
@@ -42,6 +50,58 @@ static void *gzip_open(void) {
     Gzip *gzip = allocate_zeroed(1, sizeof *gzip);
     if (inflateInit2(&gzip->z, 15 + 16) != Z_OK) die(EX_MEMORY, "out of memory: gzip decoder"); // 16: gzip header
     return gzip;
+}
+
+static int inflate_step(Gzip *gzip, CodecStep *step) {
+    uInt in = clamp_u32(step->in.size), space = clamp_u32(step->space);
+    gzip->z.next_in = (Bytef *)(uintptr_t)step->in.data, gzip->z.avail_in = in;
+    gzip->z.next_out = step->out, gzip->z.avail_out = space;
+    int status = inflate(&gzip->z, step->blocks ? Z_BLOCK : Z_NO_FLUSH);
+    if (status == Z_MEM_ERROR) die(EX_MEMORY, "out of memory: gzip decoder");
+    advance(step, in - gzip->z.avail_in, space - gzip->z.avail_out);
+    return status;
+}
+
+static bool gzip_save(void *state, CodecState *saved) {
+    enum { BLOCK_ENDED = 128, LAST_BLOCK = 64, BITS = 7 }; // of data_type
+    Gzip *gzip = state;
+    if (!(gzip->z.data_type & BLOCK_ENDED) || gzip->z.data_type & LAST_BLOCK || !gzip->z.total_out) return false;
+    saved->bits = (uint32_t)gzip->z.data_type & BITS;
+    saved->crc = gzip->restored ? gzip->crc : (uint32_t)gzip->z.adler;
+    saved->size = gzip->restored ? gzip->size : (uint32_t)gzip->z.total_out;
+    return inflateGetDictionary(&gzip->z, saved->window, &saved->window_size) == Z_OK && saved->window_size;
+}
+
+static void gzip_restore(void *state, const CodecState *saved) {
+    Gzip *gzip = state;
+    inflateReset2(&gzip->z, -15);
+    inflateSetDictionary(&gzip->z, saved->window, saved->window_size);
+    gzip->restored = true, gzip->bits = saved->bits, gzip->crc = saved->crc, gzip->size = saved->size;
+}
+
+static CodecStatus gzip_decode_rest(Gzip *gzip, CodecStep *step) {
+    if (gzip->bits && step->in.size) {
+        inflatePrime(&gzip->z, (int)gzip->bits, *step->in.data >> (8 - gzip->bits));
+        advance(step, 1, 0);
+        gzip->bits = 0;
+    }
+    if (!gzip->ended) {
+        const uint8_t *out = step->out;
+        int status = inflate_step(gzip, step);
+        gzip->crc = (uint32_t)crc32(gzip->crc, out, (uInt)(step->out - out));
+        gzip->size += (uint32_t)(step->out - out);
+        gzip->ended = status == Z_STREAM_END;
+        step->error = gzip->z.msg ? gzip->z.msg : "damaged";
+        if (!gzip->ended) return status == Z_OK || status == Z_BUF_ERROR ? CODEC_MORE : CODEC_BAD;
+    }
+    for (; step->in.size && gzip->trailer_size < sizeof gzip->trailer; advance(step, 1, 0))
+        gzip->trailer[gzip->trailer_size++] = *step->in.data;
+    if (gzip->trailer_size < sizeof gzip->trailer) return CODEC_MORE;
+    step->error = "incorrect data check";
+    if (get_u32(gzip->trailer) != gzip->crc || get_u32(gzip->trailer + 4) != gzip->size) return CODEC_BAD;
+    inflateReset2(&gzip->z, 15 + 16);
+    gzip->begun = true, gzip->restored = false;
+    return CODEC_END;
 }
 
 static CodecStatus gzip_decode(void *state, CodecStep *step) {
@@ -53,18 +113,14 @@ static CodecStatus gzip_decode(void *state, CodecStep *step) {
         step->error = "data after the last gzip member";
         return CODEC_BAD;
     }
-    uInt in = clamp_u32(step->in.size), space = clamp_u32(step->space);
-    gzip->z.next_in = (Bytef *)(uintptr_t)step->in.data, gzip->z.avail_in = in;
-    gzip->z.next_out = step->out, gzip->z.avail_out = space;
-    int status = inflate(&gzip->z, Z_NO_FLUSH);
-    advance(step, in - gzip->z.avail_in, space - gzip->z.avail_out);
+    if (gzip->restored) return gzip_decode_rest(gzip, step);
+    int status = inflate_step(gzip, step);
     if (status == Z_STREAM_END) {
         inflateReset(&gzip->z);
         gzip->begun = true;
         return CODEC_END;
     }
     if (status == Z_OK || status == Z_BUF_ERROR) return CODEC_MORE;
-    if (status == Z_MEM_ERROR) die(EX_MEMORY, "out of memory: gzip decoder");
     step->error = gzip->z.msg ? gzip->z.msg : "a gzip dictionary is needed";
     if (gzip->begun && !strcmp(step->error, "incorrect header check")) step->error = "data after the last gzip member";
     return CODEC_BAD;
@@ -219,10 +275,10 @@ static void bzip2_close(void *state) {
 }
 
 static const Codec codecs[] = {
-    {"gzip",  "gz tgz",        gzip_matches,  gzip_open,  gzip_decode,  gzip_close },
-    {"xz",    "xz txz",        xz_matches,    xz_open,    xz_decode,    xz_close   },
-    {"zstd",  "zst zstd tzst", zstd_matches,  zstd_open,  zstd_decode,  zstd_close },
-    {"bzip2", "bz2 tbz2 tbz",  bzip2_matches, bzip2_open, bzip2_decode, bzip2_close},
+    {"gzip",  "gz tgz",        gzip_matches,  gzip_open,  gzip_decode,  gzip_close,  gzip_save, gzip_restore},
+    {"xz",    "xz txz",        xz_matches,    xz_open,    xz_decode,    xz_close,    NULL,      NULL        },
+    {"zstd",  "zst zstd tzst", zstd_matches,  zstd_open,  zstd_decode,  zstd_close,  NULL,      NULL        },
+    {"bzip2", "bz2 tbz2 tbz",  bzip2_matches, bzip2_open, bzip2_decode, bzip2_close, NULL,      NULL        },
 };
 enum { CODEC_COUNT = sizeof codecs / sizeof *codecs };
 

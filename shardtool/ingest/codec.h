@@ -14,8 +14,17 @@ typedef struct {
     bool ended;   // no input follows `in`
     uint8_t *out; // advanced
     size_t space; // bytes left at `out`, reduced
+    bool blocks;  // return after each block, so that `save` finds an end
     const char *error;
 } CodecStep;
+
+// What a decoder must know to begin within a gzip member, between two blocks. Zeros: between members or frames.
+typedef struct {
+    uint32_t bits;        // of the byte before the place that belong to the next block
+    uint32_t crc, size;   // of the member's content so far
+    uint32_t window_size; // 0 between members or frames
+    uint8_t window[32768];
+} CodecState;
 
 typedef struct {
     const char *name;
@@ -24,6 +33,10 @@ typedef struct {
     void *(*open)(void); // dies (82) without memory
     CodecStatus (*decode)(void *state, CodecStep *step);
     void (*close)(void *state);
+    // Optional. `save` returns false unless the last step ended between two blocks. After `restore`, the input begins
+    // at the place, or with `bits` at the byte before it.
+    bool (*save)(void *state, CodecState *saved);
+    void (*restore)(void *state, const CodecState *saved);
 } Codec;
 
 const Codec *codec_find(Bytes head); // NULL when no magic number matches

@@ -14,6 +14,22 @@ static ssize_t content_read(Stream *stream, void *data, size_t size) {
     return decoder_read(self->decoder, data, size);
 }
 
+static int content_seek(Stream *stream, uint64_t offset) {
+    CompressedReader *self = (CompressedReader *)((char *)stream - offsetof(CompressedReader, content));
+    return decoder_seek(self->decoder, offset);
+}
+
+// Places of documents are bytes of the content, unless that is compressed again.
+static int use_points(CompressedReader *self, const Stream *stream, const SourceOptions *options) {
+    Bytes head;
+    if (!options->points || !stream->seek || stream->decompressed) return 0;
+    if (stream_peek(&self->content, &head) < 0) return -1;
+    if (codec_find(head)) return 0;
+    decoder_use_points(self->decoder, options->points);
+    if (decoder_has_point(self->decoder, stream->start.byte)) self->content.seek = content_seek;
+    return 0;
+}
+
 int compressed_bid(Bytes head) { return codec_find(head) ? BID_MAGIC : BID_NONE; }
 
 void compressed_close(FormatReader *reader) {
@@ -36,7 +52,8 @@ FormatReader *compressed_open(Stream *stream, SourceOptions *options) {
     memcpy(self->content.name, stream->name, sizeof self->content.name);
     memcpy(self->content.base, stream->base, sizeof self->content.base);
     codec_strip_extension(self->content.base);
-    if (level_check(&self->content, options) == 0 && reader_open(&self->inner, &self->content, options) == 0)
+    if (level_check(&self->content, options) == 0 && use_points(self, stream, options) == 0 &&
+        reader_open(&self->inner, &self->content, options) == 0)
         return &self->reader;
     compressed_close(&self->reader);
     return NULL;

@@ -18,6 +18,8 @@ struct Decoder {
     bool ended;                              // the outer stream has no more bytes
     bool complete;                           // the decoder is at the end of a member or frame
     uint64_t in_bytes, out_bytes, silent_in; // silent_in: read since the last output
+    uint64_t next_point;                     // bytes of content before the next access point
+    AccessPoints *points;                    // of an input file; else NULL
     Bytes ahead;                             // decoded ahead and not yet read
     bool failed;                             // `error` comes after `ahead`
     Error error;
@@ -60,6 +62,12 @@ static int check_ratio(Decoder *decoder, size_t more) {
     return ratio_check(decoder->outer->name, decoder->options, decoder->in_bytes, decoder->out_bytes);
 }
 
+static void add_point(Decoder *decoder, bool ended) {
+    uint64_t in = decoder->in_bytes - decoder->in.size;
+    if (access_points_add(decoder->points, in, decoder->out_bytes, decoder->codec, decoder->state, ended))
+        decoder->next_point = decoder->out_bytes + ACCESS_POINT_BYTES;
+}
+
 // Fewer than `size` bytes only at the end. With -1, *done is the number of bytes before the error.
 static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
     CodecStep step = {.out = data, .space = size};
@@ -68,6 +76,7 @@ static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
         if (!decoder->in.size && !decoder->ended && refill(decoder) < 0) return -1;
         if (!decoder->in.size && decoder->ended && decoder->complete) break;
         step.in = decoder->in, step.ended = decoder->ended;
+        step.blocks = decoder->points && decoder->out_bytes >= decoder->next_point;
         size_t space = step.space, unread = step.in.size;
         CodecStatus status = decoder->codec->decode(decoder->state, &step);
         decoder->in = step.in;
@@ -75,6 +84,7 @@ static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
         *done = size - step.space;
         if (status == CODEC_BAD) return fail_damaged(decoder, step.error);
         if (check_ratio(decoder, space - step.space) < 0) return -1;
+        if (step.blocks) add_point(decoder, status == CODEC_END);
         if (status == CODEC_MORE && decoder->ended && unread == step.in.size && space == step.space)
             return fail_damaged(decoder, "the input ends within the compressed data");
     }
@@ -106,4 +116,35 @@ ssize_t decoder_read(Decoder *decoder, void *data, size_t size) {
         return -1;
     }
     return decode(decoder, (uint8_t *)data + take, size - take, &more) < 0 ? -1 : (ssize_t)(take + more);
+}
+
+void decoder_use_points(Decoder *decoder, AccessPoints *points) {
+    decoder->points = points;
+    decoder->next_point = decoder->out_bytes + ACCESS_POINT_BYTES;
+}
+
+bool decoder_has_point(const Decoder *decoder, uint64_t offset) {
+    const AccessPoint *start = decoder->points ? decoder->points->start : NULL;
+    return start && start->file == decoder->points->file && start->out <= offset &&
+           (!start->state.window_size || decoder->codec->restore);
+}
+
+int decoder_seek(Decoder *decoder, uint64_t offset) {
+    const AccessPoint *point = decoder->points->start;
+    const CodecState *state = &point->state;
+    if (stream_seek(decoder->outer, point->in - (state->bits > 0)) < 0) return -1;
+    decoder->codec->close(decoder->state);
+    decoder->state = decoder->codec->open();
+    if (state->window_size) decoder->codec->restore(decoder->state, state);
+    decoder->in = (Bytes){0}, decoder->ended = false, decoder->complete = !state->window_size;
+    decoder->in_bytes = point->in - (state->bits > 0), decoder->out_bytes = point->out;
+    decoder->next_point = point->out + ACCESS_POINT_BYTES;
+    uint8_t dropped[65536];
+    while (decoder->out_bytes < offset) {
+        uint64_t left = offset - decoder->out_bytes;
+        size_t size = left < sizeof dropped ? (size_t)left : sizeof dropped, got;
+        if (decode(decoder, dropped, size, &got) < 0) return -1;
+        if (got < size) return fail(EX_IO, "'%s' ends before the place of a finished shard", decoder->outer->name);
+    }
+    return 0;
 }

@@ -29,14 +29,15 @@ typedef struct {
     uint64_t max_ratio;      // output per byte of input, 0 = no limit
     unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
     Skips skips;
+    struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 
-// A place in a file from which its reader can begin: the values are those of its format (a byte and a line, a member, a
-// row group). All zero is the beginning. A place in a compressed file is one of its content: what is before is
-// decompressed and dropped.
+// A place in a file from which its reader can begin. All zero is the beginning. A place in a compressed file is one of
+// its content: what is before is decompressed and dropped, or passed over where there is an access point.
 typedef struct {
-    uint64_t value[2];
+    uint64_t byte;   // from which the reader reads; 0 for formats with an index
+    uint64_t number; // of the line, member or row group there
 } ReadPlace;
 
 // A part of a document. Parts of one document follow each other; the last may be empty.
@@ -62,7 +63,7 @@ struct Stream {
     char name[PATH_MAX_BYTES];                    // printable
     char base[SOURCE_BASE_BYTES];                 // the file name without the extensions of codecs that were decoded
     unsigned level;                               // of containers around it
-    uint64_t number;                              // of a member in its archive
+    uint64_t number, offset;                      // of a member in its archive; of its header, in a tar
     bool decompressed;                            // the output of a codec
     bool is_listed;                               // found in a folder or an archive, not named by the user
     struct Decoder *decoder;                      // has decoded a part of it ahead; NULL for most streams

@@ -65,11 +65,49 @@ static bool get_number(const json_t *object, const char *key, uint64_t *number) 
 static void get_start(const json_t *object, JournalResume *resume, uint64_t *pending_bytes, uint32_t *pending_crc) {
     uint64_t crc = 0;
     InputPosition *start = &resume->start;
-    resume->has_start = get_number(object, "place", &start->place.value[0]) &&
-                        get_number(object, "line", &start->place.value[1]) &&
+    resume->has_start = get_number(object, "byte", &start->place.byte) &&
+                        get_number(object, "number", &start->place.number) &&
                         get_number(object, "behind", &start->behind) && get_number(object, "pending", pending_bytes) &&
                         get_number(object, "crc", &crc);
     *pending_crc = (uint32_t)crc;
+}
+
+static void add_point(Buffer *json, const AccessPoint *point) {
+    const CodecState *state = &point->state;
+    buffer_print(json,
+                 ",\"in\":%" PRIu64 ",\"out\":%" PRIu64 ",\"bits\":%" PRIu32 ",\"content_crc\":%" PRIu32
+                 ",\"content_size\":%" PRIu32 ",\"window\":%" PRIu32 ",\"window_crc\":%" PRIu32,
+                 point->in, point->out, state->bits, state->crc, state->size, state->window_size,
+                 crc32c(0, state->window, state->window_size));
+}
+
+// Reads what add_point wrote, and the window. A point that is not whole is none.
+static void get_point(const json_t *object, const char *path, AccessPoint *point) {
+    static const char *const keys[] = {"in", "out", "bits", "content_crc", "content_size", "window", "window_crc"};
+    enum { IN, OUT, BITS, CRC, SIZE, WINDOW, WINDOW_CRC, KEY_COUNT };
+    uint64_t number[KEY_COUNT];
+    Buffer window = {0};
+    *point = (AccessPoint){0};
+    for (int i = 0; i < KEY_COUNT; i++)
+        if (!get_number(object, keys[i], &number[i])) return;
+    size_t size = (size_t)number[WINDOW];
+    bool whole = size <= sizeof point->state.window && number[BITS] < 8;
+    if (whole && size)
+        whole = file_read(&window, path, sizeof point->state.window) == 0 && window.size == size &&
+                crc32c(0, window.data, size) == number[WINDOW_CRC];
+    if (whole) {
+        point->in = number[IN], point->out = number[OUT];
+        point->state =
+            (CodecState){(uint32_t)number[BITS], (uint32_t)number[CRC], (uint32_t)number[SIZE], (uint32_t)size, {0}};
+        if (size) memcpy(point->state.window, window.data, size);
+    }
+    buffer_close(&window);
+    err_clear();
+}
+
+static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const char *name) {
+    if (snprintf(path, PATH_MAX_BYTES, "%s/%s", dataset->path, name) >= PATH_MAX_BYTES)
+        die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
 }
 
 // Adds the shard of one line. False when it cannot be used: its file is missing or damaged, or the line is of another
@@ -88,15 +126,14 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
     if (good && split != pending_split) {
         resume->start = position;
         get_start(object, resume, pending_bytes, pending_crc);
+        char path[PATH_MAX_BYTES];
+        file_path(path, dataset, DATASET_WINDOW);
+        get_point(object, path, &resume->point);
+        resume->point.file = position.file;
     }
     json_decref(object);
     err_clear();
     return good;
-}
-
-static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const char *name) {
-    if (snprintf(path, PATH_MAX_BYTES, "%s/%s", dataset->path, name) >= PATH_MAX_BYTES)
-        die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
 }
 
 // Without the pending ids, or with damaged ones, all inputs are read again.
@@ -109,6 +146,16 @@ static void load_pending(const Dataset *dataset, JournalResume *resume, uint64_t
         resume->has_start = false, bytes = 0;
     err_clear();
     pending->size = bytes;
+}
+
+// Whether the line is of a shard that the run made, not one that --append linked.
+static bool is_made(Bytes line) {
+    InputPosition position = {0};
+    json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
+    get_number(object, "document", &position.document);
+    get_number(object, "token", &position.token);
+    json_decref(object);
+    return position.document || position.token;
 }
 
 static void get_params(Bytes header, Buffer *params) {
@@ -134,12 +181,12 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     bool same = whole && line.size == header.size && !memcmp(line.data, header.data, line.size);
     if (!whole && bytes.size) log_warn("starting over: '%s' is damaged", path);
     if (whole && !same) {
-        Bytes rest = text;
-        bool has_shards = next_line(&rest, &shard);
-        if (has_shards) get_params(line, &resume->params);
+        bool has_work = false;
+        for (Bytes rest = text; !has_work && next_line(&rest, &shard);) has_work = is_made(shard);
+        if (has_work) get_params(line, &resume->params);
         buffer_close(&bytes);
         buffer_close(&header);
-        return has_shards ? JOURNAL_OTHER : JOURNAL_NONE;
+        return has_work ? JOURNAL_OTHER : JOURNAL_NONE;
     }
     size_t good = same ? bytes.size - text.size : 0;
     while (same && next_line(&text, &shard) &&
@@ -170,8 +217,10 @@ static int open_file(const char *path, int flags) {
 }
 
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
-                 const JournalResume *resume, int pending_split, const Skips *skips) {
-    *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .skips = skips};
+                 const JournalResume *resume, int pending_split, const SourceOptions *options) {
+    *journal = (Journal){.fd = -1, .pending_fd = -1, .pending_split = pending_split, .options = options};
+    file_path(journal->window_path, dataset, DATASET_WINDOW);
+    if (resume) journal->point = resume->point;
     file_path(journal->path, dataset, DATASET_JOURNAL);
     file_path(journal->pending_path, dataset, DATASET_PENDING);
     if (resume) journal->pending_bytes = resume->pending.size;
@@ -222,18 +271,39 @@ static int write_pending(Journal *journal, InputPosition end) {
     return 0;
 }
 
+// Sets *has_point when the point in .window is at or before a position, after it was replaced by a nearer one.
+static int keep_point(Journal *journal, InputPosition position, bool *has_point) {
+    const AccessPoints *points = journal->options->points;
+    AccessPoint *point = &journal->point;
+    const AccessPoint *nearer = points ? access_points_find(points, position.file, position.place.byte) : NULL;
+    if (nearer && (nearer->file != point->file || nearer->out != point->out)) {
+        *point = *nearer;
+        int fd = open_file(journal->window_path, O_WRONLY | O_TRUNC);
+        int status = fd < 0 ? -1 : fd_write(fd, point->state.window, point->state.window_size, journal->window_path);
+        if (status == 0 && (int)TEMP_FAILURE_RETRY(fdatasync(fd)))
+            status = fail_errno("cannot write '%s' to disk", journal->window_path);
+        if (fd >= 0) close(fd);
+        if (status < 0) return -1;
+    }
+    *has_point = point->out && point->file == position.file && point->out <= position.place.byte;
+    return 0;
+}
+
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position) {
-    bool is_start = split != journal->pending_split && !journal->skips->count;
+    bool is_start = split != journal->pending_split && !journal->options->skips.count;
     if (is_start && write_pending(journal, position) < 0) return -1;
+    bool has_point = false;
+    if (is_start && keep_point(journal, position, &has_point) < 0) return -1;
     Buffer json = {0};
     buffer_print(&json, "{\"file\":%" PRIu64 ",\"document\":%" PRIu64 ",\"token\":%" PRIu64, position.file,
                  position.document, position.token);
     if (is_start)
         buffer_print(&json,
-                     ",\"place\":%" PRIu64 ",\"line\":%" PRIu64 ",\"behind\":%" PRIu64 ",\"pending\":%" PRIu64
+                     ",\"byte\":%" PRIu64 ",\"number\":%" PRIu64 ",\"behind\":%" PRIu64 ",\"pending\":%" PRIu64
                      ",\"crc\":%" PRIu32,
-                     position.place.value[0], position.place.value[1], position.behind, journal->pending_bytes,
+                     position.place.byte, position.place.number, position.behind, journal->pending_bytes,
                      journal->pending_crc);
+    if (has_point) add_point(&json, &journal->point);
     buffer_print(&json, ",\"shard\":");
     dataset_write_shard(&json, split, number, shard);
     json.size--; // the line end

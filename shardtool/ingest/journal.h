@@ -6,11 +6,14 @@
 //
 // The ids of one split, the one that the options make smaller, are also in DIR/.pending: those of each document before
 // the end of the other split's last shard. So a run that continues begins to read at that end, with the ids of .pending
-// in place of the documents before. It reads all inputs again, but tokenizes a document only if it lies after the
-// position of its split, when something was skipped (the list of skips is not in the journal).
+// in place of the documents before. In a compressed file it begins to decode at an access point near that end, whose
+// window is in DIR/.window, that of the last line only; a window with another checksum costs time only. It reads all
+// inputs again, but tokenizes a document only if it lies after the position of its split, when something was skipped
+// (the list of skips is not in the journal).
 #pragma once
 
 #include "shardtool/format/dataset.h"
+#include "shardtool/ingest/access_points.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/inputs.h"
 
@@ -27,9 +30,10 @@ typedef struct {
     int pending_split;
     uint64_t pending_bytes; // in the file
     uint32_t pending_crc;
-    Buffer pending; // not yet in the file
-    const Skips *skips;
-    char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES];
+    Buffer pending;               // not yet in the file
+    const SourceOptions *options; // borrowed: skips, access points
+    AccessPoint point;            // in .window; all zero at first
+    char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES], window_path[PATH_MAX_BYTES];
 } Journal;
 
 // What a run that continues needs beside the shards.
@@ -37,8 +41,9 @@ typedef struct {
     InputPosition positions[SPLIT_COUNT]; // documents of a split before it are in finished shards
     bool has_start;                       // documents before `start` are in shards or in `pending`
     InputPosition start;
-    Buffer pending; // PendingIds, each followed by its ids
-    Buffer params;  // where journal_load returns JOURNAL_OTHER: the options of that run
+    AccessPoint point; // of the file of `start`; all zero where there is none
+    Buffer pending;    // PendingIds, each followed by its ids
+    Buffer params;     // where journal_load returns JOURNAL_OTHER: the options of that run
 } JournalResume;
 
 typedef struct {
@@ -48,7 +53,7 @@ typedef struct {
 typedef enum {
     JOURNAL_NONE,  // no usable journal, or one without finished shards; the dataset is as it was
     JOURNAL_SAME,  // of the same run: its shards are added, and `resume` is set
-    JOURNAL_OTHER, // has finished shards of a run with other options or inputs
+    JOURNAL_OTHER, // has shards that a run with other options or inputs made
 } JournalState;
 
 // Reads the journal of `dataset` (begun, without shards). Each finished shard is checked against its hash: those from
@@ -56,9 +61,9 @@ typedef enum {
 // dataset to which the run appends, or NULL.
 int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, int pending_split, JournalResume *resume);
 // Opens the journal for appending after journal_load with `resume`, else (NULL) empty with a first line. The ids of
-// pending_split go to .pending. `skips` is borrowed.
+// pending_split go to .pending. `options` is borrowed.
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
-                 const JournalResume *resume, int pending_split, const Skips *skips);
+                 const JournalResume *resume, int pending_split, const SourceOptions *options);
 // Keeps ids of a document of the pending split, in order; source_bytes as for shard_sink_add.
 void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.

@@ -99,8 +99,8 @@ FormatReader *jsonl_open(Stream *stream, SourceOptions *options) {
     JsonlReader *jsonl = calloc(1, sizeof *jsonl);
     if (!jsonl) die(EX_MEMORY, "no memory for a reader");
     jsonl->stream = stream, jsonl->options = options, jsonl->line = 1;
-    if (stream->start.value[0]) {
-        jsonl->window_at = jsonl->line_at = stream->start.value[0], jsonl->line = stream->start.value[1];
+    if (stream->start.byte) {
+        jsonl->window_at = jsonl->line_at = stream->start.byte, jsonl->line = stream->start.number;
         if (stream_seek(stream, jsonl->line_at) < 0) return jsonl_close(&jsonl->reader), NULL;
     }
     if (split_path(jsonl, options->text_field) == 0) return &jsonl->reader;
@@ -397,7 +397,7 @@ static int return_part(JsonlReader *jsonl, Part *part, bool last) {
         .first = !jsonl->streamed,
         .last = last,
         .has_place = true,
-        .place = {{jsonl->line_at, jsonl->line}               }
+        .place = {jsonl->line_at,   jsonl->line     }
     };
     jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->streamed = !last;

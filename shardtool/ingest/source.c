@@ -1,6 +1,7 @@
 // Walks over all files and reads each with the format that fits.
 #include "shardtool/ingest/source.h"
 #include "common/err.h"
+#include "shardtool/ingest/access_points.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -72,6 +73,7 @@ static int open_file(Source *source) {
     stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(file->path);
     stream->file = file;
     stream->bytes = 0;
+    if (source->options->points) source->options->points->file = source->next_file - 1;
     source->document = source->start_document;
     stream->stream.start = source->start;
     source->start_document = 0, source->start = (ReadPlace){0};

@@ -34,7 +34,7 @@ FormatReader *text_open(Stream *stream, SourceOptions *options) {
     text->stream = stream, text->docs = options->docs;
     text->ended = text->open = false, text->place = (ReadPlace){0};
     text->at = text->end = 0;
-    text->window_at = stream->start.value[0];
+    text->window_at = stream->start.byte;
     if (!text->window_at || stream_seek(stream, text->window_at) == 0) return &text->reader;
     text_close(&text->reader);
     return NULL;
@@ -55,7 +55,7 @@ static bool refill(TextReader *text, int *status) {
 
 // Returns bytes [at, stop) as a part and continues at `next`.
 static int return_part(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
-    if (!text->open) text->place.value[0] = text->window_at + text->at;
+    if (!text->open) text->place.byte = text->window_at + text->at;
     *part = (Part){
         .text = {text->window + text->at, stop - text->at},
         .first = !text->open,

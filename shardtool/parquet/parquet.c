@@ -77,7 +77,7 @@ FormatReader *parquet_open(Stream *stream, SourceOptions *options) {
     // All row groups are checked before the first document is handed out.
     for (size_t i = 0; status == 0 && i < parquet_group_count(&parquet->footer); i++)
         status = find_group(parquet, i, false);
-    for (; parquet->group < stream->start.value[0] && parquet->group < parquet_group_count(&parquet->footer);
+    for (; parquet->group < stream->start.number && parquet->group < parquet_group_count(&parquet->footer);
          parquet->group++)
         parquet->row += parquet_group(&parquet->footer, parquet->group)->rows;
     if (status == 0) return &parquet->reader;
@@ -155,7 +155,7 @@ int parquet_next(FormatReader *reader, Part *part) {
         if (text.null) continue;
         parquet->text_left = text.bytes;
         lend_part(parquet, part, true, parquet->row - 1 - first);
-        part->has_place = true, part->place = (ReadPlace){{parquet->group - 1}};
+        part->has_place = true, part->place = (ReadPlace){.number = parquet->group - 1};
         part->behind = parquet_group(&parquet->footer, parquet->group - 1)->rows - parquet->rows_left - 1;
         return 1;
     }

@@ -9,7 +9,7 @@ setup() {
     printf 'The second document.\n' >b.txt
 }
 
-leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .new; }
+leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
 
 # kill_at CALL N COMMAND...: runs COMMAND and kills it at its N-th system call CALL; fails when there are fewer calls.
 kill_at() {
@@ -192,6 +192,59 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
         cmp out-$file/dataset.jsonl whole-$file/dataset.jsonl
         run_code 65 shardtool tokenize -o - $options
     done
+}
+
+# make_compressed: two.jsonl.gz (two members), long.tar.gz and frames.jsonl.zst, each of 13 MB
+make_compressed() {
+    python3 - <<'END'
+import gzip, io, json, random, subprocess, tarfile
+random.seed(1)
+words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(2, 9))) for _ in range(3000)]
+lines = [json.dumps({"text": " ".join(random.choices(words, k=400))}) + "\n" for _ in range(1700)]
+parts = ["".join(lines[at:] + lines[:at]).encode() for at in (0, 500, 1000)]
+with open("two.jsonl.gz", "wb") as file:
+    for part in (parts[0], b"".join(parts[1:])):
+        file.write(gzip.compress(part, 3, mtime=0))
+with tarfile.open("long.tar.gz", "w:gz", compresslevel=3) as tar:
+    for number, part in enumerate(parts * 10):
+        member = tarfile.TarInfo("a long name " * 20 + f"{number:03}.jsonl")
+        data = b"".join(part.splitlines(True)[number // 3 * 170 : number // 3 * 170 + 170])
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+with open("frames.jsonl.zst", "wb") as file:
+    for part in parts:
+        subprocess.run(["zstd", "-q1"], input=part, stdout=file, check=True)
+END
+}
+
+@test "a run that continues decompresses only the last megabytes before its place, and checks the checksum" {
+    make_compressed
+    for input in two.jsonl.gz long.tar.gz frames.jsonl.zst; do
+        options="-q --val 0.1 --frame-tokens 1024 --shard-tokens 128k --no-bpe-cache $input"
+        rm -rf whole out
+        shardtool tokenize -o whole $options
+        shards=$(find whole -name '*.zst' | wc -l)
+        kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
+        [ -d damaged ] || cp -r out damaged
+        strace -f -qq -y -e trace=read -o calls shardtool tokenize -o out $options
+        diff -r -x .lock whole out
+        bytes=$(grep -F "$input>" calls | awk '$NF ~ /^[0-9]+$/ { sum += $NF } END { print sum }')
+        size=$(stat -c %s $input) # the digest of a file reads its first and last 64 KiB
+        [ "$bytes" -le $((131072 + size / 2)) ] || { echo "$input: read $bytes of $size bytes" && return 1; }
+        [ $input = two.jsonl.gz ] || continue
+        # with a damaged window all of the file is read
+        printf 'x' | dd of=damaged/.window bs=1 seek=9 conv=notrunc status=none
+        shardtool tokenize -o damaged $options
+        diff -r -x .lock whole damaged
+    done
+    # the checksum is that of the member from its beginning
+    printf x | dd of=two.jsonl.gz bs=1 seek=$(($(stat -c %s two.jsonl.gz) - 8)) conv=notrunc status=none
+    options="-q --val 0.1 --frame-tokens 1024 --shard-tokens 128k two.jsonl.gz"
+    rm -rf out
+    kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
+    [ -s out/.window ]
+    run_code 65 shardtool tokenize -o out $options
+    [[ "$output" == *"'two.jsonl.gz': truncated or damaged"*"incorrect data check"* ]]
 }
 
 @test "an unfinished run with other options or inputs is kept, and --force starts over" {

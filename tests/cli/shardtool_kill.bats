@@ -43,7 +43,7 @@ after_kill() {
     shardtool tokenize -j "$1" -o out $common $input 2>/dev/null
     diff -r -x .lock -x .bpe-cache whole out
     local left
-    left=$(find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .new)
+    left=$(find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new)
     [ -z "$left" ] || { echo "left over: $left" && return 1; }
 }
 
