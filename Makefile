@@ -19,8 +19,8 @@ Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
-# Every folder of the programs, sub-folders included; kernels/cuda only where nvcc is.
-FOLDERS  := $(filter-out $(if $(filter 0,$(CUDA)),kernels/cuda),$(patsubst %/,%,$(sort $(dir $(wildcard $(foreach f,common tokenizer shardtool loader kernels trainer,$(f)/*.[ch] $(f)/*/*.[ch]))))))
+# Every folder of the programs, sub-folders included; kernels/cuda only where nvcc is. kernels/mpi is a shared object of its own.
+FOLDERS  := $(filter-out kernels/mpi $(if $(filter 0,$(CUDA)),kernels/cuda),$(patsubst %/,%,$(sort $(dir $(wildcard $(foreach f,common tokenizer shardtool loader kernels trainer,$(f)/*.[ch] $(f)/*/*.[ch]))))))
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror=incompatible-pointer-types $(if $(filter true,$(CI)),-Werror)
@@ -70,13 +70,19 @@ HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIA
 CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o)
 LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
 
+# Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started them.
+MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
+
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
-all: $(PROGRAMS:%=$(O)/bin/%)
+all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
 	@$(if $(SAN),true,mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	@mkdir -p $(@D); echo "  LD   $@"
 	$(LINK)
+$(O)/lib/millrace/mpi.so: kernels/mpi/collective_mpi.c kernels/collective.h Makefile
+	@mkdir -p $(@D); echo "  MPI  $<"
+	$(Q)$(MPICC) $(DEFS) $(WARN) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fPIC -shared $(LDFLAGS) $< -o $@
 $(O)/host.a: $(HOST)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(O)/core.a: $(CORE)

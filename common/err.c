@@ -85,6 +85,7 @@ void die(int code, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     text_printable(text);
+    log_silent = false;
     log_error("", text);
     _Exit(code);
 }

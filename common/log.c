@@ -8,7 +8,7 @@
 
 enum { TERMINAL_NS = 200000000, PLAIN_S = 10 };
 const char *log_program = "millrace";
-bool log_quiet;
+bool log_quiet, log_silent;
 static bool line_stands; // the cursor is at the end of a progress line, which has no newline yet
 
 uint64_t clock_ns(void) {
@@ -23,6 +23,7 @@ void text_printable(char *text) {
 }
 
 void log_error(const char *command, const char *text) {
+    if (log_silent) return;
     fprintf(stderr, "%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", log_program, *command ? " " : "", command, text);
     line_stands = false;
 }

@@ -8,6 +8,7 @@ uint64_t clock_ns(void); // CLOCK_MONOTONIC
 
 extern const char *log_program; // the name before each line; cli_main sets it
 extern bool log_quiet;          // --quiet: no log_line, no progress
+extern bool log_silent;         // nothing at all: another process prints the same
 
 // Replaces control characters by '?': a name from a file system must neither begin a line nor reach the terminal. All
 // lines and errors are passed through it.

@@ -11,4 +11,6 @@ for program in shardtool loader trainer; do
     "$prefix/bin/$name" --man >"$prefix/share/man/man1/$name.1"
     "$prefix/bin/$name" --completion >"$prefix/share/bash-completion/completions/$name"
 done
+mpi=$bin/../lib/millrace/mpi.so # only where MPI was installed at build time
+[ ! -e "$mpi" ] || install -D -m 755 "$mpi" "$prefix/lib/millrace/mpi.so"
 echo "installed shardtool, millrace-loader and millrace-trainer under $prefix"

@@ -25,6 +25,7 @@ kernels             common kernels/cpu/cpu_internal.h
 kernels/cpu         common kernels kernels/cpu/ops
 kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h kernels/cpu/simd.h kernels/cpu/tiles_amx.h
 kernels/cuda        common kernels
+kernels/mpi         kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format tokenizer
 shardtool/parquet   common shardtool/ingest/input_format.h

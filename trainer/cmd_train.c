@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/run/ranks.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
@@ -10,10 +11,12 @@
 #include <signal.h>
 #include <stdio.h>
 
-static bool print_config, fresh;
+static bool print_config, fresh, print_ranks;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"                  },
     {OPT_FLAG, "fresh",        &fresh,        NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
+    {OPT_FLAG, "print_ranks",  &print_ranks,  NULL,
+     "with mpirun or srun: every process prints, with the samples of each batch and their hash"                           },
     {OPT_END,  NULL,           NULL,          NULL, NULL                                                                  },
 };
 
@@ -68,14 +71,16 @@ static int conclude(Run *run) {
 
 static int run_all(Run *run, const Config *config) {
     char count[16], bytes[16], host[16];
-    if (run_open(run, config, fresh) < 0) return -1;
+    if (ranks_open(run, config, print_ranks) < 0 || run_open(run, config, fresh) < 0) return -1;
     const bool offloaded = run->plan.host_bytes;
     log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)run->model.parameters),
              human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for the optimizer: " : "",
              offloaded ? human_bytes(host, (double)run->plan.host_bytes) : "",
              (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
+    if (run->collective.world > 1) log_line("%u processes, started by MPI", run->collective.world);
     if (config->eval_only) return evaluate_only(run);
-    return train(run) < 0 ? -1 : conclude(run);
+    if (train(run) < 0) return -1;
+    return run_owns(run) ? conclude(run) : 0;
 }
 
 static int run(int count, char **files) {

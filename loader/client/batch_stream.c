@@ -24,7 +24,8 @@ void batch_stream_start(BatchStream *stream, const BatchSource *source, const Fe
         stream->source == source && same_form(&stream->form, form) && stream->next == first && stream->requested <= end;
     if (stream->source && !continues) batch_stream_cancel(stream);
     uint64_t requested = continues ? stream->requested : first;
-    *stream = (BatchStream){source, *form, first, requested, end};
+    stream->source = source, stream->form = *form;
+    stream->next = first, stream->requested = requested, stream->end = end;
 }
 
 static uint32_t rows_at(const BatchStream *stream, uint64_t sample) {
@@ -39,7 +40,7 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
         request.first_sample = stream->requested;
         request.rows = rows_at(stream, stream->requested);
         if (source->request(source->self, &request) < 0) return FEED_ERROR;
-        stream->requested += request.rows;
+        stream->requested += request.rows + stream->skip;
     }
     FeedResult result = source->next(source->self, batch);
     if (result == FEED_CHANGED) stream->requested = stream->next;
@@ -51,7 +52,8 @@ FeedResult batch_stream_next(BatchStream *stream, FeedBatch *batch) {
              (unsigned long long)stream->next, batch->rows, (unsigned long long)batch->first_sample);
         return FEED_ERROR;
     }
-    stream->next += rows;
+    if (stream->received) stream->received(stream->received_self, batch);
+    stream->next += rows + stream->skip;
     return FEED_BATCH;
 }
 

@@ -16,11 +16,15 @@ typedef struct {
 
 BatchSource source_of_feed(Feed *feed);
 
-// Samples [next, end) of one split in batches of `form.rows`; the last batch may be shorter.
+// Samples [next, end) of one split in batches of `form.rows`; the last batch may be shorter. Between two
+// batches `skip` samples are left out, which other processes use. batch_stream_start keeps `skip` and `received`.
 typedef struct {
     const BatchSource *source;
     FeedRequest form;              // split, mode, rows and seed of each request
-    uint64_t next, requested, end; // samples [next, requested) have been requested and not yet received
+    uint64_t next, requested, end; // batches from `next` up to `requested` have been requested and not yet received
+    uint64_t skip;
+    void (*received)(void *self, const FeedBatch *batch); // for debugging; may be NULL
+    void *received_self;
 } BatchStream;
 
 // Starts at sample `first`. Requests made ahead are kept when the new range continues the old one, else cancelled.

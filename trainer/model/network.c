@@ -43,7 +43,7 @@ static size_t most_tokens(const MemoryPlan *plan, const Model *model) {
 }
 
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan) {
-    *network = (Network){.ops = backend, .model = model, .plan = plan};
+    *network = (Network){.ops = backend, .model = model, .plan = plan, .collective = &collective_none};
     int layers = model->shape.layers;
     network->weights = calloc((size_t)layers * LAYER_WEIGHTS + 1, sizeof *network->weights);
     network->staging = malloc(plan->staging);

@@ -1,12 +1,14 @@
 // The network: a model on a backend, in one arena. forward.c and backward.c are its two passes.
 #pragma once
 
+#include "kernels/collective.h"
 #include "trainer/plan/memory_plan.h"
 
 struct Network {
     const Backend *ops;
     const Model *model;
     const MemoryPlan *plan;
+    Collective *collective;      // the processes that train together
     unsigned char *arena, *host; // host: state of an offloaded optimizer, page-locked
     Weight *weights;             // operands of matmuls: 4 per layer, then the head (the embedding)
     int weight_count;

@@ -28,7 +28,8 @@ void step_micro_batch(Network *network, float scale, int micro) {
     StepScalars *scalars = network_at(network, network->plan->scalars);
     const bool add = micro;
     if (network->plan->dropout) { // its masks are those of the samples of the step, however they are split
-        network->scalars->dropout.first_sample = (uint32_t)(micro * B);
+        const Collective *ranks = network->collective;
+        network->scalars->dropout.first_sample = ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)B;
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
     }
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
@@ -87,21 +88,56 @@ void step_warm_up(Network *network, const Config *config) {
     }
 }
 
-FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
-                    const atomic_int *stop, StepResult *result) {
+FeedResult step_agree(Collective *ranks, FeedResult found, double *loss) {
+    enum { LOSS, STOPPED, CHANGED, FAILED, SUMS };
+    double sums[SUMS] = {[LOSS] = *loss,
+                         [STOPPED] = found == FEED_STOPPED,
+                         [CHANGED] = found == FEED_CHANGED,
+                         [FAILED] = found == FEED_ERROR};
+    if (ranks->world == 1) return found;
+    if (collective_all_reduce(ranks, sums, SUMS) < 0 || sums[FAILED] > 0) return FEED_ERROR;
+    *loss = sums[LOSS];
+    return sums[STOPPED] > 0 ? FEED_STOPPED : sums[CHANGED] > 0 ? FEED_CHANGED : FEED_BATCH;
+}
+
+// The micro-batches of this process.
+static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, double tokens,
+                                    const atomic_int *stop) {
     const PassLayout *pass = &network->plan->train;
-    int micros = (int)config->gradient_accumulation_steps, T = network->model->shape.block;
-    double tokens = step_tokens(network, config);
-    step_begin(network, config, position);
+    const int micros = (int)config->gradient_accumulation_steps / (int)network->collective->world;
     for (int micro = 0; micro < micros; micro++) {
         if (stop && *stop && micro) return FEED_STOPPED;
         FeedBatch batch;
         FeedResult found = batch_stream_next(stream, &batch);
         if (found != FEED_BATCH) return found;
-        network_tokens(network, pass, batch.ids, pass->rows, T);
+        network_tokens(network, pass, batch.ids, pass->rows, network->model->shape.block);
         stream->source->release(stream->source->self, &batch);
         step_micro_batch(network, (float)(1 / tokens), micro);
     }
+    return FEED_BATCH;
+}
+
+// Adds up the losses and gradients of all processes, which are in host memory.
+static FeedResult sum_ranks(Network *network, FeedResult found) {
+    Collective *ranks = network->collective;
+    const size_t elements = network->model->elements, share = collective_share(ranks, elements);
+    float *gradients = network_at(network, network->plan->grads);
+    StepScalars *scalars = network_at(network, network->plan->scalars);
+    found = step_agree(ranks, found, &scalars->loss);
+    if (found != FEED_BATCH) return found;
+    if (collective_reduce_scatter(ranks, gradients, elements, share) < 0 ||
+        collective_all_gather(ranks, gradients, elements * sizeof *gradients, share * sizeof *gradients) < 0)
+        return FEED_ERROR;
+    return FEED_BATCH;
+}
+
+FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
+                    const atomic_int *stop, StepResult *result) {
+    const double tokens = step_tokens(network, config);
+    step_begin(network, config, position);
+    FeedResult found = run_micro_batches(network, config, stream, tokens, stop);
+    if (network->collective->world > 1) found = sum_ranks(network, found);
+    if (found != FEED_BATCH) return found;
     const bool applied = !skip_spike(network, config, position, tokens);
     if (applied) step_end(network);
     *result = (StepResult){.loss = network->scalars->loss / tokens,

@@ -26,11 +26,15 @@ typedef struct {
 // first micro-batch overwrites the gradients.
 void step_warm_up(Network *network, const Config *config);
 
-// Takes gradient_accumulation_steps micro-batches from the stream. FEED_BATCH: done, see `result`. Otherwise nothing
-// was applied, and the stream is at some micro-batch of the step. `stop` may be NULL; it is checked between
-// micro-batches.
+// Takes gradient_accumulation_steps micro-batches from the stream, divided by the number of network->collective's
+// processes. FEED_BATCH: done, see `result`. Otherwise nothing was applied, and the stream is at some micro-batch of
+// the step. `stop` may be NULL; it is checked between micro-batches. All processes return the same.
 FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                     const atomic_int *stop, StepResult *result);
+
+// What all processes do next, from what each of them has found: an error (only of some: no error is pending on the
+// others), FEED_STOPPED, FEED_CHANGED or FEED_BATCH. With FEED_BATCH *loss becomes the sum.
+FeedResult step_agree(Collective *ranks, FeedResult found, double *loss);
 
 // The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
 // waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.

@@ -166,9 +166,8 @@ static int after_end(LoaderProcess *loader_process, int status) {
     return 0;
 }
 
-// For FeedConfig.while_waiting: restarts a loader that has ended. Fails with the loader's exit code when it ended with
-// an error, such as a damaged dataset.
-static int loader_process_check(void *self) {
+// Fails with the loader's exit code when it ended with an error, such as a damaged dataset.
+int loader_process_check(void *self) {
     LoaderProcess *loader_process = self;
     int status;
     if (!*loader_process->directory) return 0;
@@ -179,7 +178,7 @@ static int loader_process_check(void *self) {
 }
 
 void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed) {
-    feed->endpoint = *loader_process->directory ? loader_process->endpoint : *config->loader ? config->loader : NULL;
+    feed->endpoint = *loader_process->endpoint ? loader_process->endpoint : *config->loader ? config->loader : NULL;
     feed->loader_key = *config->loader_key ? config->loader_key : NULL;
     feed->key_file = *config->key_file ? config->key_file : NULL;
     feed->timeout_ms = (uint64_t)config->data_timeout * 1000;

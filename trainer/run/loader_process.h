@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 typedef struct {
-    pid_t pid;                                             // 0: none, or waiting for its restart
-    char directory[64], endpoint[80];                      // of its sockets; empty: this run has no loader process
+    pid_t pid;                        // 0: none, or waiting for its restart
+    char directory[64], endpoint[80]; // of its sockets; no directory: this process has started none
     char program[PATH_MAX_BYTES], dataset[PATH_MAX_BYTES]; // to restart it
     int owner;                                             // the locked file DIRECTORY/owner
     uint64_t started_ns, restart_ns, delay_ns;
@@ -22,6 +22,7 @@ int loader_program(char path[PATH_MAX_BYTES]);
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
 // Copies what the configuration says about the loader (endpoint, keys, timeout) to the configuration of a feed, which
 // borrows the loader process to watch it.
+int loader_process_check(void *loader_process); // FeedConfig.while_waiting: restarts a loader that was killed
 void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
 // Stops the loader, with SIGKILL after two seconds, and removes its directory. Accepts a zeroed struct.
 void loader_process_close(LoaderProcess *loader_process);

@@ -61,6 +61,7 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
     const uint64_t minute_ns = 60000000000;
     char line[LINE_MAX_BYTES];
     va_list list;
+    if (!metrics->path[0]) return;
     va_start(list, format);
     int length = vsnprintf(line, sizeof line, format, list);
     va_end(list);
@@ -86,6 +87,7 @@ const char *metrics_string(char out[512], const char *text) {
 }
 
 int metrics_sync(Metrics *metrics) {
+    if (!metrics->path[0]) return 0;
     if (metrics_flush(metrics) < 0) return -1;
     return fsync(metrics->fd) < 0 ? fail_errno("cannot sync '%s'", metrics->path) : 0;
 }

@@ -17,7 +17,8 @@ typedef struct {
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
-// kept with a warning once a minute, and written with a later line or by metrics_sync.
+// kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where
+// metrics_open was not called.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 // A string as JSON, quotes included, for metrics_add.

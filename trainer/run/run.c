@@ -8,6 +8,7 @@
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
+#include "trainer/run/ranks.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -210,38 +211,73 @@ static void measure_products(Run *run) {
     log_line("matrix products: %.3g TFLOP/s, measured", run->product_rate * 1e-12);
 }
 
-int run_open(Run *run, const Config *config_given, bool fresh) {
+// Everything that can be refused before a loader is started or memory is allocated.
+static int prepare(Run *run, const Config *config_given, bool fresh) {
     const Config *config = run->config = &run->resolved;
+    const int64_t world = run->collective.world;
     run->resolved = *config_given;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, &run->resolved);
     run->backend = backend_for(config, false, run->backend_text);
     if (!run->backend && config_given->dtype != config->dtype)
         return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
+    if (world > 1 && !run->backend->in_host_memory)
+        return fail(EX_USAGE, "several processes train on CPUs only: set device=cpu, or start one process");
     run->resolved.dtype = run->backend->act_type;
     plan_auto(&run->resolved, run->backend, true);
+    if (config->gradient_accumulation_steps % world)
+        return fail(EX_USAGE, "gradient_accumulation_steps %lld does not divide by the %d processes",
+                    (long long)config->gradient_accumulation_steps, (int)world);
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_of(config->optimizer));
-    if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
-    if (check_threads(config) < 0 || loader_process_open(&run->loader_process, config) < 0 || open_feed(run) < 0 ||
-        check_dataset(run, feed_dataset(run->feed)) < 0)
+    if (memory_plan_check(&run->plan, config, run->backend, true) < 0) return -1;
+    if (ranks_first(run) && open_directory(run, fresh) < 0) return -1;
+    return check_threads(config);
+}
+
+// One loader serves all processes of a machine.
+static int open_loader(Run *run) {
+    const bool starts = run->collective.rank == run->collective.local_first;
+    if (ranks_agree(run, starts ? loader_process_open(&run->loader_process, run->config) : 0) < 0) return -1;
+    return ranks_share_loader(run);
+}
+
+static int open_network(Run *run) {
+    if (open_feed(run) < 0 || check_dataset(run, feed_dataset(run->feed)) < 0 ||
+        network_open(&run->network, run->backend, &run->model, &run->plan) < 0)
         return -1;
-    if (network_open(&run->network, run->backend, &run->model, &run->plan) < 0 || open_weights(run) < 0) return -1;
-    if (run->backend->choices_set) run->backend->choices_set(run->state.choices);
-    if (run->backend->needs_warm_up && !config->eval_only) warm_up(run);
-    if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
-    if (!config->eval_only) measure_products(run);
+    run->network.collective = &run->collective;
+    return ranks_first(run) ? open_weights(run) : 0;
+}
+
+static int open_output(Run *run) {
+    const Config *config = run->config;
+    if (!config->eval_only && !log_silent) measure_products(run);
+    if (!run_owns(run)) return 0;
     if (!config->eval_only) checkpoint_writer_open(&run->writer, &run->network, config);
-    if (metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
-                     run->state.evaluated) < 0)
+    return metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
+                        run->state.evaluated);
+}
+
+int run_open(Run *run, const Config *config_given, bool fresh) {
+    if (ranks_agree(run, prepare(run, config_given, fresh)) < 0 || ranks_compare_config(run) < 0 ||
+        ranks_share_state(run) < 0 || open_loader(run) < 0 || ranks_agree(run, open_network(run)) < 0 ||
+        ranks_compare_data(run) < 0 || ranks_share_weights(run) < 0)
         return -1;
-    if (feed_attach(run->feed) < 0) return -1;
-    return run_dataset(run);
+    run->saved_step = run->state.step;
+    if (run->backend->choices_set) run->backend->choices_set(run->state.choices);
+    if (run->backend->needs_warm_up && !run->config->eval_only) warm_up(run);
+    if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
+    int status = open_output(run);
+    if (status == 0) status = feed_attach(run->feed);
+    if (status == 0) status = run_dataset(run);
+    return ranks_agree(run, status);
 }
 
 void run_close(Run *run) {
     checkpoint_writer_close(&run->writer);
+    collective_close(&run->collective);
     feed_close(run->feed);
     loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);
@@ -272,6 +308,7 @@ int run_save(Run *run, bool last) {
     const uint64_t started = clock_ns();
     collect_save(run, true);
     if (run->saved_step == run->state.step) return 0;
+    if (!run_owns(run)) return run->saved_step = run->state.step, 0;
     if (metrics_flush(&run->metrics) == 0) {
         if (!last && checkpoint_writer_start(&run->writer, &run->network, &run->state, run->metrics.fd)) {
             run->save_started_ns = started;
@@ -291,37 +328,42 @@ int run_save(Run *run, bool last) {
     return 0;
 }
 
+// The newest checkpoint, or the initial weights.
+static int restore(Run *run, RunState *state) {
+    char path[PATH_MAX_BYTES];
+    int found = checkpoint_find(run->config->out_dir, run->config, path, state);
+    if (found < 0) return -1;
+    if (found) return checkpoint_load(&run->network, path, true);
+    state_open(state);
+    memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
+    memcpy(state->choices, run->state.choices, sizeof state->choices);
+    state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;
+    return open_weights(run);
+}
+
 int run_roll_back(Run *run) {
     uint64_t bad = run->state.nonfinite_streak * run_sequences(run), nonfinite = run->state.nonfinite;
     uint64_t skip_to = run_use(run)->consumed, step = run->state.step;
-    char path[PATH_MAX_BYTES];
-    RunState state;
+    RunState state = run->state;
     if (run->state.rolled_back)
         return fail(EX_NONFINITE,
                     "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
                     (unsigned long long)step);
     collect_save(run, true);
-    int found = checkpoint_find(run->config->out_dir, run->config, path, &state);
-    if (found < 0) return -1;
-    if (found) {
-        if (checkpoint_load(&run->network, path, true) < 0) return -1;
-    } else { // no checkpoint yet: start over from the initial weights
-        state_open(&state);
-        memcpy(state.vocab_fp, run->state.vocab_fp, sizeof state.vocab_fp);
-        memcpy(state.choices, run->state.choices, sizeof state.choices);
-        state.first_loss = state.last_loss = run->state.first_loss, state.evaluated = true;
-        if (open_weights(run) < 0) return -1;
-    }
+    if (ranks_agree(run, run_owns(run) ? restore(run, &state) : 0) < 0) return -1;
     run->state = state;
+    if (ranks_share_state(run) < 0 || ranks_share_weights(run) < 0) return -1;
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
-    metrics_close(&run->metrics);
-    if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)state.step, state.evaluated) < 0 ||
-        run_dataset(run) < 0)
-        return -1;
+    if (run_owns(run)) {
+        metrics_close(&run->metrics);
+        if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)run->state.step, run->state.evaluated) < 0)
+            return -1;
+    }
+    if (run_dataset(run) < 0) return -1;
     run->state.rolled_back = true, run->state.nonfinite = nonfinite, run->state.nonfinite_streak = 0;
     run->state.skip_from = skip_to - bad, run->state.skip_to = skip_to;
     log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",
-             (unsigned long long)step, (unsigned long long)state.step);
-    metrics_add(&run->metrics, state.step, "\"rolled_back_from\": %llu", (unsigned long long)step);
+             (unsigned long long)step, (unsigned long long)run->state.step);
+    metrics_add(&run->metrics, run->state.step, "\"rolled_back_from\": %llu", (unsigned long long)step);
     return 0;
 }

@@ -2,6 +2,7 @@
 // memory, so that errors are reported before memory is allocated.
 #pragma once
 
+#include "kernels/collective.h"
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/step.h"
@@ -14,6 +15,8 @@ typedef struct {
     const Config *config; // points to `resolved`
     Config resolved;      // the configuration with a value for every auto
     const Backend *backend;
+    Collective collective; // the processes of this run; ranks.h
+    bool print_ranks;
     Model model;
     MemoryPlan plan;
     Network network;
@@ -27,6 +30,7 @@ typedef struct {
     char checkpoint[PATH_MAX_BYTES];       // that the run was resumed from; "": a new run
     char backend_text[BACKEND_TEXT_BYTES]; // device, type and reason, for the report
     atomic_int stop;                       // set by the thread that waits for signals
+    bool stop_agreed;                      // by all processes of the run
     uint64_t saved_step;                   // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
     uint64_t save_started_ns;                  // of the save that runs beside training
@@ -57,6 +61,8 @@ double gpu_peak_rate(const char *backend_text);
 int run_roll_back(Run *run);
 
 static inline DatasetUse *run_use(Run *run) { return &run->state.datasets[run->state.dataset]; }
+// Whether this process reads and writes the directory: rank 0, or the one that took over.
+static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
 static inline uint64_t run_sequences(const Run *run) { // sequences in a step
     return (uint64_t)(run->config->batch_size.value * run->config->gradient_accumulation_steps);
 }

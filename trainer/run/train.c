@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/run/evaluate_progress.h"
+#include "trainer/run/ranks.h"
 #include "trainer/run/report.h"
 #include <errno.h>
 #include <math.h>
@@ -23,6 +24,9 @@ static void print_loss(char out[24], double loss) {
 // Handles what feed_next returned instead of a batch. The step is dropped: nothing of it was applied.
 static Next handle_event(Run *run, FeedResult result) {
     run->stream.requested = run->stream.next;
+    run->stop_agreed = result == FEED_STOPPED;
+    if (result == FEED_CHANGED && run->collective.world > 1)
+        return fail(EX_AGAIN, "stopped: the loader has another dataset"), NEXT_EXIT;
     if (result == FEED_CHANGED) return run_dataset(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     if (result == FEED_STOPPED) return NEXT_RESTART;
     return NEXT_EXIT;
@@ -36,7 +40,7 @@ void train_flush_lines(void) {
 
 void train_report(Run *run) {
     const uint64_t minute_ns = 60000000000;
-    if (report_write(run) == 0) return;
+    if (!run_owns(run) || report_write(run) == 0) return;
     if (!run->report_warned_ns || clock_ns() - run->report_warned_ns > minute_ns) {
         log_warn("no report: %s; training continues", err_text());
         run->report_warned_ns = clock_ns();
@@ -53,6 +57,8 @@ FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
         uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
         FeedResult result =
             evaluate_with_progress(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
+        double unused = 0;
+        result = step_agree(&run->collective, result, &unused);
         if (result != FEED_BATCH) return result;
     }
     return FEED_BATCH;
@@ -168,16 +174,21 @@ static uint64_t save_interval(const Config *config) {
 static void start_stream(Run *run) {
     const Config *config = run->config;
     const RunState *state = &run->state;
+    const Collective *ranks = &run->collective;
+    const uint64_t rows = (uint64_t)config->batch_size.value;
     uint64_t consumed = run_use(run)->consumed, until = save_interval(config);
     until -= state->step % until;
     if (until > (uint64_t)config->max_iters - state->step) until = (uint64_t)config->max_iters - state->step;
     const FeedRequest form = {
         .split = SPLIT_TRAIN,
         .mode = (uint8_t)config->sampling,
-        .rows = (uint32_t)config->batch_size.value,
+        .rows = (uint32_t)rows,
         .seed = (uint64_t)config->seed,
     };
-    batch_stream_start(&run->stream, &run->source, &form, consumed, consumed + until * run_sequences(run));
+    run->stream.skip = (ranks->world - 1) * rows; // the micro-batches of a step go round the processes
+    if (run->print_ranks) run->stream.received = ranks_print_batch, run->stream.received_self = run;
+    batch_stream_start(&run->stream, &run->source, &form, consumed + ranks->rank * rows,
+                       consumed + until * run_sequences(run));
 }
 
 static Next step_now(Run *run) {
@@ -212,6 +223,8 @@ static Next step_now(Run *run) {
 // Saves the steps since the last checkpoint, unless they are the error (81), and exits with the pending error.
 static int save_and_exit(Run *run) {
     Error cause;
+    ranks_agree(run, -1);
+    if (run->collective.lost && ranks_take_over(run)) log_line("rank 0 has ended: saving in its place");
     err_take(&cause);
     if (run->state.step != run->saved_step && cause.code != EX_NONFINITE && run_save(run, true) < 0) {
         if (cause.code == EX_AGAIN) return fail_in("%s, which is not saved", cause.text);
@@ -228,7 +241,8 @@ static Next loop_once(Run *run) {
     const RunState *state = &run->state;
     run_check_save(run);
     bool last = state->step >= (uint64_t)run->config->max_iters;
-    if (run->stop) return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
+    if (run->collective.world > 1 ? run->stop_agreed : run->stop)
+        return fail(EX_AGAIN, "stopped at step %llu", (unsigned long long)state->step);
     if (run->config->eval_interval) {
         if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
             return evaluate_now(run);

@@ -1,0 +1,174 @@
+// The MPI row: a shared object that collective.c loads. It uses nothing of the programs.
+//
+// Every transfer is non-blocking and polled, because MPI itself waits for a dead process forever. Sums are added here,
+// in the order of the ranks: the order inside MPI_Reduce is the library's own. Each rank sends what a ring sends,
+// (world - 1) / world of the buffer.
+#include "kernels/collective.h"
+#include <errno.h>
+#include <mpi.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS 1000000ull // ns
+enum {
+    PIECE = 256 << 10,    // elements or bytes that are exchanged with each rank at a time
+    BROADCAST = 64 << 20, // bytes
+    CHECK_MS = 50         // between two checks of the other ranks during a wait
+};
+
+// What the ranks tell each other at the start. A process of this machine that has gone is noticed at once.
+typedef struct {
+    char machine[120];
+    int64_t pid;
+} Peer;
+
+static CollectiveSettings settings;
+static int rank, world;
+static Peer *peers;
+static MPI_Request *requests; // 2 for each rank
+static float *received;       // a piece from each rank
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int check_peers(uint64_t waited_ns, char *why) {
+    for (int i = 0; i < world; i++)
+        if (!strcmp(peers[i].machine, peers[rank].machine) && kill((pid_t)peers[i].pid, 0) < 0 && errno == ESRCH)
+            return snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) has ended", i, (int)peers[i].pid), -1;
+    if (waited_ns > settings.timeout_ms * MS)
+        return snprintf(why, COLLECTIVE_WHY, "a rank did not answer for %d s", (int)(settings.timeout_ms / 1000)), -1;
+    return settings.while_waiting ? settings.while_waiting(settings.self) : 0;
+}
+
+static int wait_all(int count, char *why) {
+    uint64_t started = now_ns(), checked = started;
+    for (int polls = 0, done = 0;; polls++) {
+        if (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+            return snprintf(why, COLLECTIVE_WHY, "MPI reports a failed transfer"), -1;
+        if (done) return 0;
+        if (polls < 1000) {
+            sched_yield();
+            continue;
+        }
+        usleep(50);
+        const uint64_t now = now_ns();
+        if (now - checked < CHECK_MS * MS) continue;
+        checked = now;
+        if (check_peers(now - started, why) < 0) return -1;
+    }
+}
+
+// The part of a share that belongs to the piece at `at`.
+static size_t piece_of(size_t total, size_t share, int owner, size_t at) {
+    const size_t first = (size_t)owner * share + at;
+    if (at >= share || first >= total) return 0;
+    size_t size = share - at < PIECE ? share - at : PIECE;
+    return first + size > total ? total - first : size;
+}
+
+static int mpi_reduce_scatter(float *values, size_t count, size_t share, char *why) {
+    for (size_t at = 0; at < share; at += PIECE) {
+        const size_t mine = piece_of(count, share, rank, at);
+        float *sum = values + (size_t)rank * share + at;
+        int pending = 0;
+        for (int i = 0; i < world; i++) {
+            const size_t theirs = piece_of(count, share, i, at);
+            if (i == rank) continue;
+            if (mine)
+                MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
+                          &requests[pending++]);
+            if (theirs)
+                MPI_Isend(values + (size_t)i * share + at, (int)theirs, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
+                          &requests[pending++]);
+        }
+        if (wait_all(pending, why) < 0) return -1;
+        memcpy(received + (size_t)rank * PIECE, sum, mine * sizeof *sum);
+        memcpy(sum, received, mine * sizeof *sum);
+        for (int i = 1; i < world; i++) {
+            const float *other = received + (size_t)i * PIECE;
+            for (size_t k = 0; k < mine; k++) sum[k] += other[k];
+        }
+    }
+    return 0;
+}
+
+static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
+    char *base = values;
+    for (size_t at = 0; at < share; at += PIECE) {
+        const size_t mine = piece_of(bytes, share, rank, at);
+        int pending = 0;
+        for (int i = 0; i < world; i++) {
+            const size_t theirs = piece_of(bytes, share, i, at);
+            if (i == rank) continue;
+            if (theirs)
+                MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, 1, MPI_COMM_WORLD,
+                          &requests[pending++]);
+            if (mine)
+                MPI_Isend(base + (size_t)rank * share + at, (int)mine, MPI_BYTE, i, 1, MPI_COMM_WORLD,
+                          &requests[pending++]);
+        }
+        if (wait_all(pending, why) < 0) return -1;
+    }
+    return 0;
+}
+
+static int mpi_broadcast(void *values, size_t bytes, char *why) {
+    for (size_t at = 0; at < bytes; at += BROADCAST) {
+        const size_t size = bytes - at < BROADCAST ? bytes - at : BROADCAST;
+        MPI_Ibcast((char *)values + at, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD, requests);
+        if (wait_all(1, why) < 0) return -1;
+    }
+    return 0;
+}
+
+static int mpi_barrier(char *why) {
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    return wait_all(1, why);
+}
+
+// Host name and boot: containers on one machine have names of their own.
+static void name_machine(char *name, size_t size) {
+    gethostname(name, size / 2);
+    name[size / 2] = 0;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    const size_t used = strlen(name);
+    if (file && !fgets(name + used, (int)(size - used), file)) name[used] = 0;
+    if (file) fclose(file);
+}
+
+static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why) {
+    int level;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
+        return snprintf(why, COLLECTIVE_WHY, "MPI_Init_thread failed"), -1;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &world);
+    settings = *given;
+    *place = (RankPlace){.rank = (unsigned)rank, .world = (unsigned)world};
+    peers = calloc((size_t)world, sizeof *peers);
+    requests = calloc((size_t)world * 2, sizeof *requests);
+    received = calloc((size_t)world * PIECE, sizeof *received);
+    if (!peers || !requests || !received) return snprintf(why, COLLECTIVE_WHY, "no memory for %d ranks", world), -1;
+    Peer self = {.pid = getpid()};
+    name_machine(self.machine, sizeof self.machine);
+    for (int i = 0; i < world; i++) peers[i] = self; // until they are known
+    if (mpi_all_gather(peers, (size_t)world * sizeof *peers, sizeof *peers, why) < 0) return -1;
+    while (strcmp(peers[place->local_first].machine, self.machine)) place->local_first++;
+    return 0;
+}
+
+static void mpi_close(void) {
+    MPI_Finalize();
+    free(peers), free(requests), free(received);
+}
+
+extern const CollectiveRow collective_mpi;
+const CollectiveRow collective_mpi = {"mpi",         mpi_open,    mpi_reduce_scatter, mpi_all_gather,
+                                      mpi_broadcast, mpi_barrier, mpi_close};

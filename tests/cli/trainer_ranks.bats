@@ -1,0 +1,83 @@
+# Training with several processes: mpirun, as Debian has it, with as many ranks as a test needs, whatever the cores.
+load helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    seq 1 3000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
+    mkdir docs other
+    split -l 60 text.txt docs/part-
+    seq 1 2000 | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
+}
+
+setup() {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    [ -e "$BIN/../lib/millrace/mpi.so" ] || skip "built without MPI"
+    # as root, more ranks than cores, no ptrace in containers
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+    sed -i -E 's/^(gradient_accumulation_steps =).*/\1 4/; s/^(eval_interval|sample_tokens) =.*/\1 = 0/; s/^max_iters =.*/max_iters = 6/' tiny.conf
+    echo 'dropout = 0.1' >>tiny.conf
+}
+
+ranks() { # COUNT OPTION...
+    mpirun -n "$1" "$BIN/trainer" train tiny.conf --dataset="$data" "${@:2}"
+}
+samples() { sed -nE 's/.*: (step [0-9]+: samples .*)/\1/p' "$@" | sort -V | uniq; }
+close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
+    join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u) \
+        <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$2/metrics.jsonl" | sort -u) |
+        awk -v steps="$(steps "$1")" 'function far(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
+            far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
+}
+
+@test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
+    for n in 1 2 4; do
+        ranks $n --out_dir=run$n >lines$n 2>words$n
+        ranks $n --out_dir=again$n --print_ranks >printed$n 2>all$n
+        [ "$(steps run$n)" = 6 ]
+        [ "$(wc -l <lines$n)" = "$(wc -l <lines1)" ]
+        [ "$(grep -c 'arena' words$n)" = 1 ]
+        [ "$(grep -c 'arena' all$n)" = $n ]
+        diff <(samples all1) <(samples all$n)
+        close_losses run1 run$n
+        same_run run$n again$n 6 # a given number of processes gives the same bits every time
+    done
+    grep -q '4 processes' words4
+    [ "$(samples all4 | wc -l)" = 24 ]
+    [ "$(grep -c '^trainer\[3\]: step .*: samples' all4)" = 6 ]
+}
+
+@test "a checkpoint does not depend on the number of processes: 4, 2, 1 and 4 in turn" {
+    ranks 1 --out_dir=whole --print_ranks --max_iters=8 2>all
+    for part in 4:2 2:4 1:6 4:8; do
+        ranks ${part%:*} --out_dir=run --print_ranks --max_iters=${part#*:} 2>>parts
+    done
+    diff <(samples all) <(samples parts)
+    close_losses whole run
+    [ "$(grep -c 'trainer\[0\]: resuming at step' parts)" = 2 ] # of three: one process alone has no rank
+}
+
+@test "what differs between ranks, or does not fit their number, is refused with both values" {
+    run_code 2 ranks 3 --out_dir=run
+    [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
+    [ "$(grep -c 'does not divide' <<<"$output")" = 1 ]
+    two() { # OPTION OPTION [PROGRAM]: of rank 0 and of rank 1
+        local common=(train tiny.conf --dataset="$data" --out_dir=run)
+        mpirun -n 1 "$BIN/trainer" "${common[@]}" "$1" : -n 1 "${3:-$BIN/trainer}" "${common[@]}" "$2"
+    }
+    run_code 2 two --n_layer=1 --n_layer=2
+    [[ "$output" == *"rank 1: this process has n_layer=2, rank 0 has n_layer=1"* ]]
+    mkdir bin lib && cp "$BIN/loader" bin && cp -r "$BIN/../lib/millrace" lib
+    version=$("$BIN/trainer" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -1)
+    sed "s/$version/9${version:1}/g" "$BIN/trainer" >bin/trainer && chmod +x bin/trainer
+    run_code 2 two --n_layer=1 --n_layer=1 "$PWD/bin/trainer"
+    [[ "$output" == *"rank 1 runs millrace 9${version:1}, rank 0 runs millrace $version"* ]]
+    rm lib/millrace/mpi.so
+    run_code 2 mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run
+    [[ "$output" == *"mpirun started 2 processes, and this program was built without MPI"* ]]
+}

@@ -1,0 +1,172 @@
+// The ranks of a run: joining them, comparing them, and copying state from rank 0 to the others.
+#include "trainer/run/ranks.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { VERSION_BYTES = 64, SENTENCE_BYTES = 1024, TEXT_MAX = 1 << 20 };
+
+// ---- joining
+
+static int compare_versions(Run *run) {
+    Collective *ranks = &run->collective;
+    char(*versions)[VERSION_BYTES] = allocate_zeroed(ranks->world, VERSION_BYTES);
+    snprintf(versions[ranks->rank], VERSION_BYTES, "millrace %s", VERSION);
+    int status = collective_all_gather(ranks, versions, ranks->world * VERSION_BYTES, VERSION_BYTES);
+    for (unsigned rank = 0; status == 0 && rank < ranks->world; rank++)
+        if (strncmp(versions[rank], versions[0], VERSION_BYTES))
+            status = fail(EX_USAGE, "rank %u runs %.63s, rank 0 runs %.63s", rank, versions[rank], versions[0]);
+    free(versions);
+    return status;
+}
+
+int ranks_open(Run *run, const Config *config, bool print) {
+    static char name[32];
+    const CollectiveSettings settings = {(uint64_t)config->data_timeout * 1000, loader_process_check,
+                                         &run->loader_process};
+    if (collective_open(&run->collective, &settings) < 0) return -1;
+    if (run->collective.world > 1) {
+        snprintf(name, sizeof name, "%.16s[%u]", log_program, run->collective.rank);
+        if (print || !ranks_first(run)) log_program = name;
+        log_silent = !print && !ranks_first(run);
+        if (log_silent && !freopen("/dev/null", "w", stdout)) return fail_errno("cannot open /dev/null");
+    }
+    run->print_ranks = print;
+    return compare_versions(run);
+}
+
+int ranks_agree(Run *run, int status) {
+    Collective *ranks = &run->collective;
+    if (ranks->world == 1) return status;
+    if (ranks->lost) return log_silent = false, -1;
+    typedef struct {
+        int status, code;
+        char text[SENTENCE_BYTES];
+    } Report;
+    Report *reports = allocate_zeroed(ranks->world, sizeof *reports), *own = &reports[ranks->rank];
+    Error error;
+    own->status = status;
+    if (status < 0) {
+        err_take(&error);
+        own->code = error.code;
+        snprintf(own->text, sizeof own->text, "%s", error.text);
+    }
+    int result = collective_all_gather(ranks, reports, ranks->world * sizeof *reports, sizeof *reports);
+    for (unsigned rank = 0; result == 0 && rank < ranks->world; rank++)
+        if (reports[rank].code) {
+            result = fail(reports[rank].code, "%s", reports[rank].text);
+            if (rank) fail_in("rank %u", rank);
+        }
+    free(reports);
+    if (ranks->lost) log_silent = false;
+    return result;
+}
+
+// ---- comparing
+
+// The first line of `mine` that differs from `first`, which has the same keys: "key=value".
+static int compare_text(const char *mine, const char *first) {
+    for (; *mine && *first; mine += strcspn(mine, "\n") + 1, first += strcspn(first, "\n") + 1) {
+        const size_t a = strcspn(mine, "\n"), b = strcspn(first, "\n");
+        if (a != b || memcmp(mine, first, a))
+            return fail(EX_USAGE, "this process has %.*s, rank 0 has %.*s", (int)a, mine, (int)b, first);
+    }
+    return 0;
+}
+
+// Broadcasts the text of rank 0, compares it with this rank's, and frees it. Every line has its end.
+static int compare_with_first(Run *run, Buffer *mine) {
+    Collective *ranks = &run->collective;
+    buffer_add(mine, "", 1);
+    char *first = allocate_zeroed(1, TEXT_MAX);
+    if (ranks_first(run)) memcpy(first, mine->data, mine->size);
+    int status = collective_broadcast(ranks, first, TEXT_MAX);
+    if (status == 0) status = ranks_agree(run, compare_text((const char *)mine->data, first));
+    free(first);
+    buffer_close(mine);
+    return status;
+}
+
+int ranks_compare_config(Run *run) {
+    char value[512];
+    Buffer text = {0};
+    if (run->collective.world == 1) return 0;
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (config_class(key) == CLASS_PLACE) continue;
+        config_value(run->config, key, value, sizeof value);
+        buffer_print(&text, "%s=%s\n", config_key(key), value);
+    }
+    buffer_print(&text, "backend '%s'\n", run->backend->name);
+    return compare_with_first(run, &text);
+}
+
+int ranks_compare_data(Run *run) {
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    char hex[65];
+    Buffer text = {0};
+    if (run->collective.world == 1) return 0;
+    hex_encode(hex, dataset->vocab_fp, 32);
+    buffer_print(&text, "vocabulary %.16s\n", hex);
+    hex_encode(hex, dataset->fingerprint, 32);
+    buffer_print(&text, "dataset '%s' (%.16s)\n", dataset->name, hex);
+    return compare_with_first(run, &text);
+}
+
+// ---- sharing
+
+int ranks_share_state(Run *run) {
+    Collective *ranks = &run->collective;
+    if (collective_broadcast(ranks, &run->state, sizeof run->state) < 0) return -1;
+    return collective_broadcast(ranks, run->checkpoint, sizeof run->checkpoint);
+}
+
+int ranks_share_weights(Run *run) {
+    Network *network = &run->network;
+    const MemoryPlan *plan = &run->plan;
+    Collective *ranks = &run->collective;
+    if (ranks->world == 1) return 0;
+    if (collective_broadcast(ranks, network_at(network, plan->params), run->model.elements * run->backend->par_bytes) <
+        0)
+        return -1;
+    for (int i = 0; i < plan->optimizer->state_count; i++) {
+        const StateRange *state = &plan->optimizer->states[i];
+        const size_t bytes = optimizer_elements(state, &run->model) * optimizer_element_bytes(state, run->backend);
+        if (collective_broadcast(ranks, network_at(network, plan->states[i]), bytes) < 0) return -1;
+    }
+    network_pack(network);
+    return 0;
+}
+
+int ranks_share_loader(Run *run) {
+    enum { ENDPOINT_BYTES = sizeof run->loader_process.endpoint };
+    Collective *ranks = &run->collective;
+    if (ranks->world == 1) return 0;
+    char(*endpoints)[ENDPOINT_BYTES] = allocate_zeroed(ranks->world, ENDPOINT_BYTES);
+    memcpy(endpoints[ranks->rank], run->loader_process.endpoint, ENDPOINT_BYTES);
+    int status = collective_all_gather(ranks, endpoints, (size_t)ranks->world * ENDPOINT_BYTES, ENDPOINT_BYTES);
+    memcpy(run->loader_process.endpoint, endpoints[ranks->local_first], ENDPOINT_BYTES);
+    free(endpoints);
+    return status;
+}
+
+bool ranks_take_over(Run *run) {
+    Error cause;
+    err_take(&cause);
+    bool taken = !ranks_first(run) && lock_take(&run->lock, run->config->out_dir) == 0;
+    err_clear();
+    err_give(&cause);
+    return taken;
+}
+
+void ranks_print_batch(void *self, const FeedBatch *batch) {
+    const Run *run = self;
+    const size_t row_bytes = ((size_t)run->config->block_size + 1) * sizeof *batch->ids;
+    uint8_t hash[32];
+    char hex[65];
+    sha256(batch->ids, batch->rows * row_bytes, hash);
+    hex_encode(hex, hash, 32);
+    log_line("step %llu: samples %llu to %llu, sha256 %.16s", (unsigned long long)run->state.step,
+             (unsigned long long)batch->first_sample, (unsigned long long)(batch->first_sample + batch->rows - 1), hex);
+}

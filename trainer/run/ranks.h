@@ -1,0 +1,27 @@
+// The processes of one training run (kernels/collective.h). Rank 0 owns the directory of the run: it alone prints, and
+// reads and writes checkpoints, metrics and the report. The others receive its state and weights.
+#pragma once
+
+#include "trainer/run/run.h"
+
+// Joins the processes of the launcher. Ranks other than 0 print nothing from here on, unless `print`. -1 after fail()
+// (2) when the programs have different versions.
+int ranks_open(Run *run, const Config *config, bool print);
+
+// Every rank passes its status. -1 on all of them, with the error of the first that has one, when one has failed.
+int ranks_agree(Run *run, int status);
+
+// Compares the configuration, and later the data, with those of rank 0. -1 after fail() (2) on all when they differ.
+int ranks_compare_config(Run *run);
+int ranks_compare_data(Run *run);
+
+int ranks_share_state(Run *run);   // rank 0's RunState
+int ranks_share_weights(Run *run); // rank 0's parameters and optimizer state
+int ranks_share_loader(Run *run);  // the endpoint of the loader that the first rank of this machine has started
+
+// After a rank was lost: whether this process, which is not rank 0, now owns the directory, because rank 0 has ended.
+bool ranks_take_over(Run *run);
+
+void ranks_print_batch(void *run, const FeedBatch *batch); // for --print_ranks
+
+static inline bool ranks_first(const Run *run) { return run->collective.rank == 0; }
