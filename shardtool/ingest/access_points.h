@@ -1,5 +1,7 @@
 // Places in the compressed input files at which decoding can begin, so that a run that continues does not decode all
 // that is before: ends of frames and members, and in gzip files ends of blocks, with the 32 KiB of content before them.
+// Inside a zstd frame, an xz stream or a bzip2 stream there is none: libzstd has no call that saves its state, whose
+// window alone has megabytes.
 #pragma once
 
 #include "shardtool/ingest/codec.h"

@@ -1,6 +1,7 @@
 """The rest of a tokenize run after kill -9 at 90 % of its shards, in CPU seconds beside the whole run: bench_resume.py SHARDTOOL FOLDER.
 
 The text is that of bench_shards.py, as JSON lines, compressed JSON lines, files in folders, a tar, a compressed tar and Parquet.
+A file of one zstd frame is decompressed from its beginning: a line has the CPU seconds that `zstd -dc` takes for that.
 The shards are small (1 % of the text), so that what is lost is small; a run over terabytes has as many. Every dataset is compared
 with the one of the whole run.
 """
@@ -84,6 +85,9 @@ def measure(tool, lines, folder, kinds=None):
             continue
         whole, rest = rest_after_kill(tool, folder, source)
         print(f"{'rest after a kill at 90 %, ' + kind:44}{rest:8.2f} CPU s of {whole:.2f}: {rest / whole:.0%}", flush=True)
+        if source.endswith(".zst"):
+            alone = 0.9 * cpu_seconds(["zstd", "-qdfo", os.devnull, source])
+            print(f"{'  of it zstd -d of what is before':44}{alone:8.2f} CPU s of {whole:.2f}: {alone / whole:.0%}", flush=True)
 
 
 if __name__ == "__main__" and sys.argv[1] == "--inputs":
