@@ -6,6 +6,7 @@ without the copies that the datasets library makes; datatrove is its own pipelin
 tokenizers library), where it is installed. A line has wall and CPU seconds, MB/s of wall time, peak memory and the ratio. With GB,
 documents and lists of that size are measured too.
 """
+import hashlib
 import importlib.util
 import json
 import multiprocessing
@@ -19,6 +20,7 @@ import bench_resume
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "oracle"))
 HERE = os.path.abspath(__file__)
+MERGED = 16  # datasets: what a merge takes depends on the shards, what cp takes on the bytes
 PEER_BYTES = 30_000_000  # of the text are enough for a peer of 6 MB/s
 CORES = len(os.sched_getaffinity(0))
 
@@ -39,6 +41,21 @@ def best(command, runs=3, before=lambda: None, **options):
         before()
         results.append(measured(command, **options))
     return min(results)
+
+
+def beside(result, other, name):
+    return f"{other[0] / result[0]:.2f}x the speed of {name}, {other[1] / result[1]:.2f}x by CPU seconds"
+
+
+def verify_bound(shards):
+    """What libzstd and SHA-256 alone take for the same ids: verify does both."""
+    ids = subprocess.check_output(["zstd", "-qdc", *shards])
+    decode = best(["zstd", "-qdfo", os.devnull, *shards], 5)[1]
+    begun = time.process_time()
+    hashlib.sha256(ids)
+    hash_ = time.process_time() - begun
+    size = len(ids) / 1e6
+    return f"; zstd -d alone {size / decode:.0f}, SHA-256 alone {size / hash_:.0f}, both {size / (decode + hash_):.0f}"
 
 
 def line(name, result, megabytes=None, note=""):
@@ -175,20 +192,26 @@ def main(tool, folder, gigabytes=0):
         memory = measured(tokenize + ["-j", str(jobs), source])[2]
         print(f"{f'  peak memory with -j {jobs}':44}{memory:24.0f} MiB  {allowed} MiB allowed{' (EXCEEDED)' if memory > allowed else ''}")
     ids = sum(shard["train_tokens"] + shard["val_tokens"] for shard in [json.loads(subprocess.getoutput(f"{tool} info --json {dataset}"))]) * 2e-6
-    result = best([tool, "verify", "-q", "-j", "1", dataset], 5)
-    line("verify, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second")
-    line("text, JSON lines", best([tool, "text", source]), os.path.getsize(source) / 1e6)
-    line("text -0", best([tool, "text", "-0", source]), os.path.getsize(source) / 1e6)
     shards = sorted(os.path.join(where, name) for where, _, names in os.walk(os.path.join(dataset, "train")) for name in names)
+    result = best([tool, "verify", "-q", "-j", "1", dataset], 5)
+    line("verify, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second{verify_bound(shards)}")
+    result = best([tool, "verify", "-q", "--quick", "-j", "1", dataset], 5)
+    line("verify --quick, one core, ids", result, ids, f"{ids / result[1]:.0f} MB per CPU second: tables and hash of the stored bytes")
+    result = best([tool, "text", source])
+    line("text, JSON lines", result, os.path.getsize(source) / 1e6, f"{os.path.getsize(source) / 1e6 / result[1]:.0f} MB per CPU second")
+    line("text -0", best([tool, "text", "-0", source]), os.path.getsize(source) / 1e6)
     stored = sum(map(os.path.getsize, shards)) / 1e6
     copy = os.path.join(folder, "copy.zst")
     with open(copy, "wb") as file:
         plain = best(["cat", *shards], 5, lambda: file.truncate(0) or file.seek(0), stdout=file)
-    line("cp of the shards", plain, stored)
+    line("cat of the shards", plain, stored)
     merged = best([tool, "cat", "--force", "-o", copy, *shards], 5)
-    line("cat -o, shards to one shard", merged, stored, f"{plain[0] / merged[0]:.2f}x the speed of cp")
-    merged = best([tool, "merge", "-q", "--force", "-o", os.path.join(folder, "merged"), dataset], 5)
-    line("merge, by hard links", merged, stored, f"{plain[0] / merged[0]:.2f}x the speed of cp")
+    line("cat -o, shards to one shard", merged, stored, beside(merged, plain, "cat"))
+    whole, copied = os.path.join(folder, "merged"), os.path.join(folder, "copied")
+    merged = best([tool, "merge", "-q", "--force", "--allow-duplicates", "-o", whole, *[dataset] * MERGED])
+    copy = best(["cp", "-rT", whole, copied], 3, lambda: shutil.rmtree(copied, ignore_errors=True))
+    line(f"cp of {MERGED} datasets", copy, stored * MERGED)
+    line(f"merge of {MERGED} datasets, by hard links", merged, stored * MERGED, beside(merged, copy, "cp"))
     bench_resume.measure(tool, source, os.path.join(folder, "resume"))
     if gigabytes:
         large(folder, tool, gigabytes)
