@@ -27,6 +27,7 @@ typedef struct {
     uint8_t block[BLOCK_BYTES];
     Buffer ids, out;
     bool begun; // the line already has an id
+    uint64_t bytes;
 } Encoding;
 
 static void add_decimal(Buffer *out, unsigned id, bool begun) {
@@ -57,6 +58,7 @@ static int encode_file(Encoding *encoding, int fd, const char *name) {
     for (;;) {
         ssize_t got = fd_read(fd, encoding->block, sizeof encoding->block, name);
         if (got < 0) return -1;
+        encoding->bytes += (uint64_t)got;
         bool last = got < (ssize_t)sizeof encoding->block;
         if (put_ids(encoding, (Bytes){encoding->block, (size_t)got}, last) < 0) return fail_in("'%s'", name);
         if (last) return 0;
@@ -81,6 +83,7 @@ static int run(int count, char **arguments) {
     encoder_set_max_word(encoding.encoder, max_word);
     int status = count ? 0 : encode_path(&encoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);
+    if (status == 0) log_replaced(encoder_replaced(encoding.encoder), encoding.bytes);
     encoder_close(encoding.encoder);
     buffer_close(&encoding.ids);
     buffer_close(&encoding.out);
