@@ -31,16 +31,18 @@ static const char *find_item(const char *line, const char *item) {
     return NULL;
 }
 
-// "--val 0.1" for the item "val=0.1" of `line`, "no --val" when the line has none.
+// "--val=0.1" for the item "val=0.1" of `line`, "no --val" when the line has none.
 static void describe(char text[128], const char *line, const char *item) {
-    const char *found = find_item(line, item);
-    int key = (int)strcspn(item, "=;"), length = found ? (int)strcspn(found, ";") - key - 1 : 0;
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", key, item);
+    char key[64];
+    size_t length = strcspn(item, "=;");
+    snprintf(key, sizeof key, "%.*s", (int)length, item);
+    const char *name = key, *found = find_item(line, item);
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (!strcmp(name, option_names[i][0])) snprintf(name, sizeof name, "%s", option_names[i][1]);
-    snprintf(text, 128, "%s%s%s%.*s", found ? "" : "no ", name, length > 0 ? " " : "", length > 0 ? length : 0,
-             found && length > 0 ? found + key + 1 : "");
+        if (!strcmp(key, option_names[i][0])) name = option_names[i][1];
+    if (found)
+        snprintf(text, 128, "%s%.*s", name, (int)strcspn(found + length, ";"), found + length);
+    else
+        snprintf(text, 128, "no %s", name);
 }
 
 // The first item of `line` that `other` lacks or has with another value, or NULL.
@@ -57,6 +59,7 @@ static const char *find_difference(const char *line, const char *other) {
 static int fail_params(const char *what, const char *old, const char *new, const char *advice) {
     const char *item = find_difference(old, new);
     if (!item) item = find_difference(new, old);
+    if (!item) item = old; // the same items in another order: a ; in a value
     char then[128], now[128];
     describe(then, old, item);
     describe(now, new, item);

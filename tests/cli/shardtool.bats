@@ -97,9 +97,9 @@ texts() { # a folder of small documents
     texts
     shardtool tokenize -q -o out in
     run_code 2 shardtool tokenize -o out --docs lines in
-    [[ "$output" == *"was made with --docs file, this run has --docs lines"*"--force"* ]]
+    [[ "$output" == *"was made with --docs=file, this run has --docs=lines"*"--force"* ]]
     run_code 2 shardtool tokenize -o out --val 0.25 in
-    [[ "$output" == *"was made with --val 0.0005, this run has --val 0.25"* ]]
+    [[ "$output" == *"was made with --val=0.0005, this run has --val=0.25"* ]]
     run_code 0 shardtool tokenize -o out --force --val 1 in
     [ ! -e out/train/000/000000.zst ]
     run_code 0 shardtool verify out

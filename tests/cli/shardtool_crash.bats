@@ -253,9 +253,9 @@ END
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     find out -name '*.zst' | sort | xargs sha256sum >shards
     run_code 2 shardtool tokenize -o out $options --val-seed 3 --shard-tokens 2048 lines.txt
-    [[ "$output" == *"the unfinished run in 'out' was made with --val-seed 0, this run has --val-seed 3: repeat"*"--force"* ]]
+    [[ "$output" == *"the unfinished run in 'out' was made with --val-seed=0, this run has --val-seed=3: repeat"*"--force"* ]]
     run_code 2 shardtool tokenize -o out $options --max-tokens 9 lines.txt
-    [[ "$output" == *"was made with no --max-tokens, this run has --max-tokens 9"* ]]
+    [[ "$output" == *"was made with no --max-tokens, this run has --max-tokens=9"* ]]
     sha256sum --quiet -c shards
     run_code 0 shardtool tokenize -o out $options --val-seed 3 --force lines.txt
     [[ "$output" == *"starting over"* && "$output" != *"continuing"* ]]
