@@ -115,7 +115,7 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
     bool replaced = memcmp(copy->served->dataset.fingerprint, server->current->dataset.fingerprint, 32);
     batch->flags = replaced ? WIRE_BATCH_REPLACED : 0;
     batch->length = copy->rows * (get->sequence_tokens + 1) * (uint32_t)sizeof(uint16_t);
-    batch->payload_crc = copy->crc;
+    batch->payload_crc = job->crc;
 }
 
 static void count_sources(const Job *job) {
@@ -163,7 +163,9 @@ static void job_refuse(Server *server, const Job *job) {
 
 // True when the job has ended, with an answer or an error.
 static bool job_step(Server *server, Job *job) {
+    const uint16_t *from = job->copy.ids;
     RowResult result = row_copy_advance(server->reader, &job->copy);
+    if (!job->inline_rows) job->crc = crc32c(job->crc, from, (size_t)(job->copy.ids - from) * sizeof *from);
     job->runnable = result == ROWS_MORE;
     if (result == ROWS_DONE) job_answer(server, job);
     if (result == ROWS_FAILED) job_refuse(server, job);
@@ -274,7 +276,7 @@ void job_start(Server *server, const Route *route, const WireMessage *request) {
     Job *job = malloc(sizeof *job);
     if (!job) die(EX_MEMORY, "no memory for a request");
     job->next = NULL, job->route = *route, job->header = request->header;
-    job->arrived_ns = clock_ns(), job->inline_rows = rows;
+    job->arrived_ns = clock_ns(), job->inline_rows = rows, job->crc = 0;
     served->users++;
     if (row_copy_begin(server->reader, &job->copy, served, &request->get, ids) < 0) {
         job_refuse(server, job);

@@ -3,7 +3,6 @@
 // use.
 #include "loader/server/row_reader.h"
 #include "common/err.h"
-#include "common/hash.h"
 #include "common/log.h"
 #include <stdlib.h>
 
@@ -125,7 +124,7 @@ static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32
 
 int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids) {
     copy->served = served, copy->get = *get, copy->ids = ids;
-    copy->done = copy->column = copy->skipped = copy->ahead = copy->crc = copy->known = 0;
+    copy->done = copy->column = copy->skipped = copy->ahead = copy->known = 0;
     copy->epoch = 0, copy->waits_for = NULL, copy->found = false;
     MixtureSample first = served_sample(served, get->split, get->mode, get->first_sample);
     for (unsigned source = 0; first.source < served->source_count && source < served->source_count; source++)
@@ -174,7 +173,6 @@ static void copy_part(RowCopy *copy, const Frame *frame, uint64_t token) {
     uint64_t from = token - frame->place.first_token, left = frame->place.tokens - from;
     uint32_t want = copy->get.sequence_tokens + 1 - copy->column, count = left < want ? (uint32_t)left : want;
     memcpy(copy->ids, frame->ids + from, count * sizeof *copy->ids);
-    copy->crc = crc32c(copy->crc, copy->ids, count * sizeof *copy->ids);
     copy->ids += count, copy->column += count;
     if (copy->column <= copy->get.sequence_tokens) return;
     copy->column = copy->skipped = 0, copy->found = false, copy->done++;

@@ -24,7 +24,6 @@ typedef struct {
     uint32_t column;     // ids of the current row that have been copied
     uint32_t ahead;      // rows whose frames have been requested from the cache
     uint64_t epoch;      // of the first row
-    uint32_t crc;        // CRC32C of the copied ids
     Frame *waits_for;    // pinned; NULL when the next step has not been tried
     uint32_t known;      // bit i: order[i] and group[i] are set
     SampleOrder order[SOURCES_MAX + 1];

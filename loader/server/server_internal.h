@@ -50,6 +50,7 @@ typedef struct Job {
     WireHeader header; // of the newest request for it
     uint64_t arrived_ns;
     RowCopy copy;
+    uint32_t crc;                   // CRC32C of the rows in the slot
     struct InlineRows *inline_rows; // NULL: to a slot of the ring
     bool runnable;                  // its last step ended at the limit of a step
 } Job;

@@ -14,6 +14,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -292,10 +293,26 @@ static Rate feed_rate(const Run *run) {
     return rate;
 }
 
-// From kill -9 of the loader to the next batch.
+// Compares crops with the ids of which the dataset was made.
+static void check_crops(const FeedBatch *batch, uint64_t seed, const uint16_t *ids) {
+    SampleOrder order;
+    ShuffleGroup group;
+    check(sample_order_init(&order, SAMPLING_CROP, SPLIT_TRAIN, seed, TRAIN_TOKENS, T) == 0);
+    for (uint32_t row = 0; row < batch->rows; row++) {
+        unsigned extent;
+        sample_order_group(&order, batch->first_sample + row, &group);
+        uint64_t token = sample_order_token(&order, &group, batch->first_sample + row, &extent);
+        check(!memcmp(batch->ids + (size_t)row * (T + 1), ids + token, (T + 1) * sizeof *ids));
+    }
+}
+
+// From kill -9 of the loader to the next batch, which is compared with the data.
 static void bench_restart(char *program, const char *name, const char *endpoint, bool inline_only, int count) {
     double *ms = calloc((size_t)count, sizeof *ms);
-    check(ms);
+    int file = open("train.bin", O_RDONLY | O_CLOEXEC);
+    const uint16_t *ids = mmap(NULL, TRAIN_TOKENS * sizeof *ids, PROT_READ, MAP_PRIVATE, file, 0);
+    check(ms && ids != MAP_FAILED);
+    close(file);
     pid_t pid = start_loader(program, endpoint);
     Feed *feed = open_feed_at(endpoint, 64, 4, inline_only);
     uint64_t sample = 0;
@@ -311,10 +328,12 @@ static void bench_restart(char *program, const char *name, const char *endpoint,
             .split = SPLIT_TRAIN, .mode = SAMPLING_CROP, .rows = 64, .seed = 1, .first_sample = sample++};
         FeedBatch batch;
         check(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-        feed_release(feed, &batch);
         if (kills >= 0) ms[kills] = seconds_since(began) * 1e3;
+        check_crops(&batch, request.seed, ids);
+        feed_release(feed, &batch);
     }
     print_quantiles(name, ms, (size_t)count, 1);
+    munmap((void *)ids, TRAIN_TOKENS * sizeof *ids);
     free(ms);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
