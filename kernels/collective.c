@@ -53,11 +53,11 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
     return 0;
 }
 
-void collective_close(Collective *collective) {
+void collective_close(Collective *collective, bool by_signal) {
     if (!collective->row || collective->world == 1) return;
     Error cause;
     err_take(&cause);
-    if (collective_barrier(collective) == 0) collective->row->close();
+    if (collective_barrier(collective) == 0 && !by_signal) collective->row->close();
     err_clear();
     err_give(&cause);
     *collective = collective_none;

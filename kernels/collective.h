@@ -43,7 +43,9 @@ extern Collective collective_none; // rank 0 of 1: every call does nothing and r
 
 // The launcher's processes, or collective_none. -1 after fail(): 2 when the launcher and the MPI library do not fit.
 int collective_open(Collective *collective, const CollectiveSettings *settings);
-void collective_close(Collective *collective); // waits for all ranks, unless one was lost; accepts a zeroed struct
+// Waits for all ranks, unless one was lost. `by_signal`: leaves MPI without its farewell, to which an mpirun that has
+// received the signal itself no longer answers. Accepts a zeroed struct.
+void collective_close(Collective *collective, bool by_signal);
 
 // Ranges of `count` elements are divided into shares: rank r has [r * share, (r + 1) * share), cut at count.
 static inline size_t collective_share(const Collective *collective, size_t count) {

@@ -35,6 +35,8 @@ close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
             far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
 }
 
+teardown() { end_background; }
+
 @test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
     for n in 1 2 4; do
         ranks $n --out_dir=run$n >lines$n 2>words$n
@@ -80,4 +82,97 @@ close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
     rm lib/millrace/mpi.so
     run_code 2 mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run
     [[ "$output" == *"mpirun started 2 processes, and this program was built without MPI"* ]]
+}
+
+# launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
+launch() {
+    cat >rank.sh <<'END'
+trap : TERM # mpirun sends it to this shell, too
+"$BIN/trainer" train tiny.conf "$@" &
+echo $! >pid.$OMPI_COMM_WORLD_RANK
+status=0
+wait $! || status=$?
+echo $status >status.$OMPI_COMM_WORLD_RANK
+exit $status
+END
+    rm -f status.*
+    OMPI_MCA_odls_base_sigkill_timeout=3 mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
+        >lines 2>words 3>&- &
+    TRAINER=$!
+}
+is_saved() { # the last step has a checkpoint, and none is half written
+    [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
+}
+
+@test "when a process is killed the others end at once with 75, and the last step is saved" {
+    for victim in 2 0; do
+        launch 4
+        wait_for_more_steps run
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
+        is_saved
+    done
+    grep -q 'rank 0 has ended: saving in its place' words
+    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
+    grep -q 'resuming at step' words
+    is_saved
+}
+
+@test "a signal to mpirun saves and ends with 75, and the job of train.sbatch is queued again" {
+    mkdir -p build fake && ln -s "$BIN" build/bin
+    cat >fake/srun <<'END'
+#!/bin/bash
+while [[ $1 = --* ]]; do shift; done
+exec mpirun -n 2 "$@"
+END
+    printf '#!/bin/bash\necho "$@" >>requeued\n' >fake/scontrol
+    chmod +x fake/*
+    job() { PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$BATS_TEST_DIRNAME/../../scripts/slurm/train.sbatch" tiny.conf --dataset="$data" --out_dir=run "$@"; }
+    job "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill -USR1 "$(pgrep -P "$(pgrep -P $TRAINER -f train.sbatch || echo $TRAINER)" -x mpirun)"
+    ends 75
+    [ "$(cat requeued)" = "requeue 17" ]
+    is_saved
+    end=$(($(steps run) + 2))
+    job --max_iters=$end
+    [ "$(steps run)" = $end ]
+    [ "$(wc -l <requeued)" = 1 ]
+    mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" >lines 2>words 3>&- & # SIGTERM
+    TRAINER=$!
+    wait_for_more_steps run
+    kill "$TRAINER"
+    wait_until is_gone "$TRAINER"
+    grep -q 'saved at step' words
+    is_saved
+}
+
+@test "one loader serves all processes of a machine, and killing it changes no bit" {
+    ranks 4 --out_dir=whole --max_iters=8
+    serve_until_ready "$data"
+    ranks 4 --out_dir=served --max_iters=8 --loader=ipc://place --dataset=
+    same_run whole served 8
+    kill_loader
+    LOADER=
+    launch 4
+    for kill in 1 2 3; do
+        wait_for_more_steps run
+        pgrep -P "$(cat pid.0)" -x loader >loader.pid
+        [ "$(wc -l <loader.pid)" = 1 ]
+        for rank in 1 2 3; do ! pgrep -P "$(cat pid.$rank)" -x loader; done
+        kill -9 "$(cat loader.pid)"
+    done
+    wait_for_more_steps run
+    kill -USR1 $(cat pid.*)
+    wait_until is_gone "$TRAINER"
+    [ "$(sort -u status.*)" = 75 ]
+    end=$(($(steps run) + 1))
+    ranks 4 --out_dir=run --max_iters=$end
+    ranks 4 --out_dir=unharmed --max_iters=$end
+    same_run unharmed run $end
 }

@@ -104,9 +104,10 @@ FeedResult step_agree(Collective *ranks, FeedResult found, double *loss) {
 static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, double tokens,
                                     const atomic_int *stop) {
     const PassLayout *pass = &network->plan->train;
-    const int micros = (int)config->gradient_accumulation_steps / (int)network->collective->world;
+    const unsigned world = network->collective->world;
+    const int micros = (int)config->gradient_accumulation_steps / (int)world;
     for (int micro = 0; micro < micros; micro++) {
-        if (stop && *stop && micro) return FEED_STOPPED;
+        if (stop && *stop && (micro || world > 1)) return FEED_STOPPED; // one process has looked before the step
         FeedBatch batch;
         FeedResult found = batch_stream_next(stream, &batch);
         if (found != FEED_BATCH) return found;

@@ -277,7 +277,7 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
 
 void run_close(Run *run) {
     checkpoint_writer_close(&run->writer);
-    collective_close(&run->collective);
+    collective_close(&run->collective, run->stop);
     feed_close(run->feed);
     loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);

@@ -231,7 +231,7 @@ static int save_and_exit(Run *run) {
         log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
-    if (cause.code == EX_AGAIN && run->saved_step)
+    if (cause.code == EX_AGAIN && run->saved_step && run_owns(run))
         log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saved_step);
     err_give(&cause);
     return -1;
