@@ -1,9 +1,11 @@
 // Codecs: every flipped bit and every truncation of a compressed stream is an error or leaves its content unchanged.
 #include "common/bytes.h"
+#include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/input_format.h"
 #include "tests/test.h"
 #include <bzlib.h>
 #include <lzma.h>
+#include <stdlib.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -156,4 +158,71 @@ TEST(zeros_after_the_last_gzip_member_are_padding) {
     CHECK_TEXT(err_text(), "data after the last gzip member");
     err_clear();
     buffer_close(&input), buffer_close(&got);
+}
+
+// A member with a block for about each 127 bytes.
+static void add_gzip_blocks(Buffer *out, Bytes text) {
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)text.data, .avail_in = (uInt)text.size};
+    NEED(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 1, Z_DEFAULT_STRATEGY) == Z_OK);
+    buffer_reserve(out, text.size + 4096);
+    z.next_out = out->data + out->size, z.avail_out = (uInt)text.size + 4096;
+    NEED(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    out->size += z.total_out;
+    deflateEnd(&z);
+}
+
+// Decodes `input` in small steps up to its end. CODEC_BAD or the last status.
+static CodecStatus decode_rest(const Codec *codec, void *state, Bytes input, Buffer *out) {
+    CodecStatus status = CODEC_MORE;
+    for (size_t done = 0, next; done < input.size && status != CODEC_BAD; done = next) {
+        next = done + 13 < input.size ? done + 13 : input.size;
+        CodecStep step = {
+            .in = {input.data + done, next - done},
+              .ended = next == input.size, .space = 1
+        };
+        while (status != CODEC_BAD && (step.in.size || !step.space)) {
+            buffer_reserve(out, 50);
+            step.out = out->data + out->size, step.space = 50;
+            status = codec->decode(state, &step);
+            out->size += 50 - step.space;
+        }
+    }
+    return status;
+}
+
+TEST(decoding_begins_at_each_block_of_a_gzip_member_and_checks_its_checksum) {
+    Buffer text = {0}, input = {0}, got = {0};
+    for (unsigned i = 0; text.size < 50000; i++) buffer_print(&text, "%u words %x ", i, i * 2654435761u);
+    add_gzip_blocks(&input, (Bytes){text.data, text.size});
+    size_t member = input.size;
+    add_gzip(&input, parts[0]); // another member follows
+    const Codec *codec = codec_find((Bytes){input.data, input.size});
+    void *whole = codec->open();
+    uint8_t *out = allocate_zeroed(1, text.size);
+    CodecStep step = {
+        .in = {input.data, member},
+          .out = out, .space = text.size, .blocks = true
+    };
+    CodecState *saved = allocate_zeroed(1, sizeof *saved);
+    unsigned places = 0;
+    while (codec->decode(whole, &step) == CODEC_MORE) {
+        if (!codec->save(whole, saved)) continue;
+        size_t in = (size_t)(step.in.data - input.data) - (saved->bits > 0), before = text.size - step.space;
+        void *rest = codec->open();
+        codec->restore(rest, saved);
+        got.size = 0;
+        CHECK(decode_rest(codec, rest, (Bytes){input.data + in, input.size - in}, &got) == CODEC_END);
+        CHECK_EQUAL(got.size, text.size - before + strlen(parts[0]));
+        CHECK(!memcmp(got.data, text.data + before, text.size - before));
+        codec->close(rest);
+        saved->crc ^= 1u << places++ % 32;
+        rest = codec->open();
+        codec->restore(rest, saved);
+        CHECK(decode_rest(codec, rest, (Bytes){input.data + in, member - in}, &got) == CODEC_BAD);
+        codec->close(rest);
+    }
+    CHECK(places > 50);
+    codec->close(whole);
+    free(saved), free(out);
+    buffer_close(&text), buffer_close(&input), buffer_close(&got);
 }
