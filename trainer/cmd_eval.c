@@ -62,6 +62,7 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = loader_process_open(&loader_process, config);
+    config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);
     if (result == 0) result = evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);

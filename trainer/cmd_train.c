@@ -47,14 +47,16 @@ static int use_best_checkpoint(Run *run) {
     return checkpoint_load(&run->network, path, false);
 }
 
+static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
+
 // Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
     const Config *config = run->config;
     if (config->sample_tokens) {
         if (use_best_checkpoint(run) < 0) return -1;
         const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
-        if (sample_text(&run->network, &sampler, config->sample_start, (uint64_t)config->sample_tokens, &run->sample) <
-            0)
+        if (sample_text(&run->network, &sampler, config->sample_start, (uint64_t)config->sample_tokens, "", add_text,
+                        &run->sample) < 0)
             return -1;
         if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);

@@ -22,6 +22,9 @@ typedef struct {
     // For weights in oneDNN's blocked layout, rows of `block` outputs: rows and cols are multiples of it and of 32.
     void (*pack_transposed)(const float *w, int rows, int cols, int block, void *packed); // for w^T
     void (*pack_plain)(const float *w, int rows, int cols, int block, void *packed);      // for w
+    // matmul_forward of a single row, by what pack_transposed has written.
+    void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
+                         int block);
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;

@@ -62,8 +62,11 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
 }
 
 void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+    const int block = M == 1 && products == PRODUCTS_PACKED ? product_layout_block(FORWARD, w->rows, w->cols) : 0;
     if (products == PRODUCTS_WIDENED)
         multiply_widened(FORWARD, M, w, in, bias, out);
+    else if (block)
+        variant->multiply_row(out, in, packed_of(w, FORWARD), (const float *)bias, w->rows, w->cols, block);
     else
         product(FORWARD, M, w->rows, w->cols, false, in, weights_of(w, FORWARD), (const float *)bias, out);
 }

@@ -8,6 +8,7 @@
 #include "kernels/cpu/ops/embed.h"
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/layernorm.h"
+#include "kernels/cpu/ops/matmul_row.h"
 #include "kernels/cpu/ops/pack.h"
 
 static void install(Backend *backend) {
@@ -24,4 +25,4 @@ static size_t scratch_bytes(const Shape *shape) {
     return round_up(most, 64);
 }
 
-const CpuVariant CPU_VARIANT = {install, scratch_bytes, pack_transposed, pack_plain, widen, narrow};
+const CpuVariant CPU_VARIANT = {install, scratch_bytes, pack_transposed, pack_plain, multiply_row, widen, narrow};

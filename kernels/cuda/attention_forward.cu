@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
     if (!is_launched<shared_bytes<D, M_TILES, KEYS>>) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *k_tiles = q_tile + QUERIES * W, *v_tiles = k_tiles + 2 * KEYS * W;
-    int block = gridDim.x - 1 - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
+    int block = (T - 1) / QUERIES - blockIdx.x, h = blockIdx.y, b = blockIdx.z; // the longest rows start first
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
     int stride = 3 * H * width;
     const act *q = qkv + (size_t)b * T * stride + h * width, *k = q + H * width, *v = k + H * width;
@@ -156,20 +156,21 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
 }
 
 template <int D, int M_TILES, int KEYS, int BLOCKS>
-static void launch(act *out, float *lse, const act *qkv, Weights weights, int B, int T, int H, int width) {
+static void launch(act *out, float *lse, const act *qkv, Weights weights, int B, int T, int H, int width, int from) {
+    constexpr int queries = WARPS * M_TILES * 16;
     constexpr size_t bytes = shared_bytes<D, M_TILES, KEYS>;
     auto kernel = flash<D, M_TILES, KEYS, BLOCKS>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)bytes);
     cuda_check(allowed, "attention_forward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)T, WARPS * M_TILES * 16), (unsigned)H, (unsigned)B), THREADS, bytes,
-           cuda.stream, out, lse, qkv, weights, T, H, width);
+    LAUNCH(kernel, dim3(blocks_of((size_t)(T - from / queries * queries), queries), (unsigned)H, (unsigned)B), THREADS,
+           bytes, cuda.stream, out, lse, qkv, weights, T, H, width);
 }
 
 void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const int32_t *starts,
-                                     const Dropout *dropout, int layer, int B, int T, int H, int D) {
+                                     const Dropout *dropout, int layer, int B, int T, int H, int D, int from) {
     auto kernel = attention_width(D) == 64                        ? launch<64, 2, 64, 2>
                   : attention_width(D) == 96                      ? launch<96, 1, 64, 2>
                   : shared_bytes<128, 1, 64> <= cuda.shared_bytes ? launch<128, 1, 64, 2>
                                                                   : launch<128, 1, 32, 2>; // Turing: 64 KiB
-    kernel((act *)out, lse, (const act *)qkv, weights_of(starts, dropout, layer), B, T, H, D);
+    kernel((act *)out, lse, (const act *)qkv, weights_of(starts, dropout, layer), B, T, H, D, from);
 }

@@ -169,7 +169,7 @@ static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
 
 static void run_attention_forward(void) {
-    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, NULL, 0, B, T, H, C / H);
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, NULL, 0, B, T, H, C / H, 0);
 }
 static void run_attention_backward(void) {
     ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL,

@@ -122,8 +122,8 @@ TIMED(gelu_backward, (Act * d, Grad *dbias, const Act *in, int N, int C, bool ex
       (d, dbias, in, N, C, exact, add))
 TIMED_ATTENTION(attention_forward, 2,
                 (Act * out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
-                 int T, int H, int D),
-                (out, lse, qkv, starts, dropout, layer, B, T, H, D))
+                 int T, int H, int D, int from),
+                (out, lse, qkv, starts, dropout, layer, B, T, H, D, from))
 TIMED_ATTENTION(attention_backward, 5,
                 (Act * dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse, const Act *qkv,
                  const int32_t *starts, const Dropout *dropout, int layer, int B, int T, int H, int D, bool add),

@@ -175,7 +175,8 @@ static void forward(void) {
         TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
                                           HALF(a->ln[0]), N, C));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
-        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, NULL, dropout, l, s.B, s.T, s.H, C / s.H));
+        TIME(ATTENTION_FWD,
+             attention_forward(a->attended, a->lse, a->qkv, NULL, dropout, l, s.B, s.T, s.H, C / s.H, 0));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
         drop(g.branch, NULL, l, DROPOUT_ATTENTION_OUT);
         TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,

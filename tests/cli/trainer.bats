@@ -305,6 +305,18 @@ END
     two=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
     [ "$one" = "$two" ]
     [[ "$one" == "the wheel"* ]]
+    [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
+    for top_p in 0 1.5 nan; do
+        run "$BIN/trainer" sample --out_dir=run --top_p=$top_p
+        [ "$status" -eq 2 ]
+    done
+}
+
+@test "sample prints each token as it comes" {
+    train --out_dir=run --quiet
+    # It would take hours to its end.
+    sample() { exec "$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=1000000 --max_new_tokens=1000000 2>/dev/null 3>&-; }
+    [ "$(timeout 60 head -c 60 < <(sample) | wc -c)" -eq 60 ]
 }
 
 @test "with always_save_checkpoint=False the best checkpoint is evaluated and sampled, and --ckpt selects another" {

@@ -118,6 +118,36 @@ void operation_matmul(int M, int rows, int cols) {
     pair_close();
 }
 
+// Whether two arrays of the backend are equal from byte `from` to `end`.
+static bool same_bytes(const Backend *on, const void *a, const void *b, size_t from, size_t end) {
+    char *copy = malloc(2 * end);
+    NEED(copy);
+    on->download(copy, a, end), on->download(copy + end, b, end);
+    const bool same = !memcmp(copy + from, copy + end + from, end - from);
+    free(copy);
+    return same;
+}
+
+void operation_matmul_row(int rows, int cols) {
+    const int M = 64;
+    pair_open((Shape){1, M, cols, cols / 8, rows, M, 1});
+    const Backend *on = pair_backend(TESTED);
+    const bool packed = on->act_type == DTYPE_FP32 && on->packed_bytes(rows, cols);
+    Array *in = array_normal(ACTS, (size_t)(M * cols), 1, 0), *bias = array_normal(PARS, (size_t)rows, 1, 0);
+    Array *all = array_filled(ACTS, (size_t)(M * rows), NAN), *each = array_filled(ACTS, (size_t)(M * rows), NAN);
+    const WeightArray weight = weight_array(rows, cols);
+    array_send(TESTED);
+    const Weight w = weight_at(&weight, 1);
+    on->pack(&w);
+    const size_t in_row = (size_t)cols * on->act_bytes, out_row = (size_t)rows * on->act_bytes;
+    on->matmul_forward(array_at(all, 1), array_at(in, 1), &w, array_at(bias, 1), M);
+    for (size_t i = 0; i < (size_t)M; i++)
+        on->matmul_forward((Act *)((char *)array_at(each, 1) + i * out_row),
+                           (const Act *)((char *)array_at(in, 1) + i * in_row), &w, array_at(bias, 1), 1);
+    CHECK(!packed || same_bytes(on, array_at(all, 1), array_at(each, 1), 0, (size_t)M * out_row));
+    pair_close();
+}
+
 void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add) {
     pair_open((Shape){1, M, rows, rows / 8, rows, M, 1});
     const size_t in_count = (size_t)(M * cols), out_count = (size_t)(M * rows);
@@ -190,10 +220,10 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
     pair_flops = flops;
     if (pair_timing)
         ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
-                                      with_dropout ? AT(masks) : NULL, layer, B, T, H, D));
+                                      with_dropout ? AT(masks) : NULL, layer, B, T, H, D, 0));
     pair_flops = 3.5 * flops;
     ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
-                                  with_dropout ? AT(masks) : NULL, layer, B, T, H, D);
+                                  with_dropout ? AT(masks) : NULL, layer, B, T, H, D, 0);
             on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv),
                                    with_starts ? AT(starts) : NULL, with_dropout ? AT(masks) : NULL, layer, B, T, H, D,
                                    true));
@@ -201,6 +231,19 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
     CHECK_NEAR(lse, 1e-5);
     CHECK_NEAR(dqkv, 3 * rounded_once);
     CHECK_NEAR(dbias, 3 * rounded_once);
+    pair_close();
+}
+
+void operation_attention_from(int T, int H, int D, int from) {
+    pair_open((Shape){1, T, H * D, H, ANY, ANY, 1});
+    const Backend *on = pair_backend(TESTED);
+    const size_t n = (size_t)(T * H * D), row = (size_t)(H * D) * on->act_bytes;
+    Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *lse = array_filled(FLOATS, (size_t)(H * T), NAN);
+    Array *all = array_filled(ACTS, n, NAN), *last = array_filled(ACTS, n, NAN);
+    array_send(TESTED);
+    on->attention_forward(array_at(all, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, 1, T, H, D, 0);
+    on->attention_forward(array_at(last, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, 1, T, H, D, from);
+    CHECK(same_bytes(on, array_at(all, 1), array_at(last, 1), (size_t)from * row, (size_t)T * row));
     pair_close();
 }
 

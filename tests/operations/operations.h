@@ -12,10 +12,12 @@ void operation_layernorm(int N, int C, bool with_branch, bool with_bias);
 // shared: the gradient as activations lies where the gradient does, if their types are equal
 void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared);
 void operation_matmul(int M, int rows, int cols);
+void operation_matmul_row(int rows, int cols); // fp32 on AVX-512: a row alone has the bits of a row among others
 // Plain, recorded and replayed; the plain run may choose by time how the others run.
 void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add);
 void operation_gelu(int N, int C);
 void operation_attention(int B, int T, int H, int D, bool with_dropout, bool with_starts);
+void operation_attention_from(int T, int H, int D, int from); // the rows from there on have the bits of the whole
 void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M);
 void operation_gradient_norm(size_t count);

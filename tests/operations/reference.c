@@ -164,12 +164,12 @@ static double attention_weights(double *p, const double *qkv, const Head *a, int
 }
 
 static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts,
-                                        const Dropout *dropout, int layer, int B, int T, int H, int D) {
+                                        const Dropout *dropout, int layer, int B, int T, int H, int D, int from) {
     double *p = calloc((size_t)T, sizeof *p);
     memset(out, 0, (size_t)B * (size_t)T * (size_t)(H * D) * sizeof(double));
     for (Head a = {starts, dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
         for (a.h = 0; a.h < H; a.h++)
-            for (int t = 0; t < T; t++) {
+            for (int t = from; t < T; t++) {
                 lse[(a.b * H + a.h) * T + t] = (float)attention_weights(p, IN(qkv), &a, t);
                 double *o = OUT(out) + (a.b * T + t) * H * D + a.h * D;
                 for (int s = first_seen(&a, t); s <= t; s++) {

@@ -42,6 +42,13 @@ OPERATION(matmul_agrees_with_the_reference) {
     operation_matmul(37, 1088, 64); // the head's long sums: two chunks and a part of one
 }
 
+OPERATION(matmul_of_a_single_row_agrees_with_the_reference) {
+    operation_matmul(1, 192, 128);
+    operation_matmul(1, 80, 1088);
+    operation_matmul(1, 72, 40);
+    if (pair_device == DEVICE_CPU) operation_matmul_row(144, 768), operation_matmul_row(128, 3072);
+}
+
 OPERATION(matmul_and_gelu_agree_with_the_reference) {
     for (int form = 0; form < 4; form++) {
         pair_times = form != 1;
@@ -54,6 +61,12 @@ OPERATION(attention_of_64_channels_agrees_with_the_reference) {
     operation_attention(1, 136, 2, 64, false, false);
     operation_attention(2, 77, 2, 64, false, false);
     operation_attention(1, 1, 1, 64, false, false);
+}
+
+OPERATION(attention_from_a_row_on_has_the_bits_of_the_whole) {
+    const int rows[] = {0, 1, 15, 16, 31, 63, 64, 65, 127, 128, 199};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) operation_attention_from(200, 2, 64, rows[i]);
+    operation_attention_from(77, 2, pair_device == DEVICE_CPU ? 25 : 32, 76);
 }
 
 OPERATION(attention_of_more_channels_agrees_with_the_reference) {

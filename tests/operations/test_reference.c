@@ -125,7 +125,7 @@ TEST(reference_gelu_has_the_gradient_of_its_differences) {
 static const Dropout *masks;
 static const int32_t *starts;
 static void attention(void) {
-    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), starts, masks, 3, B, T, HEADS, C / HEADS);
+    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), starts, masks, 3, B, T, HEADS, C / HEADS, 0);
 }
 static void attention_gradient(void) {
     reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), starts,

@@ -8,12 +8,19 @@
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
 
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer) {
-    return (Buffers){
+    Buffers x = {
 #define BUFFER(group, type, name, elements)                                                                            \
     .name = network_at(network, pass->name + (size_t)layer * pass->stride[GROUP_##group]),
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     };
+    if (pass->cache_stride) x.qkv = network_at(network, pass->cache + (size_t)layer * pass->cache_stride);
+    return x;
+}
+
+// Element `count` rows of `row` elements behind the start of some activations.
+static Act *rows_behind(const Network *network, Act *acts, int count, int row) {
+    return (Act *)((char *)acts + (size_t)count * (size_t)row * network->ops->act_bytes);
 }
 
 const int32_t *network_starts(const Network *network, const PassLayout *pass) {
@@ -25,41 +32,55 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
     return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
 }
 
-void network_block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
-                           int B, int T) {
+// The rows from `from` on of each sequence: B is 1 unless from is 0.
+static void block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
+                          int B, int T, int from) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const Buffers x = network_buffers(network, pass, l);
     const Dropout *dropout = network_dropout(network, pass);
-    const int N = B * T, C = shape->channels, H = shape->heads, D = C / H;
+    const int N = B * T - from, C = shape->channels, H = shape->heads, D = C / H;
+    Act *qkv = rows_behind(network, x.qkv, from, 3 * C), *att = rows_behind(network, x.att, from, C);
 
     ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
-    ops->matmul_forward(x.qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                                      // (N,3C)
-    ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H,
-                           D);                                         // (N,C), lse (B,H,T)
-    ops->matmul_forward(x.branch, x.att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
+    ops->matmul_forward(qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                                        // (N,3C)
+    ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H, D,
+                           from);                                    // (N,C), lse (B,H,T)
+    ops->matmul_forward(x.branch, att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
     if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false);    // (N,C)
     ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, x.res1, x.branch, P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
     ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)
 }
 
-void network_forward(const Network *network, const PassLayout *pass, int B, int T) {
+void network_block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
+                           int B, int T) {
+    block_forward(network, pass, l, in, branch, B, T, 0);
+}
+
+static void forward(const Network *network, const PassLayout *pass, int B, int T, int from) {
     const Backend *ops = network->ops;
-    const int N = B * T, C = network->model->shape.channels;
+    const int N = B * T - from, C = network->model->shape.channels;
     Buffers x = network_buffers(network, pass, 0);
     const Dropout *dropout = network_dropout(network, pass);
     const Res *in = x.res1;
 
-    ops->embed_forward(x.res1, x.tokens, P(WTE, 0), P(WPE, 0), B, T, C); // (N,C)
-    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);        // (N,C)
+    const Par *positions = (const Par *)((char *)P(WPE, 0) + (size_t)from * (size_t)C * ops->par_bytes);
+    ops->embed_forward(x.res1, x.tokens + from, P(WTE, 0), positions, B, T - from, C); // (N,C)
+    if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                      // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
         x = network_buffers(network, pass, l);
-        network_block_forward(network, pass, l, in, l ? x.branch : NULL, B, T);
+        block_forward(network, pass, l, in, l ? x.branch : NULL, B, T, from);
         ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N);                             // (N,C)
         if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
         in = x.res2;
     }
     ops->layernorm_forward(x.res3, x.ln3, x.mean3, x.rstd3, in, x.branch, P(LNF_W, 0), P(LNF_B, 0), N, C); // (N,C)
+}
+
+void network_forward(const Network *network, const PassLayout *pass, int B, int T) { forward(network, pass, B, T, 0); }
+
+void network_forward_last(const Network *network, const PassLayout *pass, int T, int from) {
+    forward(network, pass, 1, T, from);
 }
 
 // The logits are never a whole (N,V): those of a chunk become their own gradient, are used, and make room for the next.

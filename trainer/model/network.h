@@ -64,6 +64,10 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass);
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
+// The rows from `from` on of one sequence of T tokens, into the first rows of the buffers. The pass has a cache with
+// the keys and values of the rows before.
+void network_forward_last(const Network *network, const PassLayout *pass, int T, int from);
+
 // A block up to its GELU; its input is in + branch (NULL: in).
 void network_block_forward(const Network *network, const PassLayout *pass, int layer, const Res *in, const Act *branch,
                            int B, int T);

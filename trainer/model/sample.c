@@ -1,4 +1,7 @@
-// Sampling: one forward pass over the whole window for each new token.
+// Sampling. The first token of a text costs a forward pass over the whole context; each following one that of a single
+// token, because the keys and values of the tokens before it are kept. Once the text is longer than a block the context
+// moves on by one for each token. Then all its positions, and so all keys and values, are others: every token costs a
+// pass over the whole block.
 #include "trainer/model/sample.h"
 #include "common/err.h"
 #include "common/rng.h"
@@ -17,12 +20,41 @@ static int likeliest_first(const void *a, const void *b) {
     return x->id - y->id;
 }
 
-static uint16_t draw(const Sampler *sampler, Candidate *candidates, size_t count, uint64_t index) {
-    qsort(candidates, count, sizeof *candidates, likeliest_first);
-    if (sampler->temperature <= 0) return candidates[0].id;
-    if (sampler->top_k && sampler->top_k < count) count = sampler->top_k;
+// Moves candidate i down to its place in a heap whose root is the least likely.
+static void sift(Candidate *heap, size_t count, size_t i) {
+    for (size_t child; (child = 2 * i + 1) < count; i = child) {
+        if (child + 1 < count && likeliest_first(&heap[child], &heap[child + 1]) < 0) child++;
+        if (likeliest_first(&heap[i], &heap[child]) >= 0) return;
+        const Candidate moved = heap[i];
+        heap[i] = heap[child], heap[child] = moved;
+    }
+}
+
+// The `most` likeliest of the vocabulary, the likeliest first.
+static void select_likeliest(const float *logits, size_t vocab, Candidate *candidates, size_t most) {
+    for (size_t v = 0; v < most; v++) candidates[v] = (Candidate){logits[v], (uint16_t)v};
+    if (most < vocab)
+        for (size_t i = most / 2; i--;) sift(candidates, most, i);
+    for (size_t v = most; v < vocab; v++)
+        if (logits[v] > candidates[0].logit)
+            candidates[0] = (Candidate){logits[v], (uint16_t)v}, sift(candidates, most, 0);
+    qsort(candidates, most, sizeof *candidates, likeliest_first);
+}
+
+static uint16_t draw(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates, uint64_t index) {
+    const bool greedy = sampler->temperature <= 0;
+    size_t count = greedy ? 1 : sampler->top_k && sampler->top_k < vocab ? sampler->top_k : vocab;
+    select_likeliest(logits, vocab, candidates, count);
+    if (greedy) return candidates[0].id;
     double total = 0, highest = (double)candidates[0].logit, at = 0;
     for (size_t i = 0; i < count; i++) total += exp(((double)candidates[i].logit - highest) / sampler->temperature);
+    if (sampler->top_p > 0) {
+        const double enough = sampler->top_p * total;
+        size_t kept = 0;
+        for (total = 0; kept < count && total < enough; kept++)
+            total += exp(((double)candidates[kept].logit - highest) / sampler->temperature);
+        count = kept;
+    }
     double target = rng_uniform(sampler->seed, sampler->stream, index) * total;
     for (size_t i = 0; i < count; i++) {
         at += exp(((double)candidates[i].logit - highest) / sampler->temperature);
@@ -31,45 +63,47 @@ static uint16_t draw(const Sampler *sampler, Candidate *candidates, size_t count
     return candidates[count - 1].id;
 }
 
-// Logits of the token after ids[length - 1].
-static void next_logits(Network *network, const uint16_t *ids, size_t length, uint16_t *window, float *logits) {
-    const ModelShape *shape = &network->model->shape;
-    const PassLayout *pass = &network->plan->eval;
-    size_t block = (size_t)shape->block, used = length < block ? length : block;
-    size_t T = (used + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
-    if (T > block) T = block;
+// Logits of the token after ids[length - 1]. kept: the cache holds the keys and values of all tokens but the last.
+static void next_logits(Network *network, const uint16_t *ids, size_t length, bool kept, uint16_t *window,
+                        float *logits) {
+    const PassLayout *pass = &network->plan->sample;
+    const size_t block = (size_t)network->model->shape.block, used = length < block ? length : block;
+    const size_t padded = (used + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
+    const size_t T = kept ? used : padded < block ? padded : block, from = kept ? used - 1 : 0;
     memset(window, 0, (T + 1) * sizeof *window); // attention is causal: the padding has no influence
     memcpy(window, ids + length - used, used * sizeof *window);
     network_tokens(network, pass, window, 1, (int)T);
-    network_forward(network, pass, 1, (int)T);
-    network_logits(network, pass, (int)used - 1, logits);
+    network_forward_last(network, pass, (int)T, (int)from);
+    network_logits(network, pass, (int)(used - 1 - from), logits);
 }
 
 void sample_warm_up(Network *network, float *logits) {
-    const PassLayout *pass = &network->plan->eval;
+    const PassLayout *pass = &network->plan->sample;
     int block = network->model->shape.block;
     network->ops->zero(network_at(network, pass->tokens), (size_t)(block + 1) * sizeof(uint16_t));
     for (int T = 0; T < block;) {
         T = T + LENGTH_MULTIPLE < block ? T + LENGTH_MULTIPLE : block;
         network_forward(network, pass, 1, T);
     }
-    for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) // all alignments a row can have
+    for (int row = 0; row < block && row <= 16; row = row ? 2 * row : 1) { // all alignments a row can have
         network_logits(network, pass, row, logits);
+        if (pass->cache_stride) network_forward_last(network, pass, row + 1, row);
+    }
 }
 
 size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t length, size_t count,
-              void (*emit)(void *context, uint16_t id), void *context) {
-    size_t vocab = (size_t)network->model->shape.vocab;
+              bool (*emit)(void *context, uint16_t id), void *context) {
+    const size_t vocab = (size_t)network->model->shape.vocab, block = (size_t)network->model->shape.block;
+    const bool cache = network->plan->sample.cache_stride;
     float *logits = malloc(vocab * sizeof *logits);
     Candidate *candidates = malloc(vocab * sizeof *candidates);
-    uint16_t *window = malloc(((size_t)network->model->shape.block + 1) * sizeof *window);
+    uint16_t *window = malloc((block + 1) * sizeof *window);
     if (!logits || !candidates || !window) die(EX_MEMORY, "no memory for sampling");
     for (size_t i = 0; i < count; i++) {
-        next_logits(network, ids, length, window, logits);
-        for (size_t v = 0; v < vocab; v++) candidates[v] = (Candidate){logits[v], (uint16_t)v};
-        uint16_t id = draw(sampler, candidates, vocab, i);
+        next_logits(network, ids, length, cache && i && length <= block, window, logits);
+        uint16_t id = draw(sampler, logits, vocab, candidates, i);
         ids[length++] = id;
-        if (emit) emit(context, id);
+        if (emit && !emit(context, id)) break;
         if (id == network->model->shape.end_of_text) break;
     }
     free(logits);

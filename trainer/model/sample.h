@@ -1,4 +1,4 @@
-// Sampling: continues a text token by token, in the memory of the evaluation pass.
+// Sampling: continues a text token by token, in the memory of the evaluation pass and its cache of keys and values.
 #pragma once
 
 #include "trainer/model/network.h"
@@ -6,6 +6,7 @@
 typedef struct {
     double temperature;    // 0: always the most likely token
     uint64_t top_k;        // 0: all
+    double top_p;          // of these the likeliest, until their probabilities sum to top_p; 0: all
     uint64_t seed, stream; // token i is drawn with random number i of that stream
 } Sampler;
 
@@ -14,6 +15,7 @@ typedef struct {
 void sample_warm_up(Network *network, float *logits);
 
 // Appends up to `count` ids to the `length` in `ids`, which must have space for them; stops after the end of text. The
-// context is the last block_size ids. `emit` (may be NULL) is called with each new id. Returns the new length.
+// context is the last block_size ids. `emit` (may be NULL) is called with each new id and returns whether to go on.
+// Returns the new length.
 size_t sample(Network *network, const Sampler *sampler, uint16_t *ids, size_t length, size_t count,
-              void (*emit)(void *context, uint16_t id), void *context);
+              bool (*emit)(void *context, uint16_t id), void *context);

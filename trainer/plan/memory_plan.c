@@ -131,6 +131,17 @@ static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool back
     pass->end = at;
 }
 
+static void lay_sampling(MemoryPlan *plan, const Config *config, const ModelShape *shape, const Backend *backend) {
+    const size_t stride = align((size_t)shape->block * 3 * (size_t)shape->channels * backend->act_bytes);
+    const size_t bytes = (size_t)shape->layers * stride, end = plan->eval.end + bytes;
+    plan->sample = plan->eval;
+    if (!config->sample_tokens || (plan->optimizer && end > plan->bytes)) return;
+    plan->sample.cache = plan->eval.end;
+    plan->sample.cache_stride = stride;
+    add_row(plan, "keys and values for sampling", bytes, plan->optimizer);
+    if (end > plan->bytes) plan->bytes = end;
+}
+
 static size_t packed_bytes(const Model *model, const Backend *backend) {
     size_t bytes = 0;
     for (int i = 0; i < model->count; i++) {
@@ -229,6 +240,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
         plan->bytes = plan->eval.end;
     }
     if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
+    lay_sampling(plan, config, m, backend);
     if (offload) lay_offload(plan, model, backend, own_master);
 
     if (training)

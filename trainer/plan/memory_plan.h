@@ -29,6 +29,7 @@ typedef struct {
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     size_t stride[BUFFER_GROUPS];
+    size_t cache, cache_stride; // sampling: qkv of a block of tokens for each layer, cache_stride bytes each (0: none)
     size_t end;
 } PassLayout;
 
@@ -52,7 +53,7 @@ typedef struct {
     size_t states[OPTIMIZER_STATES];               // the optimizer's ranges
     size_t scratch, scratch_bytes;                 // the backend's
     size_t passes;                                 // start of both passes: they are never live together
-    PassLayout train, eval;
+    PassLayout train, eval, sample;
     size_t bytes; // of the arena
     // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, with the master parameters (if
     // they are separate) and the optimizer's state. The update streams slices of at most `slice` elements through
@@ -72,7 +73,9 @@ typedef struct {
 } MemoryPlan;
 
 ModelShape model_shape(const Config *config);
-// Without an optimizer (NULL) the plan has parameters and the evaluation pass only.
+// Without an optimizer (NULL) the plan has parameters and the evaluation pass only. Sampling runs in the memory of that
+// pass and, when sample_tokens is not 0, keeps keys and values behind it; beside training only where the memory of the
+// training pass has room for them.
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer);
 

@@ -1,9 +1,18 @@
-// Text from a network: tokenizer, sampling, and back.
+// Text from a network: tokenizer, sampling, and back, as the tokens come.
 #include "trainer/run/sample_text.h"
 #include "common/err.h"
+#include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct {
+    const Vocab *vocab;
+    Bytes stop;
+    Buffer held; // sampled, and not emitted yet
+    void (*emit)(void *context, Bytes text);
+    void *context;
+} Stream;
 
 // The ids of `text` in a buffer with room for `more`. NULL after fail().
 static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t more, size_t *count) {
@@ -19,18 +28,61 @@ static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t mor
     return ids;
 }
 
-int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, Buffer *out) {
+// How many bytes at the end of `text` a next token may complete: to the stop string, or to a character.
+static size_t open_end(Bytes text, Bytes stop) {
+    for (size_t from = 0; from < text.size; from++) {
+        const uint8_t *at = text.data + from, *end = text.data + text.size;
+        const size_t left = text.size - from;
+        uint32_t point;
+        if (left < stop.size && !memcmp(at, stop.data, left)) return left;
+        if (left < UTF8_BYTES_MAX && (utf8_decode(at, end, &point), point == UTF8_CUT)) return left;
+    }
+    return 0;
+}
+
+static void emit(Stream *stream, size_t size) {
+    Buffer *held = &stream->held;
+    if (size) stream->emit(stream->context, (Bytes){held->data, size});
+    memmove(held->data, held->data + size, held->size - size);
+    held->size -= size;
+}
+
+static bool add_token(void *context, uint16_t id) {
+    Stream *stream = context;
+    Buffer *held = &stream->held;
+    if (id == TOKEN_END_OF_TEXT) return false;
+    const Bytes token = vocab_bytes(stream->vocab, id);
+    buffer_add(held, token.data, token.size);
+    const uint8_t *found =
+        stream->stop.size ? memmem(held->data, held->size, stream->stop.data, stream->stop.size) : NULL;
+    if (found) {
+        emit(stream, (size_t)(found - held->data));
+        held->size = 0;
+        return false;
+    }
+    emit(stream, held->size - open_end((Bytes){held->data, held->size}, stream->stop));
+    return true;
+}
+
+int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, const char *stop,
+                void (*emit_text)(void *context, Bytes text), void *context) {
     const Vocab *vocab = vocab_open();
     if (!vocab) return -1;
+    Stream stream = {
+        vocab, {(const uint8_t *)stop, strlen(stop)},
+         {0                    },
+         emit_text, context
+    };
     size_t length;
     uint16_t *ids = encode_start(vocab, start, tokens, &length);
-    int result = -1;
-    if (ids) {
-        size_t first = *start ? 0 : 1; // without the token of an empty start
-        length = sample(network, sampler, ids, length, tokens, NULL, NULL);
-        if (length > first && ids[length - 1] == TOKEN_END_OF_TEXT) length--;
-        result = vocab_decode(vocab, ids + first, length - first, out);
+    int result = ids ? 0 : -1;
+    if (ids && *start) result = vocab_decode(vocab, ids, length, &stream.held);
+    if (result == 0) {
+        emit(&stream, stream.held.size);
+        sample(network, sampler, ids, length, tokens, add_token, &stream);
+        emit(&stream, stream.held.size);
     }
+    buffer_close(&stream.held);
     free(ids);
     vocab_close(vocab);
     return result;

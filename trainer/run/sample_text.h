@@ -4,5 +4,8 @@
 #include "common/bytes.h"
 #include "trainer/model/sample.h"
 
-// Appends `start` and its continuation by up to `tokens` tokens to `out`. -1 after fail().
-int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, Buffer *out);
+// Passes `start` and its continuation by up to `tokens` tokens to `emit`, each piece as soon as no later token can
+// change it: it ends with a whole UTF-8 character, unless the model has written other bytes. The text ends before
+// `stop` ("": nothing stops it), which is not emitted. -1 after fail().
+int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, const char *stop,
+                void (*emit)(void *context, Bytes text), void *context);

@@ -142,27 +142,29 @@ static size_t cpu_attention_scratch(const Shape *shape) {
            threads * attention_thread_bytes(shape->T, shape->C / shape->H);
 }
 
-// scores (rows, width) = q (rows, lanes of D) * kt (lanes of D, Tp)
-static void multiply_keys(float *scores, const Lane *q, const Lane *kt, int rows, int width, int Tp, int D) {
+// scores (rows, width) = q (rows, lanes of D) * kt (lanes of D, Tp); rows below `from` may be left out
+static void multiply_keys(float *scores, const Lane *q, const Lane *kt, int from, int rows, int width, int Tp, int D) {
     const size_t lanes = (size_t)lanes_of(D);
-    if (on_tiles(D))
-        amx_tiles(QUERIES, width, D, (const uint32_t *)q, lanes, (const uint32_t *)kt, (size_t)Tp, scores, (size_t)Tp,
-                  false);
-    else
-        for (int i = 0; i < rows; i += TILE_ROWS)
+    if (on_tiles(D)) {
+        const int i = from / AMX_BLOCK * AMX_BLOCK;
+        amx_tiles(QUERIES - i, width, D, (const uint32_t *)q + (size_t)i * lanes, lanes, (const uint32_t *)kt,
+                  (size_t)Tp, scores + (size_t)i * (size_t)Tp, (size_t)Tp, false);
+    } else
+        for (int i = from / TILE_ROWS * TILE_ROWS; i < rows; i += TILE_ROWS)
             tiles(width, (int)lanes, q + (size_t)i * lanes, lanes, 1, kt, (size_t)Tp, scores + (size_t)i * (size_t)Tp,
                   (size_t)Tp, false);
 }
 
-// out (rows, Dp) = p (rows, keys) * z (keys, Dp), of the keys that the queries from `start` on see
-static void sum_keys(float *out, const Lane *p, const Lane *z, int rows, int start, int Tp, int Dp, int D) {
+// out (rows, Dp) = p (rows, keys) * z (keys, Dp), of the keys that the queries from `start` on see; rows below `from`
+// may be left out
+static void sum_keys(float *out, const Lane *p, const Lane *z, int from, int rows, int start, int Tp, int Dp, int D) {
     const size_t row = (size_t)(Tp / PER_LANE), columns = (size_t)Dp;
     if (on_tiles(D))
-        for (int i = 0; i < QUERIES; i += AMX_BLOCK)
+        for (int i = from / AMX_BLOCK * AMX_BLOCK; i < QUERIES; i += AMX_BLOCK)
             amx_tiles(AMX_BLOCK, Dp, start + i + AMX_BLOCK, (const uint32_t *)p + (size_t)i * row, row,
                       (const uint32_t *)z, columns, out + (size_t)i * columns, columns, false);
     else
-        for (int i = 0; i < rows; i += TILE_ROWS)
+        for (int i = from / TILE_ROWS * TILE_ROWS; i < rows; i += TILE_ROWS)
             tiles(Dp, (start + i + TILE_ROWS) / PER_LANE, p + (size_t)i * row, row, 1, z, columns,
                   out + (size_t)i * columns, columns, false);
 }
@@ -218,7 +220,7 @@ static float softmax_row(LaneNumber *p, const float *scores, const float *mask, 
 }
 
 static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout,
-                                  int layer, int B, int T, int H, int D) {
+                                  int layer, int B, int T, int H, int D, int from) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
     const size_t stride = 3 * (size_t)C;
     const float scale = 1 / sqrtf((float)D);
@@ -233,12 +235,13 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const in
         attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
         transpose_rows(s.kt, q + C, stride, T, Tp, D);
         zip_rows(s.vz, q + 2 * C, stride, T, Tp, D, Dp);
-        for (int start = 0; start < T; start += QUERIES) {
-            const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
+        for (int start = from / QUERIES * QUERIES; start < T; start += QUERIES) {
+            const int first = from > start ? from - start : 0, rows = smaller(QUERIES, T - start);
+            const int width = start + QUERIES;
             float inverse[QUERIES];
             copy_rows(s.q, q + (size_t)start * stride, stride, rows, D);
-            multiply_keys(s.scores, s.q, s.kt, rows, width, Tp, D);
-            for (int i = 0; i < rows; i++) {
+            multiply_keys(s.scores, s.q, s.kt, first, rows, width, Tp, D);
+            for (int i = first; i < rows; i++) {
                 if (dropout) attention_mask(s.mask, dropout, layer, b, h * T + start + i, T, width);
                 lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
                     softmax_row((LaneNumber *)s.p + (size_t)i * (size_t)Tp, s.scores + (size_t)i * (size_t)Tp,
@@ -247,8 +250,8 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const in
             }
             for (int i = rows; i < QUERIES; i++)
                 memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
-            sum_keys(s.out, s.p, s.vz, rows, start, Tp, Dp, D);
-            for (int i = 0; i < rows; i++)
+            sum_keys(s.out, s.p, s.vz, first, rows, start, Tp, Dp, D);
+            for (int i = first; i < rows; i++)
                 for (int d = 0; d < D; d += W)
                     act_store_part((Number *)out + (size_t)(b * T + start + i) * (size_t)C + (size_t)(h * D + d),
                                    v_load(s.out + i * Dp + d) * v_set(inverse[i]), D - d);
@@ -312,8 +315,8 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
             copy_rows(s.dout, gs, (size_t)C, rows, D);
             zip_rows(s.qz, qs, stride, rows, QUERIES, D, Dp);
             zip_rows(s.doutz, gs, (size_t)C, rows, QUERIES, D, Dp);
-            multiply_keys(s.scores, s.q, s.kt, QUERIES, width, Tp, D);
-            multiply_keys(s.dp, s.dout, s.vt, QUERIES, width, Tp, D);
+            multiply_keys(s.scores, s.q, s.kt, 0, QUERIES, width, Tp, D);
+            multiply_keys(s.dp, s.dout, s.vt, 0, QUERIES, width, Tp, D);
             for (int i = 0; i < rows; i++) {
                 V sum = v_set(0);
                 const size_t row = (size_t)i * (size_t)C, first = (size_t)start * (size_t)C;
@@ -329,7 +332,7 @@ static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, cons
                 score_gradients(&s, dropout ? s.mask : NULL, starts ? starts + b * T + start : NULL, i, rows, start, Tp,
                                 log_sum, delta, scale);
             }
-            sum_keys(s.out, s.p, s.kz, rows, start, Tp, Dp, D);
+            sum_keys(s.out, s.p, s.kz, 0, rows, start, Tp, Dp, D);
             for (int i = 0; i < rows; i++)
                 for (int d = 0; d < D; d += W) {
                     V v = v_load(s.out + i * Dp + d);

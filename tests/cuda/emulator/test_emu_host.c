@@ -361,7 +361,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
     double loss;
     uint16_t ids[4] = {1};
-    const Sampler sampler = {0, 0, 0, 0};
+    const Sampler sampler = {0};
     if (how.whole) {
         NEED(evaluate(&network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
         sample(&network, &sampler, ids, 1, 2, NULL, NULL);
@@ -484,7 +484,7 @@ static void check_bank_conflicts(int D) {
     backend->bind_scratch(scratch, bytes);
     backend->zero(qkv, (size_t)(N * 3 * D * 2));
     uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
-    backend->attention_forward(out, lse, qkv, NULL, NULL, 0, 1, T, H, D);
+    backend->attention_forward(out, lse, qkv, NULL, NULL, 0, 1, T, H, D, 0);
     backend->attention_backward(dqkv, NULL, out, out, lse, qkv, NULL, NULL, 0, 1, T, H, D, false);
     backend->download(&bytes, dqkv, sizeof bytes);
     CHECK(emu_counts.ldmatrix > reads);

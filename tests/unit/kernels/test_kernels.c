@@ -152,7 +152,7 @@ static void attention(Kernels *k, const char *name, int B, int T, int H, int D) 
     Act *qkv = PUT_ACT(k, numbers(1, 3 * n, 2), 3 * n), *out = take(k, n * 4), *dqkv = take(k, 3 * n * 4);
     Act *dout = PUT_ACT(k, numbers(2, n, 1), n);
     float *lse = take(k, rows * 4), *column = host(3 * C, 4);
-    k->ops->attention_forward(out, lse, qkv, NULL, NULL, 0, B, T, H, D);
+    k->ops->attention_forward(out, lse, qkv, NULL, NULL, 0, B, T, H, D, 0);
     snprintf(record, sizeof record, "%s out", name);
     expect_torch(k, record, GET_ACT(k, out, n), n);
     snprintf(record, sizeof record, "%s lse", name);

@@ -107,7 +107,7 @@ static double model_step(Model *m, bool gradient, bool add) {
     f->embed_forward(m->sum[0], m->rows, P(WTE), P(WPE), s->B, s->T, C);
     f->layernorm_forward(m->sum[0], m->normed[0], m->mean[0], m->rstd[0], m->sum[0], NULL, P(LN1), BETA(LN1), N, C);
     f->matmul_forward(m->qkv, m->normed[0], &m->weights[0], P(BIAS_QKV), N);
-    f->attention_forward(m->attended, m->lse, m->qkv, NULL, NULL, 0, s->B, s->T, s->H, D);
+    f->attention_forward(m->attended, m->lse, m->qkv, NULL, NULL, 0, s->B, s->T, s->H, D, 0);
     f->matmul_forward(m->branch, m->attended, &m->weights[1], P(BIAS_PROJ), N);
     f->layernorm_forward(m->sum[1], m->normed[1], m->mean[1], m->rstd[1], m->sum[0], m->branch, P(LN2), BETA(LN2), N,
                          C);

@@ -1,0 +1,100 @@
+// The product of a single row with packed weights, as sampling needs it. It reads each weight once, so the threads
+// share the panels of the weights; oneDNN runs a single row on one thread where it uses AMX tiles.
+//
+// The sums have the order of oneDNN's products of many rows, so that a row has the same bits in both: in chunks of
+// inputs whose sums are added, and on AMX tiles, for each 32 inputs, over the even and over the odd ones. Only there
+// one in 10,000 sums over more than 2,048 inputs is rounded to another bf16.
+#pragma once
+
+#include "kernels/cpu/act.h"
+#include "kernels/cpu/cpu_internal.h"
+
+enum {
+    ROW_VECTORS = 4,
+    TILE_LANES = 16,
+    AHEAD = 32, // lanes to prefetch: the panels are read once, from memory
+};
+
+static inline VW lane_at(const Number *x, int k) {
+    Lane lane;
+    memcpy(&lane, x + (size_t)k * PER_LANE, sizeof lane);
+    return lane_set(lane);
+}
+
+// sum (vectors) = x (lanes) * w (lanes, block)
+static inline __attribute__((always_inline)) void multiply_panel(int vectors, V *sum, const Number *x, const Lane *w,
+                                                                 int block, int lanes) {
+    for (int k = 0; k < lanes; k++, w += block) {
+        const VW left = lane_at(x, k);
+        for (int v = 0; v < vectors; v++) __builtin_prefetch(w + AHEAD * block + v * W);
+        for (int v = 0; v < vectors; v++) sum[v] = lane_dot(sum[v], left, lane_load(w + v * W));
+    }
+}
+
+#if defined ACT_BF16 && defined __AVX512BF16__
+static inline V even_of(VW pair) { return (V)(pair << 16); }
+static inline V odd_of(VW pair) { return (V)(pair & 0xffff0000); }
+
+static inline __attribute__((always_inline)) void multiply_panel_as_tiles(int vectors, V *sum, const Number *x,
+                                                                          const Lane *w, int block, int lanes) {
+    for (int tile = 0; tile < lanes; tile += TILE_LANES) {
+        V even[ROW_VECTORS] = {0}, odd[ROW_VECTORS] = {0};
+        for (int k = tile; k < tile + TILE_LANES; k++, w += block) {
+            const VW left = lane_at(x, k);
+            for (int v = 0; v < vectors; v++) __builtin_prefetch(w + AHEAD * block + v * W);
+            for (int v = 0; v < vectors; v++) {
+                const VW right = lane_load(w + v * W);
+                even[v] = v_fma(even_of(left), even_of(right), even[v]);
+                odd[v] = v_fma(odd_of(left), odd_of(right), odd[v]);
+            }
+        }
+        for (int v = 0; v < vectors; v++) sum[v] += even[v] + odd[v];
+    }
+}
+#endif
+
+static inline __attribute__((always_inline)) void
+multiply_outputs(int vectors, Number *out, const Number *x, const Lane *w, const float *bias, int block, int lanes) {
+    const int chunk = (lanes * PER_LANE > 1024 ? 1024 : 512) / PER_LANE;
+    V sum[ROW_VECTORS] = {0};
+#if defined ACT_BF16 && defined __AVX512BF16__
+    if (cpu_amx)
+        multiply_panel_as_tiles(vectors, sum, x, w, block, lanes);
+    else
+#endif
+        for (int k = 0; k < lanes; k += chunk) {
+            V part[ROW_VECTORS] = {0};
+            multiply_panel(vectors, part, x + (size_t)k * PER_LANE, w + (size_t)k * (size_t)block, block,
+                           smaller(chunk, lanes - k));
+            for (int v = 0; v < vectors; v++) sum[v] += part[v];
+        }
+    for (int v = 0; v < vectors; v++) act_store(out + v * W, bias ? sum[v] + v_load(bias + v * W) : sum[v]);
+}
+
+// out (rows) = in (cols) * w^T + bias (NULL: none); packed: w by pack_transposed()
+static void multiply_row(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
+                         int block) {
+    const int lanes = cols / PER_LANE;
+#pragma omp parallel for schedule(static)
+    for (int panel = 0; panel < rows; panel += block) {
+        const Lane *w = (const Lane *)packed + (size_t)panel * (size_t)lanes;
+        for (int at = 0; at < block; at += ROW_VECTORS * W) {
+            Number *to = (Number *)out + panel + at;
+            const float *its_bias = bias ? bias + panel + at : NULL;
+            switch ((block - at) / W) {
+            default:
+                multiply_outputs(4, to, in, w + at, its_bias, block, lanes);
+                break;
+            case 3:
+                multiply_outputs(3, to, in, w + at, its_bias, block, lanes);
+                break;
+            case 2:
+                multiply_outputs(2, to, in, w + at, its_bias, block, lanes);
+                break;
+            case 1:
+                multiply_outputs(1, to, in, w + at, its_bias, block, lanes);
+                break;
+            }
+        }
+    }
+}

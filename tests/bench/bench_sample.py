@@ -1,0 +1,54 @@
+"""Sampling side by side (make bench-sample): tokens a second of `trainer sample` and of transformers' generate with its
+cache, on the CPU, from the same random GPT-2 at the same length. Each is timed twice, with few and with many tokens, and
+the difference counts, so that loading is left out."""
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+
+import torch
+import transformers
+
+options = argparse.ArgumentParser()
+options.add_argument("trainer")
+options.add_argument("--threads", type=int, default=os.cpu_count())
+options.add_argument("--context", type=int, default=960, help="tokens of the start")
+options.add_argument("--tokens", type=int, default=60)
+options = options.parse_args()
+
+torch.manual_seed(1337)
+torch.set_num_threads(options.threads)
+model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+start = " the" * options.context
+
+
+def ours(directory, dtype, tokens):
+    command = [options.trainer, "sample", f"--init_from={directory}", f"--start={start}", f"--dtype={dtype}",
+               f"--threads={options.threads}", "--num_samples=1", f"--max_new_tokens={tokens}"]
+    began = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def theirs(model, tokens):
+    ids = torch.full((1, options.context), 262)
+    began = time.monotonic()
+    with torch.no_grad():
+        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, min_new_tokens=tokens,
+                       do_sample=True, top_k=200, temperature=0.8, use_cache=True, pad_token_id=50256)
+    return time.monotonic() - began
+
+
+def rate(run):
+    few, many = (min(run(tokens) for _ in range(2)) for tokens in (1, 1 + options.tokens))
+    return options.tokens / (many - few)
+
+
+with tempfile.TemporaryDirectory() as directory:
+    model.save_pretrained(directory)
+    print(f"124M, {options.context} to {options.context + options.tokens} tokens of context, {options.threads} threads, tokens/s")
+    for dtype in "float32", "bfloat16":
+        mine = rate(lambda tokens: ours(directory, dtype, tokens))
+        other = rate(lambda tokens: theirs(model.to(getattr(torch, dtype)), tokens))
+        print(f"{dtype:9} trainer {mine:6.1f}, transformers {other:6.1f}: {mine / other:.2f} times", flush=True)

@@ -1,0 +1,105 @@
+// Sampling with kept keys and values against sampling that computes the whole context for each token.
+#include "common/utf8.h"
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/run/sample_text.h"
+
+enum { BLOCK = 48, TOKENS = 80 };
+
+static TinyShape shape_of(Dtype type) {
+    TinyShape shape = tiny_shape;
+    shape.block = BLOCK, shape.type = type, shape.threads = 1;
+    return shape;
+}
+
+TEST_ON_EACH_ISA(sampling_gives_the_same_text_with_its_cache_and_without) {
+    const Sampler samplers[] = {
+        {.temperature = 0},
+        {   .temperature = 1,             .top_k = 20, .seed = 3},
+        { .temperature = 0.8, .top_p = 0.7,                  .seed = 4, .stream = 2}
+    };
+    const TinyShape shape = shape_of(DTYPE_FP32);
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    tiny.model.shape.end_of_text = -1; // none ends the text
+    const size_t stride = tiny.plan.sample.cache_stride;
+    NEED(stride && tiny.plan.sample.cache + 2 * stride <= tiny.plan.bytes);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t length = 1; length <= 70; length += 23) { // from a single token to more than a block
+            uint16_t ids[2][TOKENS];
+            for (int cache = 0; cache < 2; cache++) {
+                for (size_t k = 0; k < length; k++) ids[cache][k] = (uint16_t)(7 * k % 90);
+                tiny.plan.sample.cache_stride = cache ? stride : 0;
+                sample(&tiny.network, &samplers[i], ids[cache], length, TOKENS - length, NULL, NULL);
+            }
+            CHECK(!memcmp(ids[0], ids[1], sizeof ids[0]));
+        }
+    tiny_close(&tiny);
+}
+
+// The logits of the last of `T` tokens, computed at once or token by token.
+static void last_logits(const TinyShape *shape, int T, bool by_token, float *logits) {
+    Tiny tiny;
+    tiny_open(&tiny, shape);
+    const PassLayout *pass = &tiny.plan.sample;
+    uint16_t ids[BLOCK + 1];
+    for (int i = 0; i <= T; i++) ids[i] = (uint16_t)(i == 20 ? shape->end_of_text : 11 * i % 90);
+    for (int t = by_token ? 0 : T - 1; t < T; t++) {
+        network_tokens(&tiny.network, pass, ids, 1, t + 1);
+        network_forward_last(&tiny.network, pass, t + 1, by_token ? t : 0);
+    }
+    network_logits(&tiny.network, pass, by_token ? 0 : T - 1, logits);
+    tiny_close(&tiny);
+}
+
+static void compare_logits(Dtype type, int end_of_text, double tolerance) {
+    TinyShape shape = shape_of(type);
+    shape.end_of_text = end_of_text;
+    float once[97], by_token[97];
+    last_logits(&shape, 40, false, once), last_logits(&shape, 40, true, by_token);
+    CHECK_CLOSE(by_token, once, 97, 0, tolerance);
+}
+
+TEST_ON_EACH_ISA(logits_of_a_token_after_kept_ones_are_those_of_the_whole_text) {
+    compare_logits(DTYPE_FP32, 0, 1e-6);
+    compare_logits(DTYPE_FP32, 96, 1e-6); // with document_mask
+    compare_logits(DTYPE_BF16, 0, 4e-3);
+    compare_logits(DTYPE_FP16, 0, 5e-4);
+}
+
+typedef struct {
+    Buffer all;
+    size_t pieces, cut; // cut: pieces that end within a character
+} Heard;
+
+static void hear(void *context, Bytes text) {
+    Heard *heard = context;
+    uint32_t point = 0;
+    for (const uint8_t *at = text.data, *end = at + text.size; at < end;) at += utf8_decode(at, end, &point);
+    heard->pieces++, heard->cut += point == UTF8_CUT;
+    buffer_add(&heard->all, text.data, text.size);
+}
+
+static Heard heard_of(Tiny *tiny, const char *stop) {
+    Heard heard = {0};
+    const Sampler sampler = {.temperature = 1, .top_k = 2000, .seed = 5};
+    NEED(sample_text(&tiny->network, &sampler, "a", 120, stop, hear, &heard) == 0);
+    return heard;
+}
+
+TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
+    TinyShape shape = shape_of(DTYPE_FP32);
+    shape.layers = 1, shape.vocab = 50257;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    tiny.model.shape.end_of_text = -1;
+    Heard whole = heard_of(&tiny, "");
+    CHECK(whole.pieces > 80 && whole.cut <= 1 && whole.all.size > 400); // the last piece may be cut
+    char stop[12] = {0};
+    memcpy(stop, whole.all.data + whole.all.size / 2, sizeof stop - 1);
+    const uint8_t *found = memmem(whole.all.data, whole.all.size, stop, strlen(stop));
+    Heard stopped = heard_of(&tiny, stop);
+    CHECK_EQUAL(stopped.all.size, found - whole.all.data);
+    CHECK(!memcmp(stopped.all.data, whole.all.data, stopped.all.size));
+    buffer_close(&whole.all), buffer_close(&stopped.all);
+    tiny_close(&tiny);
+}
