@@ -105,17 +105,21 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
 
 TEST(loader_serves_while_a_reload_waits_for_its_disk) {
     make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
+    make_test_dataset("e", &other);
+    NEED(creat("weights", 0600) >= 0);
+    pid_t pid = start_loader_with("d", "p", "e", "--schedule=weights");
     Feed *feed = open_feed();
     NEED(feed_attach(feed) == 0);
     check_rows(feed, 1, 0);
     // Opening a pipe waits until another process opens it for writing.
-    NEED(rename("d/dataset.jsonl", "manifest") == 0 && mkfifo("d/dataset.jsonl", 0600) == 0);
+    NEED(unlink("weights") == 0 && mkfifo("weights", 0600) == 0);
     kill(pid, SIGHUP);
     for (uint64_t first = 8; first < 400; first += 8) check_rows(feed, 1, first);
-    close(open("d/dataset.jsonl", O_WRONLY)); // ends the wait
-    wait_for_line("p", "the dataset stays as it was: 'd' is not a dataset", 1);
-    NEED(rename("manifest", "d/dataset.jsonl") == 0);
+    int pipe = open("weights", O_WRONLY);
+    NEED(write(pipe, "none\n", 5) == 5);
+    close(pipe); // ends the wait
+    wait_for_line("p", "the dataset stays as it was: 'weights' line 1", 1);
+    NEED(unlink("weights") == 0 && creat("weights", 0600) >= 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "files have been opened again", 1);
     check_rows(feed, 1, 400);
