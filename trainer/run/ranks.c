@@ -6,7 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { VERSION_BYTES = 64, SENTENCE_BYTES = 1024, TEXT_MAX = 1 << 20 };
+enum {
+    VERSION_BYTES = 64,
+    SENTENCE_BYTES = 1024,
+    TEXT_MAX = 1 << 20,
+    TIMEOUT_MORE_S = 10 // so that a rank without data reports it before the others give it up
+};
 
 // ---- joining
 
@@ -24,7 +29,7 @@ static int compare_versions(Run *run) {
 
 int ranks_open(Run *run, const Config *config, bool print) {
     static char name[32];
-    const CollectiveSettings settings = {(uint64_t)config->data_timeout * 1000, loader_process_check,
+    const CollectiveSettings settings = {((uint64_t)config->data_timeout + TIMEOUT_MORE_S) * 1000, loader_process_check,
                                          &run->loader_process};
     if (collective_open(&run->collective, &settings) < 0) return -1;
     if (run->collective.world > 1) {
