@@ -147,6 +147,35 @@ says() { grep -q "$1" words; }
     "$BIN/trainer" status run | grep -q "^step  *1$"
 }
 
+@test "steps that become slower are a warning, once" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >slow.c <<'END'
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+// After step 40 of the run the clock is a thousand times as fast, so that a step takes a thousand times as long.
+int clock_gettime(clockid_t id, struct timespec *t) {
+    static long long slow_since;
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec;
+    if (id != CLOCK_MONOTONIC || access("slow", F_OK)) return result;
+    if (!slow_since) slow_since = ns;
+    ns += (ns - slow_since) * 1000;
+    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
+}
+END
+    cc -shared -fPIC -O1 -o slow.so slow.c
+    LAUNCH="env LD_PRELOAD=$PWD/slow.so" begin --dataset="$data" --out_dir=run --eval_interval=0 "${endless[@]}"
+    wait_for_steps run 40
+    touch slow
+    wait_until says "times as long as before (.* ms): is the processor throttled or shared?"
+    wait_for_more_steps run 100
+    kill -TERM "$TRAINER"
+    ends 75
+    [ "$(grep -c "times as long" words)" = 1 ]
+    [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
+}
+
 @test "clock jumps of a day change nothing" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >jump.c <<'END'

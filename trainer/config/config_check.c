@@ -52,6 +52,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_lr_decay_iters,              0, 0x1p53   },
         {KEY_cooldown_iters,              0, 0x1p53   },
         {KEY_spike_z,                     1, 1e30     },
+        {KEY_recheck_interval,            0, 0x1p53   },
         {KEY_learning_rate,               0, 1e30     },
         {KEY_min_lr,                      0, 1e30     },
         {KEY_weight_decay,                0, 1e30     },
@@ -96,6 +97,9 @@ static void check_model(ConfigReader *reader) {
     if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
         config_mistake(reader, KEY_grad_checkpoint,
                        "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
+    if (config->recheck_interval && !config->deterministic)
+        config_mistake(reader, KEY_recheck_interval,
+                       "'recheck_interval' compares bits, which needs deterministic = True");
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 

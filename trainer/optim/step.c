@@ -1,6 +1,7 @@
 // One optimizer step, and the warm-up before the first.
 #include "trainer/optim/step.h"
 #include "trainer/optim/offload.h"
+#include "trainer/optim/recheck.h"
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
@@ -101,8 +102,8 @@ FeedResult step_agree(Collective *ranks, FeedResult found, double *loss) {
 }
 
 // The micro-batches of this process.
-static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, double tokens,
-                                    const atomic_int *stop) {
+static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
+                                    double tokens, const atomic_int *stop) {
     const PassLayout *pass = &network->plan->train;
     const unsigned world = network->collective->world;
     const int micros = (int)config->gradient_accumulation_steps / (int)world;
@@ -114,6 +115,9 @@ static FeedResult run_micro_batches(Network *network, const Config *config, Batc
         network_tokens(network, pass, batch.ids, pass->rows, network->model->shape.block);
         stream->source->release(stream->source->self, &batch);
         step_micro_batch(network, (float)(1 / tokens), micro);
+        if (!micro && config->recheck_interval && step % (uint64_t)config->recheck_interval == 0 &&
+            recheck_first_micro_batch(network, (float)(1 / tokens), step) < 0)
+            return FEED_ERROR;
     }
     return FEED_BATCH;
 }
@@ -136,7 +140,7 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
                     const atomic_int *stop, StepResult *result) {
     const double tokens = step_tokens(network, config);
     step_begin(network, config, position);
-    FeedResult found = run_micro_batches(network, config, stream, tokens, stop);
+    FeedResult found = run_micro_batches(network, config, stream, position->step, tokens, stop);
     if (network->collective->world > 1) found = sum_ranks(network, found);
     if (found != FEED_BATCH) return found;
     const bool applied = !skip_spike(network, config, position, tokens);

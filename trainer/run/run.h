@@ -9,6 +9,7 @@
 #include "trainer/run/backend_for.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/step_times.h"
 #include <stdatomic.h>
 
 typedef struct {
@@ -36,8 +37,10 @@ typedef struct {
     uint64_t save_started_ns;                  // of the save that runs beside training
     double product_rate, peak_rate;            // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
     uint64_t loop_started_ns, loop_first_step; // start of the training loop in this process
-    uint64_t report_warned_ns;                 // time of the last warning about report.html
-    Buffer sample;                             // sampled after training, for the report
+    StepTimes step_times;
+    bool slow;                 // a warning about slow steps was the last word about their time
+    uint64_t report_warned_ns; // time of the last warning about report.html
+    Buffer sample;             // sampled after training, for the report
 } Run;
 
 // `fresh` moves an earlier run in out_dir to a sub-directory. -1 after fail(): 2, 65, 66, 69, 73, 76, 82, 83, or 75

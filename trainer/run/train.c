@@ -165,6 +165,24 @@ static void record_spike(Run *run, const StepResult *result, double score) {
                 result->applied ? "true" : "false");
 }
 
+// Warns when steps become slower, once until they are fast again.
+static void check_speed(Run *run, uint64_t ns) {
+    const double much = 1.5;
+    uint64_t median_ns;
+    const double ratio = step_times_add(&run->step_times, ns, &median_ns);
+    if (ratio == 0 || (ratio > much) == run->slow) return;
+    run->slow = ratio > much;
+    const unsigned long long step = (unsigned long long)run->state.step;
+    const double median = (double)median_ns * 1e-6, usual = (double)run->step_times.usual_ns * 1e-6;
+    if (run->slow)
+        log_warn(
+            "step %llu: steps take %.1f ms, %.1f times as long as before (%.1f ms): is the %s throttled or shared?",
+            step, median, ratio, usual, run->backend->in_host_memory ? "processor" : "GPU");
+    else
+        log_line("step %llu: steps take %.1f ms again", step, median);
+    metrics_add(&run->metrics, run->state.step, "\"step_time_ratio\": %.3f", ratio);
+}
+
 // Steps between checkpoints: those between evaluations, which save.
 static uint64_t save_interval(const Config *config) {
     return config->eval_interval ? (uint64_t)config->eval_interval : 2000;
@@ -211,7 +229,9 @@ static Next step_now(Run *run) {
     state->nonfinite += !result.finite;
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
-    record_step(run, &result, place.loss_scale, clock_ns() - started, feed_stats(run->feed).wait_ns - waited);
+    const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
+    record_step(run, &result, place.loss_scale, ns, wait_ns);
+    check_speed(run, ns - (wait_ns < ns ? wait_ns : ns));
     if (spike > run->config->spike_z && run->config->spike_action != SPIKE_OFF) record_spike(run, &result, spike);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
         return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
