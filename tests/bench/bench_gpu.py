@@ -3,7 +3,8 @@
 
 BUILD is the folder with bin/ and bench_gpu, in a checkout or in a pack of make gpu-pack: nothing is built or installed
 here. DIR receives bench.jsonl, device.txt and gpu-results.md. A command that fails, exceeds its limit or finds no time
-left is a row with a note. With --torch only the rows of PyTorch are measured: its compilation takes minutes.
+left is a row with a note. Rows of an earlier run on the same device stay until their command runs again. With --torch
+only the rows of PyTorch are measured: its compilation takes minutes. 0: every command that was asked for has figures.
 """
 import argparse
 import json
@@ -15,7 +16,7 @@ import sys
 import time
 
 MODELS = {"124M": (12, 768, 12), "350M": (24, 1024, 16), "774M": (36, 1280, 20), "1558M": (48, 1600, 25)}
-LIMIT = 11.3  # GiB: what a card of 12 GB has left
+LIMIT = 10.8  # GiB, as in the presets: what a card of 12 GB has left beside context and libraries
 LARGE = {"350M": 32, "774M": 16, "1558M": 16}  # micro-batches without the limit
 # From the fastest to the smallest plan: optimizer_state, recompute, offload.
 LEVERS = [("full", 0, "none"), ("full", 5, "none"), ("m8", 5, "none"), ("sr", 5, "none"), ("full", 5, "optimizer")]
@@ -27,6 +28,12 @@ parser.add_argument("--seconds", type=float, default=450)
 parser.add_argument("--torch", action="store_true")
 options = parser.parse_args()
 build = options.build
+options.out = os.path.join(os.environ.get("CALLED_FROM", ""), options.out)  # a pack's script goes to its own folder first
+try:
+    re.compile(options.only)
+except re.error as error:
+    parser.error(f"--only: {error}")
+measured = missing = 0
 ends = time.time() + options.seconds
 
 
@@ -42,9 +49,11 @@ def call(command, seconds):
         return None, "", str(error)
     try:
         output, errors = process.communicate(timeout=left)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:  # also Ctrl-C: nothing stays on the card
         os.killpg(process.pid, signal.SIGKILL)
         output, errors = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         return None, output, f"took more than {left:.0f} s"
     return process.returncode, output, (errors.strip().splitlines() or [f"exit {process.returncode}"])[-1]
 
@@ -59,10 +68,18 @@ def objects(output):
             yield found
 
 
-def keep(row):
-    print(json.dumps(row), flush=True)
-    with open(f"{options.out}/bench.jsonl", "a") as out:
-        out.write(json.dumps(row) + "\n")
+def keep(command, rows):
+    """Replaces the rows of a command."""
+    global measured, missing
+    for row in rows:
+        print(json.dumps(row), flush=True)
+        measured, missing = measured + ("note" not in row), missing + ("note" in row)
+    path = f"{options.out}/bench.jsonl"
+    old = list(objects(open(path).read())) if os.path.exists(path) else []
+    with open(path + ".new", "w") as out:
+        for row in [r for r in old if r.get("command") != command] + [row | {"command": command} for row in rows]:
+            out.write(json.dumps(row) + "\n")
+    os.replace(path + ".new", path)
 
 
 def run(command, row, seconds=90):
@@ -73,8 +90,7 @@ def run(command, row, seconds=90):
     rows = list(objects(output))
     if status != 0 or not rows:
         rows.append({"note": words[:200]})
-    for found in rows:
-        keep(row | found)
+    keep(" ".join(command), [row | found for found in rows])
 
 
 def step(name, B, state="full", recompute=0, limit=0, **keys):
@@ -87,10 +103,12 @@ def step(name, B, state="full", recompute=0, limit=0, **keys):
 
 def fits(name, B, state, recompute, offload):
     L, C, H = MODELS[name]
-    status, _, _ = call([f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}GiB", f"--n_layer={L}",
+    status, _, words = call([f"{build}/bin/trainer", "plan", "--device=cuda", f"--mem_limit={LIMIT}GiB", f"--n_layer={L}",
                          f"--n_head={H}", f"--n_embd={C}", f"--batch_size={B}", "--eval_batch_size=1",
                          "--gradient_accumulation_steps=1", f"--optimizer_state={state}",
                          f"--recompute={recompute}", f"--offload={offload}"], 20)
+    if status not in (0, 83):
+        raise RuntimeError(f"trainer plan: {words}")
     return status == 0
 
 
@@ -104,11 +122,17 @@ def largest_batch(name, *levers):
 
 
 def under_the_limit(name):
-    for state, recompute, offload in LEVERS:
-        B = largest_batch(name, state, recompute, offload)
-        if B:
-            return step(name, B, state, recompute, LIMIT, offload=offload)
-    keep({"what": "step", "model": name, "limit": LIMIT, "note": "no micro-batch fits"})
+    if not re.search(options.only, f"limit {name}"):
+        return
+    note = "no micro-batch fits"
+    try:
+        for state, recompute, offload in LEVERS:
+            B = largest_batch(name, state, recompute, offload)
+            if B:
+                return step(name, B, state, recompute, LIMIT, offload=offload)
+    except RuntimeError as error:
+        note = str(error)
+    keep(f"limit {name}", [{"what": "step", "model": name, "limit": LIMIT, "note": note}])
 
 
 def torch_step(mode, name, B, seconds):
@@ -141,7 +165,7 @@ def measure():
 def measure_torch():
     status, _, words = call([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda')"], 60)
     if status != 0:
-        return keep({"what": "eager", "model": "124M", "note": words})
+        return keep("torch", [{"what": "eager", "model": "124M", "note": words}])
     for mode, B in (("compile", 64), ("eager", 16), ("compile", 16), ("eager", 64), ("compile", 4), ("eager", 4)):
         torch_step(mode, "124M", B, 100)
     for implementation in "flash", "cudnn":
@@ -154,14 +178,20 @@ def main():
         print("bench-gpu: no NVIDIA GPU or driver on this machine", file=sys.stderr)
         sys.exit(80)
     os.makedirs(options.out, exist_ok=True)
-    with open(f"{options.out}/device.txt", "w") as out:
-        out.write(device)
-    if not options.torch:
+    path = f"{options.out}/device.txt"
+    if not os.path.exists(path) or open(path).read() != device:
         open(f"{options.out}/bench.jsonl", "w").close()
+        with open(path, "w") as out:
+            out.write(device)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         measure_torch() if options.torch else measure()
+    except KeyboardInterrupt:
+        sys.exit("bench-gpu: interrupted; what was measured before is kept")
     finally:
         subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out], timeout=60)
+    print(f"{measured} rows measured, {missing} missing", file=sys.stderr)
+    sys.exit(missing > 0 or measured == 0)
 
 
 main()

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # How make chooses between the CPU and the CUDA build, and the pack for a machine with a GPU.
 
+load helpers
+
 setup() { cd "$BATS_TEST_DIRNAME/../.." && unset MAKELEVEL MAKEFLAGS CUDA SAN CFLAGS; }
 
 toolkit() { # RELEASE: an nvcc that only prints its version
@@ -43,7 +45,39 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         [ "$status" = 80 ]
         [[ "$output" == *": no NVIDIA GPU or driver on this machine" ]]
     done
-    run "$pack/run.sh" --only loss extra
-    [ "$status" = 2 ]
+    for wrong in "--only loss extra" "--only (" "--seconds abc" "--only"; do
+        run "$pack/run.sh" $wrong
+        [ "$status" = 2 ]
+    done
+    run "$pack/run.sh" --dry-run --only no-such-test --out "$BATS_TEST_TMPDIR/out"
+    [ "$status" = 1 ]
+    printf x >>"$pack/tests/cuda/device/losses.py"
+    run "$pack/run.sh" --dry-run --out "$BATS_TEST_TMPDIR/out"
+    [ "$status" = 65 ]
     ! grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
+}
+
+# A device is played by an nvidia-smi and a test-gpu of this test.
+@test "the device's tests end at Ctrl-C, and a later run keeps the rows that it does not repeat" {
+    cp -r tests/cuda tests/operations "$BATS_TEST_TMPDIR" # in a checkout the report also goes to docs
+    cd "$BATS_TEST_TMPDIR" && mkdir -p fake build/bin tests && mv cuda operations tests && cp "$BIN"/{trainer,shardtool,loader} build/bin && export PATH="$PWD/fake:$PATH"
+    printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
+    printf '#!/bin/sh\n[ ! -e hangs ] || exec sleep 600\nexit ${BAD:-0}\n' | sed "s|hangs|$PWD/hangs|" >build/test-gpu
+    chmod +x fake/nvidia-smi build/test-gpu
+    device() { exec env --default-signal=INT tests/cuda/device/run_device.sh "$PWD/build" --out "$PWD/out" "$@" 3>&-; }
+    run device --only 'operation_(loss|gelu)'
+    [ "$status" = 0 ]
+    BAD=3 run device --only operation_loss
+    [ "$status" = 1 ]
+    grep -q "^FAILED operation_loss.*exit 3" out/tests.txt
+    [ "$(grep -c '^passed operation_gelu' out/tests.txt)" -ge 2 ]
+    ! grep -q "^passed operation_loss" out/tests.txt
+    touch hangs
+    device --only operation_loss >words &
+    wait_until pgrep -f "sleep 600"
+    kill -INT $!
+    local status=0
+    wait $! || status=$?
+    [ "$status" = 130 ]
+    grep -q "FAILED operation_loss.*: interrupted" out/tests.txt
 }

@@ -46,7 +46,7 @@ def share(rate, of):
 
 
 def settings(row):
-    parts = ["limit 11.3 GiB"] if row.get("limit") else []
+    parts = [f"limit {row['limit']} GiB"] if row.get("limit") else []
     if row["what"] == "step":
         parts += [row["state"]] if row.get("state", "full") != "full" else []
         parts += [f"recompute {row['recompute']}"] if row.get("recompute", 0) not in (0, "0", "none") else []
