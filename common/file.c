@@ -174,6 +174,13 @@ void newfile_abandon(NewFile *file) {
     *file = (NewFile){.fd = -1};
 }
 
+int file_write(const char *path, Bytes bytes) {
+    NewFile file = {0};
+    if (newfile_open(&file, path) < 0) return -1;
+    if (newfile_write(&file, bytes.data, bytes.size) < 0) return newfile_abandon(&file), -1;
+    return newfile_commit(&file);
+}
+
 int dir_make(const char *path) {
     char part[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
     size_t length = strlen(path);

@@ -35,6 +35,8 @@ int newfile_write(NewFile *file, const void *data, size_t size);
 int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 removes the temporary file
 void newfile_abandon(NewFile *file); // closes and removes the temporary file, if there is one
 
+int file_write(const char *path, Bytes bytes); // a NewFile in one call
+
 int dir_make(const char *path); // creates the directory and its parents; an existing directory is fine
 int dir_sync(const char *path); // fsync of the directory itself
 

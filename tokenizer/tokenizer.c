@@ -62,9 +62,9 @@ static const Vocab *open_table(Bytes table, const char *name) {
     return NULL;
 }
 
-const Vocab *vocab_open(void) {
-    return open_table((Bytes){gpt2_merges_begin, (size_t)(gpt2_merges_end - gpt2_merges_begin)}, "built-in table");
-}
+Bytes vocab_merges(void) { return (Bytes){gpt2_merges_begin, (size_t)(gpt2_merges_end - gpt2_merges_begin)}; }
+
+const Vocab *vocab_open(void) { return open_table(vocab_merges(), "built-in table"); }
 
 const Vocab *vocab_open_file(const char *path) {
     Bytes table;

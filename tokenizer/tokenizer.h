@@ -18,6 +18,11 @@ void vocab_close(const Vocab *vocab); // accepts NULL
 // The bytes of one token; 50256 is "<|endoftext|>". `id` is below TOKEN_COUNT.
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
 
+// The built-in merge table: a version line, then a merge a line, in which vocab_spelling() gives the code point that
+// stands for a byte.
+Bytes vocab_merges(void);
+uint32_t vocab_spelling(uint8_t byte);
+
 // Appends the bytes of the ids to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not below TOKEN_COUNT.
 int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
 

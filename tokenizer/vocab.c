@@ -11,6 +11,13 @@ static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188
 // Printable Latin-1 is written as itself and comes first in id order; the other 68 bytes are written as U+0100 upwards.
 static bool is_printable(unsigned byte) { return (byte > 32 && byte < 127) || (byte > 160 && byte != 173); }
 
+uint32_t vocab_spelling(uint8_t byte) {
+    uint32_t point = 256;
+    if (is_printable(byte)) return byte;
+    for (unsigned other = 0; other < byte; other++) point += !is_printable(other);
+    return point;
+}
+
 enum { NAME_SLOTS = 1 << 17 }; // of tokens by their bytes: 38 % full
 
 // Needed only while the vocabulary is built.

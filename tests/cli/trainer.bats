@@ -312,6 +312,40 @@ END
     done
 }
 
+@test "export writes a model with its tokenizer, in float32 with the same loss" {
+    train --out_dir=run --quiet
+    "$BIN/trainer" export -o whole --out_dir=run
+    cmp <(tail -c 100000 whole/model.safetensors) <(tail -c 100000 "$(last run)/model.safetensors")
+    cmp whole/config.json "$(last run)/config.json"
+    "$BIN/trainer" export -o half --out_dir=run --dtype=float16
+    [ "$(stat -c %s half/model.safetensors)" -lt $(($(stat -c %s whole/model.safetensors) * 51 / 100)) ]
+    losses() { "$BIN/trainer" eval "$@" --dataset="$data" --dtype=float32 --eval_tokens=128 --threads=1 --json 2>/dev/null; }
+    [ "$(losses --init_from=./whole)" = "$(losses --out_dir=run)" ]
+    [ "$(losses --init_from=./half | sed -nE 's/.*"loss": (.{5}).*/\1/p')" = "$(losses --out_dir=run | sed -nE 's/.*"loss": (.{5}).*/\1/p')" ]
+    python3 - "$BATS_TEST_DIRNAME/../oracle" <<'EOF'
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import gpt2
+spelt = {byte: character for character, byte in gpt2.byte_of().items()}
+want = {"".join(spelt[byte] for byte in token): id for token, id in gpt2.ranks().items()} | {"<|endoftext|>": 50256}
+whole = json.load(open("half/tokenizer.json"))
+assert json.load(open("half/vocab.json")) == want == whole["model"]["vocab"]
+assert [tuple(merge.split()) for merge in whole["model"]["merges"]] == gpt2.merges()
+assert open("half/merges.txt").read() == open(gpt2.TABLE).read()
+assert json.load(open("half/config.json"))["torch_dtype"] == "float16"
+assert json.load(open("half/generation_config.json"))["eos_token_id"] == 50256
+json.load(open("half/tokenizer_config.json"))
+EOF
+    run "$BIN/trainer" export -o half --out_dir=run
+    [ "$status" -eq 73 ]
+    run "$BIN/trainer" export --out_dir=run
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"missing -o DIR"* ]]
+    run "$BIN/trainer" export -o none --out_dir=elsewhere
+    [ "$status" -eq 66 ]
+    [ ! -e none ]
+}
+
 @test "sample prints each token as it comes" {
     train --out_dir=run --quiet
     # It would take hours to its end.

@@ -69,7 +69,7 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
     SafeWriter writer;
     whole.bias = true;
     model_open(&all, &whole);
-    int result = safe_create(&writer, path);
+    int result = safe_create(&writer, path, DTYPE_FP32);
     for (int i = 0; i < all.count && result == 0; i++) {
         const Tensor *tensor = &all.tensors[i];
         char name[SAFE_NAME_BYTES];
@@ -100,7 +100,7 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     const MemoryPlan *plan = network->plan;
     const Optimizer *optimizer = plan->optimizer;
     SafeWriter writer;
-    int result = safe_create(&writer, path);
+    int result = safe_create(&writer, path, DTYPE_FP32);
     for (int s = 0; s < optimizer->state_count && result == 0; s++)
         for (int i = 0; i < model->count; i++) {
             const Tensor *tensor = &model->tensors[i];
@@ -123,25 +123,18 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     return result;
 }
 
-static int write_text(const char *path, const Buffer *text) {
-    NewFile file;
-    if (newfile_open(&file, path) < 0) return -1;
-    if (newfile_write(&file, text->data, text->size) < 0) return newfile_abandon(&file), -1;
-    return newfile_commit(&file);
-}
-
 static int write_files(Network *network, const RunState *state, const Config *config, const char *directory) {
     char path[PATH_MAX_BYTES];
     CheckpointHashes hashes;
     if (write_model(network, join(path, directory, model_file), hashes.model) < 0) return -1;
     if (write_optimizer(network, join(path, directory, optimizer_file), hashes.optimizer) < 0) return -1;
     Buffer text = {0};
-    model_config_print(&network->model->shape, &text);
+    model_config_print(&network->model->shape, DTYPE_FP32, &text);
     hash_text(text.data, text.size, hashes.model_config);
-    int result = write_text(join(path, directory, "config.json"), &text);
+    int result = file_write(join(path, directory, "config.json"), (Bytes){text.data, text.size});
     text.size = 0;
     state_print(state, config, &hashes, &text);
-    if (result == 0) result = write_text(join(path, directory, "state.json"), &text);
+    if (result == 0) result = file_write(join(path, directory, "state.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
     return result;
 }

@@ -9,17 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void model_config_print(const ModelShape *shape, Buffer *out) {
+void model_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
     buffer_print(out,
                  "{\n \"architectures\": [\"GPT2LMHeadModel\"],\n \"model_type\": \"gpt2\",\n"
                  " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
                  " \"vocab_size\": %d,\n \"bias\": %s,\n \"activation_function\": \"%s\",\n"
                  " \"layer_norm_epsilon\": 1e-05,\n \"initializer_range\": 0.02,\n \"attn_pdrop\": 0.0,\n"
                  " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": true,\n"
-                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"float32\"\n}\n",
+                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"%s\"\n}\n",
                  shape->layers, shape->heads, shape->channels, shape->block, shape->block, shape->vocab,
                  shape->bias ? "true" : "false", shape->exact_gelu ? "gelu" : "gelu_new", shape->end_of_text,
-                 shape->end_of_text);
+                 shape->end_of_text, dtype_name(type));
 }
 
 static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {

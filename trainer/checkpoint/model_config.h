@@ -11,7 +11,7 @@ typedef struct {
     Gelu gelu;
 } ModelConfig;
 
-void model_config_print(const ModelShape *shape, Buffer *out);
+void model_config_print(const ModelShape *shape, Dtype type, Buffer *out); // type: of the tensors beside it
 
 // Sets the keys of the model from the config.json of `directory`. A smaller block_size may be set by the user; any
 // other key that the user has set to another value is a mistake. -1 after fail().

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/hash.h"
+#include "kernels/half.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -22,6 +23,9 @@ static void hash_bytes(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYT
 
 // ---- writing
 
+static const char *const type_names[] = {[DTYPE_FP32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_FP16] = "F16"};
+static size_t element_bytes(const SafeWriter *writer) { return writer->type == DTYPE_FP32 ? 4 : 2; }
+
 // Hashes have a fixed length, so the header's size is known before they are.
 static void print_header(const SafeWriter *writer, Buffer *out) {
     buffer_print(out, "{\"__metadata__\":{\"format\":\"pt\"");
@@ -33,7 +37,7 @@ static void print_header(const SafeWriter *writer, Buffer *out) {
     buffer_print(out, "}");
     for (size_t i = 0; i < writer->count; i++) {
         const SafeTensor *tensor = &writer->tensors[i];
-        buffer_print(out, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%llu", tensor->name,
+        buffer_print(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%llu", tensor->name, tensor->dtype,
                      (unsigned long long)tensor->shape[0]);
         if (tensor->dims == 2) buffer_print(out, ",%llu", (unsigned long long)tensor->shape[1]);
         buffer_print(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)tensor->begin,
@@ -43,8 +47,8 @@ static void print_header(const SafeWriter *writer, Buffer *out) {
     while (out->size % 8) buffer_print(out, " "); // data begins on 8 bytes
 }
 
-int safe_create(SafeWriter *writer, const char *path) {
-    *writer = (SafeWriter){.path = path};
+int safe_create(SafeWriter *writer, const char *path, Dtype type) {
+    *writer = (SafeWriter){.path = path, .type = type};
     writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->fd < 0) return fail_errno("cannot create '%s'", path);
     writer->hasher = XXH3_createState();
@@ -61,11 +65,12 @@ void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t col
     uint64_t begin = writer->count ? writer->tensors[writer->count - 1].end : 0;
     SafeTensor *tensor = &writer->tensors[writer->count++];
     *tensor = (SafeTensor){
-        .dtype = "F32", .shape = {rows, cols},
-             .dims = cols ? 2 : 1, .begin = begin
+        .shape = {rows, cols},
+          .dims = cols ? 2 : 1, .begin = begin
     };
+    snprintf(tensor->dtype, sizeof tensor->dtype, "%s", type_names[writer->type]);
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
-    tensor->end = begin + rows * (cols ? cols : 1) * sizeof(float);
+    tensor->end = begin + rows * (cols ? cols : 1) * element_bytes(writer);
 }
 
 static int begin_data(SafeWriter *writer) {
@@ -87,13 +92,31 @@ static void next_tensor(SafeWriter *writer) {
     XXH3_128bits_reset(writer->hasher);
 }
 
-int safe_write(SafeWriter *writer, const float *values, size_t count) {
-    if (!writer->header_bytes && begin_data(writer) < 0) return -1;
-    size_t bytes = count * sizeof *values;
-    if (writer->at == writer->count || writer->written + bytes > writer->tensors[writer->at].end)
-        return fail(EX_BUG, "more values than '%s' has room for", writer->path);
+static int write_bytes(SafeWriter *writer, const void *values, size_t bytes) {
     if (fd_write(writer->fd, values, bytes, writer->path) < 0) return -1;
     XXH3_128bits_update(writer->hasher, values, bytes);
+    return 0;
+}
+
+static int write_halves(SafeWriter *writer, const float *values, size_t count) {
+    enum { PIECE = 4096 };
+    uint16_t halves[PIECE];
+    for (size_t first = 0; first < count; first += PIECE) {
+        const size_t n = count - first < PIECE ? count - first : PIECE;
+        for (size_t i = 0; i < n; i++)
+            halves[i] = writer->type == DTYPE_FP16 ? fp16_of(values[first + i]) : bf16_of(values[first + i]);
+        if (write_bytes(writer, halves, n * sizeof *halves) < 0) return -1;
+    }
+    return 0;
+}
+
+int safe_write(SafeWriter *writer, const float *values, size_t count) {
+    if (!writer->header_bytes && begin_data(writer) < 0) return -1;
+    const size_t bytes = count * element_bytes(writer);
+    if (writer->at == writer->count || writer->written + bytes > writer->tensors[writer->at].end)
+        return fail(EX_BUG, "more values than '%s' has room for", writer->path);
+    if ((writer->type == DTYPE_FP32 ? write_bytes(writer, values, bytes) : write_halves(writer, values, count)) < 0)
+        return -1;
     writer->written += bytes;
     if (writer->written == writer->tensors[writer->at].end) next_tensor(writer);
     return 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "trainer/config/config.h"
 #include <stdbool.h>
 
 enum { SAFE_NAME_BYTES = 128, SAFE_DIMS = 8, SAFE_HASH_BYTES = 16 };
@@ -16,9 +17,10 @@ typedef struct {
     uint8_t hash[SAFE_HASH_BYTES];
 } SafeTensor;
 
-// Writing: first the names of all tensors (F32), then their bytes in the same order, in pieces of any size.
+// Writing: first the names of all tensors, of one type, then their numbers in the same order, in pieces of any size.
 typedef struct {
     int fd;
+    Dtype type;
     const char *path; // borrowed
     SafeTensor *tensors;
     size_t count, capacity, at; // at: the tensor being written
@@ -26,7 +28,7 @@ typedef struct {
     void *hasher; // XXH3 state
 } SafeWriter;
 
-int safe_create(SafeWriter *writer, const char *path);                              // fails if the file exists
+int safe_create(SafeWriter *writer, const char *path, Dtype type);                  // fails if the file exists
 void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t cols); // cols 0: a vector
 int safe_write(SafeWriter *writer, const float *values, size_t count);
 // Writes the header, fsyncs, closes; header_hash may be NULL. -1 when anything failed since safe_create.

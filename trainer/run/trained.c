@@ -19,23 +19,22 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_batch_size)) config->batch_size = run->batch_size;
 }
 
-// The directory of the model to trained->path.
-static int find_model(Trained *trained, ConfigReader *reader, const char *which) {
+int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which) {
     Config *config = &reader->config, run = *config;
     const bool names_model = strcmp(config->init_from, "scratch") && strcmp(config->init_from, "resume");
     int found = 0;
     if (!names_model || config_is_set(reader, KEY_out_dir))
-        found = checkpoint_select(config->out_dir, which, trained->path, &run);
+        found = checkpoint_select(config->out_dir, which, path, &run);
     if (found > 0) take_settings(reader, &run);
     if (found) return found < 0 ? -1 : 0;
-    if (names_model) return model_directory(trained->path, config->init_from, config->out_dir);
+    if (names_model) return model_directory(path, config->init_from, config->out_dir);
     return fail(EX_NOINPUT, "there is no checkpoint in '%s': name the run by --out_dir", config->out_dir);
 }
 
 int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
     *trained = (Trained){0};
-    if (find_model(trained, reader, which) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
+    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
 
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;

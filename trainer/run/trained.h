@@ -12,6 +12,9 @@ typedef struct {
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;
 
+// The path of the model that trained_open loads, and its settings of the run. -1 after fail().
+int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which);
+
 // Loads the checkpoint of out_dir that `which` selects (checkpoint_select), or the directory that init_from names when
 // there is no checkpoint or init_from was set and out_dir was not. The keys of the model are set from its config.json,
 // and those of evaluation and sampling that the user has not set from the run. -1 after fail().

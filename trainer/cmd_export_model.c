@@ -1,0 +1,40 @@
+// trainer export: a checkpoint as a directory that other tools load as it is.
+#include "common/err.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "trainer/checkpoint/model_config.h"
+#include "trainer/plan/memory_plan.h"
+#include "trainer/run/export.h"
+#include "trainer/run/trained.h"
+#include "trainer/trainer_commands.h"
+
+static const char *which = "", *output = NULL;
+static int type = DTYPE_FP32;
+static const Option options[] = {
+    {OPT_STRING, "o",     &output, "DIR",                      "the directory to make"},
+    {OPT_STRING, "ckpt",  &which,  "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"      },
+    {OPT_WORD,   "dtype", &type,   "float32|bfloat16|float16", "type of the numbers"  },
+    {OPT_END,    NULL,    NULL,    NULL,                       NULL                   },
+};
+
+static int run(int count, char **files) {
+    ConfigReader reader;
+    char path[PATH_MAX_BYTES];
+    int result = config_read(&reader, count, files);
+    if (result == 0 && !output) result = fail(EX_USAGE, "missing -o DIR");
+    if (result == 0) result = trained_find(path, &reader, which);
+    if (result == 0) result = model_config_apply(&reader, path);
+    const ModelShape shape = model_shape(&reader.config);
+    if (result == 0) result = model_export(path, output, &shape, (Dtype)type);
+    if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));
+    config_close(&reader);
+    return result;
+}
+
+const Command trainer_export = {"export",
+                                "-o DIR [CONFIG...] [--key=value...]",
+                                "write the newest checkpoint of out_dir for transformers and other tools",
+                                options,
+                                run,
+                                &config_options};

@@ -1,0 +1,72 @@
+// Exporting a model, tensor by tensor from file to file.
+#include "trainer/run/export.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "kernels/half.h"
+#include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/run/tokenizer_files.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 64 << 10 };
+
+static const char *join(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s/%.200s", PATH_MAX_BYTES - 202, directory, name);
+    return path;
+}
+
+static int copy_tensor(SafeWriter *writer, const SafeFile *file, const SafeTensor *tensor) {
+    static float values[PIECE];
+    const size_t count = (size_t)(tensor->end - tensor->begin) / sizeof *values;
+    for (size_t first = 0; first < count; first += PIECE) {
+        const size_t n = count - first < PIECE ? count - first : PIECE;
+        memcpy(values, file->data + tensor->begin + first * sizeof *values, n * sizeof *values);
+        for (size_t i = 0; writer->type == DTYPE_FP16 && i < n; i++)
+            if (isfinite(values[i]) && isinf(fp16_value(fp16_of(values[i]))))
+                return fail(EX_DATA, "'%s' has the value %g, which float16 cannot hold: use bfloat16", tensor->name,
+                            (double)values[i]);
+        if (safe_write(writer, values, n) < 0) return -1;
+    }
+    return 0;
+}
+
+static int copy_model(const char *from, const char *to, Dtype type) {
+    SafeFile file;
+    SafeWriter writer = {0};
+    if (safe_open(&file, from) < 0) return -1;
+    int result = safe_create(&writer, to, type);
+    for (size_t i = 0; i < file.count && result == 0; i++) {
+        const SafeTensor *tensor = &file.tensors[i];
+        if (strcmp(tensor->dtype, "F32") || tensor->dims < 1 || tensor->dims > 2)
+            result = fail(EX_DATA, "'%s': '%s' is no matrix or vector of type F32", from, tensor->name);
+        else
+            safe_name(&writer, tensor->name, tensor->shape[0], tensor->dims == 2 ? tensor->shape[1] : 0);
+    }
+    for (size_t i = 0; i < file.count && result == 0; i++) result = copy_tensor(&writer, &file, &file.tensors[i]);
+    if (result == 0) result = safe_finish(&writer, NULL);
+    safe_abandon(&writer);
+    safe_close(&file);
+    return result;
+}
+
+static int write_all(const char *from, const char *to, const ModelShape *shape, Dtype type) {
+    char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    if (copy_model(join(source, from, "model.safetensors"), join(path, to, "model.safetensors"), type) < 0) return -1;
+    model_config_print(shape, type, &text);
+    int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return result < 0 ? -1 : tokenizer_files_write(to, shape);
+}
+
+int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type) {
+    if (mkdir(to, 0777) < 0)
+        return errno == EEXIST ? fail(EX_CREATE, "'%s' exists: name a new directory", to)
+                               : fail_errno("cannot create '%s'", to);
+    if (write_all(from, to, shape, type) < 0) return fail_in("export to '%s', which is not complete", to);
+    return dir_sync(to);
+}

@@ -1,0 +1,113 @@
+// The tokenizer files of Hugging Face. They spell tokens as the merge table does.
+#include "trainer/run/tokenizer_files.h"
+#include "common/file.h"
+#include "common/utf8.h"
+#include "tokenizer/tokenizer.h"
+#include <stdio.h>
+
+typedef struct {
+    const Vocab *vocab;
+    const ModelShape *shape;
+} Source;
+
+static void add_escaped(Buffer *out, uint8_t byte) {
+    if (byte == '"' || byte == '\\') buffer_add(out, "\\", 1);
+    buffer_add(out, &byte, 1);
+}
+
+static void print_token(const Source *source, uint16_t id, Buffer *out) {
+    const Bytes token = vocab_bytes(source->vocab, id);
+    for (size_t i = 0; i < token.size; i++) {
+        uint8_t spelled[UTF8_BYTES_MAX];
+        const unsigned length = utf8_encode(vocab_spelling(token.data[i]), spelled);
+        for (unsigned k = 0; k < length; k++) add_escaped(out, spelled[k]);
+    }
+}
+
+static void print_vocab(const Source *source, Buffer *out) {
+    for (unsigned id = 0; id < TOKEN_COUNT; id++) {
+        buffer_print(out, id ? ",\n\"" : "{\"");
+        print_token(source, (uint16_t)id, out);
+        buffer_print(out, "\": %u", id);
+    }
+    buffer_print(out, "}");
+}
+
+static void print_merges_txt(const Source *source, Buffer *out) {
+    const Bytes table = vocab_merges();
+    (void)source;
+    buffer_add(out, table.data, table.size);
+}
+
+// Each line of the merge table but its first as a string.
+static void print_merges(Buffer *out) {
+    const Bytes table = vocab_merges();
+    const uint8_t *at = table.data, *end = at + table.size, *line_end;
+    bool first = true;
+    for (at = memchr(at, '\n', table.size); at && ++at < end; at = line_end) {
+        line_end = memchr(at, '\n', (size_t)(end - at));
+        buffer_print(out, first ? "\"" : ",\n\"");
+        for (; at < (line_end ? line_end : end); at++) add_escaped(out, *at);
+        buffer_print(out, "\"");
+        first = false;
+    }
+}
+
+static void print_tokenizer(const Source *source, Buffer *out) {
+    static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+                                     "\"use_regex\": true}";
+    buffer_print(out,
+                 "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": %d, "
+                 "\"content\": \"<|endoftext|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                 "\"normalized\": false, \"special\": true}],\n\"normalizer\": null, \"pre_tokenizer\": %s,\n"
+                 "\"post_processor\": %s,\n\"decoder\": %s,\n",
+                 TOKEN_END_OF_TEXT, byte_level, byte_level, byte_level);
+    buffer_print(out, "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+                      "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false,\n"
+                      "\"vocab\": ");
+    print_vocab(source, out);
+    buffer_print(out, ",\n\"merges\": [");
+    print_merges(out);
+    buffer_print(out, "]}}\n");
+}
+
+static void print_tokenizer_config(const Source *source, Buffer *out) {
+    buffer_print(
+        out,
+        "{\n \"tokenizer_class\": \"GPT2Tokenizer\",\n \"model_max_length\": %d,\n \"add_prefix_space\": false,\n"
+        " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"<|endoftext|>\",\n"
+        " \"eos_token\": \"<|endoftext|>\",\n \"unk_token\": \"<|endoftext|>\"\n}\n",
+        source->shape->block);
+}
+
+static void print_generation_config(const Source *source, Buffer *out) {
+    (void)source;
+    buffer_print(out, "{\n \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"pad_token_id\": %d\n}\n",
+                 TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT);
+}
+
+static const struct {
+    const char *name;
+    void (*print)(const Source *source, Buffer *out);
+} files[] = {
+    {"vocab.json",             print_vocab            },
+    {"merges.txt",             print_merges_txt       },
+    {"tokenizer.json",         print_tokenizer        },
+    {"tokenizer_config.json",  print_tokenizer_config },
+    {"generation_config.json", print_generation_config},
+};
+
+int tokenizer_files_write(const char *directory, const ModelShape *shape) {
+    const Source source = {vocab_open(), shape};
+    int result = source.vocab ? 0 : -1;
+    for (size_t i = 0; i < sizeof files / sizeof *files && result == 0; i++) {
+        char path[PATH_MAX_BYTES];
+        Buffer text = {0};
+        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, files[i].name);
+        files[i].print(&source, &text);
+        result = file_write(path, (Bytes){text.data, text.size});
+        buffer_close(&text);
+    }
+    vocab_close(source.vocab);
+    return result;
+}
