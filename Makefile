@@ -144,6 +144,8 @@ test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
 test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
+## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
+test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
 check:
 	$(Q)$(MAKE) SAN=address,undefined CUDA=0 CFLAGS='-O1 -g' test-san

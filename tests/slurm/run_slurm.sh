@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# run_slurm.sh BUILD: the job scripts under a Slurm of its own on this machine (as root; packages slurm-wlm and munge): an array of 3
+# parts and a merge that depends on it, and a training job that is stopped in the middle, queued again, and ends with the bits of
+# one that was not stopped.
+set -eu
+cd "$(dirname "$0")/../.."
+[ "$(id -u)" = 0 ] || { echo "needs root" >&2 && exit 77; }
+for program in slurmctld slurmd munged mpirun; do
+    command -v $program >/dev/null || { echo "missing: apt-get install slurm-wlm munge openmpi-bin" >&2 && exit 71; }
+done
+work=$(mktemp -d) build=$(realpath "$1") scripts=$PWD/scripts
+export SLURM_CONF=$work/slurm.conf BIN=$build/bin DATA=$PWD/tests/data
+trap 'kill $(cat $work/*.pid) 2>/dev/null; rm -rf "$work"' EXIT
+cp tests/cli/helpers.bash "$work" && cd "$work" && mkdir state spool
+cat >slurm.conf <<END
+ClusterName=test
+SlurmctldHost=$(hostname -s)(127.0.0.1)
+SlurmUser=root
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES
+END
+if ! munge -n >/dev/null 2>&1; then # munged of this machine may be running already
+    install -d -o munge /run/munge && setpriv --reuid=munge --regid=munge --clear-groups munged --pid-file=/run/munge/munged.pid
+fi
+slurmctld && slurmd
+. ./helpers.bash
+is_ready() { [ -n "$(sinfo -h -t idle -o %T 2>/dev/null)" ]; }
+wait_until is_ready
+ln -s "$build" build
+queue_is_empty() { [ -z "$(squeue -h)" ]; }
+
+mkdir corpus
+for i in $(seq 7); do seq "$i" $((i * 170)) >"corpus/$i.txt"; done
+job=$(sbatch --parsable --array=1-3 --cpus-per-task=1 "$scripts/slurm/tokenize.sbatch" parts --val 0.3 corpus)
+sbatch --dependency="afterok:$job" --wrap='build/bin/shardtool merge -o data parts/part-*' >/dev/null
+wait_until queue_is_empty
+build/bin/shardtool verify -q data
+[ "$(ls parts | wc -l)" = 3 ]
+echo "passed: an array of 3 parts and a merge that depends on it"
+
+write_tiny_conf tiny.conf
+training=(tiny.conf --dataset="$work/data" --max_iters=300 --eval_interval=0 --sample_tokens=0)
+job=$(sbatch --parsable --ntasks=2 --cpus-per-task=1 --output=train.out "$scripts/slurm/train.sbatch" "${training[@]}" --out_dir=run)
+wait_for_steps run 5
+scancel --signal=USR1 "$job"
+is_queued_again() { grep -q 'stopped at step' train.out && [ "$(squeue -h -j "$job" -o %T)" = PENDING ]; }
+wait_until is_queued_again
+scontrol update jobid="$job" StartTime=now
+wait_until queue_is_empty
+sbatch --ntasks=2 --cpus-per-task=1 "$scripts/slurm/train.sbatch" "${training[@]}" --out_dir=whole >/dev/null
+wait_until queue_is_empty
+same_run whole run 300
+echo "passed: a training job that was queued again in the middle has the bits of one that was not"
