@@ -20,9 +20,8 @@ static const CollectiveRow *load_mpi(const Launch *launch) {
     path[length] = 0;
     snprintf(strrchr(path, '/'), 64, "/../lib/millrace/mpi.so");
     if (access(path, F_OK) < 0) {
-        fail(EX_USAGE,
-             "%s started %u processes, and this program was built without MPI: install libopenmpi-dev and build again",
-             launch->launcher, launch->world);
+        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where libopenmpi-dev is installed",
+             launch->launcher, launch->world, path);
         return NULL;
     }
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // global: Open MPI loads modules that need its symbols
