@@ -44,6 +44,7 @@ static void print_time(const Config *config, const Model *model, const Backend *
 static int print_plan(Config *config) {
     const Backend *backend = backend_for(config, true, NULL);
     if (!backend) return -1;
+    const int64_t loss_chunk_rows = config->loss_chunk_rows;
     plan_auto(config, backend, false);
     ModelShape shape = model_shape(config);
     Model model;
@@ -53,7 +54,7 @@ static int print_plan(Config *config) {
     memory_plan_init(&plan, config, &model, backend, optimizer_of(config->optimizer));
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, &text);
-    plan_print_choices(config, &model, backend, &text);
+    plan_print_choices(config, loss_chunk_rows, &model, backend, &text);
     fwrite(text.data, 1, text.size, stdout);
     int result = memory_plan_check(&plan, config, backend, false);
     buffer_close(&text);

@@ -37,7 +37,7 @@ static int fail_without_device(cudaError_t error) {
         return fail(EX_GPU, "the NVIDIA driver finds no GPU%s%s: use device=cpu to run without one",
                     visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
     }
-    return fail(EX_GPU, "cannot use the GPU: %s", cudaGetErrorString(error));
+    return fail(EX_GPU, "cannot use the GPU: %s (CUDA error %d)", cudaGetErrorString(error), (int)error);
 }
 
 int device_open(const BackendChoice *choice, char why[256]) {

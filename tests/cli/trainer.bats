@@ -495,6 +495,17 @@ END
     [[ "$output" == *"no batch size fits"* ]]
 }
 
+@test "the largest batch_size that a plan prints fits, and one more does not" {
+    card=(plan --device=cuda --mem_limit=10.8GiB --gradient_accumulation_steps=1 --eval_batch_size=1 --offload=none --recompute=none)
+    run "$BIN/trainer" "${card[@]}" --batch_size=12
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    largest=$(grep -E '^. none: ' <<<"$output" | sed 's/.*iB *//' | awk '{print $1}')
+    [ "$largest" -gt 12 ]
+    "$BIN/trainer" "${card[@]}" --batch_size="$largest"
+    run "$BIN/trainer" "${card[@]}" --batch_size=$((largest + 1))
+    [ "$status" -eq 83 ]
+}
+
 @test "the configurations for a GPU of 12 GB fit 10.8 GiB, with half a million tokens in a step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"

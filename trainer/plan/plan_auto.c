@@ -212,10 +212,11 @@ int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backen
 
 // ---- table of choices
 
-static int64_t largest_rows(Config config, const Model *model, const Backend *backend) {
+static int64_t largest_rows(Config config, int64_t loss_chunk_rows, const Model *model, const Backend *backend) {
     const int64_t most = 1 << 14;
     int64_t fits = 0, too_many = most;
     if (config.eval_batch_size > 1) config.eval_batch_size = 1;
+    config.loss_chunk_rows = loss_chunk_rows;
     while (too_many - fits > 1) {
         config.batch_size.value = (fits + too_many) / 2;
         bool fits_limit;
@@ -235,7 +236,8 @@ static Backend with_state(const Backend *backend, size_t master_bytes, size_t mo
     return other;
 }
 
-void plan_print_choices(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
+                        Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = is_cpu(backend) ? 3 : 4; // the last: fp32, in host memory
     const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
@@ -251,7 +253,7 @@ void plan_print_choices(const Config *config, const Model *model, const Backend 
         buffer_print(out, "%s %-34s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].name, bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
             other.offload = column < 3 ? OFFLOAD_NONE : OFFLOAD_OPTIMIZER;
-            buffer_print(out, " %8lld", (long long)largest_rows(other, model, &states[column % 3]));
+            buffer_print(out, " %8lld", (long long)largest_rows(other, loss_chunk_rows, model, &states[column % 3]));
         }
         buffer_print(out, "\n");
     }

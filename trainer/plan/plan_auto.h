@@ -15,4 +15,6 @@ void plan_auto(Config *config, const Backend *backend, bool here);
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here);
 
 // Prints the size of the arena and the largest batch_size in mem_limit for each value of recompute and optimizer_state.
-void plan_print_choices(const Config *config, const Model *model, const Backend *backend, Buffer *out);
+// loss_chunk_rows: as it was asked for, 0 = auto; another batch has another chunk than the plan of `config`.
+void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
+                        Buffer *out);
