@@ -68,7 +68,8 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         Dataset part;
         status = dataset_open(&part, paths[i]);
         if (status < 0) break;
-        status = refuse_duplicate(&part, paths, i, fingerprints);
+        status = part_check(&part, &first, i);
+        if (status == 0) status = refuse_duplicate(&part, paths, i, fingerprints);
         if (status == 0) status = take_part(&whole, &part, &first);
         if (status == 0) status = link_shards(&whole, &part);
         dataset_close(&part);

@@ -4,7 +4,8 @@
 #include "common/log.h"
 #include "shardtool/parquet/where.h"
 #include <inttypes.h>
-#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
 
@@ -44,9 +45,16 @@ int input_set_threads(uint64_t threads) {
 }
 
 int refuse_as_output(const char *input, const char *output) {
-    struct stat in, out;
-    if (stat(output, &out) || stat(input, &in) || in.st_dev != out.st_dev || in.st_ino != out.st_ino) return 0;
-    return fail(EX_USAGE, "'%s' is both input and output", output);
+    char *in = realpath(input, NULL), *out = realpath(output, NULL);
+    int status = 0;
+    if (in && out) {
+        const size_t length = strlen(out);
+        if (!strcmp(in, out)) status = fail(EX_USAGE, "'%s' is both input and output", output);
+        if (!strncmp(in, out, length) && in[length] == '/')
+            status = fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
+    }
+    free(in), free(out);
+    return status;
 }
 
 void log_replaced(uint64_t replaced, uint64_t text_bytes) {

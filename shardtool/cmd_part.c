@@ -3,10 +3,11 @@
 #include "common/err.h"
 #include "common/launch.h"
 #include "common/log.h"
-#include "shardtool/format/dataset.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
 enum { PARTS_MAX = 1000000 };
 
@@ -53,12 +54,18 @@ int part_choose(RunPart *part, const char *option, const char *directory) {
     return 0;
 }
 
-int part_take(const RunPart *part, Inputs *inputs) {
+int part_take(RunPart *part, Inputs *inputs) {
     uint64_t files = inputs->file_count;
     if (files < part->count)
         return fail(EX_USAGE,
                     "%u parts of %" PRIu64 " file%s: choose at most as many parts as files (--part 1/1: no parts)",
                     part->count, files, PLURAL(files));
+    XXH64_hash_t hash = 0;
+    for (uint64_t i = 0; i < files; i++) {
+        hash = XXH3_64bits_withSeed(inputs->files[i].path, strlen(inputs->files[i].path) + 1, hash);
+        hash = XXH3_64bits_withSeed(&inputs->files[i].bytes, sizeof inputs->files[i].bytes, hash);
+    }
+    snprintf(part->text, sizeof part->text, "%u/%u %016" PRIx64, part->number, part->count, (uint64_t)hash);
     inputs_keep_every(inputs, part->number - 1, part->count);
     log_line("part %u of %u (from %s): %" PRIu64 " of %" PRIu64 " files, to '%s'", part->number, part->count,
              part->from, inputs->file_count, files, part->output);
@@ -75,6 +82,21 @@ static bool parse_name(const char *path, size_t *folder, unsigned *number, unsig
     *folder = name;
     return sscanf(path + name, "part-%7u-of-%7u%n", number, count, &end) == 2 && name + (size_t)end == length &&
            *number && *number <= *count && *count <= PARTS_MAX;
+}
+
+int part_check(const Dataset *part, const Dataset *first, int index) {
+    const char *all = first->part ? strchr(first->part, '/') : NULL;
+    const char *here = part->part ? strchr(part->part, '/') : NULL;
+    if (!all && !here) return 0;
+    if (!all || !here || strcmp(all, here))
+        return fail(EX_USAGE,
+                    "'%s' and '%s' are not parts of the same files: one has arrived, changed its size or was removed "
+                    "between them, or their commands differ; make the parts again with --force",
+                    first->path, part->path);
+    if (strtoul(part->part, NULL, 10) != (unsigned long)index + 1)
+        return fail(EX_USAGE, "'%s' holds part %.*s, its directory was renamed", part->path, (int)(here - part->part),
+                    part->part);
+    return 0;
 }
 
 int part_sort(char **paths, int count) {

@@ -55,8 +55,9 @@ static const Option options[] = {
 
 typedef struct {
     PipelineOptions pipeline;
-    Buffer line;    // the options of make_params, without line end
-    char share[32]; // --val as text
+    const char *part; // for the manifest; NULL: the whole
+    Buffer line;      // the options of make_params, without line end
+    char share[32];   // --val as text
 } RunParams;
 
 // The shortest decimal that reads back as the same number, so that the text does not depend on the C library.
@@ -181,6 +182,7 @@ static void add_sources(Dataset *dataset, const Inputs *inputs, const Dataset *b
 static void begin_dataset(Dataset *dataset, const char *directory, const RunParams *run) {
     const ShardParams *params = &run->pipeline.params;
     dataset_begin(dataset, directory);
+    dataset->part = run->part;
     dataset->params = (const char *)run->line.data, dataset->val = run->share, dataset->val_seed = val_seed;
     dataset->vocab_size = params->vocab_size, dataset->eot_id = params->eot_id;
     memcpy(dataset->vocab_fp, params->vocab_fp, 32);
@@ -296,7 +298,7 @@ static int run(int count, char **arguments) {
     if (inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
     if (part.count) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
-        output = part.output;
+        output = part.output, params.part = part.text;
     }
     pipeline->vocab = merges ? vocab_open_file(merges) : vocab_open();
     int status = pipeline->vocab ? 0 : -1;

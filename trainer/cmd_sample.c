@@ -12,9 +12,11 @@ static double temperature = 0.8, top_p = 1;
 static const Option options[] = {
     {OPT_STRING, "ckpt",           &which,          "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"                                                        },
-    {OPT_STRING, "start",          &start,          "TEXT",             "beginning of each text; FILE:path reads it from a file"        },
+    {OPT_STRING, "start",          &start,          "TEXT",
+     "beginning of each text; FILE:path reads it from a file, '' is <|endoftext|>"                                                      },
     {OPT_INT,    "num_samples",    &num_samples,    "N",                "number of texts"                                               },
-    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",                "tokens to sample for each text"                                },
+    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",
+     "tokens to sample for each text, which ends before at <|endoftext|>"                                                               },
     {OPT_FLOAT,  "temperature",    &temperature,    "X",                "divides the logits; 0: always the most likely token"           },
     {OPT_INT,    "top_k",          &top_k,          "N",                "sample from the N most likely tokens; 0: from all"             },
     {OPT_FLOAT,  "top_p",          &top_p,          "X",                "and from the most likely of these whose probabilities sum to X"},
@@ -28,7 +30,7 @@ static void print_text(void *context, Bytes text) {
     fflush(stdout);
 }
 
-static int print_samples(Trained *trained, const char *text, uint64_t seed) {
+static int print_samples(Trained *trained, Bytes text, uint64_t seed) {
     for (int64_t i = 0; i < num_samples; i++) {
         const Sampler sampler = {temperature, (uint64_t)top_k, top_p, seed, (uint64_t)i};
         if (sample_text(&trained->network, &sampler, text, (uint64_t)max_new_tokens, stop, print_text, NULL) < 0)
@@ -46,16 +48,16 @@ static int run(int count, char **files) {
     if (result == 0 && (num_samples < 1 || max_new_tokens < 1 || top_k < 0 || !(temperature >= 0)))
         result =
             fail(EX_USAGE, "'num_samples' and 'max_new_tokens' are at least 1, 'top_k' and 'temperature' at least 0");
+    if (result == 0 && max_new_tokens > 1 << 20) result = fail(EX_USAGE, "'max_new_tokens' is at most %d", 1 << 20);
     if (result == 0 && !(top_p > 0 && top_p <= 1)) result = fail(EX_USAGE, "'top_p' is above 0 and at most 1");
     if (result == 0 && !strncmp(start, "FILE:", 5))
         result = file_read(&text, start + 5, 1 << 20);
     else
         buffer_add(&text, start, strlen(start));
-    buffer_add(&text, "", 1);
     reader.config.eval_batch_size = 1;
     reader.config.sample_tokens = max_new_tokens;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = print_samples(&trained, (const char *)text.data, (uint64_t)reader.config.seed);
+    if (result == 0) result = print_samples(&trained, (Bytes){text.data, text.size}, (uint64_t)reader.config.seed);
     trained_close(&trained);
     buffer_close(&text);
     config_close(&reader);

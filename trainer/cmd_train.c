@@ -55,8 +55,9 @@ static int conclude(Run *run) {
     if (config->sample_tokens) {
         if (use_best_checkpoint(run) < 0) return -1;
         const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
-        if (sample_text(&run->network, &sampler, config->sample_start, (uint64_t)config->sample_tokens, "", add_text,
-                        &run->sample) < 0)
+        const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
+        if (sample_text(&run->network, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, &run->sample) <
+            0)
             return -1;
         if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);

@@ -74,6 +74,15 @@ void server_status(const Server *server, Status *status) {
     add_sources(server->previous, true, status);
 }
 
+// Whether a file is empty, or begins as these metrics do: any other one is not replaced.
+static bool is_metrics_file(const char *path) {
+    char start[64] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof start - 1);
+    if (fd >= 0) close(fd);
+    return got == 0 || (got > 0 && start[0] == '#' && strstr(start, " millrace_"));
+}
+
 // Without fsync: after a crash of the machine the figures are of no use.
 static int replace_file(const char *path, mode_t mode, Bytes text) {
     struct stat st;
@@ -81,6 +90,8 @@ static int replace_file(const char *path, mode_t mode, Bytes text) {
     snprintf(temp, sizeof temp, "%.*s.tmp", PATH_MAX_BYTES - 8, path);
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fail(EX_CREATE, "'%s' is not a regular file: the metrics file is replaced every few seconds", path);
+    if (lstat(path, &st) == 0 && !is_metrics_file(path))
+        return fail(EX_CREATE, "'%s' is another file, which the metrics would replace", path);
     int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0 && errno == ENOENT) return fail(EX_CREATE, "cannot create '%s': %s", temp, strerror(errno));
     if (fd < 0) return fail_errno("cannot create '%s'", temp);

@@ -146,6 +146,7 @@ static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
     json_add_hex(out, "params_fp", dataset->params_fp, 32);
     buffer_print(out, ",\"vocab_size\":%u,\"eot_id\":%u,\"params\":", dataset->vocab_size, dataset->eot_id);
     json_add_string(out, dataset->params);
+    if (dataset->part) buffer_print(out, ",\"part\":"), json_add_string(out, dataset->part);
     buffer_print(out, ",\"val_share\":\"%s\",\"val_seed\":%" PRIu64 ",\"sources\":[", dataset->val, dataset->val_seed);
     for (uint64_t i = 0; i < dataset->source_count; i++) {
         const DatasetSource *source = &dataset->sources[i];
@@ -247,6 +248,7 @@ static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8
         get_number(object, "val_seed", &dataset->val_seed) || get_string(dataset, object, "params", &dataset->params) ||
         get_string(dataset, object, "val_share", &dataset->val))
         return -1;
+    if (json_object_get(object, "part") && get_string(dataset, object, "part", &dataset->part)) return -1;
     if (vocab_size == 0 || vocab_size > 65536 || eot_id > UINT32_MAX)
         return fail(EX_DATA, "a vocabulary of %" PRIu64 " ids does not fit u16", vocab_size);
     dataset->vocab_size = (uint32_t)vocab_size, dataset->eot_id = (uint32_t)eot_id;

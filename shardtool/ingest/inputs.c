@@ -296,9 +296,14 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     return status;
 }
 
-static int digest_file(XXH3_state_t *state, const InputFile *file, uint8_t *block) {
+static int digest_file(XXH3_state_t *state, const InputFile *file, uint8_t *block, uint64_t *times) {
+    struct stat st;
     int fd = file_open(file->path);
-    if (fd < 0) return fail_errno("cannot open '%s'", file->path);
+    if (fd < 0 || fstat(fd, &st)) {
+        if (fd >= 0) close(fd);
+        return fail_errno("cannot open '%s'", file->path);
+    }
+    *times = XXH3_64bits_withSeed(&st.st_mtim, sizeof st.st_mtim, *times);
     XXH3_128bits_update(state, file->path, strlen(file->path) + 1);
     XXH3_128bits_update(state, &file->bytes, sizeof file->bytes);
     ssize_t got = fd_read(fd, block, DIGEST_BYTES, file->path);
@@ -325,7 +330,7 @@ int inputs_digest(Inputs *inputs) {
         InputArgument *argument = &inputs->arguments[i];
         XXH3_128bits_reset(state);
         for (; status == 0 && at < inputs->file_count && inputs->files[at].argument == i; at++)
-            if (!argument->stream) status = digest_file(state, &inputs->files[at], block.data);
+            if (!argument->stream) status = digest_file(state, &inputs->files[at], block.data, &argument->times);
         XXH128_canonical_t digest;
         XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(state));
         if (!argument->stream) memcpy(argument->digest, &digest, sizeof argument->digest);

@@ -17,6 +17,7 @@ typedef struct {
     const char *path; // as typed
     uint64_t files, bytes;
     uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB; zero for a stream
+    uint64_t times;     // a hash of the times when the files were modified last: of the journal, not of the dataset
     bool stream;        // standard input or a pipe: nothing can be said about it beforehand
 } InputArgument;
 

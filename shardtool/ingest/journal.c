@@ -23,6 +23,7 @@ static void hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
         sha256_add(&sha, &argument->files, sizeof argument->files);
         sha256_add(&sha, &argument->bytes, sizeof argument->bytes);
         sha256_add(&sha, argument->digest, sizeof argument->digest);
+        sha256_add(&sha, &argument->times, sizeof argument->times);
     }
     sha256_close(&sha, hash);
 }

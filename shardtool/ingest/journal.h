@@ -1,8 +1,9 @@
 // The journal of an unfinished run, DIR/.journal: with it the same command continues after the last finished shards.
 //
 // Each line is the CRC32C of its JSON text in hex, a space, and the text. The first describes the run (options,
-// vocabulary, inputs), every other one a finished shard (its line of the manifest) and the position after its last
-// token. A line is written after the shard has its final name. Lines after a damaged or truncated one do not count.
+// vocabulary, inputs and when they were modified), every other one a finished shard (its line of the manifest) and the
+// position after its last token. A line is written after the shard has its final name. Lines after a damaged or
+// truncated one do not count.
 //
 // The ids of one split, the one that the options make smaller, are also in DIR/.pending: those of each document before
 // the end of the other split's last shard. So a run that continues begins to read at that end, with the ids of .pending

@@ -142,6 +142,10 @@ umask_mode() { touch fresh && stat -c %a fresh; }
         [[ "$output" == *"'$file' is not a regular file"* ]]
     done
     [ -p pipe ] && [ -L link ]
+    cp set/dataset.jsonl before
+    run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics set/dataset.jsonl
+    [[ "$output" == *"is another file, which the metrics would replace"* ]]
+    cmp set/dataset.jsonl before
     run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics nosuch/metrics
     [[ "$output" == *"cannot create 'nosuch/metrics.tmp': No such file or directory"* ]]
 }

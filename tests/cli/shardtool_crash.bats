@@ -141,6 +141,18 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     done
 }
 
+@test "an input that was edited since the kill, to the same size, is refused" {
+    seq 60000 >lines.txt
+    options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
+    kill_at rename 4 shardtool tokenize -j 1 -o out $options
+    sed -i '30000s/3/4/' lines.txt # far from both ends
+    run_code 2 shardtool tokenize -o out $options
+    [[ "$output" == *"has other inputs, or they have changed"* ]]
+    shardtool tokenize --force -o out $options
+    shardtool tokenize -o whole $options
+    shardtool diff out whole
+}
+
 @test "a run that continues tokenizes only what is missing" {
     seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
     options="--docs lines --frame-tokens 1024 --shard-tokens 64k --no-bpe-cache lines.txt"
@@ -185,9 +197,10 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
         shardtool tokenize -o whole-$file $options 2>/dev/null
         shards=$(find whole-$file -name '*.zst' | wc -l)
         kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out-$file $options
-        # lines behind the first 64 KiB become bad
+        # lines behind the first 64 KiB become bad, and the file's size and time stay
+        touch -r $file.gz before
         sed -i 's/{"text":"Line 3000 /["text":"Line 3000 /; s/"Line 4000 of/"Line\x014000 of/' $file
-        compress_stored $file
+        compress_stored $file && touch -r before $file.gz
         shardtool tokenize -o out-$file $options 2>/dev/null
         cmp out-$file/dataset.jsonl whole-$file/dataset.jsonl
         run_code 65 shardtool tokenize -o - $options

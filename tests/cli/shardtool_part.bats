@@ -41,6 +41,21 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     [[ "$output" == *"is already complete"* ]]
 }
 
+@test "merge refuses parts of other files, and a part whose directory was renamed" {
+    inputs
+    for i in 1 2; do shardtool tokenize "${options[@]}" --part "$i/3" -o parts in; done
+    cp in/12.jsonl in/12b.jsonl # a file that arrives later moves those behind it to other parts
+    shardtool tokenize "${options[@]}" --part 3/3 -o parts in
+    run_code 2 shardtool merge -o whole parts/part-*
+    [[ "$output" == *"are not parts of the same files"* ]]
+    rm -r parts in/12b.jsonl
+    for i in 1 2; do shardtool tokenize "${options[@]}" --part "$i/2" -o parts in; done
+    mv parts/part-1-of-2 one && mv parts/part-2-of-2 parts/part-1-of-2 && mv one parts/part-2-of-2
+    run_code 2 shardtool merge -o whole parts/part-*
+    [[ "$output" == *"'parts/part-1-of-2' holds part 2, its directory was renamed"* ]]
+    [ ! -e whole/dataset.jsonl ]
+}
+
 @test "merge names the parts that are missing or have not finished" {
     inputs
     for i in 1 2 4; do shardtool tokenize "${options[@]}" --part "$i/4" -o parts in; done

@@ -188,6 +188,8 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
         shardtool $tool -q --split val -o - d | shardtool diff --content --split val - one
         run_code 2 shardtool $tool --force -o one one
         [[ "$output" == *"'one' is both input and output"* ]]
+        run_code 2 shardtool $tool --force -o one "$(ls one/train/*/*.zst | head -1)"
+        [[ "$output" == *" lies in the output 'one'"* ]]
         run_code 0 shardtool $tool -o one d
         [[ "$output" == *"'one' is already complete"* ]]
         run_code 73 shardtool $tool -o one s.zst

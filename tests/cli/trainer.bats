@@ -304,6 +304,10 @@ END
     one=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
     two=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
     [ "$one" = "$two" ]
+    greedy=("$BIN/trainer" sample --out_dir=run --temperature=0 --num_samples=1 --max_new_tokens=6)
+    [ "$("${greedy[@]}" --start='<|endoftext|>')" = "<|endoftext|>$("${greedy[@]}" --start='')" ]
+    printf 'the\0wheel' >nul
+    "${greedy[@]}" --start=FILE:nul | cmp -n 9 - nul
     [[ "$one" == "the wheel"* ]]
     [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
     for top_p in 0 1.5 nan; do

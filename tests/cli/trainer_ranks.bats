@@ -87,16 +87,16 @@ teardown() { end_background; }
 # launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
 launch() {
     cat >rank.sh <<'END'
-trap : TERM # mpirun sends it to this shell, too
 "$BIN/trainer" train tiny.conf "$@" &
 echo $! >pid.$OMPI_COMM_WORLD_RANK
 status=0
 wait $! || status=$?
 echo $status >status.$OMPI_COMM_WORLD_RANK
-exit $status
+# mpirun would kill the others a second after the first end: here they have as long as they need
+until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
 END
     rm -f status.*
-    OMPI_MCA_odls_base_sigkill_timeout=3 mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
+    mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
         >lines 2>words 3>&- &
     TRAINER=$!
 }

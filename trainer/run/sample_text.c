@@ -14,17 +14,27 @@ typedef struct {
     void *context;
 } Stream;
 
-// The ids of `text` in a buffer with room for `more`. NULL after fail().
-static uint16_t *encode_start(const Vocab *vocab, const char *text, uint64_t more, size_t *count) {
+// The ids of `text` in a buffer with room for `more`; <|endoftext|> in it is the token of that name, as in nanoGPT's
+// sample.py. NULL after fail().
+static uint16_t *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
+    static const char mark[] = "<|endoftext|>";
     Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
-    Bytes bytes = {(const uint8_t *)text, strlen(text)};
-    uint16_t *ids = malloc((encoder_ids_max(bytes.size) + more + 1) * sizeof *ids);
+    uint16_t *ids = malloc((encoder_ids_max(text.size) + more + 1) * sizeof *ids);
     if (!ids) die(EX_MEMORY, "no memory for the text");
-    ssize_t length = encoder_encode(encoder, bytes, ids);
+    *count = 0;
+    while (text.size) {
+        const uint8_t *found = memmem(text.data, text.size, mark, sizeof mark - 1);
+        const Bytes before = {text.data, found ? (size_t)(found - text.data) : text.size};
+        const ssize_t length = before.size ? encoder_encode(encoder, before, ids + *count) : 0;
+        if (length < 0) break;
+        *count += (size_t)length;
+        if (found) ids[(*count)++] = TOKEN_END_OF_TEXT;
+        const size_t done = before.size + (found ? sizeof mark - 1 : 0);
+        text = (Bytes){text.data + done, text.size - done};
+    }
     encoder_close(encoder);
-    if (length < 0) return free(ids), NULL;
-    if (!length) ids[length++] = TOKEN_END_OF_TEXT; // an empty start is the start of a document
-    *count = (size_t)length;
+    if (text.size) return free(ids), NULL;
+    if (!*count) ids[(*count)++] = TOKEN_END_OF_TEXT; // an empty start is the start of a document
     return ids;
 }
 
@@ -64,7 +74,7 @@ static bool add_token(void *context, uint16_t id) {
     return true;
 }
 
-int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, const char *stop,
+int sample_text(Network *network, const Sampler *sampler, Bytes start, uint64_t tokens, const char *stop,
                 void (*emit_text)(void *context, Bytes text), void *context) {
     const Vocab *vocab = vocab_open();
     if (!vocab) return -1;
@@ -76,7 +86,7 @@ int sample_text(Network *network, const Sampler *sampler, const char *start, uin
     size_t length;
     uint16_t *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;
-    if (ids && *start) result = vocab_decode(vocab, ids, length, &stream.held);
+    if (ids && start.size) result = vocab_decode(vocab, ids, length, &stream.held);
     if (result == 0) {
         emit(&stream, stream.held.size);
         sample(network, sampler, ids, length, tokens, add_token, &stream);

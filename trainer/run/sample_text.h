@@ -4,8 +4,9 @@
 #include "common/bytes.h"
 #include "trainer/model/sample.h"
 
-// Passes `start` and its continuation by up to `tokens` tokens to `emit`, each piece as soon as no later token can
-// change it: it ends with a whole UTF-8 character, unless the model has written other bytes. The text ends before
-// `stop` ("": nothing stops it), which is not emitted. -1 after fail().
-int sample_text(Network *network, const Sampler *sampler, const char *start, uint64_t tokens, const char *stop,
+// Passes `start` (<|endoftext|> in it is that token; empty: begins with it) and its continuation by up to `tokens`
+// tokens to `emit`, each piece as soon as no later token can change it: it ends with a whole UTF-8 character, unless
+// the model has written other bytes. The text ends before `stop` ("": nothing stops it), which is not emitted. -1 after
+// fail().
+int sample_text(Network *network, const Sampler *sampler, Bytes start, uint64_t tokens, const char *stop,
                 void (*emit)(void *context, Bytes text), void *context);

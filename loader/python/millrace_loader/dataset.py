@@ -24,6 +24,12 @@ class TokenBatches(IterableDataset):
 
     def __init__(self, endpoint, T, batch, rank=0, world=1, start=0, split="train", mode="epoch", seed=1337, window=4,
                  **feed):
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} is not one of {world} (0 to {world - 1})")
+        if T < 1 or batch < 1 or seed < 0:
+            raise ValueError("T and batch are at least 1, seed at least 0")
+        if mode not in wire.MODES:
+            raise ValueError(f"mode {mode!r} is not one of {', '.join(wire.MODES)}")
         self.T, self.batch, self.rank, self.world, self.window = T, batch, rank, world, window
         self.split, self.mode, self.seed, self.consumed = split, mode, seed, start
         self._endpoint, self._options, self._feed, self._fingerprint = endpoint, feed, None, None
