@@ -52,7 +52,8 @@ static size_t open_end(Bytes text, Bytes stop) {
 
 static void emit(Stream *stream, size_t size) {
     Buffer *held = &stream->held;
-    if (size) stream->emit(stream->context, (Bytes){held->data, size});
+    if (!size) return;
+    stream->emit(stream->context, (Bytes){held->data, size});
     memmove(held->data, held->data + size, held->size - size);
     held->size -= size;
 }
