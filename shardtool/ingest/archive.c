@@ -1,7 +1,7 @@
 // Archives through libarchive: tar, also several concatenated ones, and zip. Members are streams again.
 //
-// A zip is read by the directory at its end, which alone says what it holds: a tool may delete a member there only. One
-// from a pipe or in another container is first copied to a temporary file.
+// A zip is read by the directory at its end: a tool may delete a member by removing its entry there and nothing else.
+// One from a pipe or in another container is first copied to a temporary file.
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/ingest/member_queue.h"

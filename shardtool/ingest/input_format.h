@@ -34,7 +34,7 @@ typedef struct {
 } SourceOptions;
 
 // A place in a file from which its reader can begin. All zero is the beginning. A place in a compressed file is one of
-// its content: what is before is decompressed and dropped, or passed over where there is an access point.
+// its content: earlier content is decompressed and dropped, or skipped where there is an access point.
 typedef struct {
     uint64_t byte;   // from which the reader reads; 0 for formats with an index
     uint64_t number; // of the line, member or row group there

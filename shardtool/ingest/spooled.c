@@ -1,4 +1,4 @@
-// Copies a pipe, or what lies in another container, to an unlinked temporary file.
+// Copies a pipe, or a member of another container, to an unlinked temporary file.
 #include "shardtool/ingest/spooled.h"
 #include "common/err.h"
 #include "common/spool.h"

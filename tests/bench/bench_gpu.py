@@ -187,7 +187,7 @@ def main():
     try:
         measure_torch() if options.torch else measure()
     except KeyboardInterrupt:
-        sys.exit("bench-gpu: interrupted; what was measured before is kept")
+        sys.exit("bench-gpu: interrupted; earlier rows are kept")
     finally:
         subprocess.run([sys.executable, "tests/cuda/device/report.py", options.out], timeout=60)
     print(f"{measured} rows measured, {missing} missing", file=sys.stderr)

@@ -42,3 +42,15 @@ END
     python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
     grep -q '^passed loss' gpu-results.md && grep -q '^| attention_forward | 12' gpu-results.md
 }
+
+@test "a planner that cannot run is not a model that does not fit" {
+    mkdir -p "$out"/{fake,build/bin} && cp -r tests "$out" # in a checkout the report also goes to docs
+    cd "$out" && export PATH="$PWD/fake:$PATH"
+    printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
+    printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer
+    chmod +x fake/nvidia-smi build/bin/trainer
+    run python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
+    [ "$status" = 1 ]
+    ! grep -q "no micro-batch fits" results/bench.jsonl
+    grep -q "trainer plan: broken" results/bench.jsonl
+}

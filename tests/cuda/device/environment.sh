@@ -19,7 +19,7 @@ fi
 library=$(grep -aoE 'libcublasLt\.so\.[0-9]+' "$build/bin/trainer" "$build/../bin/trainer" 2>/dev/null | head -1 | sed 's/.*://')
 folders=(/usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib /usr/lib /usr/lib64 /opt ~/.local/lib)
 while read -r folder; do folders+=("$folder"); done < <(timeout 20 python3 -c 'import sys; print("\n".join(p for p in sys.path if p))' 2>/dev/null)
-found=$([ -z "$library" ] || timeout 60 find "${folders[@]}" -name "$library" 2>/dev/null | head -1)
+found=$([ -z "$library" ] || timeout 60 find -H "${folders[@]}" -name "$library" 2>/dev/null | head -1)
 [ -z "$found" ] || export LD_LIBRARY_PATH="$(dirname "$found")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 [ -n "$found" ] || [ -z "$library" ] || ldconfig -p 2>/dev/null | grep -q "$library" ||
     echo "no $library on this machine: install the CUDA toolkit of that version, or PyTorch built for it" >&2
