@@ -85,14 +85,17 @@ last() { checkpoint "$1" 24; }
 @test "recompute changes the memory of a step, not its bits" {
     short=(--quiet --n_layer=3 --max_iters=4)
     train --out_dir=whole "${short[@]}"
-    for level in gelu block; do
-        train --out_dir=run$level "${short[@]}" --recompute=$level
+    for level in gelu norm mlp qkv block; do
+        train --out_dir=run$level "${short[@]}" --recompute=$level --recompute_layers=2
         for file in model optimizer; do cmp {whole,run$level}/ckpt-00000004/$file.safetensors; done
         diff <(losses whole) <(losses run$level)
     done
-    run train --out_dir=no --recompute=3
+    run train --out_dir=no --recompute=7
     [ "$status" -eq 2 ]
-    [[ "$output" == *"'recompute' is '3', not one of none, gelu, block, auto"* ]]
+    [[ "$output" == *"'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto"* ]]
+    run train --out_dir=no --recompute_layers=2
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'recompute_layers' is set, and 'recompute' is auto"* ]]
 }
 
 @test "losses do not change when the loader is killed and restarted" {

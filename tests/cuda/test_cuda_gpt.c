@@ -116,12 +116,12 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
     CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
     const bool fp16 = is_fp16();
     const double rounded_once = fp16 ? 0.00025 : 0.002;
-    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_GELU, RECOMPUTE_BLOCK,
-                                RECOMPUTE_NONE}; // recomputed activations have the same bits,
-    const float scales[] = {1, 1024, 1,
-                            0x1p14f}; // so have gradients times a power of two in bf16, and an offloaded optimizer
-    for (int run = 0; run < 4; run += getenv("PAIR_ORDERS") ? 2 : 1) {
-        if (&emu_order) emu_order = run;
+    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_NORM, RECOMPUTE_BLOCK, RECOMPUTE_MLP,
+                                RECOMPUTE_QKV}; // recomputed activations have the same bits,
+    const float scales[] = {1, 1024, 1, 0x1p14f,
+                            1}; // so have gradients times a power of two in bf16, and an offloaded optimizer
+    for (int run = 0; run < 5; run += getenv("PAIR_ORDERS") ? 2 : 1) {
+        if (&emu_order) emu_order = run % 4;
         Buffer *now = &bits[run > 0];
         now->size = 0;
         train(form_of(true, GELU_EXACT, levels[run], run == 0, fp16 ? 1024 : scales[run], run > 1), losses, &norm, now);

@@ -53,6 +53,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_cooldown_iters,              0, 0x1p53   },
         {KEY_spike_z,                     1, 1e30     },
         {KEY_recheck_interval,            0, 0x1p53   },
+        {KEY_recompute_layers,            0, 1024     },
         {KEY_learning_rate,               0, 1e30     },
         {KEY_min_lr,                      0, 1e30     },
         {KEY_weight_decay,                0, 1e30     },
@@ -97,6 +98,9 @@ static void check_model(ConfigReader *reader) {
     if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
         config_mistake(reader, KEY_grad_checkpoint,
                        "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
+    if (config->recompute_layers && config->recompute == RECOMPUTE_AUTO)
+        config_mistake(reader, KEY_recompute_layers,
+                       "'recompute_layers' is set, and 'recompute' is auto, which chooses both: set 'recompute' too");
     if (config->recheck_interval && !config->deterministic)
         config_mistake(reader, KEY_recheck_interval,
                        "'recheck_interval' compares bits, which needs deterministic = True");

@@ -11,15 +11,10 @@
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
 #define G(id, layer) network_grad(network, PARAM_##id, layer)
 
-// The last layer's block is still there after the forward pass, its GELU is not (buffers.def: SHARED).
-static void recompute(const Network *network, const PassLayout *pass, const Buffers *x, int l, int B, int T) {
-    const ModelShape *shape = &network->model->shape;
-    const size_t N = (size_t)B * (size_t)T, C = (size_t)shape->channels;
-    if (pass->recompute == RECOMPUTE_NONE) return;
-    if (pass->recompute == RECOMPUTE_BLOCK && l < shape->layers - 1)
-        network_block_forward(network, pass, l, x->res1, NULL, B, T);
-    else
-        network->ops->gelu_forward(x->gelu, x->fc, N * 4 * C, shape->exact_gelu); // (N,4C)
+// Of the last layer all but GELU is still there after the forward pass (buffers.def: SHARED).
+static Recompute level_of(const PassLayout *pass, int layer, int layers) {
+    const Recompute level = pass_recompute(pass, layer);
+    return layer == layers - 1 && level ? RECOMPUTE_GELU : level;
 }
 
 void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add) {
@@ -34,7 +29,7 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
                             x.res3, x.mean3, x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
     for (int l = L - 1; l >= 0; l--) {
         x = network_buffers(network, pass, l);
-        recompute(network, pass, &x, l, B, T);
+        network_block_again(network, pass, l, level_of(pass, l, L), B, T);
 
         const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
         if (dropout) ops->dropout(x.dmlp, G(PROJ_B, l), x.dres_act, dropout, l, DROPOUT_MLP_OUT, B, T, C, add); // (N,C)

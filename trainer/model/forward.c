@@ -10,7 +10,7 @@
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer) {
     Buffers x = {
 #define BUFFER(group, type, name, elements)                                                                            \
-    .name = network_at(network, pass->name + (size_t)layer * pass->stride[GROUP_##group]),
+    .name = network_at(network, pass->name + pass_instance(pass, GROUP_##group, layer)),
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     };
@@ -32,9 +32,10 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
     return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
 }
 
-// The rows from `from` on of each sequence: B is 1 unless from is 0.
-static void block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
-                          int B, int T, int from) {
+// What a level of recompute does not keep; RECOMPUTE_BLOCK: all. The rows from `from` on of each sequence: B is 1
+// unless from is 0.
+static void block_forward(const Network *network, const PassLayout *pass, int l, Recompute level, const Res *in,
+                          const Act *branch, int B, int T, int from) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const Buffers x = network_buffers(network, pass, l);
@@ -42,19 +43,27 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     const int N = B * T - from, C = shape->channels, H = shape->heads, D = C / H;
     Act *qkv = rows_behind(network, x.qkv, from, 3 * C), *att = rows_behind(network, x.att, from, C);
 
-    ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
-    ops->matmul_forward(qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                                        // (N,3C)
-    ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H, D,
-                           from);                                    // (N,C), lse (B,H,T)
-    ops->matmul_forward(x.branch, att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
-    if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false);    // (N,C)
-    ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, x.res1, x.branch, P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
-    ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)
+    if (level >= RECOMPUTE_NORM)
+        ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
+    if (level >= RECOMPUTE_QKV) ops->matmul_forward(qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                // (N,3C)
+    if (level >= RECOMPUTE_BLOCK) {
+        ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H, D,
+                               from);                                    // (N,C), lse (B,H,T)
+        ops->matmul_forward(x.branch, att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
+        if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false); // (N,C)
+    }
+    const bool kept = level < RECOMPUTE_BLOCK; // res2, the sum
+    if (level >= RECOMPUTE_NORM)
+        ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, kept ? x.res2 : x.res1, kept ? NULL : x.branch,
+                               P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
+    if (level >= RECOMPUTE_MLP)
+        ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)
+    else if (level >= RECOMPUTE_GELU)
+        ops->gelu_forward(x.gelu, x.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu); // (N,4C)
 }
 
-void network_block_forward(const Network *network, const PassLayout *pass, int l, const Res *in, const Act *branch,
-                           int B, int T) {
-    block_forward(network, pass, l, in, branch, B, T, 0);
+void network_block_again(const Network *network, const PassLayout *pass, int l, Recompute level, int B, int T) {
+    block_forward(network, pass, l, level, network_buffers(network, pass, l).res1, NULL, B, T, 0);
 }
 
 static void forward(const Network *network, const PassLayout *pass, int B, int T, int from) {
@@ -69,7 +78,7 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
     if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                      // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
         x = network_buffers(network, pass, l);
-        block_forward(network, pass, l, in, l ? x.branch : NULL, B, T, from);
+        block_forward(network, pass, l, RECOMPUTE_BLOCK, in, l ? x.branch : NULL, B, T, from);
         ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N);                             // (N,C)
         if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
         in = x.res2;

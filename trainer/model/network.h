@@ -68,9 +68,8 @@ void network_forward(const Network *network, const PassLayout *pass, int B, int 
 // the keys and values of the rows before.
 void network_forward_last(const Network *network, const PassLayout *pass, int T, int from);
 
-// A block up to its GELU; its input is in + branch (NULL: in).
-void network_block_forward(const Network *network, const PassLayout *pass, int layer, const Res *in, const Act *branch,
-                           int B, int T);
+// Computes again what a level of recompute does not keep of a block.
+void network_block_again(const Network *network, const PassLayout *pass, int layer, Recompute level, int B, int T);
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
 // of the head, both scaled by `scale` and by the loss_scale of the step's scalars; `add` false starts new gradients.

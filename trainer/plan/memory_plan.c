@@ -77,10 +77,10 @@ static size_t lay_group(const BufferSize sizes[BUFFERS], BufferGroup group, size
     return at;
 }
 
-static size_t lay_layers(PassLayout *pass, const BufferSize sizes[BUFFERS], BufferGroup group, size_t at, int layers) {
-    const size_t bytes = lay_group(sizes, group, at) - at;
-    pass->stride[group] = layers > 1 ? bytes : 0;
-    return at + (size_t)layers * bytes;
+// Lays out the instances of the layers that keep the group. Returns their end, where the shared one begins.
+static size_t lay_kept(PassLayout *pass, const BufferSize sizes[BUFFERS], BufferGroup group, size_t at) {
+    pass->stride[group] = lay_group(sizes, group, at) - at;
+    return at + (size_t)pass->kept[group] * pass->stride[group];
 }
 
 // Lays out the buffers of a group at the same offset.
@@ -94,24 +94,43 @@ static size_t lay_shared(const BufferSize sizes[BUFFERS], BufferGroup group, siz
     return at + most;
 }
 
-// Adds rows to the table when `plan` is given. Without `backward` nothing is kept.
-static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool backward, Recompute recompute,
+// The group that a level no longer keeps.
+static const BufferGroup dropped[] = {
+    [RECOMPUTE_GELU] = GROUP_GELU, [RECOMPUTE_NORM] = GROUP_NORM,       [RECOMPUTE_MLP] = GROUP_MLP,
+    [RECOMPUTE_QKV] = GROUP_QKV,   [RECOMPUTE_BLOCK] = GROUP_ATTENTION,
+};
+
+// Without `backward` nothing is kept.
+static void set_recompute(PassLayout *pass, const Config *config, int layers) {
+    const Recompute level = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
+    const int again = (int)config->recompute_layers, from = again && again < layers ? layers - again : 0;
+    if (!pass->backward) return;
+    pass->recompute = level, pass->recompute_from = level ? from : 0;
+    pass->kept[GROUP_INPUT] = layers;
+    for (Recompute i = RECOMPUTE_GELU; i <= RECOMPUTE_BLOCK; i++)
+        pass->kept[dropped[i]] = i > level ? layers : i == level ? from : 0;
+}
+
+// Adds rows to the table when `plan` is given.
+static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool backward, const Config *config,
                      int chunk_rows, const ModelShape *shape, const Backend *backend, MemoryPlan *plan) {
-    const int layers = backward ? shape->layers : 1;
     BufferSize sizes[BUFFERS];
-    size_t start = at;
-    *pass = (PassLayout){
-        .rows = rows, .block = block, .backward = backward, .recompute = backward ? recompute : RECOMPUTE_BLOCK};
+    size_t start = at, shared = 0; // shared: bytes of the instances that layers share
+    *pass = (PassLayout){.rows = rows, .block = block, .backward = backward};
+    set_recompute(pass, config, shape->layers);
     buffer_sizes(sizes, pass, chunk_rows, shape, backend);
 
-    at = lay_layers(pass, sizes, GROUP_INPUT, at, layers);
-    if (pass->recompute != RECOMPUTE_BLOCK) at = lay_layers(pass, sizes, GROUP_BLOCK, at, layers);
-    if (pass->recompute == RECOMPUTE_NONE) at = lay_layers(pass, sizes, GROUP_GELU, at, layers);
+    for (BufferGroup group = GROUP_INPUT; group < GROUP_GELU; group++) {
+        at = lay_kept(pass, sizes, group, at);
+        if (pass->kept[group] == shape->layers) continue;
+        at += pass->stride[group];
+        shared += pass->stride[group];
+    }
     at = lay_group(sizes, GROUP_LAST, at);
-    if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start, false), start = at;
-
-    if (pass->recompute == RECOMPUTE_BLOCK) at = lay_group(sizes, GROUP_BLOCK, at);
-    if (plan && at > start) add_row(plan, "activations of a block", at - start, false), start = at;
+    const size_t gelu = lay_kept(pass, sizes, GROUP_GELU, 0); // behind the gradients, before SHARED
+    if (plan) add_row(plan, backward ? "saved activations" : "activations", at - start - shared + gelu, false);
+    if (plan && shared) add_row(plan, "activations of a block", shared, false);
+    start = at;
 
     at = lay_shared(sizes, GROUP_BRANCH, at);
     if (backward) {
@@ -122,7 +141,7 @@ static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool back
     }
     if (plan) add_row(plan, backward ? "gradients of activations" : "branch", at - start, false), start = at;
 
-    if (pass->recompute != RECOMPUTE_NONE) pass->gelu = at;
+    start = at = lay_kept(pass, sizes, GROUP_GELU, at);
     at = lay_shared(sizes, GROUP_SHARED, at);
     if (plan) add_row(plan, "logits of a chunk", at - start, false), start = at;
 
@@ -230,9 +249,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
 
     plan->passes = at;
     plan->train.end = plan->passes;
-    Recompute recompute = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
-    if (training) lay_pass(&plan->train, at, train_rows, m->block, true, recompute, plan->chunk_rows, m, backend, plan);
-    lay_pass(&plan->eval, at, eval_rows, eval_block, false, recompute, plan->chunk_rows, m, backend,
+    if (training) lay_pass(&plan->train, at, train_rows, m->block, true, config, plan->chunk_rows, m, backend, plan);
+    lay_pass(&plan->eval, at, eval_rows, eval_block, false, config, plan->chunk_rows, m, backend,
              training ? NULL : plan);
     plan->bytes = plan->train.end;
     if (plan->eval.end > plan->bytes) {

@@ -9,22 +9,28 @@
 // Buffers of a group have one lifetime (buffers.def).
 typedef enum {
     GROUP_INPUT,
-    GROUP_BLOCK,
+    GROUP_NORM,
+    GROUP_MLP,
+    GROUP_QKV,
+    GROUP_ATTENTION,
     GROUP_GELU,
     GROUP_LAST,
     GROUP_BRANCH,
     GROUP_GRADIENT,
     GROUP_SHARED,
     GROUP_BATCH,
-    BUFFER_GROUPS
+    BUFFER_GROUPS,
+    LAYER_GROUPS = GROUP_GELU + 1 // those of the layers
 } BufferGroup;
 
-// The working memory of a forward (and backward) pass: the offset of each buffer, of layer 0 where there is one per
-// layer, and the bytes from a layer to the next (0: the layers share one).
+// The working memory of a forward (and backward) pass: the offset of each buffer, of its first instance where there are
+// several, and the bytes from an instance to the next.
 typedef struct {
     int rows, block; // B sequences of T tokens at a time
     bool backward;
-    Recompute recompute;
+    Recompute recompute; // of the layers from `recompute_from` on; those before it have the level before
+    int recompute_from;
+    int kept[LAYER_GROUPS]; // layers that keep a group, the first ones
 #define BUFFER(group, type, name, elements) size_t name;
 #include "trainer/plan/buffers.def"
 #undef BUFFER
@@ -32,6 +38,16 @@ typedef struct {
     size_t cache, cache_stride; // sampling: qkv of a block of tokens for each layer, cache_stride bytes each (0: none)
     size_t end;
 } PassLayout;
+
+// From the offset of a buffer to the instance that a layer uses.
+static inline size_t pass_instance(const PassLayout *pass, BufferGroup group, int layer) {
+    const int kept = group < LAYER_GROUPS ? pass->kept[group] : 0;
+    return (size_t)(layer < kept ? layer : kept) * pass->stride[group];
+}
+
+static inline Recompute pass_recompute(const PassLayout *pass, int layer) {
+    return layer < pass->recompute_from ? pass->recompute - 1 : pass->recompute;
+}
 
 enum {
     PLAN_ROWS = 16,

@@ -11,6 +11,7 @@ typedef struct {
     int layers, heads, channels, block, vocab;
     int batch, accumulation, eval_batch, chunk_rows;
     Recompute recompute;
+    int recompute_layers;
     bool bias;
     Dtype type;
     OptimizerState optimizer_state;

@@ -44,31 +44,35 @@ TEST(model_has_the_known_number_of_elements) {
     model_close(&model);
 }
 
-// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C when
-// GELU is computed again, 2C when blocks are. The CPU keeps the residual stream in fp32: 2C more for each of the two.
+// 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C
+// without the output of GELU, 20C without those of the norms (and their 16 bytes of statistics), 12C without the input
+// of GELU, 6C without queries, keys and values, 2C without anything but the input. The CPU keeps the residual stream in
+// fp32: 2C more for each of the two. What is not kept has one instance for all layers, but for the output of GELU.
+static size_t table_bytes(const MemoryPlan *plan, const char *name) {
+    for (int row = 0; row < plan->table_rows; row++)
+        if (!strcmp(plan->table[row].name, name)) return plan->table[row].bytes;
+    return 0;
+}
+
 TEST(plan_of_activations_matches_the_formula) {
     Config config = gpt2_124m();
     const Backend *backend = cpu(DTYPE_BF16);
-    size_t N = 4 * 1024, C = 768, H = 12, L = 12, all = 0;
-    const struct {
-        Recompute recompute;
-        size_t saved, once;
-    } levels[] = {
-        {RECOMPUTE_NONE,  (32 + 4) * C + 4 * (H + 4), 0                         },
-        {RECOMPUTE_GELU,  (24 + 4) * C + 4 * (H + 4), 0                         },
-        {RECOMPUTE_BLOCK, (2 + 2) * C,                (22 + 2) * C + 4 * (H + 4)}
-    };
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+    const size_t N = 4 * 1024, C = 768, H = 12, L = 12;
+    const size_t saved[] = {(32 + 4) * C + 4 * (H + 4), (24 + 4) * C + 4 * (H + 4), (20 + 4) * C + 4 * H,
+                            (12 + 4) * C + 4 * H,       (6 + 4) * C + 4 * H,        (2 + 2) * C};
+    for (size_t i = 0; i < 6 * L; i++) { // all levels, and mixes of one and the next
+        const size_t level = i / L, more = i % L;
         Model model;
         MemoryPlan plan;
-        config.recompute = levels[i].recompute;
+        config.recompute = (Recompute)level + (more > 0), config.recompute_layers = (int64_t)more;
+        if (config.recompute == RECOMPUTE_AUTO) break;
         make(&plan, &model, &config, backend);
-        CHECK_EQUAL(plan.train.res3 - plan.train.res1, N * L * levels[i].saved);
-        CHECK_EQUAL(plan.train.branch - plan.train.rstd3, N * (4 + levels[i].once));
-        CHECK_EQUAL(plan.train.logits - plan.train.branch, N * C * (2 + 4 + 2));
+        const size_t kept = (L - more) * saved[level] + more * saved[level + (more > 0)];
+        CHECK_EQUAL(table_bytes(&plan, "saved activations"), N * (kept + 6 * C + 8));
+        CHECK_EQUAL(table_bytes(&plan, "activations of a block"),
+                    N * (level ? saved[1] - saved[level + (more > 0)] : 0));
+        CHECK_EQUAL(table_bytes(&plan, "gradients of activations"), N * C * (2 + 4 + 2));
         CHECK(plan.eval.end < plan.train.end);
-        if (i) CHECK_EQUAL(all - plan.bytes, N * (L * (levels[0].saved - levels[i].saved) - levels[i].once));
-        if (!i) all = plan.bytes;
         size_t sum = 0;
         for (int row = 0; row < plan.table_rows; row++) sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
         CHECK_EQUAL(sum, plan.bytes);
@@ -109,9 +113,9 @@ TEST(plan_equals_the_allocation) {
 }
 
 // Buffers in use at the same time must not share bytes.
-static void check_apart(Recompute recompute) {
+static void check_apart(Recompute recompute, int layers) {
     Config config = gpt2_124m();
-    config.recompute = recompute;
+    config.recompute = recompute, config.recompute_layers = layers;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
     const Backend *backend = cpu(DTYPE_BF16);
     Model model;
@@ -141,31 +145,29 @@ static void check_apart(Recompute recompute) {
     };
     int count = 16;
     CHECK(p->dnorm == p->branch && p->dfc == p->logits && p->dqkv == p->logits);
-    CHECK(recompute == RECOMPUTE_NONE || p->gelu == p->logits);
+    // An instance that layers share counts once, and so does the memory of `gelu` and `logits`.
+#define SPAN(group, name, bytes)                                                                                       \
+    { p->name + pass_instance(p, group, l), bytes, l &&pass_instance(p, group, l) == pass_instance(p, group, l - 1) }
     for (int l = 0; l < 3; l++) {
-        size_t at = (size_t)l * p->stride[GROUP_BLOCK], res1 = (size_t)l * p->stride[GROUP_INPUT],
-               gelu = (size_t)l * p->stride[GROUP_GELU];
-        bool kept = recompute != RECOMPUTE_BLOCK || !l; // else in the memory of layer 0
         const struct {
             size_t offset, bytes;
+            bool counted;
         } layer[] = {
-            {p->res1 + res1, 4 * N * C                                  },
-            {p->ln1 + at,    kept ? 2 * N * C : 0                       },
-            {p->mean1 + at,  kept ? 4 * N : 0                           },
-            {p->rstd1 + at,  kept ? 4 * N : 0                           },
-            {p->qkv + at,    kept ? 6 * N * C : 0                       },
-            {p->lse + at,    kept ? 4 * N * 2 : 0                       },
-            {p->att + at,    kept ? 2 * N * C : 0                       },
-            {p->res2 + at,   kept ? 4 * N * C : 0                       },
-            {p->ln2 + at,    kept ? 2 * N * C : 0                       },
-            {p->mean2 + at,  kept ? 4 * N : 0                           },
-            {p->rstd2 + at,  kept ? 4 * N : 0                           },
-            {p->fc + at,     kept ? 8 * N * C : 0                       },
-            {p->gelu + gelu, recompute == RECOMPUTE_NONE ? 8 * N * C : 0}
+            SPAN(GROUP_INPUT, res1, 4 * N * C),    SPAN(GROUP_NORM, ln1, 2 * N * C),
+            SPAN(GROUP_NORM, mean1, 4 * N),        SPAN(GROUP_NORM, rstd1, 4 * N),
+            SPAN(GROUP_QKV, qkv, 6 * N * C),       SPAN(GROUP_ATTENTION, lse, 4 * N * 2),
+            SPAN(GROUP_ATTENTION, att, 2 * N * C), SPAN(GROUP_ATTENTION, res2, 4 * N * C),
+            SPAN(GROUP_NORM, ln2, 2 * N * C),      SPAN(GROUP_NORM, mean2, 4 * N),
+            SPAN(GROUP_NORM, rstd2, 4 * N),        SPAN(GROUP_MLP, fc, 8 * N * C),
+            SPAN(GROUP_GELU, gelu, 8 * N * C),
         };
-        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+        for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) {
+            if (layer[i].counted || layer[i].offset == p->logits) continue;
             spans[count].offset = layer[i].offset, spans[count++].bytes = layer[i].bytes;
+        }
+        CHECK_EQUAL(l >= p->kept[GROUP_GELU], p->gelu + pass_instance(p, GROUP_GELU, l) == p->logits);
     }
+#undef SPAN
     for (int a = 0; a < count; a++) {
         CHECK(spans[a].offset % 64 == 0 && spans[a].offset + spans[a].bytes <= plan.bytes);
         for (int b = 0; b < a; b++)
@@ -177,7 +179,8 @@ static void check_apart(Recompute recompute) {
 }
 
 TEST(plan_gives_live_buffers_separate_memory) {
-    check_apart(RECOMPUTE_NONE), check_apart(RECOMPUTE_GELU), check_apart(RECOMPUTE_BLOCK);
+    for (Recompute recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
+        for (int layers = 0; layers < 3; layers++) check_apart(recompute, layers);
 }
 
 TEST(plan_that_does_not_fit_names_settings_that_do) {
