@@ -14,50 +14,29 @@
 // For every command that reads documents.
 extern SourceOptions source_options;
 extern InputFilter input_filter;
-#define ROW_FILES_FROM                                                                                                 \
-    {                                                                                                                  \
-        OPT_STRING, "files-from", &input_filter.files_from, "FILE",                                                    \
-            "read further INPUT names from FILE, one per line or NUL-separated"                                        \
-    }
-#define ROW_INCLUDE                                                                                                    \
-    { OPT_LIST, "include", &input_filter.include, "GLOB", "read only the files in folders that match" }
-#define ROW_EXCLUDE                                                                                                    \
-    { OPT_LIST, "exclude", &input_filter.exclude, "GLOB", "leave out the files in folders that match" }
 extern const char input_format_words[];
-#define ROW_FORMAT                                                                                                     \
-    {                                                                                                                  \
-        OPT_WORD, "format", &source_options.format, input_format_words,                                                \
-            "format of all inputs, inside archives and compressed files too"                                           \
-    }
-#define ROW_MAX_DEPTH                                                                                                  \
-    { OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open" }
-#define ROW_MAX_RATIO                                                                                                  \
-    {                                                                                                                  \
-        OPT_SIZE, "max-ratio", &source_options.max_ratio, "N",                                                         \
-            "refuse inputs that expand more than N times, 0 = no limit"                                                \
-    }
-#define ROW_DOCS                                                                                                       \
-    { OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text" }
-#define ROW_TEXT_FIELD                                                                                                 \
-    {                                                                                                                  \
-        OPT_STRING, "text-field", &source_options.text_field, "KEY",                                                   \
-            "key of the text in a JSON line; a.b is key b of object a"                                                 \
-    }
-#define ROW_TEXT_COLUMN                                                                                                \
-    {                                                                                                                  \
-        OPT_STRING, "text-column", &source_options.text_column, "NAME",                                                \
-            "column of the text in a Parquet file; a.b is column b of struct a"                                        \
-    }
-#define ROW_WHERE                                                                                                      \
-    {                                                                                                                  \
-        OPT_LIST, "where", &source_options.where, "COND",                                                              \
-            "read only rows of Parquet files with 'COLUMN OP VALUE', OP one of < <= > >= == !=; all of several"        \
-    }
 extern const char *input_max_bad;
-#define ROW_MAX_BAD                                                                                                    \
-    { OPT_STRING, "max-bad", &input_max_bad, "N|P%", "skip up to N, or P percent, bad lines, rows, members and files" }
-#define ROW_KEEP_GOING                                                                                                 \
-    { OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file" }
+// clang-format off
+#define INPUT_ROWS \
+    {OPT_STRING, "files-from", &input_filter.files_from, "FILE", \
+     "read further INPUT names from FILE, one per line or NUL-separated"}, \
+    {OPT_LIST, "include", &input_filter.include, "GLOB", "read only the files in folders that match"}, \
+    {OPT_LIST, "exclude", &input_filter.exclude, "GLOB", "leave out the files in folders that match"}, \
+    {OPT_WORD, "format", &source_options.format, input_format_words, \
+     "format of all inputs, inside archives and compressed files too"}, \
+    {OPT_WORD, "docs", &source_options.docs, DOCS_WORDS, "unit of one document in plain text"}, \
+    {OPT_STRING, "text-field", &source_options.text_field, "KEY", \
+     "key of the text in a JSON line; a.b is key b of object a"}, \
+    {OPT_STRING, "text-column", &source_options.text_column, "NAME", \
+     "column of the text in a Parquet file; a.b is column b of struct a"}, \
+    {OPT_LIST, "where", &source_options.where, "COND", \
+     "read only rows of Parquet files with 'COLUMN OP VALUE', OP one of < <= > >= == !=; all of several"}, \
+    {OPT_STRING, "max-bad", &input_max_bad, "N|P%", "skip up to N, or P percent, bad lines, rows, members and files"}, \
+    {OPT_FLAG, "keep-going", &source_options.skips.keep_going, NULL, "skip every bad line, row, member and file"}, \
+    {OPT_SIZE, "max-depth", &source_options.max_depth, "N", "levels of archives and compressed files to open"}, \
+    {OPT_SIZE, "max-ratio", &source_options.max_ratio, "N", \
+     "refuse inputs that expand more than N times, 0 = no limit"}
+// clang-format on
 
 int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
 int input_check(void);                   // parses the input options; 2 when one is malformed

@@ -13,18 +13,7 @@ static uint64_t threads;
 static const Option options[] = {
     {OPT_FLAG, "0,raw", &raw, NULL, "print raw bytes and a NUL after each document"},
     ROW_JOBS(&threads),
-    ROW_FILES_FROM,
-    ROW_INCLUDE,
-    ROW_EXCLUDE,
-    ROW_FORMAT,
-    ROW_DOCS,
-    ROW_TEXT_FIELD,
-    ROW_TEXT_COLUMN,
-    ROW_WHERE,
-    ROW_MAX_BAD,
-    ROW_KEEP_GOING,
-    ROW_MAX_DEPTH,
-    ROW_MAX_RATIO,
+    INPUT_ROWS,
     ROW_END,
 };
 
