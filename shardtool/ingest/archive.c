@@ -44,6 +44,9 @@ typedef struct {
     uint64_t begin;      // the byte of the outer stream that libarchive counts as the first
     uint64_t members;    // files found so far
     uint64_t links;      // second names of them
+    uint64_t headers;    // of a zip: of all members found so far, also of directories
+    uint64_t listed;     // of a zip: the number of members that its end record has, modulo 65536
+    uint64_t extra;      // of a zip: bytes behind the end record that are not zeros only
     uint64_t number;     // of `current` among them
     uint64_t offset;     // of its header
     uint64_t behind;     // documents of it
@@ -146,20 +149,27 @@ static int configure(ArchiveReader *self) {
     return archive_read_set_options(archive, "tar:read_concatenated_archives") == ARCHIVE_OK ? 0 : -1;
 }
 
-// libarchive reads a zip without its central directory member by member, as from a pipe. Here it is damage: the end is
-// missing.
-static int check_directory(ArchiveReader *self) {
+// Finds the end record of a zip. libarchive reads a zip without its central directory member by member, as from a pipe;
+// here it is damage: the end is missing.
+static int find_end_record(ArchiveReader *self) {
     enum { RECORD_BYTES = 22, COMMENT_BYTES_MAX = 65535 };
     Stream *outer = self->outer;
     uint64_t most = RECORD_BYTES + COMMENT_BYTES_MAX;
     Buffer tail = {0};
     buffer_reserve(&tail, most);
-    ssize_t got = stream_read_at(outer, outer->size > most ? outer->size - most : 0, tail.data, most), at = -1;
-    if (got >= RECORD_BYTES)
-        for (at = got - RECORD_BYTES; at >= 0; at--)
-            if (!memcmp(tail.data + at, "PK\5\6", 4) && at + RECORD_BYTES + get_u16(tail.data + at + 20) <= got) break;
+    ssize_t got = stream_read_at(outer, outer->size > most ? outer->size - most : 0, tail.data, most);
+    bool found = false;
+    for (ssize_t at = got - RECORD_BYTES; at >= 0; at--) {
+        const uint8_t *record = tail.data + at;
+        ssize_t extra = got - at - RECORD_BYTES - get_u16(record + 20); // behind its comment
+        if (memcmp(record, "PK\5\6", 4) || extra < 0) continue;
+        if (are_zeros(tail.data + got - extra, (size_t)extra)) extra = 0;
+        if (found && extra) continue;
+        found = true, self->listed = get_u16(record + 10), self->extra = (uint64_t)extra;
+        if (!extra) break; // the one whose comment ends the file
+    }
     buffer_close(&tail);
-    if (got < 0 || at >= 0) return got < 0 ? -1 : 0;
+    if (got < 0 || found) return got < 0 ? -1 : 0;
     return fail(EX_DATA, "'%s': truncated or damaged: the zip archive has no central directory", outer->name);
 }
 
@@ -177,7 +187,7 @@ static int open_zip(ArchiveReader *self) {
         if (!self->spooled) return -1;
         self->outer = &self->spooled->stream;
     }
-    return check_directory(self);
+    return find_end_record(self);
 }
 
 static int open_archive(ArchiveReader *self) {
@@ -202,10 +212,19 @@ FormatReader *archive_open(Stream *stream, SourceOptions *options) {
     return NULL;
 }
 
+static int check_zip_end(const ArchiveReader *self) {
+    const char *name = self->outer->name;
+    if (self->extra) return fail(EX_DATA, "'%s': %" PRIu64 " bytes after the end of the archive", name, self->extra);
+    if (self->headers % 65536 != self->listed)
+        log_warn("'%s' counts %" PRIu64 " members at its end and has %" PRIu64 ": some may be lost", name, self->listed,
+                 self->headers);
+    return 0;
+}
+
 static int check_end(ArchiveReader *self) {
     uint8_t rest[4096];
     ssize_t got;
-    if (self->is_zip) return 0;
+    if (self->is_zip) return check_zip_end(self);
     while ((got = stream_read(self->outer, rest, sizeof rest)) > 0) {
         self->ends_in_zeros = true;
         if (!are_zeros(rest, (size_t)got))
@@ -279,7 +298,7 @@ static void look_ahead(ArchiveReader *self) {
             self->ahead = LOOK_ENDED;
         else if (status < ARCHIVE_WARN)
             self->ahead = LOOK_FAILED, fail_archive(self, self->outer->name);
-        else if (find_member(self, entry))
+        else if (self->headers++, find_member(self, entry))
             self->ahead = place_member(self, entry);
     }
     if (err_code()) err_take(&self->error); // LOOK_FAILED since just now
@@ -299,7 +318,7 @@ static bool reopen(ArchiveReader *self) {
         return false;
     archive_read_free(self->archive);
     self->first = self->current->number + 1;
-    self->bytes = self->members = 0;
+    self->bytes = self->members = self->headers = 0;
     self->ahead = LOOK_ON, self->broken = false;
     return open_archive(self) == 0;
 }

@@ -237,6 +237,26 @@ END
     cat a.zip | shardtool text - | wc -l >count && [ "$(cat count)" = 2 ]
 }
 
+@test "data behind a zip is 65, zeros are not; a directory with fewer members than its end counts is a warning" {
+    seq 100 >a.txt && seq 200 >b.txt && zip -q a.zip a.txt b.txt
+    cp a.zip more.zip && echo comment | zip -qz more.zip && head -c 1000 /dev/zero >>more.zip
+    run_code 0 shardtool text more.zip
+    [ "${#lines[@]}" = 2 ]
+    echo garbage >>more.zip
+    run_code 65 shardtool text more.zip
+    [[ "$output" == *"'more.zip': 1008 bytes after the end of the archive"* ]]
+    run_code 65 bash -c 'shardtool text - <more.zip'
+    shardtool tokenize -q --val 0 --max-bad 1 -o out more.zip
+    [ "$(shardtool decode out | grep -o '<|endoftext|>' | wc -l)" = 2 ] # as of a tar
+    python3 -c '
+import sys
+data = bytearray(open("a.zip", "rb").read())
+data[-14:-10] = b"\3\0\3\0"
+open("lost.zip", "wb").write(data)'
+    run_code 0 shardtool text lost.zip
+    [[ "$output" == *"'lost.zip' counts 3 members at its end and has 2: some may be lost"* ]]
+}
+
 @test "UTF-16 without a byte order mark is named, as a file and in a folder" {
     printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
     mkdir in
