@@ -47,10 +47,13 @@ int part_choose(RunPart *part, const char *option, const char *directory) {
     } else if (sscanf(option, "%6u/%7u%n", &part->number, &part->count, &end) != 2 || option[end] || !part->number ||
                part->number > part->count || part->count > PARTS_MAX)
         return fail(EX_USAGE, "--part '%s' is not I/N with 1 <= I <= N, as in 2/3", option);
+    if (part->count == 1) part->count = 0;
     if (!part->count) return 0;
-    if (snprintf(part->output, sizeof part->output, "%s/part-%u-of-%u", directory, part->number, part->count) >=
-        (int)sizeof part->output)
-        return fail(EX_USAGE, "path too long: '%.60s...'", directory);
+    const size_t size = sizeof part->output;
+    int length = strcmp(directory, "-")
+                     ? snprintf(part->output, size, "%s/part-%u-of-%u", directory, part->number, part->count)
+                     : snprintf(part->output, size, "-");
+    if (length >= (int)size) return fail(EX_USAGE, "path too long: '%.60s...'", directory);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 typedef struct {
     unsigned number, count;      // 1 to count; count 0: the whole
     const char *from;            // who chose it, for messages
-    char output[PATH_MAX_BYTES]; // "DIR/part-2-of-3"
+    char output[PATH_MAX_BYTES]; // "DIR/part-2-of-3"; "-" for standard output
     char text[64];               // for the manifest: "2/3 HASH", over the paths and sizes of the files of all parts
 } RunPart;
 

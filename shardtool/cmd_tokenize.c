@@ -84,8 +84,6 @@ static int check_options(bool to_stdout) {
     if (frame_tokens < 1 || frame_tokens > SHARD_FRAME_TOKENS_MAX)
         return fail(EX_USAGE, "--frame-tokens %" PRIu64 " is not between 1 and %d", frame_tokens,
                     SHARD_FRAME_TOKENS_MAX);
-    if (part_option && (to_stdout || max_tokens))
-        return fail(EX_USAGE, "--part is not possible with %s", to_stdout ? "-o -" : "--max-tokens");
     if (to_stdout)
         val = 0, shard_tokens = 0;
     else if (shard_tokens < 1)
@@ -281,8 +279,11 @@ static int run(int count, char **arguments) {
     if (check_options(to_stdout) < 0) return -1;
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
 
-    RunPart part = {0};
-    if (!to_stdout && !max_tokens && part_choose(&part, part_option, output) < 0) return -1;
+    RunPart part;
+    if (part_choose(&part, part_option, output) < 0) return -1;
+    if (part.count && max_tokens)
+        return fail(EX_USAGE, "--max-tokens with part %u of %u (from %s): --part 1/1 takes all inputs", part.number,
+                    part.count, part.from);
     Inputs inputs;
     if (inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
     if (part.count) {

@@ -82,8 +82,9 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     done
     run_code 2 shardtool tokenize --part 1/14 -o parts in
     [[ "$output" == *"14 parts of 13 files"* ]]
-    run_code 2 shardtool tokenize --part 1/2 -o - in
     run_code 2 shardtool tokenize --part 1/2 --max-tokens 10 -o parts in
+    run_code 2 env PMI_RANK=1 PMI_SIZE=2 shardtool tokenize --max-tokens 10 -o parts in
+    [[ "$output" == *"part 2 of 2 (from mpiexec): --part 1/1 takes all inputs" ]]
     run_code 2 shardtool tokenize --part 1/2 -o parts - <in/1.jsonl
     [ ! -e parts ]
 }
@@ -112,7 +113,16 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     [[ "$output" == *"a task of srun in a Slurm array: name the part"* ]]
     run_code 2 env PMI_RANK=2 PMI_SIZE=2 shardtool tokenize -o parts in
     run_code 2 env PMI_RANK=two PMI_SIZE=2 shardtool tokenize -o parts in
-    array 1 1 3 1 3 shardtool tokenize -q -o - in | cmp - <(shardtool tokenize -q -o - in)
+}
+
+@test "a part goes to standard output too, and --part 1/1 takes everything, to DIR itself" {
+    inputs
+    for i in 1 2 3; do shardtool tokenize -q --part "$i/3" -o - in >"part$i"; done
+    cmp part2 <(env SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 shardtool tokenize -q -o - in)
+    diff <(cat part? | split_documents - train) <(shardtool tokenize -q -o - in | split_documents - train)
+    PMI_RANK=1 PMI_SIZE=2 shardtool tokenize -q --part 1/1 --max-tokens 1000000 -o whole in
+    diff <(split_documents whole train) <(shardtool tokenize -q --val 0.0005 -o again in && split_documents again train)
+    [ ! -e whole/part-1-of-1 ]
 }
 
 # Slurm's sbatch, as far as the README's commands need it: the tasks of an array one after another, or a wrapped command.
