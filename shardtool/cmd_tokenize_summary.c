@@ -18,7 +18,9 @@ static uint64_t peak_memory(void) {
     return getrusage(RUSAGE_SELF, &usage) ? 0 : (uint64_t)usage.ru_maxrss * 1024;
 }
 
-static void print_json(const Dataset *dataset, const PipelineResult *result, double seconds) {
+static void print_json(const Summary *summary, double seconds) {
+    const Dataset *dataset = summary->dataset;
+    const PipelineResult *result = summary->result;
     uint64_t train = dataset->tokens[SPLIT_TRAIN], validation = dataset->tokens[SPLIT_VAL], all = train + validation;
     uint64_t bytes = stored_bytes(dataset);
     printf("{\"documents\":%" PRIu64 ",\"train_tokens\":%" PRIu64 ",\"val_tokens\":%" PRIu64
@@ -30,9 +32,10 @@ static void print_json(const Dataset *dataset, const PipelineResult *result, dou
     for (unsigned row = 0; (name = input_format_name(row)); row++)
         if (source_options.inputs_read[row])
             printf("%s\"%s\":%" PRIu64, comma, name, source_options.inputs_read[row]), comma = ",";
-    printf("},\"full\":%s,\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64 ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64
-           "}\n",
-           result->is_full ? "true" : "false", source_options.skips.count, result->replaced, seconds, peak_memory());
+    printf("},\"continued\":%s,\"full\":%s,\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64
+           ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64 "}\n",
+           summary->done_before ? "true" : "false", result->is_full ? "true" : "false", source_options.skips.count,
+           result->replaced, seconds, peak_memory());
 }
 
 // "41 jsonl, 2 text"
@@ -54,12 +57,13 @@ void summary_print(const Summary *summary) {
     Buffer inputs = {0};
     list_inputs(&inputs);
     log_line("%" PRIu64 " document%s, %" PRIu64 " train and %" PRIu64
-             " val tokens from %s of text (%s) in %.1f s, %s of memory: %.1f MB/s",
+             " val tokens from %s of text (%s%s) in %.1f s, %s of memory: %.1f MB/s",
              documents, PLURAL(documents), dataset->tokens[SPLIT_TRAIN], dataset->tokens[SPLIT_VAL],
-             human_bytes(bytes, size), (const char *)inputs.data, seconds, human_bytes(memory, (double)peak_memory()),
+             human_bytes(bytes, size), (const char *)inputs.data, summary->done_before ? " in this run" : "", seconds,
+             human_bytes(memory, (double)peak_memory()),
              seconds > 0 ? (size - (double)summary->done_before) / seconds * 1e-6 : 0);
     buffer_close(&inputs);
-    if (summary->json) print_json(dataset, result, seconds);
+    if (summary->json) print_json(summary, seconds);
     if (result->is_full)
         log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", summary->max_tokens);
     log_skips();

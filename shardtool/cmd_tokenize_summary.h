@@ -6,7 +6,7 @@
 typedef struct {
     const Dataset *dataset;
     const PipelineResult *result;
-    uint64_t done_before; // bytes of text that were in finished shards when the run began
+    uint64_t done_before; // bytes of text in shards that were finished before; the inputs are those of this run only
     uint64_t started_ns;  // clock_ns
     uint64_t max_tokens;  // of the options, as `val`
     double val;
