@@ -18,15 +18,25 @@
 
 int file_open(const char *path) { return (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC)); }
 
+int file_open_regular(const char *path, int flags) {
+    const bool creates = flags & O_CREAT;
+    int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666));
+    struct stat st;
+    if (fd < 0 && creates && (errno == ENOENT || errno == ENOTDIR))
+        return fail(EX_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    if (fd < 0 && errno != ENXIO) return fail_errno("cannot %s '%s'", creates ? "create" : "open", path);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return fd;
+    if (fd >= 0) close(fd);
+    return fail(creates ? EX_CREATE : EX_NOINPUT, "'%s' is not a regular file", path);
+}
+
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
-    int fd =
-        (int)TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)); // a FIFO does not wait for a writer
-    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    int fd = file_open_regular(path, O_RDONLY);
+    if (fd < 0) return -1;
 
     struct stat st;
     int status = fstat(fd, &st) ? fail_errno("cannot stat '%s'", path) : 0;
-    if (status == 0 && !S_ISREG(st.st_mode)) status = fail(EX_NOINPUT, "'%s' is not a regular file", path);
     if (status == 0 && st.st_size) {
         void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED)
@@ -43,22 +53,37 @@ void file_unmap(Bytes *map) {
     *map = (Bytes){0};
 }
 
-int file_read(Buffer *out, const char *path, size_t limit) {
-    int fd = file_open(path);
-    if (fd < 0) return fail_errno("cannot open '%s'", path);
+int fd_read_all(int fd, Buffer *out, size_t limit, const char *what) {
     int status = 0;
     size_t start = out->size;
     for (;;) {
         buffer_reserve(out, 65536);
-        ssize_t got = fd_read(fd, out->data + out->size, 65536, path);
+        ssize_t got = fd_read(fd, out->data + out->size, 65536, what);
         if (got < 0) status = -1;
         if (got <= 0) break;
         out->size += (size_t)got;
         if (out->size - start > limit) {
-            status = fail(EX_DATA, "'%s' is longer than %zu bytes", path, limit);
+            status = fail(EX_DATA, "'%s' is longer than %zu bytes", what, limit);
             break;
         }
     }
+    return status;
+}
+
+int file_read(Buffer *out, const char *path, size_t limit) {
+    int fd = file_open_regular(path, O_RDONLY);
+    if (fd < 0) return -1;
+    int status = fd_read_all(fd, out, limit, path);
+    close(fd);
+    return status;
+}
+
+int file_read_stream(Buffer *out, const char *path, size_t limit) {
+    struct stat st;
+    int fd = file_open(path);
+    if (fd < 0) return fail_errno("cannot open '%s'", path);
+    bool is_directory = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    int status = is_directory ? fail(EX_NOINPUT, "'%s' is a directory", path) : fd_read_all(fd, out, limit, path);
     close(fd);
     return status;
 }

@@ -9,12 +9,17 @@ enum { PATH_MAX_BYTES = 4096 };
 
 int file_open(const char *path); // open(2) for reading; -1 with errno
 
+// open(2) of a regular file. Anything else is refused, and a FIFO does not wait for its other end.
+int file_open_regular(const char *path, int flags);
+
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 int file_map(Bytes *map, const char *path);
 void file_unmap(Bytes *map); // accepts a zeroed map
 
-// Appends the whole file or stream to `out`. A file of more than `limit` bytes is refused (65).
+// Appends the whole of a regular file to `out`. A file of more than `limit` bytes is refused (65).
 int file_read(Buffer *out, const char *path, size_t limit);
+int file_read_stream(Buffer *out, const char *path, size_t limit); // the same, also of a pipe that the user names
+int fd_read_all(int fd, Buffer *out, size_t limit, const char *what);
 
 // Reads until `size` bytes or the end, and returns the number of bytes read, or -1. `what` names the stream in errors.
 ssize_t fd_read(int fd, void *data, size_t size, const char *what);

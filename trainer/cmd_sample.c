@@ -51,7 +51,7 @@ static int run(int count, char **files) {
     if (result == 0 && max_new_tokens > 1 << 20) result = fail(EX_USAGE, "'max_new_tokens' is at most %d", 1 << 20);
     if (result == 0 && !(top_p > 0 && top_p <= 1)) result = fail(EX_USAGE, "'top_p' is above 0 and at most 1");
     if (result == 0 && !strncmp(start, "FILE:", 5))
-        result = file_read(&text, start + 5, 1 << 20);
+        result = file_read_stream(&text, start + 5, 1 << 20);
     else
         buffer_add(&text, start, strlen(start));
     reader.config.eval_batch_size = 1;

@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "loader/protocol/sampling_mode.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -50,13 +51,14 @@ static int read_schedule(Mixture *mixture, const char *path) {
         end = line + strcspn(line, "\n");
         if (*end) *end++ = 0;
         line[strcspn(line, "#")] = 0;
+        errno = 0;
         uint64_t from = strtoull(line, &at, 10);
         if (at == line && !line[strspn(line, " \t\r")]) continue;
-        bool valid = at != line && *line != '-';
+        bool valid = at != line && !strchr(line, '-') && !errno;
         while (valid && at[strspn(at, " \t\r")]) {
             char *next;
             unsigned long weight = strtoul(at, &next, 10);
-            valid = next != at && weight <= WEIGHT_MAX && count < SOURCES_MAX && !strchr(at, '-');
+            valid = next != at && weight <= WEIGHT_MAX && count < SOURCES_MAX;
             if (valid) weights[count++] = (uint32_t)weight;
             at = next;
         }

@@ -92,9 +92,8 @@ static int replace_file(const char *path, mode_t mode, Bytes text) {
         return fail(EX_CREATE, "'%s' is not a regular file: the metrics file is replaced every few seconds", path);
     if (lstat(path, &st) == 0 && !is_metrics_file(path))
         return fail(EX_CREATE, "'%s' is another file, which the metrics would replace", path);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0 && errno == ENOENT) return fail(EX_CREATE, "cannot create '%s': %s", temp, strerror(errno));
-    if (fd < 0) return fail_errno("cannot create '%s'", temp);
+    int fd = file_open_regular(temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    if (fd < 0) return -1;
     int status = fd_write(fd, text.data, text.size, temp);
     if (status == 0 && fchmod(fd, mode) < 0) status = fail_errno("cannot change the mode of '%s'", temp);
     close(fd);

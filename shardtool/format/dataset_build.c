@@ -165,8 +165,8 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
 static int make_journal(const char *directory) {
     char path[PATH_MAX_BYTES];
     if (join(path, directory, DATASET_JOURNAL) < 0) return -1;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return fail_errno("cannot create '%s'", path);
+    int fd = file_open_regular(path, O_WRONLY | O_CREAT | O_NOFOLLOW);
+    if (fd < 0) return -1;
     close(fd);
     return dir_sync(directory);
 }

@@ -232,7 +232,7 @@ static int refuse_unreadable(const Inputs *inputs) {
 static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
     Buffer text = {0};
     bool is_stdin = !strcmp(path, "-");
-    if (file_read(&text, is_stdin ? "/dev/stdin" : path, FILE_LIST_BYTES_MAX) < 0) {
+    if (file_read_stream(&text, is_stdin ? "/dev/stdin" : path, FILE_LIST_BYTES_MAX) < 0) {
         buffer_close(&text);
         return fail_in("--files-from");
     }

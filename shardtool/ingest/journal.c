@@ -106,6 +106,8 @@ static void get_point(const json_t *object, const char *path, AccessPoint *point
     err_clear();
 }
 
+static int open_file(const char *path, int flags) { return file_open_regular(path, flags | O_CREAT | O_NOFOLLOW); }
+
 static void file_path(char path[PATH_MAX_BYTES], const Dataset *dataset, const char *name) {
     if (snprintf(path, PATH_MAX_BYTES, "%s/%s", dataset->path, name) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", dataset->path);
@@ -175,7 +177,13 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     file_path(path, dataset, DATASET_JOURNAL);
     *resume = (JournalResume){0};
     if (has_stream(inputs) || access(path, F_OK)) return JOURNAL_NONE;
-    if (file_read(&bytes, path, JOURNAL_BYTES_MAX) < 0) return -1;
+    int fd = open_file(path, O_RDWR);
+    if (fd < 0) return -1;
+    if (fd_read_all(fd, &bytes, JOURNAL_BYTES_MAX, path) < 0) {
+        close(fd);
+        buffer_close(&bytes);
+        return -1;
+    }
     Bytes text = {bytes.data, bytes.size}, line = {0}, shard;
     add_header(&header, dataset, inputs, base);
     bool whole = next_line(&text, &line);
@@ -185,6 +193,7 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
         bool has_work = false;
         for (Bytes rest = text; !has_work && next_line(&rest, &shard);) has_work = is_made(shard);
         if (has_work) get_params(line, &resume->params);
+        close(fd);
         buffer_close(&bytes);
         buffer_close(&header);
         return has_work ? JOURNAL_OTHER : JOURNAL_NONE;
@@ -193,7 +202,8 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     while (same && next_line(&text, &shard) &&
            load_shard(dataset, shard, pending_split, resume, &pending_bytes, &pending_crc))
         good = bytes.size - text.size;
-    if (same && (int)TEMP_FAILURE_RETRY(truncate(path, (off_t)good))) same = false;
+    if (same && (int)TEMP_FAILURE_RETRY(ftruncate(fd, (off_t)good))) same = false;
+    close(fd);
     if (same) load_pending(dataset, resume, pending_bytes, pending_crc);
     buffer_close(&bytes);
     buffer_close(&header);
@@ -210,11 +220,6 @@ static int add_line(Journal *journal, const Buffer *json) {
         status = fail_errno("cannot write '%s' to disk", journal->path);
     buffer_close(&line);
     return status;
-}
-
-static int open_file(const char *path, int flags) {
-    int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
-    return fd < 0 ? fail_errno("cannot create '%s'", path) : fd;
 }
 
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,

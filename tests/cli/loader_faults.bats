@@ -48,6 +48,40 @@ rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "wait" in r
 assert max(row["wait"] / 100 * row["ms"] for row in rows) > 1000, rows'
 }
 
+@test "the loader serves while a reload waits for its disk" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >slow.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+// While the file `slow` exists, opening `weights` waits.
+int open(const char *path, int flags, ...) {
+    int (*next)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+    while (!strcmp(path, "weights") && access("slow", F_OK) == 0) close(next("waits", O_WRONLY | O_CREAT, 0600)), usleep(1000);
+    return next(path, flags, 0600);
+}
+END
+    cc -shared -fPIC -O1 -o slow.so slow.c
+    : >log
+    : >weights
+    ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 LD_PRELOAD=$PWD/slow.so \
+        "$BIN/loader" serve set set --schedule weights --endpoint ipc://place 2>>log 3>&- &
+    LOADER=$!
+    wait_until grep -q ready log
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    wait_for_steps run 2
+    touch slow
+    kill -HUP "$LOADER"
+    wait_until [ -e waits ]
+    wait_for_more_steps run 100
+    ! grep -q "opened again" log
+    rm slow
+    wait_until grep -q "opened again" log
+    wait_for_more_steps run
+}
+
 @test "a killed trainer leaves nothing in the loader" {
     serve_until_ready set
     descriptors() { ls "/proc/$LOADER/fd" | wc -l; }

@@ -245,6 +245,9 @@ END
         size=$(stat -c %s $input) # the digest of a file reads its first and last 64 KiB
         [ "$bytes" -le $((131072 + size / 2)) ] || { echo "$input: read $bytes of $size bytes" && return 1; }
         [ $input = two.jsonl.gz ] || continue
+        cp -r damaged pipes && rm pipes/.window && mkfifo pipes/.window
+        run_code 73 timeout 60 shardtool tokenize -o pipes $options
+        [[ "$output" == *"'pipes/.window' is not a regular file"* ]]
         # with a damaged window all of the file is read
         printf 'x' | dd of=damaged/.window bs=1 seek=9 conv=notrunc status=none
         shardtool tokenize -o damaged $options
@@ -295,9 +298,9 @@ END
     shardtool tokenize -q -o whole $options lines.txt
     kill_at rename 8 shardtool tokenize -q -o out $options lines.txt
     printf '\xff\x00\xff\x00' | dd of=out/train/000/000002.zst bs=1 seek=1000 conv=notrunc status=none
-    run_code 0 shardtool tokenize -o out $options lines.txt
+    run_code 0 shardtool tokenize --json -o out $options lines.txt
     [[ "$output" == *"finished shards are made again: shard 'out/train/000/000002.zst'"*"damaged"* ]]
-    [[ "$output" == *"continuing after "* ]]
+    [[ "$output" == *"continuing after "*"(1 text in this run)"*'"inputs":{"text":1},"continued":true'* ]]
     shardtool verify -q out
     shardtool diff out whole
 }

@@ -150,6 +150,23 @@ setup() {
     run_code 1 shardtool verify out
 }
 
+@test "a FIFO in place of a file of an unfinished dataset is 73, at its start and where it continues" {
+    for name in .journal .pending; do
+        mkdir new$name && mkfifo new$name/$name
+        run_code 73 timeout 60 shardtool tokenize -o new$name a.txt
+        [[ "$output" == *"'new$name/$name' is not a regular file"* ]]
+    done
+    seq 60000 >lines.txt
+    options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
+    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=10 shardtool tokenize -j 1 -o out $options || true
+    [ -s out/.journal ] && [ -s out/.pending ]
+    for name in .journal .pending; do
+        cp -r out old$name && rm old$name/$name && mkfifo old$name/$name
+        run_code 73 timeout 60 shardtool tokenize -o old$name $options
+        [[ "$output" == *"'old$name/$name' is not a regular file"* ]]
+    done
+}
+
 @test "a FIFO is read, a socket and a loop of links are 66" {
     mkfifo fifo
     cat a.txt >fifo &

@@ -270,7 +270,7 @@ void config_file(ConfigReader *reader, const char *path) {
     Buffer text = {0};
     Place place = {reader, path, "", 0};
     reader->files++;
-    if (file_read(&text, path, FILE_MAX_BYTES) < 0) {
+    if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
         buffer_print(&reader->mistakes, "%s\n", err_text());
         reader->mistake_count++, err_clear();
     }

@@ -39,8 +39,8 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     size_t keep = kept_bytes(&text, step, evaluated);
     buffer_close(&text);
     metrics->bytes = keep;
-    metrics->fd = open(metrics->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (metrics->fd < 0) return fail_errno("cannot open '%s'", metrics->path);
+    metrics->fd = file_open_regular(metrics->path, O_WRONLY | O_CREAT | O_APPEND);
+    if (metrics->fd < 0) return -1;
     if (ftruncate(metrics->fd, (off_t)keep) < 0) return fail_errno("cannot cut '%s'", metrics->path);
     return 0;
 }
@@ -124,7 +124,7 @@ bool metrics_last(MetricsStep *last, const char *out_dir) {
     static char tail[TAIL_BYTES];
     char path[PATH_MAX_BYTES];
     snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false;
     off_t size = lseek(fd, 0, SEEK_END);
     ssize_t length = pread(fd, tail, sizeof tail, size > TAIL_BYTES ? size - TAIL_BYTES : 0);

@@ -103,30 +103,6 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
-TEST(loader_serves_while_a_reload_waits_for_its_disk) {
-    make_test_dataset("d", &small);
-    make_test_dataset("e", &other);
-    NEED(creat("weights", 0600) >= 0);
-    pid_t pid = start_loader_with("d", "p", "e", "--schedule=weights");
-    Feed *feed = open_feed();
-    NEED(feed_attach(feed) == 0);
-    check_rows(feed, 1, 0);
-    // Opening a pipe waits until another process opens it for writing.
-    NEED(unlink("weights") == 0 && mkfifo("weights", 0600) == 0);
-    kill(pid, SIGHUP);
-    for (uint64_t first = 8; first < 400; first += 8) check_rows(feed, 1, first);
-    int pipe = open("weights", O_WRONLY);
-    NEED(write(pipe, "none\n", 5) == 5);
-    close(pipe); // ends the wait
-    wait_for_line("p", "the dataset stays as it was: 'weights' line 1", 1);
-    NEED(unlink("weights") == 0 && creat("weights", 0600) >= 0);
-    kill(pid, SIGHUP);
-    wait_for_line("p", "files have been opened again", 1);
-    check_rows(feed, 1, 400);
-    feed_close(feed);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
-}
-
 TEST(loader_refuses_a_shard_with_the_content_of_another) {
     const TestDataset ones = {
         .salt = 1, .train_tokens = 40000, .shard_tokens = 40000, .frame_tokens = 4096, .constant = true};
