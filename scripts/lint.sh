@@ -39,8 +39,9 @@ trainer/plan        common kernels trainer/config trainer/optim/optimizer.h
 trainer/model       common kernels trainer/plan loader/client/batch_stream.h
 trainer/optim       common kernels trainer/config trainer/model loader/client/batch_stream.h
 trainer/checkpoint  common kernels/half.h trainer/config trainer/model trainer/optim
+trainer/import      common kernels/backend.h trainer/checkpoint trainer/model
 trainer/run         common kernels loader/client/feed.h loader/protocol/wire.h tokenizer trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint
-trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/run
+trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/run
 END
 }
 hits=$(sources | grep -v ^tests/ | xargs grep -nE '^#include "' | awk '
@@ -59,7 +60,7 @@ hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep 
 [ -z "$hits" ] || say "file names that occur twice: $hits"
 
 # Comments and pages that name a file of the tree. Not meant: a placeholder, or a file of another project.
-foreign='^(name|cmd_name|a|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
+foreign='^(name|cmd_name|a|llm|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
 hits=$(git grep -nI '' -- '*.[ch]' '*.cc' '*.cu' '*.cuh' '*.def' '*.sh' '*.bats' '*.bash' '*.py' '*.md' Makefile ':!CHANGELOG.md' | awk -v foreign="$foreign" '
     NR == FNR { n = split($0, part, "/"); path = part[n]; files[path]; for (i = n - 1; i; i--) files[path = part[i] "/" path]; next }
     {

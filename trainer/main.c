@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(status) X(doctor)
+#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(doctor)
 
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)

@@ -42,6 +42,10 @@ manifest)
     done
     ../../venv/bin/python ../../../tests/fuzz/seeds_manifest.py seeds dataset*/dataset.jsonl
     ;;
+import) # made by torch.save where torch is installed
+    cp ../../../tests/data/fuzz/import/* seeds
+    ../../venv/bin/python ../../../tests/fuzz/seeds_import.py seeds || true
+    ;;
 parquet | parquet_page)
     ../../venv/bin/python ../../../tests/fuzz/seeds_parquet.py "$name" seeds
     ;;

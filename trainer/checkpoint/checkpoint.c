@@ -63,6 +63,17 @@ static int write_absent_bias(SafeWriter *writer, size_t count) {
     return result;
 }
 
+void checkpoint_name_tensors(SafeWriter *writer, const Model *all) {
+    for (int i = 0; i < all->count; i++) {
+        const Tensor *tensor = &all->tensors[i];
+        char name[SAFE_NAME_BYTES];
+        bool turned = tensor_transposed(tensor);
+        snprintf(name, sizeof name, "transformer.%s", tensor->name);
+        uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
+        safe_name(writer, name, turned ? cols : rows, tensor->kind >= KIND_GAIN ? 0 : turned ? rows : cols);
+    }
+}
+
 static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HASH_BYTES]) {
     ModelShape whole = network->model->shape;
     Model all;
@@ -70,14 +81,7 @@ static int write_model(Network *network, const char *path, uint8_t hash[SAFE_HAS
     whole.bias = true;
     model_open(&all, &whole);
     int result = safe_create(&writer, path, DTYPE_FP32);
-    for (int i = 0; i < all.count && result == 0; i++) {
-        const Tensor *tensor = &all.tensors[i];
-        char name[SAFE_NAME_BYTES];
-        bool turned = tensor_transposed(tensor);
-        snprintf(name, sizeof name, "transformer.%s", tensor->name);
-        uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
-        safe_name(&writer, name, turned ? cols : rows, tensor->kind >= KIND_GAIN ? 0 : turned ? rows : cols);
-    }
+    if (result == 0) checkpoint_name_tensors(&writer, &all);
     for (int i = 0; i < all.count && result == 0; i++) {
         const Tensor *own = model_tensor(network->model, all.tensors[i].id, all.tensors[i].layer);
         size_t range = network->plan->master;

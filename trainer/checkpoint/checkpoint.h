@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/file.h"
+#include "trainer/checkpoint/safetensors.h"
 #include "trainer/model/network.h"
 #include "trainer/optim/loss_scaler.h"
 #include "trainer/optim/spikes.h"
@@ -54,6 +55,9 @@ void checkpoint_resolve_auto(const char *out_dir, Config *config);
 
 // Writes out_dir/ckpt-STEP, then removes all checkpoints but the last two and the best. Does nothing if it exists.
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);
+
+// The names and shapes of a model.safetensors. `all`: a model with biases, because transformers' GPT-2 always has them.
+void checkpoint_name_tensors(SafeWriter *writer, const Model *all);
 
 // Finds the newest undamaged checkpoint of out_dir; every byte is checked. Newer, damaged ones are renamed, with a
 // warning. Returns 1 with its path and state, or 0 when there is no checkpoint, or -1: 65 when all are damaged, 77, 71

@@ -1,7 +1,6 @@
 // Reading the tensors of a model directory, a checkpoint or one made by others, into the network.
 #include "common/err.h"
 #include "common/file.h"
-#include "kernels/half.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include <jansson.h>
@@ -84,14 +83,6 @@ static bool dtype_of(const char *name, Dtype *type) {
     return false;
 }
 
-static float value_at(const uint8_t *data, Dtype type, size_t i) {
-    float value;
-    uint16_t half;
-    if (type == DTYPE_FP32) return memcpy(&value, data + i * sizeof value, sizeof value), value;
-    memcpy(&half, data + i * sizeof half, sizeof half);
-    return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half);
-}
-
 // Where a tensor goes: ranges of the plan and their types.
 typedef struct {
     size_t offset; // of the tensor in each range, in elements
@@ -124,10 +115,10 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     for (size_t first = 0; first < total; first += piece) {
         size_t n = total - first < piece ? total - first : piece;
         if (!transposed)
-            for (size_t i = 0; i < n; i++) network->staging[i] = value_at(data, type, first + i);
+            for (size_t i = 0; i < n; i++) network->staging[i] = safe_value(data, type, first + i);
         else // the whole matrix fits the staging buffer
             for (size_t r = 0; r < rows; r++)
-                for (size_t c = 0; c < cols; c++) network->staging[r * cols + c] = value_at(data, type, c * rows + r);
+                for (size_t c = 0; c < cols; c++) network->staging[r * cols + c] = safe_value(data, type, c * rows + r);
         for (int i = 0; i < to->range_count; i++)
             network_write(network, to->ranges[i], to->types[i], to->offset + first, n, network->staging);
     }

@@ -53,20 +53,26 @@ static int copy_model(const char *from, const char *to, Dtype type) {
     return result;
 }
 
-static int write_all(const char *from, const char *to, const ModelShape *shape, Dtype type) {
-    char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+int export_begin(const char *to) {
+    if (mkdir(to, 0777) == 0) return 0;
+    return errno == EEXIST ? fail(EX_CREATE, "'%s' exists: name a new directory", to)
+                           : fail_errno("cannot create '%s'", to);
+}
+
+int export_finish(const char *to, const ModelShape *shape, Dtype type) {
+    char path[PATH_MAX_BYTES];
     Buffer text = {0};
-    if (copy_model(join(source, from, "model.safetensors"), join(path, to, "model.safetensors"), type) < 0) return -1;
     model_config_print(shape, type, &text);
     int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
-    return result < 0 ? -1 : tokenizer_files_write(to, shape);
+    if (result == 0) result = tokenizer_files_write(to, shape);
+    return result < 0 ? -1 : dir_sync(to);
 }
 
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type) {
-    if (mkdir(to, 0777) < 0)
-        return errno == EEXIST ? fail(EX_CREATE, "'%s' exists: name a new directory", to)
-                               : fail_errno("cannot create '%s'", to);
-    if (write_all(from, to, shape, type) < 0) return fail_in("export to '%s', which is not complete", to);
-    return dir_sync(to);
+    char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
+    if (export_begin(to) < 0) return -1;
+    int result = copy_model(join(source, from, "model.safetensors"), join(path, to, "model.safetensors"), type);
+    if (result == 0) result = export_finish(to, shape, type);
+    return result < 0 ? fail_in("export to '%s', which is not complete", to) : 0;
 }

@@ -7,3 +7,8 @@
 // Copies the model.safetensors of `from`, a model of that shape in F32, to the new directory `to`. -1 after fail(): 65
 // when a number is too large for the type, 73 when `to` exists.
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type);
+
+// For a model.safetensors from elsewhere: makes the new directory (73 when it exists), and writes the files beside the
+// tensors, which are of that type. -1 after fail().
+int export_begin(const char *to);
+int export_finish(const char *to, const ModelShape *shape, Dtype type);

@@ -1,0 +1,140 @@
+// Which reader a file has, what all of them check, and writing the model.
+#include "trainer/import/foreign_model.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/import/foreign_model_internal.h"
+#include <math.h>
+#include <stdlib.h>
+
+int foreign_shape(ModelShape *shape, const ForeignSizes *sizes) {
+    if (sizes->layers < 1 || sizes->layers > 1024 || sizes->heads < 1 || sizes->heads > 1024 || sizes->channels < 1 ||
+        sizes->channels > 1 << 16 || sizes->channels % sizes->heads || sizes->block < 1 || sizes->block > 1 << 16 ||
+        sizes->vocab < 1 || sizes->vocab > 1 << 16)
+        return fail(EX_DATA,
+                    "it describes no usable model: %lld layers, %lld heads, width %lld, context %lld, %lld ids",
+                    (long long)sizes->layers, (long long)sizes->heads, (long long)sizes->channels,
+                    (long long)sizes->block, (long long)sizes->vocab);
+    *shape = (ModelShape){.layers = (int)sizes->layers,
+                          .heads = (int)sizes->heads,
+                          .channels = (int)sizes->channels,
+                          .block = (int)sizes->block,
+                          .vocab = (int)sizes->vocab,
+                          .padded_vocab = padded_vocab((int)sizes->vocab),
+                          .end_of_text = (int)sizes->vocab - 1};
+    return 0;
+}
+
+void foreign_begin(ForeignModel *foreign, const ModelShape *shape) {
+    model_open(&foreign->model, shape);
+    foreign->tensors = arena_push(&foreign->arena, (size_t)foreign->model.count * sizeof *foreign->tensors);
+}
+
+// ---- opening
+
+// The first bytes of files. Without a reader: what the file is.
+static const struct {
+    uint32_t magic;
+    const char *format;
+    int (*open)(ForeignModel *foreign, Bytes file, bool exact_gelu);
+    const char *is;
+} formats[] = {
+    {0x04034b50, "nanoGPT", nanogpt_open, NULL                                                                },
+    {20240326,   "llm.c",   llmc_open,    NULL                                                                },
+    {20240327,   NULL,      NULL,         "the debug state of llm.c: name the model, as gpt2_124M.bin"        },
+    {20240328,   NULL,      NULL,         "the tokenizer of llm.c: name the model, as gpt2_124M.bin"          },
+    {20240520,   NULL,      NULL,         "tokens of llm.c: `shardtool import --from llmc` reads them"        },
+    {20240527,   NULL,      NULL,         "the optimizer's state of llm.c: name the model, as model_N.bin"    },
+    {20240803,   NULL,      NULL,         "a Llama 3 of llm.c, which is another architecture"                 },
+    {0x0a8a0280, NULL,      NULL,         "of a torch.save before version 1.6: save it again with a later one"},
+};
+
+static int find_reader(ForeignModel *foreign, Bytes file, bool exact_gelu) {
+    const uint32_t magic = file.size >= 4 ? get_u32(file.data) : 0;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (formats[i].magic != magic) continue;
+        foreign->format = formats[i].format;
+        return formats[i].open ? formats[i].open(foreign, file, exact_gelu) : fail(EX_DATA, "it is %s", formats[i].is);
+    }
+    return fail(EX_DATA, "it is neither a ckpt.pt of nanoGPT nor a model of llm.c");
+}
+
+static size_t elements(const Tensor *tensor) { return (size_t)tensor->file_rows * (size_t)tensor->cols; }
+
+static int check_finite(const ForeignModel *foreign) {
+    uint64_t bad = 0;
+    const char *first = "";
+    for (int i = 0; i < foreign->model.count; i++) {
+        const ForeignTensor *tensor = &foreign->tensors[i];
+        for (size_t k = 0; k < elements(&foreign->model.tensors[i]); k++)
+            if (!isfinite(safe_value(tensor->data, tensor->type, k)) && !bad++) first = foreign->model.tensors[i].name;
+    }
+    if (!bad) return 0;
+    return fail(EX_DATA, "%llu of its numbers %s not finite, the first in '%s'", (unsigned long long)bad,
+                bad == 1 ? "is" : "are", first);
+}
+
+int foreign_open_bytes(ForeignModel *foreign, Bytes bytes, bool exact_gelu) {
+    *foreign = (ForeignModel){0};
+    if (find_reader(foreign, bytes, exact_gelu) == 0 && check_finite(foreign) == 0) return 0;
+    foreign_close(foreign);
+    return -1;
+}
+
+int foreign_open(ForeignModel *foreign, const char *path, bool exact_gelu) {
+    Bytes map;
+    *foreign = (ForeignModel){0};
+    if (file_map(&map, path) < 0) return -1;
+    if (foreign_open_bytes(foreign, map, exact_gelu) < 0) {
+        file_unmap(&map);
+        return fail_in("'%s'", path);
+    }
+    foreign->map = map;
+    return 0;
+}
+
+void foreign_close(ForeignModel *foreign) {
+    model_close(&foreign->model);
+    arena_close(&foreign->arena);
+    file_unmap(&foreign->map);
+    *foreign = (ForeignModel){0};
+}
+
+// ---- writing
+
+// One row of the file at a time; a vector is one row. A bias that the model does not have is written as zeros, because
+// transformers' GPT-2 always has biases.
+static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignTensor *from) {
+    const bool turned = tensor_transposed(tensor) || tensor->cols == 1;
+    const size_t rows = (size_t)tensor->file_rows, cols = (size_t)tensor->cols;
+    const size_t lines = turned ? cols : rows, length = turned ? rows : cols;
+    float *line = calloc(length, sizeof *line);
+    if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", tensor->name);
+    int result = 0;
+    for (size_t n = 0; n < lines && result == 0; n++) {
+        for (size_t i = 0; from && i < length; i++)
+            line[i] = safe_value(from->data, from->type, turned ? i * cols + n : n * cols + i);
+        result = safe_write(writer, line, length);
+    }
+    free(line);
+    return result;
+}
+
+int foreign_write(const ForeignModel *foreign, const char *path) {
+    ModelShape whole = foreign->model.shape;
+    Model all;
+    SafeWriter writer;
+    whole.bias = true;
+    int result = safe_create(&writer, path, DTYPE_FP32);
+    if (result < 0) return -1;
+    model_open(&all, &whole);
+    checkpoint_name_tensors(&writer, &all);
+    for (int i = 0; i < all.count && result == 0; i++) {
+        const Tensor *own = model_tensor(&foreign->model, all.tensors[i].id, all.tensors[i].layer);
+        result = write_tensor(&writer, &all.tensors[i], own ? &foreign->tensors[own - foreign->model.tensors] : NULL);
+    }
+    model_close(&all);
+    if (result == 0) result = safe_finish(&writer, NULL);
+    safe_abandon(&writer);
+    return result;
+}

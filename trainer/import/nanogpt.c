@@ -1,0 +1,179 @@
+// nanoGPT's ckpt.pt: a zip archive of torch.save with data.pkl, a dict with "model" (the tensors) and "model_args" (the
+// shape), and data/N, the numbers of the tensors.
+#include "common/err.h"
+#include "trainer/import/foreign_model_internal.h"
+#include "trainer/import/pickle.h"
+#include "trainer/import/stored_zip.h"
+#include <stdio.h>
+
+typedef struct {
+    StoredZip zip;
+    Bytes folder;               // of data.pkl, with the slash
+    const PickleValue *tensors; // a dict
+    const char *prefix;         // of every name in it
+} Checkpoint;
+
+// The member FOLDER/NAME of the archive, or NULL.
+static const ZipMember *find_member(const Checkpoint *checkpoint, const char *name, Bytes more) {
+    Buffer path = {0};
+    buffer_add(&path, checkpoint->folder.data, checkpoint->folder.size);
+    buffer_add(&path, name, strlen(name));
+    buffer_add(&path, more.data, more.size);
+    const ZipMember *found = stored_zip_find(&checkpoint->zip, (Bytes){path.data, path.size});
+    buffer_close(&path);
+    return found;
+}
+
+// data.pkl in the only folder of the archive, whose name is that of the file that torch.save wrote.
+static const ZipMember *find_pickle(Checkpoint *checkpoint) {
+    static const char name[] = "data.pkl";
+    const size_t length = sizeof name - 1;
+    enum { FOLDER_MAX = 256 };
+    for (size_t i = 0; i < checkpoint->zip.count; i++) {
+        const Bytes path = checkpoint->zip.members[i].name;
+        if (path.size < length || path.size - length > FOLDER_MAX) continue;
+        checkpoint->folder = (Bytes){path.data, path.size - length};
+        if (!memcmp(path.data + path.size - length, name, length)) return &checkpoint->zip.members[i];
+    }
+    return NULL;
+}
+
+static int check_byte_order(const Checkpoint *checkpoint) {
+    const ZipMember *order = find_member(checkpoint, "byteorder", (Bytes){(const uint8_t *)"", 0});
+    if (!order || (order->data.size == 6 && !memcmp(order->data.data, "little", 6))) return 0;
+    return fail(EX_DATA, "its numbers are not little-endian");
+}
+
+static int open_pickle(Checkpoint *checkpoint, Arena *arena, Bytes file, const PickleValue **root) {
+    if (stored_zip_open(&checkpoint->zip, arena, file) < 0) return -1;
+    const ZipMember *pickle = find_pickle(checkpoint);
+    if (!pickle) return fail(EX_DATA, "the zip archive holds no data.pkl, which torch.save writes");
+    if (zip_member_check(pickle) < 0 || check_byte_order(checkpoint) < 0) return -1;
+    *root = pickle_read(arena, pickle->data);
+    return *root ? 0 : -1;
+}
+
+// ---- shape
+
+static int take_size(const PickleValue *arguments, const char *key, int64_t *size) {
+    const PickleValue *found = pickle_find(arguments, key);
+    if (!found || found->kind != PICKLE_INT) return fail(EX_DATA, "its model_args have no number '%s'", key);
+    *size = found->integer;
+    return 0;
+}
+
+static int take_shape(ModelShape *shape, int64_t *vocab, const PickleValue *root) {
+    const PickleValue *arguments = pickle_find(root, "model_args"), *bias = pickle_find(arguments, "bias");
+    ForeignSizes sizes;
+    const PickleValue *tensors = pickle_find(root, "model");
+    if (!arguments || !tensors || tensors->kind != PICKLE_DICT)
+        return fail(EX_DATA, "it has no 'model' and 'model_args', as a checkpoint of nanoGPT has");
+    if (take_size(arguments, "n_layer", &sizes.layers) < 0 || take_size(arguments, "n_head", &sizes.heads) < 0 ||
+        take_size(arguments, "n_embd", &sizes.channels) < 0 || take_size(arguments, "block_size", &sizes.block) < 0 ||
+        take_size(arguments, "vocab_size", vocab) < 0)
+        return -1;
+    // nanoGPT pads GPT-2's vocabulary; the ids behind it never occur in a text.
+    sizes.vocab = *vocab == padded_vocab(GPT2_VOCAB) ? GPT2_VOCAB : *vocab;
+    if (foreign_shape(shape, &sizes) < 0) return -1;
+    shape->bias = !bias || bias->kind != PICKLE_BOOL || bias->integer; // files without the key have biases
+    return 0;
+}
+
+// ---- tensors
+
+static PickleValue *find_tensor(const Checkpoint *checkpoint, const char *name) {
+    char path[SAFE_NAME_BYTES];
+    snprintf(path, sizeof path, "%s%s", checkpoint->prefix, name);
+    PickleValue *found = pickle_find(checkpoint->tensors, path);
+    return found && found->kind == PICKLE_TENSOR ? found : NULL;
+}
+
+// The numbers of a contiguous tensor, in their file of the archive.
+static int take_data(ForeignTensor *to, const Checkpoint *checkpoint, const PickleValue *tensor, uint64_t count) {
+    const PickleValue *storage = tensor->tensor.storage;
+    const uint64_t bytes = storage->storage.type == DTYPE_FP32 ? 4 : 2, first = tensor->tensor.first;
+    const ZipMember *member = find_member(checkpoint, "data/", storage->storage.key);
+    if (!member) return fail(EX_DATA, "the file of its numbers is missing in the archive");
+    if (zip_member_check(member) < 0) return -1;
+    const uint64_t present = member->data.size / bytes;
+    if (first > present || count > present - first)
+        return fail(EX_DATA, "it has %llu numbers from number %llu on, in a file of %llu", (unsigned long long)count,
+                    (unsigned long long)first, (unsigned long long)present);
+    *to = (ForeignTensor){member->data.data + first * bytes, storage->storage.type};
+    return 0;
+}
+
+// A tensor of `rows` x `cols`; cols 0: a vector.
+static int take_tensor(ForeignTensor *to, const Checkpoint *checkpoint, const char *name, int64_t rows, int64_t cols) {
+    PickleValue *found = find_tensor(checkpoint, name);
+    if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
+    const PickleItems *shape = &found->tensor.shape->items, *strides = &found->tensor.strides->items;
+    const bool matrix = cols > 0;
+    if (shape->count != 1u + matrix || shape->at[0]->integer != rows || (matrix && shape->at[1]->integer != cols))
+        return fail(EX_DATA, "'%s' has another shape than the model's %lld x %lld", name, (long long)rows,
+                    (long long)(matrix ? cols : 1));
+    if (strides->at[matrix]->integer != 1 || (matrix && strides->at[0]->integer != cols))
+        return fail(EX_DATA, "'%s' is not contiguous: save it after .contiguous()", name);
+    found->tensor.used = true;
+    if (take_data(to, checkpoint, found, (uint64_t)rows * (uint64_t)(matrix ? cols : 1)) < 0)
+        return fail_in("'%s'", name);
+    return 0;
+}
+
+static int take_tensors(ForeignModel *foreign, const Checkpoint *checkpoint, int64_t vocab) {
+    const Model *model = &foreign->model;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        const int64_t rows = tensor->id == PARAM_WTE ? vocab : tensor->rows;
+        char name[SAFE_NAME_BYTES];
+        snprintf(name, sizeof name, "transformer.%s", tensor->name);
+        if (take_tensor(&foreign->tensors[i], checkpoint, name, rows, tensor->kind >= KIND_GAIN ? 0 : tensor->cols) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+// lm_head is the embedding.
+static int check_head(const ForeignModel *foreign, const Checkpoint *checkpoint, int64_t vocab) {
+    static const char name[] = "lm_head.weight";
+    const Tensor *embedding = model_tensor(&foreign->model, PARAM_WTE, 0);
+    const ForeignTensor *rows = &foreign->tensors[embedding - foreign->model.tensors];
+    ForeignTensor head;
+    if (!find_tensor(checkpoint, name)) return 0;
+    if (take_tensor(&head, checkpoint, name, vocab, embedding->cols) < 0) return -1;
+    const size_t bytes = (size_t)vocab * (size_t)embedding->cols * (head.type == DTYPE_FP32 ? 4 : 2);
+    if (head.type == rows->type && (head.data == rows->data || !memcmp(head.data, rows->data, bytes))) return 0;
+    return fail(EX_DATA, "'%s' is not 'transformer.wte.weight': only models with a tied head are read", name);
+}
+
+static bool is_mask(Bytes name) { // the causal mask, a buffer of older files
+    static const char end[] = ".attn.bias";
+    return name.size >= sizeof end - 1 && !memcmp(name.data + name.size - (sizeof end - 1), end, sizeof end - 1);
+}
+
+static int check_left_over(const Checkpoint *checkpoint) {
+    const PickleItems *items = &checkpoint->tensors->items;
+    for (size_t i = 0; i < items->count; i += 2) {
+        const PickleValue *name = items->at[i], *value = items->at[i + 1];
+        if (name->kind != PICKLE_TEXT) return fail(EX_DATA, "the name of a tensor is no text");
+        if ((value->kind == PICKLE_TENSOR && value->tensor.used) || is_mask(name->text)) continue;
+        return fail(EX_DATA, "'%.*s' is no tensor of the model that its model_args describe",
+                    name->text.size < 100 ? (int)name->text.size : 100, (const char *)name->text.data);
+    }
+    return 0;
+}
+
+int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
+    static const char compiled[] = "_orig_mod."; // of a model that torch.compile has wrapped
+    Checkpoint checkpoint = {.prefix = compiled};
+    const PickleValue *root = NULL;
+    ModelShape shape;
+    int64_t vocab = 0;
+    if (open_pickle(&checkpoint, &foreign->arena, file, &root) < 0 || take_shape(&shape, &vocab, root) < 0) return -1;
+    checkpoint.tensors = pickle_find(root, "model");
+    shape.exact_gelu = exact_gelu;
+    foreign_begin(foreign, &shape);
+    if (!find_tensor(&checkpoint, "transformer.wte.weight")) checkpoint.prefix = "";
+    if (take_tensors(foreign, &checkpoint, vocab) < 0) return -1;
+    return check_head(foreign, &checkpoint, vocab) < 0 ? -1 : check_left_over(&checkpoint);
+}

@@ -1,0 +1,362 @@
+// A virtual machine for the opcodes of pickle protocol 2 that torch.save writes. It only builds values.
+#include "trainer/import/pickle.h"
+#include "common/err.h"
+
+enum {
+    OP_MARK = '(',
+    OP_STOP = '.',
+    OP_NONE = 'N',
+    OP_TRUE = 0x88,
+    OP_FALSE = 0x89,
+    OP_INT1 = 'K',
+    OP_INT2 = 'M',
+    OP_INT4 = 'J',
+    OP_LONG1 = 0x8a,
+    OP_FLOAT = 'G',
+    OP_TEXT = 'X',
+    OP_EMPTY_LIST = ']',
+    OP_EMPTY_DICT = '}',
+    OP_EMPTY_TUPLE = ')',
+    OP_TUPLE1 = 0x85,
+    OP_TUPLE2 = 0x86,
+    OP_TUPLE3 = 0x87,
+    OP_TUPLE = 't',
+    OP_APPEND = 'a',
+    OP_APPENDS = 'e',
+    OP_SETITEM = 's',
+    OP_SETITEMS = 'u',
+    OP_PUT1 = 'q',
+    OP_PUT4 = 'r',
+    OP_GET1 = 'h',
+    OP_GET4 = 'j',
+    OP_GLOBAL = 'c',
+    OP_PERSISTENT = 'Q',
+    OP_REDUCE = 'R',
+    OP_BUILD = 'b',
+    OP_PROTOCOL = 0x80
+};
+
+typedef enum { GLOBAL_TENSOR, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
+
+// The globals that a pickle may name.
+static const struct PickleGlobal {
+    const char *module, *name;
+    GlobalKind kind;
+    Dtype type; // of a storage
+} globals[] = {
+    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR,  0         },
+    {"collections",  "OrderedDict",        GLOBAL_DICT,    0         },
+    {"torch",        "FloatStorage",       GLOBAL_STORAGE, DTYPE_FP32},
+    {"torch",        "BFloat16Storage",    GLOBAL_STORAGE, DTYPE_BF16},
+    {"torch",        "HalfStorage",        GLOBAL_STORAGE, DTYPE_FP16},
+};
+
+typedef struct {
+    Cursor cursor;
+    const uint8_t *begin;
+    Arena *arena;
+    PickleItems stack, memo;
+} Machine;
+
+static int damaged(const Machine *machine, const char *what) {
+    return fail(EX_DATA, "the pickle is damaged before byte %zu: %s", (size_t)(machine->cursor.at - machine->begin),
+                what);
+}
+
+// ---- values
+
+static void items_add(Machine *machine, PickleItems *items, PickleValue *value) {
+    if (items->count == items->capacity) {
+        const size_t capacity = items->capacity ? 2 * items->capacity : 4;
+        PickleValue **at = arena_push(machine->arena, capacity * sizeof *at);
+        if (items->count) memcpy(at, items->at, items->count * sizeof *at);
+        items->at = at, items->capacity = capacity;
+    }
+    items->at[items->count++] = value;
+}
+
+static PickleValue *push(Machine *machine, PickleKind kind) {
+    PickleValue *value = arena_push(machine->arena, sizeof *value);
+    value->kind = kind;
+    items_add(machine, &machine->stack, value);
+    return value;
+}
+
+static int push_integer(Machine *machine, PickleKind kind, int64_t integer) {
+    push(machine, kind)->integer = integer;
+    return 0;
+}
+
+static PickleValue *pop(Machine *machine) {
+    PickleItems *stack = &machine->stack;
+    if (stack->count && stack->at[stack->count - 1]->kind != PICKLE_MARK) return stack->at[--stack->count];
+    damaged(machine, "a value is missing");
+    return NULL;
+}
+
+// The number of values above the last mark, which is removed with mark_drop. -1 after fail().
+static int64_t above_mark(Machine *machine) {
+    for (size_t i = machine->stack.count; i--;)
+        if (machine->stack.at[i]->kind == PICKLE_MARK) return (int64_t)(machine->stack.count - i - 1);
+    return damaged(machine, "a mark is missing");
+}
+
+// ---- opcodes
+
+// A number of the pickle, little-endian, of up to 8 bytes.
+static int take_number(Machine *machine, size_t bytes, uint64_t *number) {
+    const uint8_t *at = cursor_take(&machine->cursor, bytes);
+    *number = 0;
+    if (!at) return damaged(machine, "it ends early");
+    for (size_t i = bytes; i--;) *number = *number << 8 | at[i];
+    return 0;
+}
+
+static int take_integer(Machine *machine, size_t bytes, bool is_signed) {
+    uint64_t number;
+    if (take_number(machine, bytes, &number) < 0) return -1;
+    if (is_signed && bytes && bytes < 8 && number >> (8 * bytes - 1)) number |= UINT64_MAX << 8 * bytes;
+    return push_integer(machine, PICKLE_INT, (int64_t)number);
+}
+
+static int take_long(Machine *machine) {
+    uint64_t bytes;
+    if (take_number(machine, 1, &bytes) < 0) return -1;
+    return bytes <= 8 ? take_integer(machine, bytes, true) : damaged(machine, "an integer has more than 64 bits");
+}
+
+static int take_float(Machine *machine) {
+    uint64_t bits;
+    if (take_number(machine, sizeof bits, &bits) < 0) return -1;
+    bits = __builtin_bswap64(bits);
+    memcpy(&push(machine, PICKLE_FLOAT)->number, &bits, sizeof bits);
+    return 0;
+}
+
+static int take_text(Machine *machine) {
+    uint64_t bytes;
+    if (take_number(machine, 4, &bytes) < 0) return -1;
+    const uint8_t *text = cursor_take(&machine->cursor, bytes);
+    if (!text) return damaged(machine, "a text ends after it");
+    push(machine, PICKLE_TEXT)->text = (Bytes){text, bytes};
+    return 0;
+}
+
+// The last values of the stack become the items of a container below them.
+static int take_items(Machine *machine, int64_t count, bool marked, PickleKind kind) {
+    PickleItems *stack = &machine->stack;
+    if (count < 0) return -1;
+    const size_t n = (size_t)count, above = n + marked;
+    if (stack->count <= above || (kind == PICKLE_DICT && n % 2)) return damaged(machine, "a value is missing");
+    PickleValue *container = stack->at[stack->count - above - 1], **values = &stack->at[stack->count - n];
+    if (container->kind != kind) return damaged(machine, "items without a list or dict");
+    for (size_t i = 0; i < n; i++)
+        if (values[i]->kind == PICKLE_MARK) return damaged(machine, "a value is missing");
+    for (size_t i = 0; i < n; i++) items_add(machine, &container->items, values[i]);
+    stack->count -= above;
+    return 0;
+}
+
+static int make_tuple(Machine *machine, int64_t count, bool marked) {
+    PickleItems *stack = &machine->stack, items = {0};
+    if (count < 0) return -1;
+    const size_t n = (size_t)count;
+    if (stack->count < n + marked) return damaged(machine, "a value is missing");
+    for (size_t i = stack->count - n; i < stack->count; i++) {
+        if (stack->at[i]->kind == PICKLE_MARK) return damaged(machine, "a value is missing");
+        items_add(machine, &items, stack->at[i]);
+    }
+    stack->count -= n + marked;
+    push(machine, PICKLE_TUPLE)->items = items;
+    return 0;
+}
+
+// Every number of the memo was put there by bytes of the pickle, so a number above its size is none of torch.save.
+static int memo_put(Machine *machine, size_t bytes) {
+    const PickleItems *stack = &machine->stack;
+    uint64_t place;
+    if (take_number(machine, bytes, &place) < 0) return -1;
+    if (place > (size_t)(machine->cursor.at - machine->begin)) return damaged(machine, "a memo out of order");
+    if (!stack->count || stack->at[stack->count - 1]->kind == PICKLE_MARK)
+        return damaged(machine, "a value is missing");
+    while (machine->memo.count <= place) items_add(machine, &machine->memo, NULL);
+    machine->memo.at[place] = stack->at[stack->count - 1];
+    return 0;
+}
+
+static int memo_get(Machine *machine, size_t bytes) {
+    uint64_t place;
+    if (take_number(machine, bytes, &place) < 0) return -1;
+    if (place >= machine->memo.count || !machine->memo.at[place]) return damaged(machine, "an empty memo is read");
+    items_add(machine, &machine->stack, machine->memo.at[place]);
+    return 0;
+}
+
+// The text up to the next line feed.
+static Bytes take_line(Machine *machine) {
+    Cursor *cursor = &machine->cursor;
+    const uint8_t *begin = cursor->at, *end = memchr(begin, '\n', (size_t)(cursor->end - begin));
+    if (!end) return damaged(machine, "it ends early"), (Bytes){0};
+    cursor->at = end + 1;
+    return (Bytes){begin, (size_t)(end - begin)};
+}
+
+static bool text_is(Bytes text, const char *word) {
+    return text.size == strlen(word) && !memcmp(text.data, word, text.size);
+}
+
+static int take_global(Machine *machine) {
+    const Bytes module = take_line(machine), name = module.data ? take_line(machine) : module;
+    if (!name.data) return -1;
+    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
+        if (text_is(module, globals[i].module) && text_is(name, globals[i].name))
+            return push(machine, PICKLE_GLOBAL)->global = &globals[i], 0;
+    return fail(EX_DATA,
+                "the pickle names '%.*s.%.*s', which is refused: only tensors of float32, bfloat16 and float16, dicts, "
+                "lists, tuples, numbers and text are read",
+                module.size < 100 ? (int)module.size : 100, (const char *)module.data,
+                name.size < 100 ? (int)name.size : 100, (const char *)name.data);
+}
+
+static bool is_tuple(const PickleValue *value, size_t count) {
+    return value->kind == PICKLE_TUPLE && value->items.count >= count;
+}
+
+// ("storage", class, key, place, count): where the numbers of tensors are.
+static int take_persistent(Machine *machine) {
+    const PickleValue *id = pop(machine);
+    if (!id) return -1;
+    PickleValue *const *at = id->items.at;
+    if (!is_tuple(id, 5) || at[0]->kind != PICKLE_TEXT || !text_is(at[0]->text, "storage") ||
+        at[1]->kind != PICKLE_GLOBAL || at[1]->global->kind != GLOBAL_STORAGE || at[2]->kind != PICKLE_TEXT ||
+        at[4]->kind != PICKLE_INT || at[4]->integer < 0)
+        return damaged(machine, "a storage is not described as torch.save does");
+    PickleValue *value = push(machine, PICKLE_STORAGE);
+    value->storage.key = at[2]->text;
+    value->storage.type = at[1]->global->type;
+    value->storage.count = (uint64_t)at[4]->integer;
+    return 0;
+}
+
+static bool are_sizes(const PickleValue *tuple) {
+    for (size_t i = 0; is_tuple(tuple, 0) && i < tuple->items.count; i++)
+        if (tuple->items.at[i]->kind != PICKLE_INT || tuple->items.at[i]->integer < 0) return false;
+    return is_tuple(tuple, 0);
+}
+
+// (storage, first, shape, strides, ...)
+static int make_tensor(Machine *machine, const PickleValue *arguments) {
+    PickleValue *const *at = arguments->items.at;
+    if (!is_tuple(arguments, 4) || at[0]->kind != PICKLE_STORAGE || at[1]->kind != PICKLE_INT || at[1]->integer < 0 ||
+        !are_sizes(at[2]) || !are_sizes(at[3]) || at[2]->items.count != at[3]->items.count)
+        return damaged(machine, "a tensor is not described as torch.save does");
+    PickleValue *value = push(machine, PICKLE_TENSOR);
+    value->tensor.storage = at[0], value->tensor.shape = at[2], value->tensor.strides = at[3];
+    value->tensor.first = (uint64_t)at[1]->integer;
+    return 0;
+}
+
+static int reduce(Machine *machine) {
+    const PickleValue *arguments = pop(machine), *function = arguments ? pop(machine) : NULL;
+    if (!function) return -1;
+    if (function->kind != PICKLE_GLOBAL || function->global->kind == GLOBAL_STORAGE)
+        return damaged(machine, "a call, and not of a function");
+    if (function->global->kind == GLOBAL_TENSOR) return make_tensor(machine, arguments);
+    if (!is_tuple(arguments, 0) || arguments->items.count)
+        return damaged(machine, "a dict is not described as torch.save does");
+    push(machine, PICKLE_DICT);
+    return 0;
+}
+
+// Attributes of an OrderedDict (_metadata of a state_dict), which are left out.
+static int build(Machine *machine) {
+    const PickleItems *stack = &machine->stack;
+    if (!pop(machine)) return -1;
+    if (!stack->count || stack->at[stack->count - 1]->kind != PICKLE_DICT)
+        return damaged(machine, "attributes, and not of a dict");
+    return 0;
+}
+
+static int run_opcode(Machine *machine, uint8_t opcode) {
+    uint64_t ignored;
+    switch (opcode) {
+    case OP_PROTOCOL:
+        return take_number(machine, 1, &ignored);
+    case OP_MARK:
+        return push(machine, PICKLE_MARK), 0;
+    case OP_NONE:
+        return push(machine, PICKLE_NONE), 0;
+    case OP_TRUE:
+    case OP_FALSE:
+        return push_integer(machine, PICKLE_BOOL, opcode == OP_TRUE);
+    case OP_INT1:
+        return take_integer(machine, 1, false);
+    case OP_INT2:
+        return take_integer(machine, 2, false);
+    case OP_INT4:
+        return take_integer(machine, 4, true);
+    case OP_LONG1:
+        return take_long(machine);
+    case OP_FLOAT:
+        return take_float(machine);
+    case OP_TEXT:
+        return take_text(machine);
+    case OP_EMPTY_LIST:
+        return push(machine, PICKLE_LIST), 0;
+    case OP_EMPTY_DICT:
+        return push(machine, PICKLE_DICT), 0;
+    case OP_EMPTY_TUPLE:
+        return push(machine, PICKLE_TUPLE), 0;
+    case OP_TUPLE1:
+    case OP_TUPLE2:
+    case OP_TUPLE3:
+        return make_tuple(machine, opcode - OP_TUPLE1 + 1, false);
+    case OP_TUPLE:
+        return make_tuple(machine, above_mark(machine), true);
+    case OP_APPEND:
+        return take_items(machine, 1, false, PICKLE_LIST);
+    case OP_APPENDS:
+        return take_items(machine, above_mark(machine), true, PICKLE_LIST);
+    case OP_SETITEM:
+        return take_items(machine, 2, false, PICKLE_DICT);
+    case OP_SETITEMS:
+        return take_items(machine, above_mark(machine), true, PICKLE_DICT);
+    case OP_PUT1:
+        return memo_put(machine, 1);
+    case OP_PUT4:
+        return memo_put(machine, 4);
+    case OP_GET1:
+        return memo_get(machine, 1);
+    case OP_GET4:
+        return memo_get(machine, 4);
+    case OP_GLOBAL:
+        return take_global(machine);
+    case OP_PERSISTENT:
+        return take_persistent(machine);
+    case OP_REDUCE:
+        return reduce(machine);
+    case OP_BUILD:
+        return build(machine);
+    default:
+        return fail(EX_DATA, "the pickle has the opcode 0x%02x, which torch.save does not write", opcode);
+    }
+}
+
+PickleValue *pickle_read(Arena *arena, Bytes pickle) {
+    Machine machine = {cursor_init(pickle), pickle.data, arena, {0}, {0}};
+    if (pickle.size > PICKLE_MAX_BYTES)
+        return fail(EX_DATA, "the pickle has %zu bytes, more than %d", pickle.size, PICKLE_MAX_BYTES), NULL;
+    for (uint8_t opcode; cursor_u8(&machine.cursor, &opcode);) {
+        if (opcode == OP_STOP) return pop(&machine);
+        if (run_opcode(&machine, opcode) < 0) return NULL;
+    }
+    return damaged(&machine, "it ends early"), NULL;
+}
+
+PickleValue *pickle_find(const PickleValue *dict, const char *key) {
+    if (!dict || dict->kind != PICKLE_DICT) return NULL;
+    for (size_t i = dict->items.count; i; i -= 2) // of equal keys the last one counts
+        if (dict->items.at[i - 2]->kind == PICKLE_TEXT && text_is(dict->items.at[i - 2]->text, key))
+            return dict->items.at[i - 1];
+    return NULL;
+}
