@@ -310,7 +310,8 @@ void saved_resolve_auto(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = config->batch_size.value;
     if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
-    if (config->recompute == RECOMPUTE_AUTO) saved_value(saved, KEY_recompute, config);
+    if (config->recompute == RECOMPUTE_AUTO)
+        saved_value(saved, KEY_recompute, config), saved_value(saved, KEY_recompute_layers, config);
     if (!config->loss_chunk_rows) saved_value(saved, KEY_loss_chunk_rows, config);
     if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
     if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);

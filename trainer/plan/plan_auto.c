@@ -2,19 +2,19 @@
 #include "trainer/plan/plan_auto.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "trainer/plan/step_cost.h"
 #include <math.h>
+#include <stdio.h>
 
-// Relative time of a step. GELU is one pass over memory; the forward pass of the blocks is a fifth of a step.
-static const struct {
-    Recompute level;
-    double time;
-    const char *name;
-} levels[] = {
-    {RECOMPUTE_NONE,  1,    "none: all kept"                    },
-    {RECOMPUTE_GELU,  1.01, "gelu: GELU computed again"         },
-    {RECOMPUTE_BLOCK, 1.22, "block: whole blocks computed again"},
+static const char *const level_texts[] = {
+    [RECOMPUTE_NONE] = "none: all kept",
+    [RECOMPUTE_GELU] = "gelu: GELU computed again",
+    [RECOMPUTE_NORM] = "norm: and the norms",
+    [RECOMPUTE_MLP] = "mlp: and the input of GELU",
+    [RECOMPUTE_QKV] = "qkv: and queries, keys, values",
+    [RECOMPUTE_BLOCK] = "block: whole blocks computed again",
 };
-enum { LEVELS = sizeof levels / sizeof *levels };
+enum { LEVELS = RECOMPUTE_BLOCK + 1 };
 
 static bool is_cpu(const Backend *backend) { return backend->in_host_memory; }
 static bool is_offloaded(const Config *config) { return config->offload == OFFLOAD_OPTIMIZER; }
@@ -46,9 +46,36 @@ static size_t try_plan(const Config *config, const Model *model, const Backend *
 
 // Relative time per token. Each micro-batch has a fixed cost, expressed in tokens: launches on a GPU, where 4 sequences
 // of 1024 tokens run at half the speed of 64; packing of weights and ends of parallel loops on a CPU.
-static double token_time(const Config *config, const Backend *backend, double level_time) {
-    double fixed = is_cpu(backend) ? 256 : 4096;
-    return level_time * (1 + fixed / (double)(config->batch_size.value * config->block_size));
+static double token_time(const Config *config, const Model *model, const Backend *backend) {
+    const double fixed = is_cpu(backend) ? 256 : 4096;
+    return (1 + step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers)) *
+           (1 + fixed / (double)(config->batch_size.value * config->block_size));
+}
+
+// The plans between `none` and `block` in one row: each computes one layer more again than the one before it, for more
+// time and less memory.
+static int plan_count(const Model *model) { return (LEVELS - 1) * model->shape.layers + 1; }
+
+static void set_recompute(Config *config, const Model *model, int place) {
+    const int layers = model->shape.layers, level = (place + layers - 1) / layers, more = place % layers;
+    config->recompute = (Recompute)level, config->recompute_layers = more;
+}
+
+// Sets the first of the plans that fits, if recompute is to be chosen; the last if none fits. Returns the arena's size.
+static size_t fit_recompute(Config *config, const Config *asked, const Model *model, const Backend *backend,
+                            const Available *available, bool *fits) {
+    if (asked->recompute != RECOMPUTE_AUTO) return try_plan(config, model, backend, available, fits);
+    int too_large = -1, found = plan_count(model) - 1;
+    for (int place = 0; found - too_large > 1; place = (too_large + found) / 2) { // first all kept, then by bisection
+        set_recompute(config, model, place);
+        try_plan(config, model, backend, available, fits);
+        if (*fits)
+            found = place;
+        else
+            too_large = place;
+    }
+    set_recompute(config, model, found);
+    return try_plan(config, model, backend, available, fits);
 }
 
 // Sets `config` to the fastest plan that fits and is faster than `best`, else to the smallest below `least`. Offload is
@@ -56,22 +83,18 @@ static double token_time(const Config *config, const Backend *backend, double le
 static void choose(Config *config, const Config *asked, const Model *model, const Backend *backend,
                    const Available *available, double *best, size_t *least) {
     const double worth = 0.995; // a larger plan must be at least 0.5 % faster
-    int64_t rows_asked = asked->batch_size.value, sequences = rows_asked * asked->gradient_accumulation_steps;
-    bool cut = asked->batch_size.is_auto && asked->mem_limit;
+    const int64_t rows_asked = asked->batch_size.value, sequences = rows_asked * asked->gradient_accumulation_steps;
+    const bool cut = asked->batch_size.is_auto && asked->mem_limit;
     Config tried = *asked;
-    for (int i = 0; i < LEVELS; i++) {
-        if (asked->recompute != RECOMPUTE_AUTO && asked->recompute != levels[i].level) continue;
-        for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
-            if (sequences % rows) continue;
-            tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
-            tried.recompute = levels[i].level;
-            bool fits;
-            size_t bytes = try_plan(&tried, model, backend, available, &fits);
-            double time = fits ? token_time(&tried, backend, levels[i].time) : INFINITY;
-            if (fits ? time < *best * worth : *best == INFINITY && bytes < *least) *config = tried, *best = time;
-            if (bytes < *least) *least = bytes;
-            if (!fits) break; // larger batches do not fit either
-        }
+    for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
+        if (sequences % rows) continue;
+        tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
+        bool fits;
+        const size_t bytes = fit_recompute(&tried, asked, model, backend, available, &fits);
+        const double time = fits ? token_time(&tried, model, backend) : INFINITY;
+        if (fits ? time < *best * worth : *best == INFINITY && bytes < *least) *config = tried, *best = time;
+        if (bytes < *least) *least = bytes;
+        if (!fits) break; // larger batches do not fit either
     }
 }
 
@@ -116,20 +139,20 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     if (config->batch_size.value == rows_asked &&
         (config->recompute == asked.recompute || config->recompute == RECOMPUTE_NONE) && !moved)
         return;
-    char size[16], level[16];
-    config_value(config, KEY_recompute, level, sizeof level);
+    char size[16], levels[64];
+    plan_recompute_text(config, levels, sizeof levels);
     log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %s%s",
              human_bytes(size, (double)available.arena), (long long)config->batch_size.value,
-             (long long)config->gradient_accumulation_steps, level, moved ? ", offload optimizer" : "");
+             (long long)config->gradient_accumulation_steps, levels, moved ? ", offload optimizer" : "");
 }
 
 // ---- suggestions
 
 static void add_settings(Buffer *out, const Config *asked, const Config *config, size_t bytes) {
-    const int keys[] = {KEY_batch_size,      KEY_gradient_accumulation_steps,
-                        KEY_eval_batch_size, KEY_recompute,
-                        KEY_loss_chunk_rows, KEY_block_size,
-                        KEY_offload};
+    const int keys[] = {KEY_batch_size,       KEY_gradient_accumulation_steps,
+                        KEY_eval_batch_size,  KEY_recompute,
+                        KEY_recompute_layers, KEY_loss_chunk_rows,
+                        KEY_block_size,       KEY_offload};
     char size[16];
     buffer_print(out, "%s", out->size ? ";" : "");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -167,9 +190,9 @@ static void suggest(const Config *asked, const Backend *backend, const Available
     for (int i = 0; i < places * STEPS && found < 3; i++) {
         Config config = *asked;
         int step = i % STEPS;
-        Recompute level = step < LEVELS ? levels[step].level : RECOMPUTE_BLOCK;
+        const Recompute level = step < LEVELS ? (Recompute)step : RECOMPUTE_BLOCK;
         if (asked->recompute != RECOMPUTE_AUTO && level < asked->recompute) continue;
-        config.recompute = level;
+        if (level != asked->recompute) config.recompute = level, config.recompute_layers = 0;
         if (i >= STEPS) config.offload = OFFLOAD_OPTIMIZER;
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
@@ -236,21 +259,51 @@ static Backend with_state(const Backend *backend, size_t master_bytes, size_t mo
     return other;
 }
 
+void plan_recompute_text(const Config *config, char *text, size_t size) {
+    char level[16], below[16];
+    const int64_t layers = config->recompute_layers;
+    Config other = *config;
+    config_value(config, KEY_recompute, level, sizeof level);
+    snprintf(text, size, "%s", level);
+    if (!config->recompute || !layers || layers >= config->n_layer) return;
+    other.recompute--;
+    config_value(&other, KEY_recompute, below, sizeof below);
+    snprintf(text, size, "%s in %lld layers, %s in %lld", level, (long long)layers, below,
+             (long long)(config->n_layer - layers));
+}
+
+// The levels of the plan, what they save and cost.
+static void print_recompute(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
+    const Available unlimited = {0, 0};
+    Config whole = *config;
+    char levels[64], saved[16];
+    bool fits;
+    whole.recompute = RECOMPUTE_NONE;
+    const size_t bytes = try_plan(config, model, backend, &unlimited, &fits);
+    human_bytes(saved, (double)(try_plan(&whole, model, backend, &unlimited, &fits) - bytes));
+    plan_recompute_text(config, levels, sizeof levels);
+    buffer_print(out, "\nrecompute  %s: saves %s, predicted time %+.1f %% (%s)\n", levels, saved,
+                 100 * step_cost_recompute(&model->shape, backend, config->recompute, (int)config->recompute_layers),
+                 step_cost_source(backend));
+}
+
 void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
                         Buffer *out) {
     const Backend states[] = {with_state(backend, 4, 4), with_state(backend, 4, 2), with_state(backend, 0, 2)};
     const size_t columns = is_cpu(backend) ? 3 : 4; // the last: fp32, in host memory
     const char *title = config->mem_limit ? "largest batch_size in mem_limit, by optimizer_state" : "";
-    buffer_print(out, "\n  %-34s %14s  %s\n", "recompute", "arena", title);
+    print_recompute(config, model, backend, out);
+    buffer_print(out, "\n  %-34s %8s %10s  %s\n", "recompute", "time", "arena", title);
     if (config->mem_limit)
-        buffer_print(out, "  %49s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
-    for (int i = 0; i < LEVELS; i++) {
+        buffer_print(out, "  %54s  %8s %8s %8s%s\n", "", "fp32", "bf16", "bf16_sr", columns > 3 ? "  offload" : "");
+    for (Recompute level = RECOMPUTE_NONE; level <= RECOMPUTE_BLOCK; level++) {
         Config other = *config;
         char bytes[16];
         bool fits;
-        other.recompute = levels[i].level;
+        other.recompute = level, other.recompute_layers = 0;
         human_bytes(bytes, (double)try_plan(&other, model, backend, &(Available){0, 0}, &fits));
-        buffer_print(out, "%s %-34s %14s ", config->recompute == levels[i].level ? "*" : " ", levels[i].name, bytes);
+        buffer_print(out, "%s %-34s %+6.1f %% %10s ", config->recompute == level ? "*" : " ", level_texts[level],
+                     100 * step_cost_recompute(&model->shape, backend, level, 0), bytes);
         for (size_t column = 0; config->mem_limit && column < columns; column++) {
             other.offload = column < 3 ? OFFLOAD_NONE : OFFLOAD_OPTIMIZER;
             buffer_print(out, " %8lld", (long long)largest_rows(other, loss_chunk_rows, model, &states[column % 3]));

@@ -3,11 +3,15 @@
 
 #include "trainer/plan/memory_plan.h"
 
-// Sets batch_size, recompute, offload and loss_chunk_rows, where they are auto, to the fastest plan that fits, or to
-// the smallest if none fits; the product of batch_size and gradient_accumulation_steps is kept. The batch size and the
-// logits chunk change the rounding of results, so they depend on mem_limit only; recompute and offload change no bits
-// and, if the arena is allocated on this machine (`here`), also depend on the free memory.
+// Sets batch_size, recompute (a level, or a mix of two by layer), offload and loss_chunk_rows, where they are auto, to
+// the fastest plan that fits, or to the smallest if none fits; the product of batch_size and
+// gradient_accumulation_steps is kept. The batch size and the logits chunk change the rounding of results, so they
+// depend on mem_limit only; recompute and offload change no bits and, if the arena is allocated on this machine
+// (`here`), also depend on the free memory.
 void plan_auto(Config *config, const Backend *backend, bool here);
+
+// The level or levels of recompute, as "block" or "mlp in 5 layers, norm in 7".
+void plan_recompute_text(const Config *config, char *text, size_t size);
 
 // Returns -1 (82 on the CPU, 83 on a GPU) when the plan is larger than mem_limit; the error names the nearest settings
 // that fit. With `here`, the free memory of this machine and its device is a limit too, and the error lists the

@@ -1,0 +1,62 @@
+// Predicted times of a training step. The rates are facts of one processor and one card; only their ratios matter for a
+// choice. Those of the CPU: bench_kernels threads=1 cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX,
+// 2026-11-22; those of the GPU are computed, tests/bench/bench_gpu_expected.json.
+#include "trainer/plan/step_cost.h"
+
+typedef struct {
+    const char *source;
+    double products;                              // FLOP/s
+    double attention_forward, attention_backward; // FLOP/s; a token attends to half a block on average
+    double gelu, norm;                            // elements/s, of one direction
+    double loss;                                  // logits/s
+} Rates;
+
+static const Rates cpu_float = {"rates of one CPU core", 95e9, 40e9, 49e9, 0.86e9, 0.53e9, 0.98e9};
+static const Rates cpu_half = {"rates of one CPU core", 360e9, 82e9, 97e9, 0.93e9, 0.75e9, 0.91e9};
+static const Rates gpu = {"rates computed for an H200, not measured", 630e12, 240e12, 162e12, 1.0e12, 0.48e12, 0.85e12};
+
+static const Rates *rates_of(const Backend *backend) {
+    if (!backend->in_host_memory) return &gpu;
+    return backend->act_type == DTYPE_BF16 ? &cpu_half : &cpu_float;
+}
+
+const char *step_cost_source(const Backend *backend) { return rates_of(backend)->source; }
+
+// Seconds for each token of one layer's operations of the forward pass, by the level that computes them again.
+static double forward_again(const ModelShape *shape, const Rates *rates, Recompute level) {
+    const double C = shape->channels, T = shape->block, product = 2 * C * C / rates->products; // of (C,C) weights
+    switch (level) {
+    case RECOMPUTE_GELU:
+        return 4 * C / rates->gelu;
+    case RECOMPUTE_NORM:
+        return 2 * C / rates->norm;
+    case RECOMPUTE_MLP:
+        return 4 * product;
+    case RECOMPUTE_QKV:
+        return 3 * product;
+    case RECOMPUTE_BLOCK:
+        return product + 2 * T * C / rates->attention_forward;
+    default:
+        return 0;
+    }
+}
+
+double step_cost_passes(const ModelShape *shape, const Backend *backend) {
+    const Rates *rates = rates_of(backend);
+    const double L = shape->layers, C = shape->channels, T = shape->block, V = shape->padded_vocab;
+    const double products = 6 * (12 * L * C * C + V * C) / rates->products; // FLOPs: 2 forward, 4 backward
+    const double attention = 2 * L * T * C * (1 / rates->attention_forward + 2.5 / rates->attention_backward);
+    const double gelu = 2.5 * 4 * L * C / rates->gelu; // the backward pass has three operands, the forward pass two
+    const double norms = 2 * (2 * L + 1) * C / rates->norm;
+    return products + attention + gelu + norms + V / rates->loss;
+}
+
+double step_cost_recompute(const ModelShape *shape, const Backend *backend, Recompute level, int layers) {
+    const int last = layers && layers < shape->layers ? layers : shape->layers;
+    double seconds = 0;
+    for (Recompute i = RECOMPUTE_GELU; i <= level && level != RECOMPUTE_AUTO; i++) {
+        const int free = i != RECOMPUTE_GELU; // the last layer computes nothing again but GELU
+        seconds += ((i == level ? last : shape->layers) - free) * forward_again(shape, rates_of(backend), i);
+    }
+    return seconds / step_cost_passes(shape, backend);
+}
