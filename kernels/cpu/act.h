@@ -29,7 +29,8 @@ static inline Number number_of(float x) { return fp16_of(x); }
 #if defined __AVX512F__
 static inline V act_load(const Number *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline void act_store(Number *p, V v) {
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+    // not _mm512_cvtps_ph, whose macro converts -1 to a mask where gcc does not optimize
+    _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif defined __F16C__
 static inline V act_load(const Number *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
