@@ -129,6 +129,7 @@ def under_the_limit(name):
         for state, recompute, offload in LEVERS:
             B = largest_batch(name, state, recompute, offload)
             if B:
+                keep(f"limit {name}", [])  # the note of an earlier run
                 return step(name, B, state, recompute, LIMIT, offload=offload)
     except RuntimeError as error:
         note = str(error)
