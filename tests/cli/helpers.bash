@@ -30,6 +30,19 @@ dtype = 'float32'
 END
 }
 
+# make_data LINES VAL: the dataset `data` from the folder `docs`, of text.txt in documents of 60 lines.
+make_data() {
+    seq 1 "$1" | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
+    mkdir docs
+    split -l 60 text.txt docs/part-
+    "$BIN/shardtool" tokenize --quiet --val "$2" -o data docs
+}
+make_other_data() { # LINES: `data2`
+    mkdir other
+    seq 1 "$1" | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
+}
+
 # wait_until COMMAND...: polls until COMMAND succeeds. Fails after two minutes, which only a broken program takes, or as soon
 # as the trainer that is waited for has ended.
 wait_until() {

@@ -11,10 +11,7 @@ has_numpy() { "$python" -c 'import numpy' 2>/dev/null; }
 setup_file() {
     has_numpy || return 0
     cd "$BATS_FILE_TMPDIR" || exit
-    seq 1 2000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
-    mkdir docs
-    split -l 60 text.txt docs/part-
-    "$BIN/shardtool" tokenize --quiet --val 0.2 -o data docs
+    make_data 2000 0.2
     zstd -dcq data/val/*/*.zst >ids
     model make hf
 }

@@ -3,10 +3,7 @@ load helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    seq 1 2000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
-    mkdir docs
-    split -l 60 text.txt docs/part-
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
+    make_data 2000 0.1
 }
 
 setup() {

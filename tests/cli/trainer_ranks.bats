@@ -3,12 +3,8 @@ load helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    seq 1 3000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
-    mkdir docs other
-    split -l 60 text.txt docs/part-
-    seq 1 2000 | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
+    make_data 3000 0.1
+    make_other_data 2000
 }
 
 setup() {
