@@ -11,8 +11,9 @@
 
 static bool print_config;
 static const Option options[] = {
-    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"},
-    {OPT_END,  NULL,           NULL,          NULL, NULL                                                },
+    {OPT_FLAG, "print_config", &print_config, NULL,
+     "print every key, its value and where it comes from, as a configuration file"},
+    {OPT_END,  NULL,           NULL,          NULL, NULL                          },
 };
 
 // The size of the run, and how long it takes: by the last step of the run in out_dir, by a probe of the CPU, and else

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/optim/schedule.h"
 #include "trainer/run/ranks.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/stop_signals.h"
@@ -13,7 +14,8 @@
 
 static bool print_config, fresh, print_ranks;
 static const Option options[] = {
-    {OPT_FLAG, "print_config", &print_config, NULL, "print every key, its value and where it comes from"                  },
+    {OPT_FLAG, "print_config", &print_config, NULL,
+     "print every key, its value and where it comes from, as a configuration file"                                        },
     {OPT_FLAG, "fresh",        &fresh,        NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
     {OPT_FLAG, "print_ranks",  &print_ranks,  NULL,
      "with mpirun or srun: every process prints, with the samples of each batch and their hash"                           },
@@ -82,6 +84,7 @@ static int run_all(Run *run, const Config *config) {
              (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
     if (run->collective.world > 1) log_line("%u processes, started by MPI", run->collective.world);
     if (config->eval_only) return evaluate_only(run);
+    schedule_warn(config);
     if (train(run) < 0) return -1;
     return run_owns(run) ? conclude(run) : 0;
 }
@@ -89,8 +92,9 @@ static int run_all(Run *run, const Config *config) {
 static int run(int count, char **files) {
     ConfigReader reader;
     int result = config_read(&reader, count, files);
+    const bool prints = result == 0 && print_config;
     if (result == 0) result = model_config_resolve(&reader, !fresh);
-    if (result == 0 && print_config)
+    if (prints) // also without the model of init_from
         config_print(&reader);
     else if (result == 0) {
         signal(SIGPIPE, SIG_IGN); // a closed stdout and a limit of the file size are errors of a write

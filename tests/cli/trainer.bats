@@ -3,12 +3,8 @@ load helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
-    mkdir docs other
-    split -l 60 text.txt docs/part-
-    seq 1 4000 | sed 's/.*/& other words: bread, flour, sacks, carts and & horses/' | split -l 40 - other/part-
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
+    make_data 6000 0.1
+    make_other_data 4000
 }
 
 setup() {
@@ -225,6 +221,69 @@ END
     [[ "$output" =~ beta1\ *=\ 0.9\ *#\ default ]]
 }
 
+@test "the output of --print_config is a file that gives the same configuration, for every key" {
+    python3 - "$BATS_TEST_DIRNAME/../../trainer/config/keys.def" >odd.py <<'END'
+import re, sys
+values = {  # where one that differs from the default is not enough
+    "dataset": repr("it's \\n # \"here\"\t"), "sample_start": r"'\\ \' \n'", "out_dir": repr("o" * 300), "init_from": "'scratch'",
+    "batch_size": "'auto'", "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
+    "n_head": 2, "n_embd": 24, "cooldown_iters": 3, "min_lr": 3e-5, "dropout": 0.123456789, "spike_z": 1e30,
+    "mem_limit": "'11.3GiB'", "recompute": "'block'", "deterministic": True}
+for row in re.split(r"^(?=KEY|WORD)", open(sys.argv[1]).read(), flags=re.M)[1:]:
+    kind, arguments = row.split("(", 1)
+    words = re.findall(r'\bW\([^"]*"(.*?)"\)', arguments)
+    first, name, default = (part.strip() for part in arguments.split(",")[:3])
+    if kind != "KEY" and not words: continue  # the words are listed elsewhere
+    if name not in values:
+        values[name] = (repr(words[-1]) if words else default != "true" if first == "FLAG" else repr("a " + name) if first == "STRING"
+                        else 0.1 + float(default) / 3 if first == "FLOAT" else int(default) // 2 + 1)
+    print(f"{name} = {values[name]}")
+END
+    [ "$(wc -l <odd.py)" -gt 50 ]
+    trainer() { "$BIN/trainer" train "$@" --print_config; }
+    values() { sed -E 's/ +#.*; .*//' "$1"; }
+    trainer odd.py >one
+    trainer one >two
+    diff <(values one) <(values two)
+    [ "$(grep -c '# one:' two)" = "$(wc -l <two)" ]
+    python3 -c '
+import sys
+written, printed = {}, {}
+exec(open("odd.py").read(), written), exec(open("one").read(), printed) # as nanoGPT reads a configuration
+del written["__builtins__"], written["mem_limit"]
+assert printed["mem_limit"] == int(11.3 * 2**30), printed["mem_limit"]
+for name in written: assert written[name] == printed[name], (name, written[name], printed[name])'
+    # the size of a step is kept where batch_size was a number before it was auto
+    trainer --batch_size=6 --gradient_accumulation_steps=5 --block_size=16 --batch_size=auto >one
+    grep -q '^tokens_per_step *= 480 ' one
+    trainer one >two
+    diff <(values one) <(values two)
+    trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '
+}
+
+@test "schedules that cannot be meant are 2, and rare ones a warning" {
+    refused() { run_code 2 train --out_dir=run "$@"; }
+    refused --lr_schedule=wsd --cooldown_iters=25
+    [[ "$output" == *"'cooldown_iters' 25 is more than 'lr_decay_iters' 24"* ]]
+    refused --min_lr=1
+    [[ "$output" == *"'min_lr' 1 is above 'learning_rate' 0.001"* ]]
+    warns() { run_code 0 train --max_iters=1 --warmup_iters=0 --out_dir=run --fresh "$@"; }
+    warns
+    [[ "$output" != *"warning"* ]]
+    warns --learning_rate=1e-5
+    [[ "$output" == *"rises from 1e-05 to min_lr 6e-05"* ]]
+    warns --learning_rate=1e-5 --min_lr=1 --decay_lr=False
+    [[ "$output" != *"rises"* ]]
+    warns --warmup_iters=24
+    [[ "$output" == *"the warmup of 24 steps ends after lr_decay_iters 24"* ]]
+    warns --warmup_iters=2
+    [[ "$output" == *"the warmup of 2 steps is not shorter than the run of 1"* ]]
+    warns --cooldown_iters=2
+    [[ "$output" == *"cooldown_iters is used with lr_schedule=wsd only"* ]]
+    warns --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
+    [[ "$output" == *"the cooldown of 20 steps begins before the warmup of 5 steps ends"* ]]
+}
+
 @test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
     run "$BIN/trainer" plan tiny.conf nano.py
@@ -311,6 +370,9 @@ END
     [ "$("${greedy[@]}" --start='<|endoftext|>')" = "<|endoftext|>$("${greedy[@]}" --start='')" ]
     printf 'the\0wheel' >nul
     "${greedy[@]}" --start=FILE:nul | cmp -n 9 - nul
+    printf 'the \xff\xe2\x82 wheel' >bytes # not UTF-8
+    "${greedy[@]}" --start=FILE:bytes | cmp -n 13 - bytes
+    run_code 66 "${greedy[@]}" --start=FILE:/tmp
     [[ "$one" == "the wheel"* ]]
     [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
     for top_p in 0 1.5 nan; do

@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // The words of the WORD rows: names by value, which may have gaps, and aliases.
 typedef struct {
@@ -127,10 +128,42 @@ bool config_parse(Config *config, int key, const char *text) {
     return err_clear(), false;
 }
 
+static void print_quoted(Buffer *out, const char *text) {
+    static const char codes[] = "ntr\\'", bytes[] = "\n\t\r\\'";
+    buffer_print(out, "'");
+    for (; *text; text++) {
+        const char *found = strchr(bytes, *text);
+        if (found) buffer_print(out, "\\%c", codes[found - bytes]);
+        if (!found) buffer_add(out, text, 1);
+    }
+    buffer_print(out, "'");
+}
+
+// In a file, batch_size cannot be both a number and auto: tokens_per_step then keeps the size of the step.
+static Config as_file(const ConfigReader *reader) {
+    Config config = reader->config;
+    if (config.batch_size.is_auto && !config.tokens_per_step && reader->has_number[KEY_batch_size])
+        config.tokens_per_step = config.batch_size.value * config.gradient_accumulation_steps * config.block_size;
+    return config;
+}
+
 void config_print(const ConfigReader *reader) {
+    const Config config = as_file(reader);
     for (int i = 0; i < KEY_COUNT; i++) {
-        char value[256];
-        config_value(&reader->config, i, value, sizeof value);
-        printf("%-28s = %-24s # %s; %s\n", keys[i].name, value, reader->origin[i], keys[i].meaning);
+        char text[64];
+        const char *value = text;
+        Buffer out = {0};
+        bool is_string = keys[i].type == OPT_STRING && !keys[i].names;
+        if (is_string)
+            value = *(const char *const *)((const char *)&config + keys[i].offset);
+        else
+            config_value(&config, i, text, sizeof text);
+        if (is_string || keys[i].names || (keys[i].type == OPT_AUTO && !strcmp(text, "auto")))
+            print_quoted(&out, value);
+        else
+            buffer_print(&out, "%s", value);
+        printf("%-28s = %-24.*s # %s; %s\n", keys[i].name, (int)out.size, (const char *)out.data, reader->origin[i],
+               keys[i].meaning);
+        buffer_close(&out);
     }
 }

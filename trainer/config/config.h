@@ -67,7 +67,7 @@ void config_mistake(ConfigReader *reader, int key, const char *format, ...) __at
 int config_check(ConfigReader *reader); // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
 void config_close(ConfigReader *reader);
 
-void config_print(const ConfigReader *reader); // each key, its value and origin, to stdout
+void config_print(const ConfigReader *reader); // to stdout: a file that gives this configuration, with origins
 KeyClass config_class(int key);
 
 const char *config_key(int key); // its name

@@ -107,6 +107,21 @@ static void check_model(ConfigReader *reader) {
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 
+// What cannot be meant. What may be meant, and rarely is, is a warning of schedule_warn.
+static void check_schedule(ConfigReader *reader) {
+    // The default may be above the rate of a fine-tuning, as in nanoGPT.
+    const double default_min_lr = *(const double *)config_keys[KEY_min_lr].value;
+    const Config *config = &reader->config;
+    if (!config->decay_lr || config->lr_schedule == LR_CONSTANT) return;
+    if (config->min_lr > config->learning_rate && config->min_lr != default_min_lr)
+        config_mistake(reader, KEY_min_lr, "'min_lr' %g is above 'learning_rate' %g: the rate would rise to it",
+                       config->min_lr, config->learning_rate);
+    if (config->lr_schedule == LR_WSD && config->cooldown_iters > config->lr_decay_iters)
+        config_mistake(reader, KEY_cooldown_iters,
+                       "'cooldown_iters' %lld is more than 'lr_decay_iters' %lld: it would begin before step 0",
+                       (long long)config->cooldown_iters, (long long)config->lr_decay_iters);
+}
+
 // tokens_per_step = batch_size * gradient_accumulation_steps * block_size.
 static void split_step(ConfigReader *reader) {
     enum { ROWS_MAX = 12 }; // of a batch_size that is auto, before the plan splits the step
@@ -114,8 +129,12 @@ static void split_step(ConfigReader *reader) {
     const int64_t tokens = config->tokens_per_step, block = config->block_size;
     if (!tokens || block < 1 || config->batch_size.value < 1) return;
     int64_t *rows = &config->batch_size.value;
-    if (config->batch_size.is_auto && tokens % block == 0)
-        for (*rows = ROWS_MAX; tokens / block % *rows;) --*rows;
+    if (config->batch_size.is_auto && tokens % block == 0) {
+        const int64_t sequences = tokens / block, micros = config->gradient_accumulation_steps;
+        const bool splits = config_is_set(reader, KEY_gradient_accumulation_steps) && micros > 0 &&
+                            sequences % micros == 0 && sequences / micros * block <= MICRO_BATCH_TOKENS;
+        for (*rows = splits ? sequences / micros : ROWS_MAX; sequences % *rows;) --*rows;
+    }
     const int64_t unit = *rows * block, near = (tokens + unit / 2) / unit;
     if (tokens % unit)
         config_mistake(
@@ -134,6 +153,7 @@ static void split_step(ConfigReader *reader) {
 int config_check(ConfigReader *reader) {
     check_ranges(reader);
     check_model(reader);
+    check_schedule(reader);
     split_step(reader);
     Config *config = &reader->config;
     if (!reader->mistake_count && config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {

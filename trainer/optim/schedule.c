@@ -1,5 +1,6 @@
 // The learning rate of a step.
 #include "trainer/optim/schedule.h"
+#include "common/log.h"
 #include <math.h>
 
 // Warmup, stable, decay: the decay is 1 - sqrt(part of it) (Haegele et al., "Scaling Laws and Compute-Optimal Training
@@ -8,6 +9,26 @@ static double wsd_left(const Config *config, double at) {
     double end = (double)config->lr_decay_iters, steps = (double)config->cooldown_iters;
     if (steps <= 0) steps = end / 5;
     return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
+}
+
+void schedule_warn(const Config *config) {
+    const long long warmup = config->warmup_iters, end = config->lr_decay_iters, steps = config->max_iters;
+    const bool decays = config->lr_schedule != LR_CONSTANT, is_wsd = config->lr_schedule == LR_WSD;
+    if (config->cooldown_iters && !is_wsd) log_warn("cooldown_iters is used with lr_schedule=wsd only");
+    if (!config->decay_lr) return;
+    if (decays && config->min_lr > config->learning_rate)
+        log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or decay_lr=False", config->learning_rate,
+                 config->min_lr);
+    if (decays && warmup >= end)
+        log_warn("the warmup of %lld steps ends after lr_decay_iters %lld: the learning rate then falls to min_lr at "
+                 "once",
+                 warmup, end);
+    else if (is_wsd && warmup > end - config->cooldown_iters)
+        log_warn("the cooldown of %lld steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
+                 (long long)config->cooldown_iters, warmup, end);
+    else if (warmup >= steps)
+        log_warn("the warmup of %lld steps is not shorter than the run of %lld: the learning rate stays below %g",
+                 warmup, steps, config->learning_rate);
 }
 
 double schedule_rate(const Config *config, uint64_t step) {
