@@ -93,6 +93,8 @@ static inline VW lane_zip(V a, V b) {
     return low | (VW)_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b)) << 16;
 }
 static inline VW lane_of_numbers(const Number *p) { return *(const VWAnywhere *)p; }
+static inline V even_of(VW pair) { return (V)(pair << 16); }
+static inline V odd_of(VW pair) { return (V)(pair & 0xffff0000); }
 static inline VW lane_of_floats(const float *p) { return (VW)_mm512_cvtne2ps_pbh(v_load(p + W), v_load(p)); }
 #else
 enum { PER_LANE = 1 };

@@ -25,6 +25,7 @@ typedef struct {
     // matmul_forward of a single row, by what pack_transposed has written.
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
+    void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;

@@ -63,7 +63,9 @@ static void multiply_weight_widened(Grad *dw, const Act *dout, const Act *in, in
 
 void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
     const int block = M == 1 && products == PRODUCTS_PACKED ? product_layout_block(FORWARD, w->rows, w->cols) : 0;
-    if (products == PRODUCTS_WIDENED)
+    if (M == 1 && products != PRODUCTS_PACKED)
+        variant->multiply_row_plain(out, in, weights_of(w, FORWARD), (const float *)bias, w->rows, w->cols);
+    else if (products == PRODUCTS_WIDENED)
         multiply_widened(FORWARD, M, w, in, bias, out);
     else if (block)
         variant->multiply_row(out, in, packed_of(w, FORWARD), (const float *)bias, w->rows, w->cols, block);

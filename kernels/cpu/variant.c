@@ -25,4 +25,5 @@ static size_t scratch_bytes(const Shape *shape) {
     return round_up(most, 64);
 }
 
-const CpuVariant CPU_VARIANT = {install, scratch_bytes, pack_transposed, pack_plain, multiply_row, widen, narrow};
+const CpuVariant CPU_VARIANT = {install,      scratch_bytes,      pack_transposed, pack_plain,
+                                multiply_row, multiply_row_plain, widen,           narrow};

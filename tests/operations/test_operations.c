@@ -67,6 +67,7 @@ OPERATION(attention_from_a_row_on_has_the_bits_of_the_whole) {
     const int rows[] = {0, 1, 15, 16, 31, 63, 64, 65, 127, 128, 199};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) operation_attention_from(200, 2, 64, rows[i]);
     operation_attention_from(77, 2, pair_device == DEVICE_CPU ? 25 : 32, 76);
+    operation_attention_from(77, 1, 96, 76);
 }
 
 OPERATION(attention_of_more_channels_agrees_with_the_reference) {

@@ -7,9 +7,13 @@
 #include "common/rng.h"
 #include <stdlib.h>
 
-enum { LENGTH_MULTIPLE = 64 }; // few shapes, so that cached kernels are reused
+enum {
+    LENGTH_MULTIPLE = 64, // few shapes, so that cached kernels are reused
+    FEW = 256,            // candidates among which top_p is looked for first
+};
 
 typedef struct {
+    double weight; // its probability times the sum of the weights
     float logit;
     uint16_t id;
 } Candidate;
@@ -32,32 +36,55 @@ static void sift(Candidate *heap, size_t count, size_t i) {
 
 // The `most` likeliest of the vocabulary, the likeliest first.
 static void select_likeliest(const float *logits, size_t vocab, Candidate *candidates, size_t most) {
-    for (size_t v = 0; v < most; v++) candidates[v] = (Candidate){logits[v], (uint16_t)v};
+    for (size_t v = 0; v < most; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint16_t)v};
     if (most < vocab)
         for (size_t i = most / 2; i--;) sift(candidates, most, i);
     for (size_t v = most; v < vocab; v++)
         if (logits[v] > candidates[0].logit)
-            candidates[0] = (Candidate){logits[v], (uint16_t)v}, sift(candidates, most, 0);
+            candidates[0] = (Candidate){.logit = logits[v], .id = (uint16_t)v}, sift(candidates, most, 0);
     qsort(candidates, most, sizeof *candidates, likeliest_first);
 }
 
-static uint16_t draw(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates, uint64_t index) {
-    const bool greedy = sampler->temperature <= 0;
-    size_t count = greedy ? 1 : sampler->top_k && sampler->top_k < vocab ? sampler->top_k : vocab;
-    select_likeliest(logits, vocab, candidates, count);
-    if (greedy) return candidates[0].id;
-    double total = 0, highest = (double)candidates[0].logit, at = 0;
-    for (size_t i = 0; i < count; i++) total += exp(((double)candidates[i].logit - highest) / sampler->temperature);
-    if (sampler->top_p > 0) {
-        const double enough = sampler->top_p * total;
-        size_t kept = 0;
-        for (total = 0; kept < count && total < enough; kept++)
-            total += exp(((double)candidates[kept].logit - highest) / sampler->temperature);
-        count = kept;
-    }
-    double target = rng_uniform(sampler->seed, sampler->stream, index) * total;
+// The sum of the weights.
+static double weigh(Candidate *candidates, size_t count, float highest, double temperature) {
+    double total = 0;
     for (size_t i = 0; i < count; i++) {
-        at += exp(((double)candidates[i].logit - highest) / sampler->temperature);
+        candidates[i].weight = exp(((double)candidates[i].logit - (double)highest) / temperature);
+        total += candidates[i].weight;
+    }
+    return total;
+}
+
+// The likeliest of `limit` candidates whose weights reach `enough`; *total is their sum. Sorts no more than it needs.
+static size_t select_nucleus(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates,
+                             size_t limit, float highest, double enough, double *total) {
+    for (size_t count = FEW;; count *= 8) {
+        if (count > limit) count = limit;
+        select_likeliest(logits, vocab, candidates, count);
+        weigh(candidates, count, highest, sampler->temperature);
+        size_t kept = 0;
+        for (*total = 0; kept < count && *total < enough; kept++) *total += candidates[kept].weight;
+        if (*total >= enough || count == limit) return kept;
+    }
+}
+
+static uint16_t draw(const Sampler *sampler, const float *logits, size_t vocab, Candidate *candidates, uint64_t index) {
+    size_t count = sampler->top_k && sampler->top_k < vocab ? sampler->top_k : vocab;
+    if (sampler->temperature <= 0) count = 1;
+    if (count < vocab)
+        select_likeliest(logits, vocab, candidates, count);
+    else
+        for (size_t v = 0; v < vocab; v++) candidates[v] = (Candidate){.logit = logits[v], .id = (uint16_t)v};
+    if (sampler->temperature <= 0) return candidates[0].id;
+    float highest = -INFINITY;
+    for (size_t i = 0; i < count; i++) highest = candidates[i].logit > highest ? candidates[i].logit : highest;
+    double total = weigh(candidates, count, highest, sampler->temperature);
+    if (sampler->top_p > 0 && sampler->top_p < 1)
+        count = select_nucleus(sampler, logits, vocab, candidates, count, highest, sampler->top_p * total, &total);
+    const double target = rng_uniform(sampler->seed, sampler->stream, index) * total;
+    double at = 0;
+    for (size_t i = 0; i < count; i++) {
+        at += candidates[i].weight;
         if (at > target) return candidates[i].id;
     }
     return candidates[count - 1].id;

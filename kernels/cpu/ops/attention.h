@@ -4,6 +4,9 @@
 // Operands are copied into lanes (act.h) first: transposed, "t" (lanes of D, tokens), where tokens are the columns of a
 // product, or zipped, "z" (pairs of tokens, D), where they are summed over. Rows past T are zero. Tp = T rounded up to
 // 64, Dp = D rounded up to a vector.
+//
+// A single query, as sampling has it, reads keys and values once, where they lie. Its sums have the order of the
+// blocks.
 #pragma once
 
 #include "kernels/cpu/act.h"
@@ -13,7 +16,13 @@
 #include "kernels/cpu/tiles_amx.h"
 #include <omp.h>
 
-enum { QUERIES = 64, TILE_ROWS = 4, TILE_VECTORS = W == 16 ? 4 : 2 };
+enum {
+    QUERIES = 64,
+    TILE_ROWS = 4,
+    TILE_VECTORS = W == 16 ? 4 : 2,
+    VALUE_VECTORS = 4,
+    ROWS_AHEAD = 32, // rows of keys or values to prefetch for a single query: they are too far apart for the processor
+};
 
 // c (4 rows, `vectors` vectors) (+)= sum over k < depth of a[row * a_row + k * a_k] * b[k * b_row ..]
 static inline __attribute__((always_inline)) void tile_of(int vectors, int depth, const Lane *a, size_t a_row,
@@ -58,53 +67,64 @@ static inline bool on_tiles(int D) { return PER_LANE == 2 && cpu_amx && D % AMX_
 // Lanes of a row of D numbers: the last one is half empty where D is odd.
 static inline int lanes_of(int D) { return (D + PER_LANE - 1) / PER_LANE; }
 
-// x (rows, D), `stride` numbers a row -> out (lanes of D, columns), columns from `rows` to `padded` zero
+// Lanes u .. u+W-1 of W rows of x (rows, D), `stride` numbers a row, transposed; zero past D and past the rows.
+static inline void transpose_block(VW block[W], const Number *x, size_t stride, int rows, int u, int D) {
+    for (int i = 0; i < W; i++) {
+        const Number *from = x + (size_t)i * stride + u * PER_LANE;
+        if (i >= rows)
+            block[i] = (VW){0};
+        else if ((u + W) * PER_LANE <= D)
+            block[i] = lane_of_numbers(from);
+        else {
+            Number rest[W * PER_LANE] = {0};
+            memcpy(rest, from, (size_t)(D - u * PER_LANE) * sizeof *rest);
+            block[i] = lane_of_numbers(rest);
+        }
+    }
+    v_transpose(block);
+}
+
+// x (rows, D) -> out (lanes of D, columns), columns from `rows` to `padded` zero
 static void transpose_rows(Lane *out, const Number *x, size_t stride, int rows, int padded, int D) {
     const int lanes = lanes_of(D);
     for (int row = 0; row < padded; row += W)
         for (int u = 0; u < lanes; u += W) {
             VW block[W];
-            for (int i = 0; i < W; i++) {
-                const Number *from = x + (size_t)(row + i) * stride + u * PER_LANE;
-                if (row + i >= rows)
-                    block[i] = (VW){0};
-                else if ((u + W) * PER_LANE <= D)
-                    block[i] = lane_of_numbers(from);
-                else {
-                    Number rest[W * PER_LANE] = {0};
-                    memcpy(rest, from, (size_t)(D - u * PER_LANE) * sizeof *rest);
-                    block[i] = lane_of_numbers(rest);
-                }
-            }
-            v_transpose(block);
+            transpose_block(block, x + (size_t)row * stride, stride, rows - row, u, D);
             for (int i = 0; i < smaller(W, lanes - u); i++)
                 lane_store(out + (size_t)(u + i) * (size_t)padded + row, block[i]);
         }
 }
 
+// W numbers of PER_LANE rows of x, zipped; zero past `rows` and past `left` numbers
+static inline VW zip_block(const Number *x, size_t stride, int rows, int left) {
+    V a = rows > 0 ? act_load_part(x, left) : v_set(0);
+    V b = rows >= PER_LANE ? act_load_part(x + (PER_LANE - 1) * stride, left) : v_set(0);
+    return lane_zip(a, b);
+}
+
 // x (rows, D) -> out (padded / PER_LANE, Dp)
 static void zip_rows(Lane *out, const Number *x, size_t stride, int rows, int padded, int D, int Dp) {
     for (int row = 0; row < padded; row += PER_LANE)
-        for (int d = 0; d < Dp; d += W) {
-            V a = row < rows ? act_load_part(x + (size_t)row * stride + d, D - d) : v_set(0);
-            V b = row + PER_LANE - 1 < rows ? act_load_part(x + (size_t)(row + PER_LANE - 1) * stride + d, D - d)
-                                            : v_set(0);
-            lane_store(out + (size_t)(row / PER_LANE) * (size_t)Dp + d, lane_zip(a, b));
-        }
+        for (int d = 0; d < Dp; d += W)
+            lane_store(out + (size_t)(row / PER_LANE) * (size_t)Dp + d,
+                       zip_block(x + (size_t)row * stride + d, stride, rows - row, D - d));
+}
+
+// x (D) -> out (lanes of D)
+static void copy_row(Lane *out, const Number *x, int D) {
+    out[lanes_of(D) - 1] = 0;
+    if (PER_LANE * sizeof *x == sizeof *out)
+        memcpy(out, x, (size_t)D * sizeof *x);
+    else
+        for (int d = 0; d < D; d++) out[d] = (Lane)number_float(x[d]);
 }
 
 // x (rows, D) -> out (QUERIES, lanes of D)
 static void copy_rows(Lane *out, const Number *x, size_t stride, int rows, int D) {
-    const int lanes = lanes_of(D);
-    for (int row = 0; row < QUERIES; row++, out += lanes) {
-        out[lanes - 1] = 0;
-        if (row >= rows)
-            memset(out, 0, (size_t)lanes * sizeof *out);
-        else if (PER_LANE * sizeof *x == sizeof *out)
-            memcpy(out, x + (size_t)row * stride, (size_t)D * sizeof *x);
-        else
-            for (int d = 0; d < D; d++) out[d] = (Lane)number_float(x[(size_t)row * stride + (size_t)d]);
-    }
+    const size_t lanes = (size_t)lanes_of(D);
+    for (int row = 0; row < rows; row++) copy_row(out + (size_t)row * lanes, x + (size_t)row * stride, D);
+    memset(out + (size_t)rows * lanes, 0, (size_t)(QUERIES - rows) * lanes * sizeof *out);
 }
 
 // Scratch of one thread, in 32-bit elements.
@@ -219,6 +239,104 @@ static float softmax_row(LaneNumber *p, const float *scores, const float *mask, 
     return top + logf(total);
 }
 
+// Prefetches the numbers of a row.
+static inline void prefetch_row(const Number *x, int numbers) {
+    for (int d = 0; d < numbers; d += 64 / (int)sizeof *x) __builtin_prefetch(x + d);
+}
+
+// sum + a * b over W lanes
+static inline V dot_lanes(V sum, const Lane *a, const VW *b, bool as_tiles) {
+#if defined ACT_BF16 && defined __AVX512BF16__
+    if (as_tiles) {
+        V even = v_set(0), odd = v_set(0);
+        for (int i = 0; i < W; i++) {
+            even = v_fma(even_of(lane_set(a[i])), even_of(b[i]), even);
+            odd = v_fma(odd_of(lane_set(a[i])), odd_of(b[i]), odd);
+        }
+        return sum + (even + odd);
+    }
+#endif
+    (void)as_tiles;
+    for (int i = 0; i < W; i++) sum = lane_dot(sum, lane_set(a[i]), b[i]);
+    return sum;
+}
+
+// scores (keys, to a multiple of W) = q (lanes of D, to a multiple of W) * k (keys, D)^T
+static void multiply_keys_of_row(float *scores, const Lane *q, const Number *k, size_t stride, int keys, int D) {
+    for (int j = 0; j < keys; j += W) {
+        V sum = v_set(0);
+        for (int i = 0; i < W; i++) prefetch_row(k + (size_t)(j + i + ROWS_AHEAD) * stride, D);
+        for (int u = 0; u < lanes_of(D); u += W) {
+            VW block[W];
+            transpose_block(block, k + (size_t)j * stride, stride, keys - j, u, D);
+            sum = dot_lanes(sum, q + u, block, on_tiles(D));
+        }
+        v_store(scores + j, sum);
+    }
+}
+
+// out (vectors) = p (keys) * v (keys, vectors), of which `left` numbers are there
+static inline __attribute__((always_inline)) void sum_values(int vectors, float *out, const Lane *p, const Number *v,
+                                                             size_t stride, int keys, int left) {
+    V sum[VALUE_VECTORS] = {0};
+    for (int j = 0; j < keys; j += PER_LANE, v += PER_LANE * stride) {
+        const VW weight = lane_set(*p++);
+        for (size_t r = 0; r < PER_LANE; r++) prefetch_row(v + (ROWS_AHEAD + r) * stride, vectors * W);
+        for (int i = 0; i < vectors; i++)
+            sum[i] = lane_dot(sum[i], weight, zip_block(v + i * W, stride, keys - j, left - i * W));
+    }
+    for (int i = 0; i < vectors; i++) v_store(out + i * W, sum[i]);
+}
+
+#if defined ACT_BF16 && defined __AVX512BF16__
+static inline __attribute__((always_inline)) void sum_values_as_tiles(int vectors, float *out, const Lane *p,
+                                                                      const Number *v, size_t stride, int keys) {
+    V sum[VALUE_VECTORS] = {0};
+    for (int tile = 0; tile < keys; tile += AMX_BLOCK) {
+        V even[VALUE_VECTORS] = {0}, odd[VALUE_VECTORS] = {0};
+        for (int j = tile; j < smaller(keys, tile + AMX_BLOCK); j += 2, v += 2 * stride) {
+            const VW weights = lane_set(*p++);
+            prefetch_row(v + ROWS_AHEAD * stride, vectors * W),
+                prefetch_row(v + (ROWS_AHEAD + 1) * stride, vectors * W);
+            for (int i = 0; i < vectors; i++) even[i] = v_fma(even_of(weights), act_load(v + i * W), even[i]);
+            for (int i = 0; i < vectors && j + 1 < keys; i++)
+                odd[i] = v_fma(odd_of(weights), act_load(v + stride + i * W), odd[i]);
+        }
+        for (int i = 0; i < vectors; i++) sum[i] += even[i] + odd[i];
+    }
+    for (int i = 0; i < vectors; i++) v_store(out + i * W, sum[i]);
+}
+#endif
+
+// out (Dp) = p (keys) * v (keys, D)
+static void sum_values_of_row(float *out, const Lane *p, const Number *v, size_t stride, int keys, int D) {
+    int d = 0;
+#if defined ACT_BF16 && defined __AVX512BF16__
+    if (on_tiles(D)) {
+        for (; D - d >= VALUE_VECTORS * W; d += VALUE_VECTORS * W)
+            sum_values_as_tiles(VALUE_VECTORS, out + d, p, v + d, stride, keys);
+        for (; d < D; d += W) sum_values_as_tiles(1, out + d, p, v + d, stride, keys);
+    }
+#endif
+    for (; D - d >= VALUE_VECTORS * W; d += VALUE_VECTORS * W)
+        sum_values(VALUE_VECTORS, out + d, p, v + d, stride, keys, D - d);
+    for (; d < D; d += W) sum_values(1, out + d, p, v + d, stride, keys, D - d);
+}
+
+// The last query of a sequence of T, whose rows begin at q. Returns the log of the denominator.
+static float attend_row(const AttentionScratch *s, Number *out, const Number *q, size_t stride, const float *mask,
+                        int first, int T, int D, float scale) {
+    const int width = (int)round_up((size_t)T, W);
+    float inverse;
+    memset(s->q, 0, round_up((size_t)D, W) * sizeof *s->q);
+    copy_row(s->q, q + (size_t)(T - 1) * stride, D);
+    multiply_keys_of_row(s->scores, s->q, q + stride / 3, stride, T, D);
+    const float log_sum = softmax_row((LaneNumber *)s->p, s->scores, mask, first, T, width, scale, &inverse);
+    sum_values_of_row(s->out, s->p, q + stride / 3 * 2, stride, T, D);
+    for (int d = 0; d < D; d += W) act_store_part(out + d, v_load(s->out + d) * v_set(inverse), D - d);
+    return log_sum;
+}
+
 static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout,
                                   int layer, int B, int T, int H, int D, int from) {
     const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
@@ -233,6 +351,14 @@ static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const in
         const Number *q = (const Number *)qkv + (size_t)b * (size_t)T * stride + (size_t)h * (size_t)D;
         AttentionScratch s;
         attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
+        if (T - from == 1) {
+            const int row = (b + 1) * T - 1;
+            if (dropout) attention_mask(s.mask, dropout, layer, b, (h + 1) * T - 1, T, T);
+            lse[(size_t)(head + 1) * (size_t)T - 1] =
+                attend_row(&s, (Number *)out + (size_t)row * (size_t)C + (size_t)(h * D), q, stride,
+                           dropout ? s.mask : NULL, starts ? starts[row] : 0, T, D, scale);
+            continue;
+        }
         transpose_rows(s.kt, q + C, stride, T, Tp, D);
         zip_rows(s.vz, q + 2 * C, stride, T, Tp, D, Dp);
         for (int start = from / QUERIES * QUERIES; start < T; start += QUERIES) {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/simd.h"
 
 static void cpu_embed_forward(Res *out, const uint16_t *rows, const Par *wte, const Par *wpe, int B, int T, int C) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (B * T > 1)
     for (int n = 0; n < B * T; n++) {
         int b = n / T, t = n % T;
         const float *token = (const float *)wte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;

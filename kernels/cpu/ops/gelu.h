@@ -45,7 +45,7 @@ static inline V gelu_slope(V x, bool exact) {
 
 static inline void gelu_forward_as(Number *out, const Number *in, size_t n, bool exact) {
     const size_t piece = 4096;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > piece)
     for (size_t start = 0; start < n; start += piece) {
         int count = n - start < piece ? (int)(n - start) : (int)piece;
         for (int k = 0; k < count; k += W)

@@ -7,7 +7,7 @@
 static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
                                   const Par *weight, const Par *bias, int N, int C) {
     const float *w = (const float *)weight, *beta = (const float *)bias;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (N > 1)
     for (int i = 0; i < N; i++) {
         const float *x = (const float *)in + (size_t)i * (size_t)C;
         const Number *add = branch ? (const Number *)branch + (size_t)i * (size_t)C : NULL;

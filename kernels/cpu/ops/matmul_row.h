@@ -1,9 +1,9 @@
-// The product of a single row with packed weights, as sampling needs it. It reads each weight once, so the threads
-// share the panels of the weights; oneDNN runs a single row on one thread where it uses AMX tiles.
+// The product of a single row with weights, as sampling needs it. It reads each weight once, so the threads share the
+// rows of the weights; oneDNN runs a single row on one thread where it uses AMX tiles.
 //
-// The sums have the order of oneDNN's products of many rows, so that a row has the same bits in both: in chunks of
-// inputs whose sums are added, and on AMX tiles, for each 32 inputs, over the even and over the odd ones. Only there
-// one in 10,000 sums over more than 2,048 inputs is rounded to another bf16.
+// By packed weights the sums have the order of oneDNN's products of many rows, so that a row has the same bits in both:
+// in chunks of inputs whose sums are added, and on AMX tiles, for each 32 inputs, over the even and over the odd ones.
+// Only there one in 10,000 sums over more than 2,048 inputs is rounded to another bf16.
 #pragma once
 
 #include "kernels/cpu/act.h"
@@ -32,9 +32,6 @@ static inline __attribute__((always_inline)) void multiply_panel(int vectors, V 
 }
 
 #if defined ACT_BF16 && defined __AVX512BF16__
-static inline V even_of(VW pair) { return (V)(pair << 16); }
-static inline V odd_of(VW pair) { return (V)(pair & 0xffff0000); }
-
 static inline __attribute__((always_inline)) void multiply_panel_as_tiles(int vectors, V *sum, const Number *x,
                                                                           const Lane *w, int block, int lanes) {
     for (int tile = 0; tile < lanes; tile += TILE_LANES) {
@@ -96,5 +93,32 @@ static void multiply_row(void *out, const void *in, const void *packed, const fl
                 break;
             }
         }
+    }
+}
+
+// out (count) = x (cols) * w (count, cols)^T + bias
+static inline __attribute__((always_inline)) void multiply_plain(int count, Number *out, const Number *x,
+                                                                 const float *w, const float *bias, int cols) {
+    V sum[ROW_VECTORS] = {0};
+    for (int k = 0; k < cols; k += W) {
+        const V left = act_load_part(x + k, cols - k);
+        for (int r = 0; r < count; r++) __builtin_prefetch(w + (size_t)(r + count) * (size_t)cols + k);
+        for (int r = 0; r < count; r++)
+            sum[r] = v_fma(left, v_load_part(w + (size_t)r * (size_t)cols + k, cols - k), sum[r]);
+    }
+    for (int r = 0; r < count; r++) out[r] = number_of(v_sum(sum[r]) + (bias ? bias[r] : 0));
+}
+
+// out (rows) = in (cols) * w^T + bias (NULL: none); w (rows, cols) as it is
+static void multiply_row_plain(void *out, const void *in, const float *w, const float *bias, int rows, int cols) {
+#pragma omp parallel for schedule(static)
+    for (int row = 0; row < rows; row += ROW_VECTORS) {
+        Number *to = (Number *)out + row;
+        const float *from = w + (size_t)row * (size_t)cols, *its_bias = bias ? bias + row : NULL;
+        if (rows - row >= ROW_VECTORS)
+            multiply_plain(ROW_VECTORS, to, in, from, its_bias, cols);
+        else
+            for (int r = 0; r < rows - row; r++)
+                multiply_plain(1, to + r, in, from + (size_t)r * (size_t)cols, its_bias ? its_bias + r : NULL, cols);
     }
 }

@@ -66,6 +66,50 @@ TEST_ON_EACH_ISA(logits_of_a_token_after_kept_ones_are_those_of_the_whole_text) 
     compare_logits(DTYPE_FP16, 0, 5e-4);
 }
 
+static const float *sorted_logits;
+
+static int by_logit(const void *a, const void *b) {
+    const float x = sorted_logits[*(const int *)a], y = sorted_logits[*(const int *)b];
+    return x < y ? 1 : x > y ? -1 : *(const int *)a - *(const int *)b;
+}
+
+// The token that a sampler without top_k draws: all are sorted.
+static int drawn_id(const float *logits, int *order, int vocab, const Sampler *sampler) {
+    long double total = 0, at = 0, enough, target;
+    for (int i = 0; i < vocab; i++) order[i] = i, total += expl((long double)logits[i] / sampler->temperature);
+    enough = sampler->top_p > 0 ? sampler->top_p * total : total;
+    target = rng_uniform(sampler->seed, sampler->stream, 0);
+    sorted_logits = logits;
+    if (sampler->top_p > 0) qsort(order, (size_t)vocab, sizeof *order, by_logit);
+    int kept = 0;
+    for (total = 0; kept < vocab && total < enough; kept++)
+        total += expl((long double)logits[order[kept]] / sampler->temperature);
+    for (int i = 0; i < kept; i++)
+        if ((at += expl((long double)logits[order[i]] / sampler->temperature)) > target * total) return order[i];
+    return order[kept - 1];
+}
+
+TEST(a_token_is_drawn_from_the_whole_vocabulary_or_its_likeliest_part) {
+    TinyShape shape = shape_of(DTYPE_FP32);
+    shape.layers = 1, shape.vocab = 50257;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    float *logits = malloc((size_t)shape.vocab * sizeof *logits);
+    int *order = malloc((size_t)shape.vocab * sizeof *order), differ = 0;
+    NEED(logits && order);
+    for (int i = 0; i < 24; i++) {
+        uint16_t ids[3] = {50, (uint16_t)(7 * i)};
+        const Sampler sampler = {
+            .temperature = i % 2 ? 0.02 : 1, .top_p = i % 3 * 0.45, .seed = 9, .stream = (uint64_t)i};
+        sample(&tiny.network, &sampler, ids, 2, 1, NULL, NULL);
+        network_logits(&tiny.network, &tiny.plan.sample, 1, logits);
+        differ += ids[2] != drawn_id(logits, order, shape.vocab, &sampler);
+    }
+    CHECK_EQUAL(differ, 0);
+    free(logits), free(order);
+    tiny_close(&tiny);
+}
+
 typedef struct {
     Buffer all;
     size_t pieces, cut; // cut: pieces that end within a character
