@@ -27,6 +27,7 @@ typedef struct {
 } Weight;
 
 typedef struct AdamW AdamW; // kernels/adamw_scalars.h
+typedef struct Muon Muon;   // kernels/muon_scalars.h
 
 // The largest shapes of a run. They determine the sizes of scratch memory and workspaces.
 typedef struct {

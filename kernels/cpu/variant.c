@@ -9,6 +9,7 @@
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/layernorm.h"
 #include "kernels/cpu/ops/matmul_row.h"
+#include "kernels/cpu/ops/muon.h"
 #include "kernels/cpu/ops/pack.h"
 
 static void install(Backend *backend) {

@@ -1,6 +1,6 @@
 // operations.h: inputs, the call, what must come out.
 #include "tests/operations/operations.h"
-#include "kernels/adamw_scalars.h"
+#include "kernels/muon_scalars.h"
 #include "tests/operations/pair.h"
 #include <math.h>
 
@@ -329,5 +329,62 @@ void operation_adamw(size_t count, size_t decay_count) {
     CHECK(!isfinite(norm->result[TESTED][0]));
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < count; i++) CHECK(m->result[TESTED][i] == (double)(float)m->start[i]);
+    pair_close();
+}
+
+void operation_muon(int rows, int cols) {
+    pair_open((Shape){1, 64, 64, 64 / 8, ANY, ANY, 1});
+    const size_t count = (size_t)rows * (size_t)cols, square_count = (size_t)cols * (size_t)cols;
+    const bool has_master = pair_backend(TESTED)->master_bytes > 0;
+    Array *params = array_normal(PARS, count, 0.02, 0), *master = array_normal(FLOATS, count, 0, 0);
+    Array *grads = array_normal(GRADS, count, 1e-3, 0), *momentum = array_normal(FLOATS, count, 1e-4, 0);
+    Array *direction = array_filled(GRADS, count, NAN), *matrix = array_filled(ACTS, count, NAN);
+    Array *transposed = array_filled(ACTS, count, NAN), *norm = array_filled(FLOATS, 1, NAN);
+    Array *gram = array_normal(GRADS, square_count, 0.1, 0), *square = array_normal(GRADS, square_count, 0.1, 0);
+    Array *small = array_filled(ACTS, square_count, NAN), *scale = array_filled(FLOATS, 1, 0.5);
+    memcpy(master->start, params->start, count * sizeof(double));
+    Array *steps[2];
+    for (int clipped = 0; clipped < 2; clipped++) {
+        const Muon step = {
+            .adamw = {.max_norm = clipped ? 0.05f : 0, .step = 5, .seed = {1, 0}},
+            .rate = 1e-3f,
+            .shrink = 1 - 1e-3f * 0.1f,
+            .momentum = 0.95f,
+            .one = 1
+        };
+        steps[clipped] = array_bytes(&step, sizeof step);
+    }
+#define MUON_OF(run, clipped) ((const Muon *)AT(steps[clipped]))
+    for (int clipped = 0; clipped < 2; clipped++) {
+        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale)); on->muon_momentum(
+            AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, clipped), AT(norm), AT(scale));
+                on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
+                                MUON_OF(run, clipped), AT(norm)));
+        CHECK_NEAR(momentum, 1e-6);
+        CHECK_NEAR(direction, 1e-6);
+        CHECK_NEAR(params, rounded_once);
+        if (!has_master || pair_timing) continue;
+        for (size_t i = 0; i < count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
+        CHECK_NEAR(master, 1e-6);
+    }
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, &MUON_OF(run, 0)->one);
+            on->muon_operand(AT(matrix), AT(transposed), AT(grads), rows, cols, AT(norm)));
+    CHECK_NEAR(matrix, rounded_once);
+    CHECK_NEAR(transposed, rounded_once);
+    ON_BOTH(on->muon_operand(AT(matrix), NULL, AT(grads), rows, cols, NULL);
+            on->muon_polynomial(AT(small), AT(gram), AT(square), cols));
+    CHECK_NEAR(matrix, 1.1 * rounded_once); // small numbers of fp16
+    CHECK_NEAR(small, rounded_once);
+    if (pair_timing) return pair_close();
+    grads->start[17] = INFINITY;
+    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+            on->muon_momentum(AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, 1), AT(norm), AT(scale));
+            on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
+                            MUON_OF(run, 1), AT(norm)));
+    CHECK(!isfinite(norm->result[TESTED][0]));
+    CHECK_NEAR(params, 0); // nothing was written
+    for (size_t i = 0; i < count; i++)
+        CHECK(momentum->result[TESTED][i] == (double)(float)momentum->start[i] && direction->result[TESTED][i] == 0);
+#undef MUON_OF
     pair_close();
 }

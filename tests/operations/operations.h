@@ -22,3 +22,4 @@ void operation_dropout(int B, int T, int C);
 void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M);
 void operation_gradient_norm(size_t count);
 void operation_adamw(size_t count, size_t decay_count);
+void operation_muon(int rows, int cols);

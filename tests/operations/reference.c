@@ -1,6 +1,6 @@
 // reference.h: plain loops in double precision.
 #include "tests/operations/reference.h"
-#include "kernels/adamw_scalars.h"
+#include "kernels/muon_scalars.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,13 +250,17 @@ static void reference_gradient_norm(float *norm, const Grad *gradients, size_t c
     *norm = (float)(sqrt(squares) / (double)*loss_scale);
 }
 
+static double gradient_scale(const AdamW *adamw, float norm, float loss_scale) {
+    const bool clip = adamw->max_norm > 0 && norm > adamw->max_norm;
+    return (clip ? (double)adamw->max_norm / ((double)norm + 1e-6) : 1) / (double)loss_scale;
+}
+
 static void reference_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
                             size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
                             const float *loss_scale) {
     (void)master;
     if (!isfinite(*norm)) return;
-    const bool clip = adamw->max_norm > 0 && *norm > adamw->max_norm;
-    const double by = (clip ? (double)adamw->max_norm / ((double)*norm + 1e-6) : 1) / (double)*loss_scale;
+    const double by = gradient_scale(adamw, *norm, *loss_scale);
     for (size_t i = 0; i < count; i++) {
         const double g = IN(gradients)[i] * by, beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
         double *p = OUT(params) + i, *m1 = OUT(m) + i, *m2 = OUT(v) + i;
@@ -264,6 +268,41 @@ static void reference_adamw(Par *params, float *master, const Grad *gradients, M
         if (first + i < decay_count) *p *= (double)adamw->shrink;
         *p -= (double)adamw->rate * *m1 / (sqrt(*m2) * (double)adamw->root + (double)adamw->epsilon);
     }
+}
+
+static void reference_muon_momentum(Grad *direction, float *momentum, const Grad *gradients, size_t count,
+                                    const Muon *muon, const float *norm, const float *loss_scale) {
+    const double by = gradient_scale(&muon->adamw, *norm, *loss_scale), keep = (double)muon->momentum;
+    for (size_t i = 0; i < count; i++) {
+        OUT(direction)[i] = 0;
+        if (!isfinite(*norm)) continue;
+        const double g = IN(gradients)[i] * by, m = (double)momentum[i] + (1 - keep) * (g - (double)momentum[i]);
+        momentum[i] = (float)m;
+        OUT(direction)[i] = g + keep * (m - g);
+    }
+}
+
+static void reference_muon_operand(Act *out, Act *transposed, const Grad *in, int rows, int cols, const float *norm) {
+    for (int row = 0; row < rows; row++)
+        for (int col = 0; col < cols; col++) {
+            const double x = IN(in)[row * cols + col] / (norm ? fmax((double)*norm, (double)MUON_EPSILON) : 1);
+            OUT(out)[row * cols + col] = x;
+            if (transposed) OUT(transposed)[col * rows + row] = x;
+        }
+}
+
+static void reference_muon_polynomial(Act *out, const Grad *gram, const Grad *square, int n) {
+    for (int i = 0; i < n * n; i++)
+        OUT(out)
+        [i] = (i / n == i % n ? (double)MUON_A : 0) + (double)MUON_B * IN(gram)[i] + (double)MUON_C * IN(square)[i];
+}
+
+static void reference_muon_update(Par *params, float *master, const Grad *direction, size_t first, size_t count,
+                                  float scale, const Muon *muon, const float *norm) {
+    (void)master, (void)first;
+    if (!isfinite(*norm)) return;
+    for (size_t i = 0; i < count; i++)
+        OUT(params)[i] = OUT(params)[i] * (double)muon->shrink - (double)scale * (double)muon->rate * IN(direction)[i];
 }
 
 static void reference_pack(const Weight *w) { (void)w; }

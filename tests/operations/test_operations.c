@@ -124,3 +124,8 @@ OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_grid) 
 }
 
 OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }
+
+OPERATION(muon_agrees_with_the_reference) {
+    operation_muon(72, 136);
+    operation_muon(200, 64);
+}

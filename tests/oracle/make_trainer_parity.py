@@ -1,10 +1,12 @@
 """Makes tests/data/trainer_parity.txt: the results of a torch model equal to nanoGPT's, on the weights and
 batches of tests/unit/trainer/test_trainer_parity.c: logits before and after 10 AdamW steps in float32, and the loss and
-gradient norm of each step; without biases, with biases, with dropout too, under the masks of kernels/dropout_mask.h, and with document_mask too.
+gradient norm of each step; without biases, with biases, with dropout too, under the masks of kernels/dropout_mask.h, and
+with document_mask too. At last with torch.optim.Muon in float32, and then numbers of each matrix after the steps too.
 
 usage: make_trainer_parity.py > tests/data/trainer_parity.txt      (needs torch and numpy)
 """
 import math
+import unittest.mock
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ import torch.nn.functional as F
 
 V, VP, T, C, H, L, B, ACCUMULATION, STEPS = 97, 128, 16, 32, 2, 2, 4, 2, 10
 ROWS = range(12, 16)  # of which the logits are kept
+MATRIX_STRIDE = 37  # between the numbers of a matrix that are kept
 
 
 def philox(counter, key):
@@ -93,6 +96,18 @@ class Block(torch.nn.Module):
         return x + drop(self.fc_proj(F.gelu(self.fc(self.ln_2(x)))), self.layer, MLP_OUT)
 
 
+class Apart(torch.nn.Module):
+    """A linear layer whose queries, keys and values have weights of their own."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.parts = torch.nn.ParameterList(w.clone() for w in linear.weight.detach().chunk(3))
+        self.bias = linear.bias
+
+    def forward(self, x):
+        return F.linear(x, torch.cat(list(self.parts)), self.bias)
+
+
 class GPT(torch.nn.Module):
     def __init__(self, bias):
         super().__init__()
@@ -134,18 +149,41 @@ def put(name, values):
     print(name, len(values), *("%.9g" % v for v in values))
 
 
+def matrices(model):
+    """The weights that Muon updates, in the order of params.def."""
+    return [w for b in model.h for w in (*b.attn.parts, b.attn_proj.weight, b.fc.weight, b.fc_proj.weight)]
+
+
+def optimizers(model, muon):
+    if muon:
+        for b in model.h:
+            b.attn = Apart(b.attn)
+    with_muon = matrices(model) if muon else []
+    others = [p for p in model.parameters() if not any(p is w for w in with_muon)]
+    groups = [{"params": [p for p in others if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in others if p.dim() < 2], "weight_decay": 0.0}]
+    made = [torch.optim.AdamW(groups, betas=(0.9, 0.95))]
+    if muon:
+        made.append(torch.optim.Muon(with_muon, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"))
+    return made
+
+
+def update(optimizer, learning_rate):
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    with unittest.mock.patch.object(torch, "bfloat16", torch.float32):  # in which Muon would orthogonalize
+        optimizer.step()
+
+
 TOKEN = int(rows(1, 0, 1)[0][0, 9])
-for bias, p, end_of_text in ((0, 0, -1), (1, 0, -1), (1, 0.2, -1), (1, 0.2, TOKEN)):
+MUON_TIMES = 0.5  # of the learning rate
+for bias, p, end_of_text, muon in ((0, 0, -1, 0), (1, 0, -1, 0), (1, 0.2, -1, 0), (1, 0.2, TOKEN, 0), (1, 0, -1, 1)):
     model = GPT(bool(bias))
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    rest = [p for p in model.parameters() if p.dim() < 2]
-    adamw = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], betas=(0.9, 0.95))
+    adamw, *other = optimizers(model, muon)
     x, _ = rows(1, 0, 1)
     put("logits_before", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())
     losses, norms = [], []
     for step in range(STEPS):
-        for group in adamw.param_groups:
-            group["lr"] = rate(step)
         total = 0
         for micro in range(ACCUMULATION):
             x, y = rows(0, (step * ACCUMULATION + micro) * B, B)
@@ -155,9 +193,13 @@ for bias, p, end_of_text in ((0, 0, -1), (1, 0, -1), (1, 0.2, -1), (1, 0.2, TOKE
             total += loss.item()
         losses.append(total)
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
-        adamw.step()
-        adamw.zero_grad(set_to_none=True)
+        update(adamw, rate(step))
+        for optimizer in other:
+            update(optimizer, rate(step) * MUON_TIMES)
+        model.zero_grad(set_to_none=True)
     put("losses", losses)
     put("norms", norms)
     x, _ = rows(1, 0, 1)
     put("logits_after", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())
+    for w in matrices(model) if muon else []:
+        put("matrix", w.flatten()[::MATRIX_STRIDE].tolist())

@@ -61,6 +61,8 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_dropout,                     0, 0.99     },
         {KEY_beta1,                       0, 0.9999999},
         {KEY_beta2,                       0, 0.9999999},
+        {KEY_muon_learning_rate,          0, 1e30     },
+        {KEY_muon_momentum,               0, 0.9999999},
         {KEY_data_timeout,                1, 1e9      },
         {KEY_threads,                     0, 4096     },
         {KEY_seed,                        0, 0x1p53   },
@@ -101,6 +103,9 @@ static void check_model(ConfigReader *reader) {
     if (config->recompute_layers && config->recompute == RECOMPUTE_AUTO)
         config_mistake(reader, KEY_recompute_layers,
                        "'recompute_layers' is set, and 'recompute' is auto, which chooses both: set 'recompute' too");
+    if (config->muon_learning_rate > 0 && !(config->learning_rate > 0))
+        config_mistake(reader, KEY_muon_learning_rate,
+                       "'muon_learning_rate' follows the schedule of 'learning_rate', which is 0");
     if (config->recheck_interval && !config->deterministic)
         config_mistake(reader, KEY_recheck_interval,
                        "'recheck_interval' compares bits, which needs deterministic = True");

@@ -3,7 +3,9 @@
 
 // One row per optimizer: OPTIMIZER(NAME, name, ...). optimizer_name is its row of functions; name is the word in
 // configurations; ... is passed through.
-#define OPTIMIZERS(OPTIMIZER, ...) OPTIMIZER(ADAMW, adamw, __VA_ARGS__)
+#define OPTIMIZERS(OPTIMIZER, ...)                                                                                     \
+    OPTIMIZER(ADAMW, adamw, __VA_ARGS__)                                                                               \
+    OPTIMIZER(MUON, muon, __VA_ARGS__)
 
 #define OPTIMIZER_NUMBER(NAME, name, ...) OPTIMIZER_##NAME,
 typedef enum { OPTIMIZERS(OPTIMIZER_NUMBER, ) } OptimizerName;

@@ -185,21 +185,43 @@ static size_t slice_elements(const Optimizer *optimizer, const Model *model) {
     return (most + SLICE_UNIT - 1) / SLICE_UNIT * SLICE_UNIT;
 }
 
-// The optimizer's state in host memory, which begins where the arena ends, and the slots for its slices.
-static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
-    const Optimizer *optimizer = plan->optimizer;
-    size_t element = own_master ? sizeof(float) : 0;
-    for (int i = 0; i < optimizer->state_count; i++) element += optimizer_element_bytes(&optimizer->states[i], backend);
-    plan->slice = slice_elements(optimizer, model);
-    plan->slot_bytes = plan->slice * element;
-    plan->slots = plan->passes;
-    size_t end = plan->slots + BACKEND_SLOTS * plan->slot_bytes;
-    if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
-    add_row(plan, "slots of the update", end - plan->slots, true);
+// The largest state of an element, of those parameters that have any.
+static size_t element_bytes(const Optimizer *optimizer, const Backend *backend) {
+    size_t most = 0;
+    for (int kind = 0; kind < PARAM_KINDS; kind++) {
+        size_t bytes = 0;
+        for (int i = 0; i < optimizer->state_count; i++)
+            if (optimizer->states[i].kinds >> kind & 1)
+                bytes += optimizer_element_bytes(&optimizer->states[i], backend);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
 
+// What an update needs in the memory of the passes: slots for the slices of offloaded state, and the workspace.
+static void lay_update(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master, bool offload) {
+    const Optimizer *optimizer = plan->optimizer;
+    size_t end = plan->passes, workspace = 0;
+    if (offload) {
+        plan->slice = slice_elements(optimizer, model);
+        plan->slot_bytes = plan->slice * (element_bytes(optimizer, backend) + (own_master ? sizeof(float) : 0));
+        plan->slots = take(&end, BACKEND_SLOTS * plan->slot_bytes);
+    }
+    if (optimizer->workspace_bytes) {
+        workspace = align(optimizer->workspace_bytes(model, backend));
+        plan->workspace = take(&end, workspace);
+    }
+    if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
+    if (offload) add_row(plan, "slots of the update", BACKEND_SLOTS * plan->slot_bytes, true);
+    if (workspace) add_row(plan, "workspace of the update", workspace, true);
+}
+
+// The optimizer's state in host memory, which begins where the arena ends.
+static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
     size_t at = plan->bytes;
     if (own_master) plan->master = take(&at, model->elements * sizeof(float));
-    for (int i = 0; i < optimizer->state_count; i++) plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
+    for (int i = 0; i < plan->optimizer->state_count; i++)
+        plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
     plan->host_bytes = at - plan->bytes;
 }
 
@@ -259,6 +281,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     }
     if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
     lay_sampling(plan, config, m, backend);
+    if (training) lay_update(plan, model, backend, own_master, offload);
     if (offload) lay_offload(plan, model, backend, own_master);
 
     if (training)

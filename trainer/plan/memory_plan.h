@@ -50,7 +50,7 @@ static inline Recompute pass_recompute(const PassLayout *pass, int layer) {
 }
 
 enum {
-    PLAN_ROWS = 16,
+    PLAN_ROWS = 20,
     LOSS_CHUNK_ROWS = 1024, // of logits, where loss_chunk_rows is 0
 };
 
@@ -75,6 +75,7 @@ typedef struct {
     // they are separate) and the optimizer's state. The update streams slices of at most `slice` elements through
     // BACKEND_SLOTS slots of the arena, which alias the activations. 0: all state is in the arena
     size_t host_bytes, slice, slots, slot_bytes;
+    size_t workspace;  // of the optimizer, behind the slots: aliases the activations too
     size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
     size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;

@@ -82,16 +82,23 @@ static inline void moment_store_part(Moment *moments, size_t i, V value, int lef
     memcpy((uint16_t *)moments + i, part, (size_t)left * sizeof *part);
 }
 
+// What gradients are multiplied with.
+static inline float gradient_scale(const AdamW *hyper, float norm, float loss_scale) {
+    const float clip = hyper->max_norm > 0 && norm > hyper->max_norm ? hyper->max_norm / (norm + 1e-6f) : 1;
+    return clip / loss_scale;
+}
+
+enum { RANDOM_PARAMS, RANDOM_FIRST, RANDOM_SECOND }; // streams of random bits
+
 // Parameters are fp32 here and their own master; `rounded`, they are kept to values that bf16 has.
 static inline void adamw_as(float *params, const float *gradients, Moment *m, Moment *v, size_t first, size_t count,
                             size_t decay_count, const AdamW *hyper, float norm, float loss_scale, bool narrow,
                             bool rounded) {
-    enum { PARAMS, FIRST, SECOND }; // streams of random bits
     if (!isfinite(norm)) return;
-    const float clip = hyper->max_norm > 0 && norm > hyper->max_norm ? hyper->max_norm / (norm + 1e-6f) : 1;
     const V rate = v_set(hyper->rate), root = v_set(hyper->root), epsilon = v_set(hyper->epsilon);
     const V keep1 = v_set(hyper->beta1), take1 = v_set(1 - hyper->beta1);
-    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2), scale = v_set(clip / loss_scale);
+    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2),
+            scale = v_set(gradient_scale(hyper, norm, loss_scale));
     const size_t decayed = decay_count > first ? decay_count - first : 0;
 #pragma omp parallel for schedule(static)
     for (size_t start = 0; start < count; start += ADAMW_PIECE) {
@@ -107,9 +114,9 @@ static inline void adamw_as(float *params, const float *gradients, Moment *m, Mo
                 V square = v_fma(g * g, take2, moment_load_part(v, i, left, narrow) * keep2);
                 V change = mean / v_fma(v_sqrt(square), root, epsilon);
                 V p = v_load_part(params + i, left) * shrink - change * rate;
-                if (rounded) p = (V)round_randomly(p, random_bits(hyper, first + i, PARAMS));
-                moment_store_part(m, i, mean, left, narrow, hyper, first + i, FIRST);
-                moment_store_part(v, i, square, left, narrow, hyper, first + i, SECOND);
+                if (rounded) p = (V)round_randomly(p, random_bits(hyper, first + i, RANDOM_PARAMS));
+                moment_store_part(m, i, mean, left, narrow, hyper, first + i, RANDOM_FIRST);
+                moment_store_part(v, i, square, left, narrow, hyper, first + i, RANDOM_SECOND);
                 v_store_part(params + i, p, left);
             }
         }

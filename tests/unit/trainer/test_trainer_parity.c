@@ -30,7 +30,33 @@ static void check_logits(Tiny *tiny, FILE *file, const char *name, double atol) 
     free(wanted);
 }
 
-static void check_parity(FILE *file, bool bias, double dropout, int end_of_text, Dtype type, double atol) {
+// Numbers of each matrix that Muon has updated: those of c_attn are three.
+static void check_matrices(const Tiny *tiny, FILE *file) {
+    enum { STRIDE = 37, MOST = 4 * 32 * 32 / STRIDE + 1 };
+    float *params = tiny_read(tiny, tiny->plan.params), got[MOST];
+    for (int layer = 0; layer < tiny->model.shape.layers; layer++)
+        for (ParamId id = PARAM_QKV_W; id <= PARAM_PROJ_W; id++) {
+            const Tensor *tensor = model_tensor(&tiny->model, id, layer);
+            const size_t parts = id == PARAM_QKV_W ? 3 : 1, elements = tensor_elements(tensor) / parts;
+            for (size_t part = 0; part < parts; part++) {
+                int count = 0;
+                double error = 0, size = 0;
+                for (size_t i = 0; i < elements; i += STRIDE)
+                    got[count++] = params[tensor->offset + part * elements + i];
+                float *wanted = read_values(file, "matrix", count);
+                for (int i = 0; i < count; i++) {
+                    error += pow((double)(got[i] - wanted[i]), 2);
+                    size += pow((double)wanted[i], 2);
+                }
+                CHECK(sqrt(error / size) < 1e-4);
+                free(wanted);
+            }
+        }
+    free(params);
+}
+
+static void check_parity(FILE *file, bool bias, double dropout, int end_of_text, OptimizerName optimizer, Dtype type,
+                         double atol) {
     const TinyShape shape = {.layers = 2,
                              .heads = 2,
                              .channels = 32,
@@ -42,11 +68,12 @@ static void check_parity(FILE *file, bool bias, double dropout, int end_of_text,
                              .bias = bias,
                              .dropout = dropout,
                              .end_of_text = end_of_text,
-                             .type = type};
+                             .type = type,
+                             .optimizer = optimizer_of(optimizer)};
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
-    tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3;
+    tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3, tiny.config.muon_learning_rate = 5e-3;
     BatchSource source = test_source(&memory, BLOCK, VOCAB);
     const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
     BatchStream stream = {0};
@@ -65,6 +92,7 @@ static void check_parity(FILE *file, bool bias, double dropout, int end_of_text,
     CHECK_CLOSE(norms, wanted, STEPS, 0, atol);
     free(wanted);
     check_logits(&tiny, file, "logits_after", atol);
+    if (optimizer == OPTIMIZER_MUON && type == DTYPE_FP32) check_matrices(&tiny, file);
     free(memory.ids);
     tiny_close(&tiny);
 }
@@ -74,10 +102,11 @@ static void check_both(Dtype type, double atol) {
     snprintf(path, sizeof path, "%s/trainer_parity.txt", test_data);
     FILE *file = fopen(path, "r");
     NEED(file);
-    check_parity(file, false, 0, 0, type, atol);
-    check_parity(file, true, 0, 0, type, atol);
-    check_parity(file, true, 0.2, 0, type, atol);
-    check_parity(file, true, 0.2, test_row_id(1, 0, 9, BLOCK, VOCAB), type, atol);
+    check_parity(file, false, 0, 0, OPTIMIZER_ADAMW, type, atol);
+    check_parity(file, true, 0, 0, OPTIMIZER_ADAMW, type, atol);
+    check_parity(file, true, 0.2, 0, OPTIMIZER_ADAMW, type, atol);
+    check_parity(file, true, 0.2, test_row_id(1, 0, 9, BLOCK, VOCAB), OPTIMIZER_ADAMW, type, atol);
+    check_parity(file, true, 0, 0, OPTIMIZER_MUON, type, atol);
     fclose(file);
 }
 

@@ -1,0 +1,179 @@
+// Muon: what it does to singular values, its state in the plan, and that its bits depend on nothing but the run. A run
+// of it is compared with torch.optim.Muon in test_trainer_parity.c.
+#include "common/rng.h"
+#include "kernels/muon_scalars.h"
+#include "tests/unit/trainer/fixture_trainer.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include <math.h>
+
+enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL };
+
+// ---- orthogonalization
+
+// count orthonormal columns of `rows` numbers: column k is out[k * rows ...].
+static void orthonormal(double *out, int rows, int count, uint64_t seed) {
+    for (int i = 0; i < rows * count; i++) out[i] = rng_normal(seed, 0, (uint64_t)i);
+    for (int k = 0; k < count; k++) {
+        double *column = out + k * rows, length = 0;
+        for (int twice = 0; twice < 2; twice++)
+            for (int j = 0; j < k; j++) {
+                double dot = 0;
+                for (int i = 0; i < rows; i++) dot += column[i] * out[j * rows + i];
+                for (int i = 0; i < rows; i++) column[i] -= dot * out[j * rows + i];
+            }
+        for (int i = 0; i < rows; i++) length += column[i] * column[i];
+        for (int i = 0; i < rows; i++) column[i] /= sqrt(length);
+    }
+}
+
+// What the published iteration makes of a singular value, in double precision.
+static double iterated(double s) {
+    for (int step = 0; step < 5; step++) s = 3.4445 * s - 4.7750 * pow(s, 3) + 2.0315 * pow(s, 5);
+    return s;
+}
+
+// A gradient (rows,cols) U S V^T, and U f(S) V^T, of singular values from 1 to 0.02 of the largest.
+static void make_gradient(int rows, int cols, uint64_t seed, float *gradient, double *wanted) {
+    const int n = rows < cols ? rows : cols;
+    double *u = malloc((size_t)(rows * n) * sizeof *u), *v = malloc((size_t)(cols * n) * sizeof *v), length = 0;
+    NEED(u && v);
+    orthonormal(u, rows, n, seed), orthonormal(v, cols, n, seed + 1);
+    memset(wanted, 0, (size_t)(rows * cols) * sizeof *wanted);
+    double *sum = calloc((size_t)(rows * cols), sizeof *sum);
+    NEED(sum);
+    for (int k = 0; k < n; k++) length += pow(pow(0.02, (double)k / (n - 1)), 2);
+    for (int k = 0; k < n; k++) {
+        const double s = pow(0.02, (double)k / (n - 1)), f = iterated(s / sqrt(length));
+        CHECK(f > 0.67 && f < 1.21);
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < cols; j++) {
+                sum[i * cols + j] += s * u[k * rows + i] * v[k * cols + j];
+                wanted[i * cols + j] += f * u[k * rows + i] * v[k * cols + j];
+            }
+    }
+    for (int i = 0; i < rows * cols; i++) gradient[i] = (float)sum[i];
+    free(u), free(v), free(sum);
+}
+
+// One step with a learning rate of 1, from gradients whose singular vectors are known.
+static void check_orthogonalization(Dtype type, double limit) {
+    TinyShape shape = tiny_shape;
+    shape.optimizer = optimizer_of(OPTIMIZER_MUON), shape.type = type;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    tiny.config.learning_rate = 1, tiny.config.decay_lr = false, tiny.config.weight_decay = 0;
+    const ParamId ids[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
+    double *wanted = calloc(tiny.model.elements, sizeof *wanted);
+    float *gradients = calloc(tiny.model.elements, sizeof *gradients), *before = tiny_read(&tiny, tiny.plan.params);
+    NEED(wanted && gradients);
+    for (int i = 0; i < 4; i++) {
+        const Tensor *tensor = model_tensor(&tiny.model, ids[i], 1);
+        const int parts = ids[i] == PARAM_QKV_W ? 3 : 1, rows = tensor->rows / parts;
+        for (int part = 0; part < parts; part++) {
+            const size_t at = tensor->offset + (size_t)(part * rows * tensor->cols);
+            make_gradient(rows, tensor->cols, (uint64_t)(10 * i + 2 * part + 1), gradients + at, wanted + at);
+        }
+    }
+    network_write(&tiny.network, tiny.plan.grads, DTYPE_FP32, 0, tiny.model.elements, gradients);
+    step_begin(&tiny.network, &tiny.config, AFTER_STEPS(0));
+    step_end(&tiny.network);
+    float *after = tiny_read(&tiny, tiny.plan.params);
+    for (int i = 0; i < 4; i++) {
+        const Tensor *tensor = model_tensor(&tiny.model, ids[i], 1);
+        const int rows = ids[i] == PARAM_QKV_W ? tensor->rows / 3 : tensor->rows;
+        const double factor = 0.2 * sqrt(rows > tensor->cols ? rows : tensor->cols);
+        double error = 0, size = 0;
+        for (size_t k = tensor->offset; k < tensor->offset + tensor_elements(tensor); k++) {
+            const double got = (double)(before[k] - after[k]) / factor;
+            error += pow(got - wanted[k], 2), size += pow(wanted[k], 2);
+        }
+        CHECK(sqrt(error / size) < limit);
+    }
+    free(wanted), free(gradients), free(before), free(after);
+    tiny_close(&tiny);
+}
+
+TEST(muon_orthogonalizes_in_float32) { check_orthogonalization(DTYPE_FP32, 1e-4); }
+TEST(muon_orthogonalizes_in_bfloat16) { check_orthogonalization(DTYPE_BF16, 3e-2); }
+TEST(muon_orthogonalizes_in_float16) { check_orthogonalization(DTYPE_FP16, 1e-2); }
+
+// ---- the plan
+
+TEST(muon_keeps_one_number_for_each_of_a_matrix_and_two_for_the_rest) {
+    TinyShape shape = tiny_shape;
+    shape.optimizer = optimizer_of(OPTIMIZER_MUON);
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    const MemoryPlan *plan = &tiny.plan;
+    size_t matrices = 0;
+    for (int i = 0; i < tiny.model.count; i++)
+        if (MATRICES >> tiny.model.tensors[i].kind & 1) matrices += tensor_elements(&tiny.model.tensors[i]);
+    CHECK_EQUAL(matrices, 12 * 32 * 32 * 2);
+    CHECK_EQUAL(plan->scalars - plan->states[0], 8 * (tiny.model.elements - matrices) + 4 * matrices);
+    // fc: (128,32) of fp32 three times, (32,32) three times, and the norm
+    const size_t workspace = 4 * (3 * 128 * 32 + 3 * 32 * 32) + 256;
+    bool listed = false;
+    for (int i = 0; i < plan->table_rows; i++)
+        if (!strcmp(plan->table[i].name, "workspace of the update"))
+            listed = plan->table[i].overlaid && plan->table[i].bytes == workspace;
+    CHECK(listed);
+    CHECK(plan->workspace == plan->passes && plan->workspace + workspace <= plan->bytes);
+    tiny_close(&tiny);
+}
+
+// ---- bits
+
+static void run(Tiny *tiny, int first, int end) {
+    enum { BLOCK = 16, ROWS = 2, VOCAB = 97 };
+    uint16_t ids[ROWS * (BLOCK + 1)];
+    for (int step = first; step < end; step++) {
+        step_begin(&tiny->network, &tiny->config, AFTER_STEPS(step));
+        for (int row = 0; row < ROWS; row++)
+            for (int t = 0; t <= BLOCK; t++)
+                ids[row * (BLOCK + 1) + t] = test_row_id(0, (uint64_t)(step * ROWS + row), t, BLOCK, VOCAB);
+        network_tokens(&tiny->network, &tiny->plan.train, ids, ROWS, BLOCK);
+        step_micro_batch(&tiny->network, 1.0f / (ROWS * BLOCK), 0);
+        step_end(&tiny->network);
+        CHECK(isfinite(tiny->network.scalars->norm));
+    }
+}
+
+TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
+    enum { STEPS = 6, RUNS = 5 };
+    static const Dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
+    static const OptimizerState states[] = {STATE_FP32, STATE_BF16_SR, STATE_FP32};
+    for (int type = 0; type < 3; type++) {
+        float *want = NULL;
+        for (int i = 0; i < RUNS; i++) {
+            TinyShape shape = tiny_shape;
+            shape.optimizer = optimizer_of(OPTIMIZER_MUON), shape.type = types[type];
+            shape.optimizer_state = states[type];
+            shape.threads = i < 3 ? i + 1 : 2, shape.offload = i == 3;
+            Tiny tiny;
+            tiny_open(&tiny, &shape);
+            if (i == RUNS - 1) { // a pause in the middle
+                char out[16], path[64];
+                RunState saved;
+                snprintf(out, sizeof out, "run%d", type);
+                snprintf(path, sizeof path, "%s/ckpt-%08d", out, STEPS / 2);
+                state_open(&saved);
+                saved.step = STEPS / 2;
+                run(&tiny, 0, STEPS / 2);
+                NEED(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
+                tiny_close(&tiny);
+                tiny_open(&tiny, &shape);
+                NEED(checkpoint_load(&tiny.network, path, true) == 0);
+                run(&tiny, STEPS / 2, STEPS);
+            } else {
+                run(&tiny, 0, STEPS);
+            }
+            const size_t bytes = tiny.model.elements * sizeof(float);
+            float *got = tiny_read(&tiny, tiny.plan.params);
+            CHECK(!i || !memcmp(want, got, bytes));
+            free(i ? got : NULL);
+            if (!i) want = got;
+            tiny_close(&tiny);
+        }
+        free(want);
+    }
+}
