@@ -642,6 +642,31 @@ END
     [[ "$output" == *"optimizer_state is fp32, was bf16_sr"* ]]
 }
 
+@test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
+    muon=(--optimizer=muon --muon_learning_rate=2e-3)
+    begin --dataset="$data" --out_dir=killed "${muon[@]}" "${often[@]}"
+    wait_for_checkpoint killed
+    kill -9 $TRAINER
+    ends 137
+    end=$(($(steps killed) + 2))
+    train --out_dir=killed --quiet "${muon[@]}" "${often[@]}" --max_iters=$end --threads=2 --offload=optimizer
+    train --out_dir=whole --quiet "${muon[@]}" "${often[@]}" --max_iters=$end
+    for file in model optimizer; do cmp {whole,killed}/"$(printf 'ckpt-%08d' $end)/$file.safetensors"; done
+    diff <(losses whole) <(losses killed)
+    train --out_dir=adamw --quiet "${often[@]}" --max_iters=$end
+    [ "$(losses adamw | head -1)" = "$(losses whole | head -1)" ]
+    [ "$(losses adamw | tail -1)" != "$(losses whole | tail -1)" ]
+    run train --out_dir=whole --max_iters=$((end + 1))
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"optimizer is adamw, was muon"* ]]
+    bytes() { "$BIN/trainer" plan tiny.conf "$@" | awk '$1 == "optimizer" { print $2 }'; }
+    [ $(($(bytes) - $(bytes "${muon[@]}"))) = $((4 * 12 * 16 * 16)) ] # 4 bytes for each number of a matrix
+    "$BIN/trainer" plan tiny.conf "${muon[@]}" | grep -q '^  workspace of the update .* (inside the above)$'
+    run "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'muon_learning_rate' follows the schedule of 'learning_rate', which is 0"* ]]
+}
+
 @test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
     begin --dataset="$data" --out_dir=killed --dropout=0.2 "${often[@]}"
     wait_for_checkpoint killed

@@ -23,6 +23,7 @@ typedef struct {
     float loss_scale;
     bool offload; // the optimizer's state is in host memory
     double dropout;
+    OptimizerName optimizer;
 } Form;
 
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
@@ -46,7 +47,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     MemoryPlan plan;
     Network network;
     model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
+    memory_plan_init(&plan, &config, &model, backend, optimizer_of(form.optimizer));
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart)
         plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;
@@ -93,7 +94,8 @@ static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apa
         apart,
         loss_scale,
         offload,
-        0
+        0,
+        OPTIMIZER_ADAMW
     };
 }
 
@@ -111,7 +113,8 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
     double want[STEPS], losses[STEPS], first[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
     for (int apart = 0; apart < 2; apart++)
-        train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, apart, 1, false, 0}, want, &want_norm, &bits[apart]);
+        train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, apart, 1, false, 0, OPTIMIZER_ADAMW}, want, &want_norm,
+              &bits[apart]);
     CHECK(!memcmp(bits[0].data, bits[1].data, bits[0].size));
     CHECK(want[STEPS - 1] < want[0] - 0.5); // it does learn
     const bool fp16 = is_fp16();
@@ -141,7 +144,7 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
 TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
     double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
-    const Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0};
+    const Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW};
     Form dropping = cpu;
     dropping.dropout = 0.5;
     train(cpu, without, &want_norm, &bits[0]);
@@ -169,11 +172,41 @@ TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
     buffer_close(&bits[0]), buffer_close(&bits[1]);
 }
 
+// With Muon, whose matrices are whole slices when its state is offloaded.
+TEST(cuda_trains_a_gpt_with_muon_like_the_cpu) {
+    double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
+    Buffer bits[2] = {{0}, {0}};
+    Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW};
+    train(cpu, without, &want_norm, &bits[0]);
+    cpu.optimizer = OPTIMIZER_MUON;
+    train(cpu, want, &want_norm, &bits[0]);
+    const bool fp16 = is_fp16();
+    const double rounded_once = fp16 ? 0.00025 : 0.002;
+    if (getenv("PAIR_VERBOSE"))
+        for (int step = 0; step < STEPS; step++) print_message("%.5f, with AdamW %.5f\n", want[step], without[step]);
+    CHECK(fabs(want[STEPS - 1] - without[STEPS - 1]) > 2 * rounded_once * want[STEPS - 1]); // the losses can tell
+    for (int run = 0; run < 2; run++) {
+        if (&emu_order) emu_order = run * 3;
+        Form form = form_of(true, GELU_EXACT, RECOMPUTE_NONE, !run, fp16 ? 1024 : 1, run);
+        form.optimizer = OPTIMIZER_MUON;
+        bits[run].size = 0;
+        train(form, losses, &norm, &bits[run]);
+        for (int step = 0; step < STEPS; step++) {
+            if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
+            CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
+        }
+        CHECK(fabs(norm - want_norm) < 10 * rounded_once * want_norm);
+        CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
+    }
+    if (&emu_order) emu_order = 0;
+    buffer_close(&bits[0]), buffer_close(&bits[1]);
+}
+
 // With the GELU that an epilogue may do: deterministic=False, then two runs that keep what was the fastest.
 TEST(cuda_trains_a_gpt_by_what_was_fastest) {
     double want[STEPS], losses[STEPS], norm, want_norm;
     Buffer bits[3] = {{0}, {0}, {0}};
-    train((Form){on_cpu, GELU_TANH, RECOMPUTE_NONE, false, 1, false, 0}, want, &want_norm, &bits[0]);
+    train((Form){on_cpu, GELU_TANH, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW}, want, &want_norm, &bits[0]);
     for (int run = 0; run < 3; run++) {
         Form form = form_of(run > 0, GELU_TANH, run ? RECOMPUTE_NONE : RECOMPUTE_BLOCK, false, 1024, false);
         if (&emu_order) emu_order = run;

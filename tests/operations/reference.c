@@ -292,9 +292,8 @@ static void reference_muon_operand(Act *out, Act *transposed, const Grad *in, in
 }
 
 static void reference_muon_polynomial(Act *out, const Grad *gram, const Grad *square, int n) {
-    for (int i = 0; i < n * n; i++)
-        OUT(out)
-        [i] = (i / n == i % n ? (double)MUON_A : 0) + (double)MUON_B * IN(gram)[i] + (double)MUON_C * IN(square)[i];
+    for (int i = 0; i < n * n; i++) OUT(out)
+    [i] = (i / n == i % n ? (double)MUON_A : 0) + (double)MUON_B * IN(gram)[i] + (double)MUON_C * IN(square)[i];
 }
 
 static void reference_muon_update(Par *params, float *master, const Grad *direction, size_t first, size_t count,
