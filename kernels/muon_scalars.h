@@ -8,7 +8,7 @@ typedef struct Muon {
     float rate;   // learning rate of the matrices
     float shrink; // 1 - rate * weight decay
     float momentum;
-    float one; // 1, as the loss scale of a norm of what is not scaled
+    float one; // 1: the loss scale of a norm that needs none
 } Muon;
 
 // One step of the Newton-Schulz iteration is X <- X (a I + b X^T X + c (X^T X)^2). Five steps with these coefficients

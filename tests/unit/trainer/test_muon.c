@@ -1,5 +1,5 @@
-// Muon: what it does to singular values, its state in the plan, and that its bits depend on nothing but the run. A run
-// of it is compared with torch.optim.Muon in test_trainer_parity.c.
+// Muon: singular values after a step, its state in the plan, and the same bits whatever the threads and the offload. A
+// run of it is compared with torch.optim.Muon in test_trainer_parity.c.
 #include "common/rng.h"
 #include "kernels/muon_scalars.h"
 #include "tests/unit/trainer/fixture_trainer.h"
