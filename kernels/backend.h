@@ -38,6 +38,11 @@ typedef struct {
 
 enum { BACKEND_GRAPHS = 4, BACKEND_SLOTS = 3, CHOICES_BYTES = 32 << 10 };
 
+// The norm of all gradients is added up from sums of this many elements, wherever each sum was made: its bits do not
+// depend on how many processes divide the gradients.
+enum { NORM_PIECE = 8192 };
+static inline size_t norm_pieces(size_t count) { return (count + NORM_PIECE - 1) / NORM_PIECE; }
+
 // Entries marked optional may be NULL.
 typedef struct {
     const char *name; // "cpu", "cuda"

@@ -75,9 +75,15 @@ static int finish(Collective *collective, int status, const char *why) {
     if (collective->lost) return fail(EX_AGAIN, "stopped: a process of this run was lost");                            \
     return finish(collective, collective->row->function(__VA_ARGS__), why)
 
-int collective_reduce_scatter(Collective *collective, float *values, size_t count, size_t share) {
+int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share) {
     CALL(reduce_scatter, values, count, share, why);
 }
+
+int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share) {
+    CALL(all_gather, values, bytes, share, why);
+}
+
+int collective_finish(Collective *collective) { return collective->lost ? -1 : 0; }
 
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share) {
     CALL(all_gather, values, bytes, share, why);
@@ -99,3 +105,5 @@ int collective_all_reduce(Collective *collective, double *values, int count) {
 
 int collective_broadcast(Collective *collective, void *values, size_t bytes) { CALL(broadcast, values, bytes, why); }
 int collective_barrier(Collective *collective) { CALL(barrier, why); }
+
+uint64_t collective_sent(const Collective *collective) { return collective->world == 1 ? 0 : collective->row->sent(); }

@@ -1,9 +1,9 @@
-// The processes that train one model together (ranks), and what they exchange: sums and copies of buffers in host
-// memory. A row implements it: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started.
+// The processes that train one model together (ranks), and what they exchange: sums and copies of buffers. A row
+// implements it: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started.
 //
-// Every rank makes the same calls with the same sizes in the same order. A call waits until it is done and returns -1
-// after fail() (75) when a rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call
-// fails at once. Sums are added in the order of the ranks, so their bits depend on the number of ranks alone.
+// Every rank makes the same calls with the same sizes in the same order. A call returns -1 after fail() (75) when a
+// rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. Sums are
+// added in the order of the ranks, so their bits depend on the number of ranks alone.
 #pragma once
 
 #include <stdbool.h>
@@ -30,6 +30,7 @@ typedef struct {
     int (*all_gather)(void *values, size_t bytes, size_t share, char why[COLLECTIVE_WHY]);
     int (*broadcast)(void *values, size_t bytes, char why[COLLECTIVE_WHY]);
     int (*barrier)(char why[COLLECTIVE_WHY]);
+    uint64_t (*sent)(void); // bytes that this process has sent so far
     void (*close)(void);
 } CollectiveRow;
 
@@ -47,16 +48,19 @@ int collective_open(Collective *collective, const CollectiveSettings *settings);
 // received the signal itself no longer answers. Accepts a zeroed struct.
 void collective_close(Collective *collective, bool by_signal);
 
-// Ranges of `count` elements are divided into shares: rank r has [r * share, (r + 1) * share), cut at count.
-static inline size_t collective_share(const Collective *collective, size_t count) {
-    const size_t unit = 1024, units = (count + unit - 1) / unit;
-    return (units + collective->world - 1) / collective->world * unit;
-}
+// Of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end. These begin
+// when the operations so far are done, and the operations after collective_finish run when they are done; nothing may
+// touch the buffers in between. Host memory is exchanged at once.
+// Each rank gets the sum of its own share; the other elements are undefined.
+int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
+// Each rank gets every share; sizes in bytes.
+int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
+int collective_finish(Collective *collective);
 
-// Each rank has the sum of its own share; the other elements are undefined.
-int collective_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
-// Each rank has every share; sizes in bytes.
+// Of host memory. These wait until they are done.
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
 int collective_all_reduce(Collective *collective, double *values, int count); // sums; count <= COLLECTIVE_DOUBLES
 int collective_broadcast(Collective *collective, void *values, size_t bytes); // of rank 0
 int collective_barrier(Collective *collective);
+
+uint64_t collective_sent(const Collective *collective); // bytes so far; one process sends none

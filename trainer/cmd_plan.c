@@ -9,11 +9,14 @@
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
+enum { WORLD_MAX = 1024 };
 static bool print_config;
+static int64_t world = 1;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
-     "print every key, its value and where it comes from, as a configuration file"},
-    {OPT_END,  NULL,           NULL,          NULL, NULL                          },
+     "print every key, its value and where it comes from, as a configuration file"                                              },
+    {OPT_INT,  "world",        &world,        "N",  "the plan of each of N processes; 0 = as many as mpirun or srun has started"},
+    {OPT_END,  NULL,           NULL,          NULL, NULL                                                                        },
 };
 
 // The size of the run, and how long it takes: by the last step of the run in out_dir, by a probe of the CPU, and else
@@ -66,8 +69,10 @@ static int print_plan(Config *config) {
 
 static int run(int count, char **files) {
     ConfigReader reader;
+    if (world < 1 || world > WORLD_MAX) return fail(EX_USAGE, "--world is a number of processes, 1 to %d", WORLD_MAX);
     int result = config_read(&reader, count, files);
     if (result == 0) result = model_config_resolve(&reader, true);
+    reader.config.world = (unsigned)world;
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0)

@@ -46,7 +46,7 @@ static int use_best_checkpoint(Run *run) {
     if (run->config->always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
     if (checkpoint_select(run->config->out_dir, "best", path, &settings) <= 0) return -1;
     log_line("sampling from the best checkpoint, '%s'", path);
-    return checkpoint_load(&run->network, path, false);
+    return ranks_load_parameters(run, path);
 }
 
 static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }

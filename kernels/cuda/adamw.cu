@@ -1,41 +1,48 @@
 // The update: global gradient norm, and AdamW over the flat arena in one launch, eight parameters a thread.
 #include "kernels/cuda/rounding.cuh"
 
-enum { THREADS = 256, NORM_GRID = 512 }; // by the count alone: the sum does not depend on the card
+enum { THREADS = 256, ROOT_THREADS = 1024 };
 
-static __global__ void __launch_bounds__(THREADS) sum_squares(float *parts, const float *gradients, size_t vectors) {
-    SHARED(float, sums, THREADS / 32);
+// A block a piece.
+static __global__ void __launch_bounds__(THREADS) sum_squares(double *sums, const float *gradients, size_t vectors) {
+    SHARED(float, warps, THREADS / 32);
+    const size_t first = (size_t)blockIdx.x * (NORM_PIECE / 8);
     float sum = 0;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < vectors; i += (size_t)gridDim.x * THREADS) {
+    for (size_t i = threadIdx.x; i < NORM_PIECE / 8 && first + i < vectors; i += THREADS) {
         float g[8];
-        load8(g, gradients + i * 8);
+        load8(g, gradients + (first + i) * 8);
 #pragma unroll
         for (int k = 0; k < 8; k++) sum += g[k] * g[k];
     }
     sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
     __syncthreads();
     if (threadIdx.x) return;
-    for (int i = 1; i < THREADS / 32; i++) sum += sums[i];
-    parts[blockIdx.x] = sum;
+    for (int i = 1; i < THREADS / 32; i++) sum += warps[i];
+    sums[blockIdx.x] = sum;
 }
 
-static __global__ void __launch_bounds__(32)
-    root_of_sum(float *norm, const float *parts, int count, const float *loss_scale) {
+static __global__ void __launch_bounds__(ROOT_THREADS)
+    root_of_sum(float *norm, const double *sums, size_t count, const float *loss_scale) {
+    SHARED(double, warps, ROOT_THREADS / 32);
     double sum = 0;
-    for (int i = threadIdx.x; i < count; i += 32) sum += parts[i];
+    for (size_t i = threadIdx.x; i < count; i += ROOT_THREADS) sum += sums[i];
     for (int lane = 16; lane; lane /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lane);
-    if (threadIdx.x == 0) *norm = (float)(sqrt(sum) / *loss_scale);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int i = 1; i < ROOT_THREADS / 32; i++) sum += warps[i];
+    *norm = (float)(sqrt(sum) / *loss_scale);
 }
 
-size_t FOR_ACT(cuda_norm_scratch)(const Shape *) { return NORM_GRID * sizeof(float); }
-
-void FOR_ACT(cuda_gradient_norm)(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
+void FOR_ACT(cuda_square_sums)(double *sums, const Grad *gradients, size_t count) {
     assert(count % 8 == 0);
-    float *parts = (float *)cuda.scratch;
-    unsigned blocks = min((unsigned)NORM_GRID, blocks_of(count / 8, THREADS));
-    LAUNCH(sum_squares, blocks, THREADS, 0, cuda.stream, parts, (const float *)gradients, count / 8);
-    LAUNCH(root_of_sum, 1, 32, 0, cuda.stream, norm, parts, (int)blocks, loss_scale);
+    LAUNCH(sum_squares, (unsigned)norm_pieces(count), THREADS, 0, cuda.stream, sums, (const float *)gradients,
+           count / 8);
+}
+
+void FOR_ACT(cuda_gradient_norm)(float *norm, const double *sums, size_t count, const float *loss_scale) {
+    LAUNCH(root_of_sum, 1, ROOT_THREADS, 0, cuda.stream, norm, sums, count, loss_scale);
 }
 
 // With beta2 = 0.95 and more a step changes v by less than half a bf16 ulp: rounded to nearest it would never move.

@@ -32,6 +32,7 @@ static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
 static float *received;       // a piece from each rank
+static uint64_t sent;         // bytes
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -66,6 +67,12 @@ static int wait_all(int count, char *why) {
     }
 }
 
+static void send(const void *values, size_t count, MPI_Datatype type, size_t bytes, int to, int tag,
+                 MPI_Request *request) {
+    MPI_Isend(values, (int)count, type, to, tag, MPI_COMM_WORLD, request);
+    sent += bytes;
+}
+
 // The part of a share that belongs to the piece at `at`.
 static size_t piece_of(size_t total, size_t share, int owner, size_t at) {
     const size_t first = (size_t)owner * share + at;
@@ -86,8 +93,8 @@ static int mpi_reduce_scatter(float *values, size_t count, size_t share, char *w
                 MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
                           &requests[pending++]);
             if (theirs)
-                MPI_Isend(values + (size_t)i * share + at, (int)theirs, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
-                          &requests[pending++]);
+                send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, 0,
+                     &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
         memcpy(received + (size_t)rank * PIECE, sum, mine * sizeof *sum);
@@ -111,9 +118,7 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
             if (theirs)
                 MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, 1, MPI_COMM_WORLD,
                           &requests[pending++]);
-            if (mine)
-                MPI_Isend(base + (size_t)rank * share + at, (int)mine, MPI_BYTE, i, 1, MPI_COMM_WORLD,
-                          &requests[pending++]);
+            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, 1, &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
     }
@@ -164,6 +169,8 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     return 0;
 }
 
+static uint64_t mpi_sent(void) { return sent; }
+
 static void mpi_close(void) {
     MPI_Finalize();
     free(peers), free(requests), free(received);
@@ -171,4 +178,4 @@ static void mpi_close(void) {
 
 extern const CollectiveRow collective_mpi;
 const CollectiveRow collective_mpi = {"mpi",         mpi_open,    mpi_reduce_scatter, mpi_all_gather,
-                                      mpi_broadcast, mpi_barrier, mpi_close};
+                                      mpi_broadcast, mpi_barrier, mpi_sent,           mpi_close};

@@ -219,7 +219,8 @@ static void run_embed_backward(void) {
     ops->embed_backward(grad(PARAM_WTE), grad(PARAM_WPE), at(pass->dres), at(pass->tokens), B, T, C, true);
 }
 static void run_norm(void) {
-    ops->gradient_norm(&scalars()->norm, at(plan.grads), model.elements, &scalars()->loss_scale);
+    ops->square_sums(at(plan.sums), at(plan.grads), model.elements);
+    ops->gradient_norm(&scalars()->norm, at(plan.sums), norm_pieces(model.elements), &scalars()->loss_scale);
 }
 static void run_adamw(void) {
     ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.states[0]), at(plan.states[1]), 0,

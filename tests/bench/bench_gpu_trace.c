@@ -138,8 +138,8 @@ TIMED(cross_entropy,
        const float *loss_scale, bool gradient),
       (logits, losses, rows, first, M, T, vocab, V, scale, loss_scale, gradient))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))
-TIMED(gradient_norm, (float *norm, const Grad *gradients, size_t n, const float *loss_scale),
-      (norm, gradients, n, loss_scale))
+TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradients, n))
+TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))
 TIMED(adamw,
       (Par * params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t n,
        size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale),

@@ -79,6 +79,7 @@ static struct {
     Moment *m, *v;
     Res *sum, *dsum;
     float *mean, *rstd, *losses, *norm;
+    double *sums;
     size_t count, decayed;
     Weight head;
     Act *normed, *branch, *dsum_act, *dwide, *d, *logits;
@@ -140,7 +141,8 @@ static void lay_out(void) {
     }
     g.head = (Weight){g.wte, take(ops->packed_bytes(s.V, s.C)), s.V, s.C};
     g.sum = take(4 * n * C), g.mean = take(4 * n), g.rstd = take(4 * n), g.dsum = take(4 * n * C);
-    g.losses = take(4 * n), g.norm = take(4), g.loss = take(8), g.normed = take(act * n * C);
+    g.losses = take(4 * n), g.norm = take(4), g.sums = take(8 * norm_pieces(g.count)), g.loss = take(8),
+    g.normed = take(act * n * C);
     g.branch = take(act * n * C), g.dsum_act = take(act * n * C), g.d = take(act * n * C);
     g.dwide = take(act * 4 * n * C), g.logits = take(act * (size_t)s.chunk_rows * (size_t)s.V);
     g.rows = take(2 * (n + (size_t)s.B));
@@ -334,7 +336,8 @@ int main(int count, char **arguments) {
         forward();
         loss = head();
         backward();
-        TIME(NORM, gradient_norm(g.norm, g.grads, g.count, &one));
+        TIME(NORM, square_sums(g.sums, g.grads, g.count));
+        TIME(NORM, gradient_norm(g.norm, g.sums, norm_pieces(g.count), &one));
         TIME(ADAMW, adamw(g.params, (float *)g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
         pack();
         const double took = seconds[BETWEEN] = now() - start;

@@ -60,6 +60,44 @@ teardown() { end_background; }
     [ "$(grep -c 'trainer\[0\]: resuming at step' parts)" = 2 ] # of three: one process alone has no rank
 }
 
+@test "dividing the optimizer's state changes no bit, with offload, dropout, rechecked and skipped steps" {
+    for options in "" "--offload=optimizer --recheck_interval=1" "--optimizer_state=bf16_sr --spike_action=skip"; do
+        rm -rf divided whole
+        # shellcheck disable=SC2086
+        ranks 2 --out_dir=divided --n_embd=32 --max_iters=3 $options 2>words
+        # shellcheck disable=SC2086
+        ranks 2 --out_dir=whole --n_embd=32 --max_iters=3 --zero_stage=0 $options
+        same_run divided whole 3
+    done
+    run_code 2 ranks 2 --out_dir=muon --optimizer=muon
+    [[ "$output" == *"optimizer=muon updates whole matrices, which several processes cannot divide: set zero_stage=0"* ]]
+    for n in 1 2; do ranks $n --out_dir=muon$n --optimizer=muon --zero_stage=0; done
+    close_losses muon1 muon2
+    # one micro-batch a step and process, computed twice
+    ranks 4 --out_dir=divided4 --n_embd=32 --max_iters=3 --recheck_interval=1
+    ranks 4 --out_dir=whole4 --n_embd=32 --max_iters=3 --recheck_interval=3 --zero_stage=0
+    cmp divided4/ckpt-00000003/model.safetensors whole4/ckpt-00000003/model.safetensors
+    cmp divided4/ckpt-00000003/optimizer.safetensors whole4/ckpt-00000003/optimizer.safetensors
+}
+
+@test "plan --world prints the memory of each process, which the run then has" {
+    arena() { sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' "$1"; }
+    for n in 1 2 4; do
+        "$BIN/trainer" plan tiny.conf --n_embd=32 --world=$n >plan$n
+        ranks $n --n_embd=32 --out_dir=run$n --max_iters=1 2>words
+        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(arena words)" ]
+    done
+    diff <(grep -v ^run plan1) <("$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
+    grep -q '^processes  4, each with 1 of the 4 micro-batches and its part of the optimizer' plan4
+    bytes() { sed -nE "s/^  $2 +([0-9]+) .*/\1/p" "$1"; }
+    [ $(($(bytes plan4 optimizer) * 3)) -lt "$(bytes plan1 optimizer)" ]
+    [ "$(bytes plan4 gradients)" = "$(bytes plan1 gradients)" ]
+    run_code 2 "$BIN/trainer" plan tiny.conf --world=0
+    [[ "$output" == *"--world is a number of processes, 1 to 1024"* ]]
+    run_code 2 "$BIN/trainer" plan tiny.conf --world=3
+    [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
+}
+
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
     run_code 2 ranks 3 --out_dir=run
     [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
@@ -70,6 +108,8 @@ teardown() { end_background; }
     }
     run_code 2 two --n_layer=1 --n_layer=2
     [[ "$output" == *"rank 1: this process has n_layer=2, rank 0 has n_layer=1"* ]]
+    run_code 2 two --zero_stage=0 --zero_stage=1
+    [[ "$output" == *"rank 1: this process has zero_stage=1, rank 0 has zero_stage=0"* ]]
     mkdir bin lib && cp "$BIN/loader" bin && cp -r "$BIN/../lib/millrace" lib
     version=$("$BIN/trainer" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -1)
     sed "s/$version/9${version:1}/g" "$BIN/trainer" >bin/trainer && chmod +x bin/trainer
@@ -100,9 +140,9 @@ is_saved() { # the last step has a checkpoint, and none is half written
     [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
 }
 
-@test "when a process is killed the others end at once with 75, and the last step is saved" {
+@test "when a process is killed the others end at once with 75, and each with all state saves the last step" {
     for victim in 2 0; do
-        launch 4
+        launch 4 --zero_stage=0
         wait_for_more_steps run
         kill -9 "$(cat pid.$victim)"
         wait_until is_gone "$TRAINER"
@@ -116,6 +156,24 @@ is_saved() { # the last step has a checkpoint, and none is half written
     ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
     grep -q 'resuming at step' words
     is_saved
+}
+
+@test "when a process is killed with its part of the state, the run goes on from the last checkpoint" {
+    for victim in 3 0; do
+        launch 4 "${often[@]}"
+        wait_for_checkpoint run
+        wait_for_more_steps run 7
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
+        [ -d "$(checkpoint run "$step")" ]
+    done
+    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>words
+    grep -q "resuming at step $step" words
+    [ -d "$(checkpoint run $((step + 3)))" ]
 }
 
 @test "a signal to mpirun saves and ends with 75, and the job of train.sbatch is queued again" {
@@ -139,7 +197,9 @@ END
     job --max_iters=$end
     [ "$(steps run)" = $end ]
     [ "$(wc -l <requeued)" = 1 ]
-    mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" >lines 2>words 3>&- & # SIGTERM
+    # SIGTERM, after which mpirun leaves the processes one second, or what this says
+    OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
+        "${endless[@]}" >lines 2>words 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill "$TRAINER"

@@ -290,9 +290,11 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M) {
 void operation_gradient_norm(size_t count) {
     pair_open((Shape){1, 64, 64, 8, ANY, ANY, 1});
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);
-    Array *scale = array_filled(FLOATS, 1, 1);
+    Array *sums = array_filled(DOUBLES, norm_pieces(count), NAN), *scale = array_filled(FLOATS, 1, 1);
     for (size_t i = count / 2; i < count; i++) grads->start[i] *= 3; // so that a half that is not read shows
-    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale)));
+    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale)));
+    CHECK_NEAR(sums, 1e-6);
     CHECK_NEAR(norm, 1e-6);
     pair_close();
 }
@@ -304,13 +306,15 @@ void operation_adamw(size_t count, size_t decay_count) {
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *m = array_normal(MOMENTS, count, 1e-4, 0);
     Array *v = array_filled(MOMENTS, count, 1e-7), *norm = array_filled(FLOATS, 1, NAN);
     memcpy(master->start, params->start, count * sizeof(double));
+    Array *sums = array_filled(DOUBLES, norm_pieces(count), NAN);
     Array *scale = array_filled(FLOATS, 1, 0.5), *steps[2];
     for (int clipped = 0; clipped < 2; clipped++) {
         const AdamW step = adamw_init(&(AdamWSettings){1e-3, 0.9, 0.95, 1e-8, 0.1, clipped ? 0.05 : 0, 5, 1});
         steps[clipped] = array_bytes(&step, sizeof step);
     }
     for (int clipped = 0; clipped < 2; clipped++) {
-        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+        ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+                on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
                 on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
                           decay_count, AT(steps[clipped]), AT(norm), AT(scale)));
         CHECK_NEAR(norm, 1e-6);
@@ -323,7 +327,8 @@ void operation_adamw(size_t count, size_t decay_count) {
     }
     if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
-    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
             on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
                       decay_count, AT(steps[1]), AT(norm), AT(scale)));
     CHECK(!isfinite(norm->result[TESTED][0]));
@@ -342,6 +347,7 @@ void operation_muon(int rows, int cols) {
     Array *transposed = array_filled(ACTS, count, NAN), *norm = array_filled(FLOATS, 1, NAN);
     Array *gram = array_normal(GRADS, square_count, 0.1, 0), *square = array_normal(GRADS, square_count, 0.1, 0);
     Array *small = array_filled(ACTS, square_count, NAN), *scale = array_filled(FLOATS, 1, 0.5);
+    Array *sums = array_filled(DOUBLES, norm_pieces(count), NAN);
     memcpy(master->start, params->start, count * sizeof(double));
     Array *steps[2];
     for (int clipped = 0; clipped < 2; clipped++) {
@@ -356,8 +362,9 @@ void operation_muon(int rows, int cols) {
     }
 #define MUON_OF(run, clipped) ((const Muon *)AT(steps[clipped]))
     for (int clipped = 0; clipped < 2; clipped++) {
-        ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale)); on->muon_momentum(
-            AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, clipped), AT(norm), AT(scale));
+        ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+                on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale)); on->muon_momentum(
+                    AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, clipped), AT(norm), AT(scale));
                 on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
                                 MUON_OF(run, clipped), AT(norm)));
         CHECK_NEAR(momentum, 1e-6);
@@ -367,7 +374,8 @@ void operation_muon(int rows, int cols) {
         for (size_t i = 0; i < count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
         CHECK_NEAR(master, 1e-6);
     }
-    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, &MUON_OF(run, 0)->one);
+    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), &MUON_OF(run, 0)->one);
             on->muon_operand(AT(matrix), AT(transposed), AT(grads), rows, cols, AT(norm)));
     CHECK_NEAR(matrix, rounded_once);
     CHECK_NEAR(transposed, rounded_once);
@@ -377,7 +385,8 @@ void operation_muon(int rows, int cols) {
     CHECK_NEAR(small, rounded_once);
     if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
-    ON_BOTH(on->gradient_norm(AT(norm), AT(grads), count, AT(scale));
+    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
+            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
             on->muon_momentum(AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, 1), AT(norm), AT(scale));
             on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
                             MUON_OF(run, 1), AT(norm)));

@@ -244,10 +244,15 @@ static void reference_sum_losses(double *total, const float *losses, int n) {
     for (int i = 0; i < n; i++) *total += (double)losses[i];
 }
 
-static void reference_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
-    double squares = 0;
-    for (size_t i = 0; i < count; i++) squares += IN(gradients)[i] * IN(gradients)[i];
-    *norm = (float)(sqrt(squares) / (double)*loss_scale);
+static void reference_square_sums(double *sums, const Grad *gradients, size_t count) {
+    memset(sums, 0, norm_pieces(count) * sizeof *sums);
+    for (size_t i = 0; i < count; i++) sums[i / NORM_PIECE] += IN(gradients)[i] * IN(gradients)[i];
+}
+
+static void reference_gradient_norm(float *norm, const double *sums, size_t count, const float *loss_scale) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += sums[i];
+    *norm = (float)(sqrt(sum) / (double)*loss_scale);
 }
 
 static double gradient_scale(const AdamW *adamw, float norm, float loss_scale) {

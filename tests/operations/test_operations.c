@@ -119,8 +119,8 @@ OPERATION(loss_agrees_with_the_reference) {
     operation_cross_entropy(300, 300, 65, 128, 292, 8); // sum_losses: more losses than a block has threads
 }
 
-OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_grid) {
-    operation_gradient_norm(2 * 1048576 + 8); // 512 blocks of 256 threads of 8
+OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_sums) {
+    operation_gradient_norm(1100 * NORM_PIECE + 8); // 1,024 threads add the sums
 }
 
 OPERATION(update_agrees_with_the_reference) { operation_adamw(20480 + 264, 8 * 999); }

@@ -7,7 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static void copy_out(void *host, const void *copy, size_t bytes) { memcpy(host, copy, bytes); }
+static void copy_bytes(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); }
+static void zero_bytes(void *copy, size_t bytes) { memset(copy, 0, bytes); }
 
 static size_t master_bytes(const Network *network) {
     const Backend *ops = network->ops;
@@ -33,9 +34,11 @@ void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, co
         free(staging);
         return;
     }
-    writer->ops = *network->ops, writer->ops.download = copy_out;
+    writer->ops = *network->ops;
+    writer->ops.download = writer->ops.upload = copy_bytes, writer->ops.zero = zero_bytes;
+    if (writer->ops.master_bytes) writer->ops.par_bytes = writer->ops.master_bytes, writer->ops.master_bytes = 0;
     writer->plan = *plan;
-    writer->plan.bytes = plan->copy_bytes, writer->plan.host_bytes = 0;
+    writer->plan.bytes = plan->copy_bytes, writer->plan.host_bytes = 0, writer->plan.shards = 1;
     size_t at = writer->plan.params = writer->plan.master = 0;
     at += master_bytes(network);
     for (int i = 0; i < plan->optimizer->state_count; i++) writer->plan.states[i] = at, at += state_bytes(network, i);
@@ -71,8 +74,8 @@ static void copy_range(const Network *network, size_t offset, void *copy, size_t
 
 bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd) {
     if (!writer->view.arena || writer->running) return false;
-    copy_range(network, network->plan->master, writer->view.arena, master_bytes(network));
-    for (int i = 0; i < network->plan->optimizer->state_count; i++)
+    if (network) copy_range(network, network->plan->master, writer->view.arena, master_bytes(network));
+    for (int i = 0; network && i < network->plan->optimizer->state_count; i++)
         copy_range(network, network->plan->states[i], writer->view.arena + writer->plan.states[i],
                    state_bytes(network, i));
     writer->state = *state, writer->metrics_fd = metrics_fd, writer->done = false;

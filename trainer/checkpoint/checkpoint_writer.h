@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 
 typedef struct {
-    Network view; // the copy as a network that checkpoint_save reads; arena NULL: there is no copy, and saves wait
+    // The copy as a network in host memory, for checkpoint_save and checkpoint_load; arena NULL: there is no copy, and
+    // saves wait.
+    Network view;
     MemoryPlan plan;
     Backend ops;
     size_t copy_bytes;
@@ -27,8 +29,8 @@ typedef struct {
 void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config);
 void checkpoint_writer_close(CheckpointWriter *writer); // waits; accepts a zeroed struct
 
-// Copies the network and starts to write out_dir/ckpt-STEP, after an fsync of metrics_fd, whose lines up to that step
-// must not be lost. False: there is no copy, or the last save still runs.
+// Copies the network (NULL: the copy has been filled) and starts to write out_dir/ckpt-STEP, after an fsync of
+// metrics_fd, whose lines up to that step must not be lost. False: there is no copy, or the last save still runs.
 bool checkpoint_writer_start(CheckpointWriter *writer, const Network *network, const RunState *state, int metrics_fd);
 
 // What became of the last save: 1 written (its state is writer->state), 0 nothing to report, -1 after fail(). With

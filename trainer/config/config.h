@@ -29,6 +29,7 @@ typedef struct {
 #define KEY(type, field, initial, class, meaning)         Key_##type field;
 #define WORD(type, field, initial, class, meaning, words) type field;
 #include "trainer/config/keys.def"
+    unsigned world; // processes that train together, 0 = 1: of the launcher, no key
 } Config;
 
 enum {
@@ -38,6 +39,9 @@ enum {
     KEY_COUNT
 };
 
+static inline unsigned config_world(const Config *config) { return config->world ? config->world : 1; }
+// The parts that master parameters and optimizer state are divided into.
+static inline unsigned config_shards(const Config *config) { return config->zero_stage ? config_world(config) : 1; }
 static inline int64_t config_eval_block(const Config *config) {
     return config->eval_block_size ? config->eval_block_size : config->block_size;
 }

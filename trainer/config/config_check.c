@@ -65,6 +65,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_muon_momentum,               0, 0.9999999},
         {KEY_data_timeout,                1, 1e9      },
         {KEY_threads,                     0, 4096     },
+        {KEY_zero_stage,                  0, 1        },
         {KEY_seed,                        0, 0x1p53   },
         {KEY_sample_tokens,               0, 1 << 20  },
     };

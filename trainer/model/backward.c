@@ -51,6 +51,7 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);               // (N,C)
         ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
                                 x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
+        if (network->layer_done) network->layer_done(network, l);
     }
     if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C);              // (N,C)
     ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)

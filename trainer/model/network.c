@@ -77,6 +77,12 @@ void network_close(Network *network) {
     *network = (Network){0};
 }
 
+double *network_loss(const Network *network) {
+    StepScalars *scalars = network_at(network, network->plan->scalars);
+    double *losses = network_at(network, network->plan->losses);
+    return network->collective->world > 1 ? losses + network->collective->rank : &scalars->loss;
+}
+
 Par *network_param(const Network *network, ParamId id, int layer) {
     const Tensor *tensor = model_tensor(network->model, id, layer);
     return tensor ? network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes) : NULL;

@@ -8,7 +8,9 @@ struct Network {
     const Backend *ops;
     const Model *model;
     const MemoryPlan *plan;
-    Collective *collective;      // the processes that train together
+    Collective *collective; // the processes that train together
+    // Called when the backward pass has left a layer, whose gradients are then complete; may be NULL.
+    void (*layer_done)(const Network *network, int layer);
     unsigned char *arena, *host; // host: state of an offloaded optimizer, page-locked
     Weight *weights;             // operands of matmuls: 4 per layer, then the head (the embedding)
     int weight_count;
@@ -23,6 +25,9 @@ void network_close(Network *network);              // accepts a zeroed struct
 int network_init(Network *network, uint64_t seed); // initial weights, packed; optimizer state zero. -1 (71)
 void network_reset_optimizer(Network *network);    // sets its state to zero
 void network_pack(Network *network);               // call after the parameters have changed
+
+// The loss of the step on the device, summed over the micro-batches of this process.
+double *network_loss(const Network *network);
 
 static inline void *network_at(const Network *network, size_t offset) {
     const MemoryPlan *plan = network->plan;

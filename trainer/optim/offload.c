@@ -9,6 +9,8 @@ typedef struct {
     size_t index; // of the slice
     int tensor;
     size_t first; // element of the flat range
+    int bucket;   // with shards
+    size_t done;  // elements of this rank's shard of it
 } SliceCursor;
 
 static size_t tensor_end(const Model *model, int tensor) { // the gap behind it included
@@ -27,32 +29,62 @@ static bool may_share(const Optimizer *optimizer, const Tensor *a, const Tensor 
     return true;
 }
 
-// The next slice of at most `most` elements, its state in place. false: there is none.
-static bool next_slice(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
-    const Model *model = network->model;
+// The slice from element `first` of the flat range on, which is element `local` of the master parameters.
+static Slice slice_at(const Network *network, size_t first, size_t local) {
     const MemoryPlan *plan = network->plan;
     const Backend *ops = network->ops;
-    const Optimizer *optimizer = plan->optimizer;
-    if (cursor->tensor == model->count) return false;
-
-    const Tensor *tensor = &model->tensors[cursor->tensor];
-    const size_t first = cursor->first;
     const StepScalars *scalars = network_at(network, plan->scalars);
-    *slice = (Slice){
-        .tensor = is_whole(optimizer, tensor) ? tensor : NULL,
+    void *params = network_at(network, plan->params + first * ops->par_bytes);
+    return (Slice){
         .first = first,
-        .params = network_at(network, plan->params + first * ops->par_bytes),
-        .master = network_at(network, plan->master + first * (ops->master_bytes ? sizeof(float) : ops->par_bytes)),
+        .params = params,
+        .master = ops->master_bytes ? network_at(network, plan->master + local * sizeof(float)) : params,
         .gradients = network_at(network, plan->grads + first * ops->grad_bytes),
         .scalars = scalars->optimizer,
         .norm = &scalars->norm,
         .loss_scale = &scalars->loss_scale,
     };
+}
+
+static void *state_at(const Network *network, int state, size_t element) {
+    const MemoryPlan *plan = network->plan;
+    const size_t bytes = optimizer_element_bytes(&plan->optimizer->states[state], network->ops);
+    return network_at(network, plan->states[state] + element * bytes);
+}
+
+// The next slice of at most `most` elements of this rank's shards.
+static bool next_of_shards(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
+    const MemoryPlan *plan = network->plan;
+    for (; cursor->bucket < shard_buckets(network->model, plan->shards); cursor->bucket++, cursor->done = 0) {
+        const Bucket bucket = shard_bucket(network->model, plan->shards, cursor->bucket);
+        const Shard own = shard_of(&bucket, network->collective->rank);
+        const size_t left = own.count - cursor->done, local = own.local + cursor->done;
+        if (!left) continue;
+        *slice = slice_at(network, own.first + cursor->done, local);
+        for (int i = 0; i < plan->optimizer->state_count; i++) slice->state[i] = state_at(network, i, local);
+        slice->count = left < most ? left : most;
+        cursor->done += slice->count, cursor->index++;
+        return true;
+    }
+    return false;
+}
+
+// The next slice of at most `most` elements, its state in place. false: there is none.
+static bool next_slice(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
+    const Model *model = network->model;
+    const MemoryPlan *plan = network->plan;
+    const Optimizer *optimizer = plan->optimizer;
+    if (plan->shards > 1) return next_of_shards(network, cursor, most, slice);
+    if (cursor->tensor == model->count) return false;
+
+    const Tensor *tensor = &model->tensors[cursor->tensor];
+    const size_t first = cursor->first;
+    *slice = slice_at(network, first, first);
+    slice->tensor = is_whole(optimizer, tensor) ? tensor : NULL;
     for (int i = 0; i < optimizer->state_count; i++) {
         const StateRange *state = &optimizer->states[i];
-        if (!optimizer_has(state, tensor)) continue;
-        const size_t element = optimizer_offset(state, model, tensor) + first - tensor->offset;
-        slice->state[i] = network_at(network, plan->states[i] + element * optimizer_element_bytes(state, ops));
+        if (optimizer_has(state, tensor))
+            slice->state[i] = state_at(network, i, optimizer_offset(state, model, tensor) + first - tensor->offset);
     }
     int last = cursor->tensor;
     size_t end = tensor_end(model, last);

@@ -15,7 +15,7 @@ enum { MATRICES = 1 << KIND_MATRIX | 1 << KIND_RESIDUAL, MOMENTUM = 2 }; // MOME
 
 // The working memory for a matrix (rows,cols); n is the smaller of the two. Offsets.
 typedef struct {
-    size_t norm;               // float
+    size_t norm, sums;         // float, and the double sums of its pieces
     size_t direction;          // (rows,cols) Grad
     size_t matrix, transposed; // (rows,cols) and (cols,rows) Act
     size_t gram, square;       // (n,n) Grad
@@ -33,6 +33,7 @@ static Workspace workspace_of(int rows, int cols, const Backend *backend) {
     const size_t n = (size_t)(rows < cols ? rows : cols), elements = (size_t)rows * (size_t)cols;
     Workspace w = {0};
     w.norm = take(&w.end, sizeof(float));
+    w.sums = take(&w.end, norm_pieces(elements) * sizeof(double));
     w.direction = take(&w.end, elements * backend->grad_bytes);
     w.matrix = take(&w.end, elements * backend->act_bytes);
     w.transposed = take(&w.end, elements * backend->act_bytes);
@@ -98,6 +99,7 @@ static void update_matrix(const Network *network, const Slice *slice, size_t sta
     const size_t count = (size_t)rows * (size_t)cols;
     Grad *direction = (Grad *)(at + w.direction);
     float *norm = (float *)(void *)(at + w.norm);
+    double *sums = (double *)(void *)(at + w.sums);
     const float factor = 0.2f * sqrtf((float)(rows > cols ? rows : cols));
     const void *gradients = (const unsigned char *)(const void *)slice->gradients + start * ops->grad_bytes;
     void *params = (unsigned char *)(void *)slice->params + start * ops->par_bytes;
@@ -106,7 +108,8 @@ static void update_matrix(const Network *network, const Slice *slice, size_t sta
 
     ops->muon_momentum(direction, (float *)slice->state[MOMENTUM] + start, gradients, count, muon, slice->norm,
                        slice->loss_scale);
-    ops->gradient_norm(norm, direction, count, &muon->one);
+    ops->square_sums(sums, direction, count);
+    ops->gradient_norm(norm, sums, norm_pieces(count), &muon->one);
     orthogonalize(ops, rows, cols, direction, norm, at, &w);
     ops->muon_update(params, master, direction, slice->first + start, count, factor, muon, slice->norm);
 }

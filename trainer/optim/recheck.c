@@ -9,12 +9,12 @@ enum { PART = 1 << 16 }; // gradients that are copied at once
 static XXH128_hash_t result_hash(const Network *network) {
     static float part[PART];
     XXH3_state_t *state = XXH3_createState();
-    StepScalars scalars;
+    double loss;
     const unsigned char *gradients = network_at(network, network->plan->grads);
     const size_t elements = network->model->elements;
     XXH3_128bits_reset(state);
-    network->ops->download(&scalars, network_at(network, network->plan->scalars), sizeof scalars);
-    XXH3_128bits_update(state, &scalars.loss, sizeof scalars.loss);
+    network->ops->download(&loss, network_loss(network), sizeof loss);
+    XXH3_128bits_update(state, &loss, sizeof loss);
     for (size_t first = 0; first < elements; first += PART) {
         const size_t count = elements - first < PART ? elements - first : PART;
         network->ops->download(part, gradients + first * sizeof *part, count * sizeof *part);
@@ -27,8 +27,7 @@ static XXH128_hash_t result_hash(const Network *network) {
 
 int recheck_first_micro_batch(Network *network, float scale, uint64_t step) {
     const XXH128_hash_t first = result_hash(network);
-    StepScalars *scalars = network_at(network, network->plan->scalars);
-    network->ops->zero(&scalars->loss, sizeof scalars->loss); // micro-batches add to it
+    network->ops->zero(network_loss(network), sizeof(double)); // micro-batches add to it
     step_micro_batch(network, scale, 0);
     if (XXH128_isEqual(first, result_hash(network))) return 0;
     return fail(EX_GPU,

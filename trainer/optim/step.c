@@ -21,9 +21,51 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
         };
     }
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
+    if (network->collective->world > 1) network->ops->zero(network_loss(network), sizeof(double));
 }
 
-void step_micro_batch(Network *network, float scale, int micro) {
+// ---- what the ranks exchange of a step
+
+static int bucket_count(const Network *network) { return shard_buckets(network->model, network->collective->world); }
+static Bucket bucket_at(const Network *network, int bucket) {
+    return shard_bucket(network->model, network->collective->world, bucket);
+}
+
+static void reduce_bucket(const Network *network, int index) {
+    const Bucket bucket = bucket_at(network, index);
+    float *gradients = network_at(network, network->plan->grads);
+    if (bucket.count)
+        collective_begin_reduce_scatter(network->collective, gradients + bucket.first, bucket.count, bucket.share);
+}
+
+static void reduce_layer(const Network *network, int layer) { reduce_bucket(network, shard_bucket_of_layer(layer)); }
+
+// Copies every share of a range that has an element of `bytes` for each `unit` parameters to all ranks.
+static void gather(const Network *network, size_t range, size_t bytes, size_t unit) {
+    unsigned char *start = network_at(network, range);
+    for (int i = 0; i < bucket_count(network); i++) {
+        const Bucket bucket = bucket_at(network, i);
+        const size_t count = (bucket.count + unit - 1) / unit * bytes, share = bucket.share / unit * bytes;
+        if (count) collective_begin_all_gather(network->collective, start + bucket.first / unit * bytes, count, share);
+    }
+    collective_finish(network->collective);
+}
+
+// Ends the reduction of the gradients. Then each rank has the losses of all and the gradients of its shards, or, where
+// every rank keeps all of the optimizer's state, all gradients.
+static void exchange(const Network *network) {
+    Collective *ranks = network->collective;
+    const size_t each = sizeof(double);
+    if (ranks->world == 1) return;
+    collective_begin_all_gather(ranks, network_at(network, network->plan->losses), ranks->world * each, each);
+    collective_finish(ranks);
+    if (network->plan->shards == 1) gather(network, network->plan->grads, network->ops->grad_bytes, 1);
+}
+
+// ---- micro-batches
+
+// `reduce`: this is the last of the step, and its gradients are summed over the ranks while the backward pass runs.
+static void run_micro_batch(Network *network, float scale, int micro, bool reduce) {
     const PassLayout *pass = &network->plan->train;
     int B = pass->rows, T = network->model->shape.block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
@@ -34,38 +76,70 @@ void step_micro_batch(Network *network, float scale, int micro) {
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
     }
     int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
-    if (!network->ops->graph_begin(key)) return;
+    if (!reduce && !network->ops->graph_begin(key)) return;
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
-    network->ops->sum_losses(&scalars->loss, network_at(network, pass->losses), B * T);
+    network->ops->sum_losses(network_loss(network), network_at(network, pass->losses), B * T);
+    network->layer_done = reduce ? reduce_layer : NULL;
     network_backward(network, pass, B, T, add);
-    network->ops->graph_end(key);
+    network->layer_done = NULL;
+    if (!reduce) network->ops->graph_end(key);
 }
 
+void step_micro_batch(Network *network, float scale, int micro) { run_micro_batch(network, scale, micro, false); }
+
+// ---- the update
+
+// Of the gradients of all ranks, from the sums of each shard.
 static void gradient_norm(const Network *network) {
-    StepScalars *scalars = network_at(network, network->plan->scalars);
-    network->ops->gradient_norm(&scalars->norm, network_at(network, network->plan->grads), network->model->elements,
-                                &scalars->loss_scale);
+    const Backend *ops = network->ops;
+    const MemoryPlan *plan = network->plan;
+    const unsigned rank = plan->shards > 1 ? network->collective->rank : 0;
+    StepScalars *scalars = network_at(network, plan->scalars);
+    const size_t bytes = ops->grad_bytes;
+    double *sums = network_at(network, plan->sums);
+    for (int i = 0; i < shard_buckets(network->model, plan->shards); i++) {
+        const Bucket bucket = shard_bucket(network->model, plan->shards, i);
+        const Shard own = shard_of(&bucket, rank);
+        if (own.count)
+            ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->grads + own.first * bytes),
+                             own.count);
+    }
+    if (plan->shards > 1) gather(network, plan->sums, sizeof *sums, NORM_PIECE);
+    ops->gradient_norm(&scalars->norm, sums, norm_pieces(network->model->elements), &scalars->loss_scale);
+}
+
+// The results of the step, with the losses of all ranks. Waits for the device.
+static void read_results(Network *network) {
+    const unsigned world = network->collective->world;
+    double losses[COLLECTIVE_RANKS], sum = 0;
+    network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
+    if (world == 1) return;
+    network->ops->download(losses, network_at(network, network->plan->losses), world * sizeof *losses);
+    for (unsigned rank = 0; rank < world; rank++) sum += losses[rank];
+    network->scalars->loss = sum;
 }
 
 // Whether the update has to be left out. To know it before the update costs a wait for the device.
 static bool skip_spike(Network *network, const Config *config, const StepPosition *position, double tokens) {
     if (config->spike_action != SPIKE_SKIP || !position->spikes) return false;
     gradient_norm(network);
-    network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
+    read_results(network);
     return spike_score(position->spikes, network->scalars->loss / tokens, (double)network->scalars->norm) >
            config->spike_z;
 }
 
 void step_end(Network *network) {
-    const bool recorded = !network->plan->host_bytes; // copies to host memory cannot be recorded
+    const MemoryPlan *plan = network->plan;
+    const bool recorded = !plan->host_bytes && plan->shards == 1; // copies to host memory cannot be recorded
     if (!recorded || network->ops->graph_begin(UPDATE)) {
         gradient_norm(network);
         offload_update(network);
+        if (plan->shards > 1) gather(network, plan->params, network->ops->par_bytes, 1);
         network_pack(network);
         if (recorded) network->ops->graph_end(UPDATE);
     }
-    network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
+    read_results(network);
 }
 
 static double step_tokens(const Network *network, const Config *config) {
@@ -89,50 +163,48 @@ void step_warm_up(Network *network, const Config *config) {
     }
 }
 
-FeedResult step_agree(Collective *ranks, FeedResult found, double *loss) {
-    enum { LOSS, STOPPED, CHANGED, FAILED, SUMS };
-    double sums[SUMS] = {[LOSS] = *loss,
-                         [STOPPED] = found == FEED_STOPPED,
-                         [CHANGED] = found == FEED_CHANGED,
-                         [FAILED] = found == FEED_ERROR};
+FeedResult step_agree(Collective *ranks, FeedResult found) {
+    enum { STOPPED, CHANGED, FAILED, SUMS };
+    double sums[SUMS] = {
+        [STOPPED] = found == FEED_STOPPED, [CHANGED] = found == FEED_CHANGED, [FAILED] = found == FEED_ERROR};
     if (ranks->world == 1) return found;
     if (collective_all_reduce(ranks, sums, SUMS) < 0 || sums[FAILED] > 0) return FEED_ERROR;
-    *loss = sums[LOSS];
     return sums[STOPPED] > 0 ? FEED_STOPPED : sums[CHANGED] > 0 ? FEED_CHANGED : FEED_BATCH;
 }
 
-// The micro-batches of this process.
-static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
-                                    double tokens, const atomic_int *stop) {
+static FeedResult next_batch(Network *network, BatchStream *stream) {
     const PassLayout *pass = &network->plan->train;
-    const unsigned world = network->collective->world;
-    const int micros = (int)config->gradient_accumulation_steps / (int)world;
-    for (int micro = 0; micro < micros; micro++) {
-        if (stop && *stop && (micro || world > 1)) return FEED_STOPPED; // one process has looked before the step
-        FeedBatch batch;
-        FeedResult found = batch_stream_next(stream, &batch);
-        if (found != FEED_BATCH) return found;
-        network_tokens(network, pass, batch.ids, pass->rows, network->model->shape.block);
-        stream->source->release(stream->source->self, &batch);
-        step_micro_batch(network, (float)(1 / tokens), micro);
-        if (!micro && config->recheck_interval && step % (uint64_t)config->recheck_interval == 0 &&
-            recheck_first_micro_batch(network, (float)(1 / tokens), step) < 0)
-            return FEED_ERROR;
-    }
+    FeedBatch batch;
+    FeedResult found = batch_stream_next(stream, &batch);
+    if (found != FEED_BATCH) return found;
+    network_tokens(network, pass, batch.ids, pass->rows, network->model->shape.block);
+    stream->source->release(stream->source->self, &batch);
     return FEED_BATCH;
 }
 
-// Adds up the losses and gradients of all processes, which are in host memory.
-static FeedResult sum_ranks(Network *network, FeedResult found) {
+// The micro-batches of this process. All processes agree before they begin to exchange gradients, in the backward pass
+// of the last one; or after it, where the only one is computed twice.
+static FeedResult run_micro_batches(Network *network, const Config *config, BatchStream *stream, uint64_t step,
+                                    float scale, const atomic_int *stop) {
     Collective *ranks = network->collective;
-    const size_t elements = network->model->elements, share = collective_share(ranks, elements);
-    float *gradients = network_at(network, network->plan->grads);
-    StepScalars *scalars = network_at(network, network->plan->scalars);
-    found = step_agree(ranks, found, &scalars->loss);
-    if (found != FEED_BATCH) return found;
-    if (collective_reduce_scatter(ranks, gradients, elements, share) < 0 ||
-        collective_all_gather(ranks, gradients, elements * sizeof *gradients, share * sizeof *gradients) < 0)
-        return FEED_ERROR;
+    const bool recheck = config->recheck_interval && step % (uint64_t)config->recheck_interval == 0;
+    const int micros = (int)(config->gradient_accumulation_steps / ranks->world);
+    const bool overlap = ranks->world > 1 && !(recheck && micros == 1);
+    bool agreed = false;
+    FeedResult found = FEED_BATCH;
+    for (int micro = 0; micro < micros && found == FEED_BATCH; micro++) {
+        const bool stops = stop && *stop && (micro || ranks->world > 1); // one process has looked before the step
+        found = stops ? FEED_STOPPED : next_batch(network, stream);
+        if (overlap && micro == micros - 1) found = step_agree(ranks, found), agreed = true;
+        if (found != FEED_BATCH) break;
+        run_micro_batch(network, scale, micro, agreed);
+        if (!micro && recheck && recheck_first_micro_batch(network, scale, step) < 0) found = FEED_ERROR;
+    }
+    if (!agreed) found = step_agree(ranks, found);
+    if (ranks->world == 1 || found != FEED_BATCH) return found;
+    for (int layer = network->model->shape.layers - 1; layer >= 0 && !agreed; layer--) reduce_layer(network, layer);
+    reduce_bucket(network, bucket_count(network) - 1); // the vectors
+    reduce_bucket(network, 0);                         // the embeddings
     return FEED_BATCH;
 }
 
@@ -140,11 +212,13 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
                     const atomic_int *stop, StepResult *result) {
     const double tokens = step_tokens(network, config);
     step_begin(network, config, position);
-    FeedResult found = run_micro_batches(network, config, stream, position->step, tokens, stop);
-    if (network->collective->world > 1) found = sum_ranks(network, found);
+    FeedResult found = run_micro_batches(network, config, stream, position->step, (float)(1 / tokens), stop);
     if (found != FEED_BATCH) return found;
+    exchange(network);
+    if (network->collective->lost) return FEED_ERROR;
     const bool applied = !skip_spike(network, config, position, tokens);
     if (applied) step_end(network);
+    if (network->collective->lost) return FEED_ERROR;
     *result = (StepResult){.loss = network->scalars->loss / tokens,
                            .norm = network->scalars->norm,
                            .learning_rate = schedule_rate(config, position->step)};

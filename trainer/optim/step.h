@@ -33,8 +33,8 @@ FeedResult step_run(Network *network, const Config *config, BatchStream *stream,
                     const atomic_int *stop, StepResult *result);
 
 // What all processes do next, from what each of them has found: an error (only of some: no error is pending on the
-// others), FEED_STOPPED, FEED_CHANGED or FEED_BATCH. With FEED_BATCH *loss becomes the sum.
-FeedResult step_agree(Collective *ranks, FeedResult found, double *loss);
+// others), FEED_STOPPED, FEED_CHANGED or FEED_BATCH.
+FeedResult step_agree(Collective *ranks, FeedResult found);
 
 // The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end
 // waits for the device; network->scalars then has the results. scale: 1 / tokens of the step.

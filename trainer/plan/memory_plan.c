@@ -171,9 +171,11 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
     return bytes;
 }
 
-static size_t state_bytes(const MemoryPlan *plan, int state, const Model *model, const Backend *backend) {
+static size_t state_bytes(const MemoryPlan *plan, int state, unsigned shards, const Model *model,
+                          const Backend *backend) {
     const StateRange *range = &plan->optimizer->states[state];
-    return optimizer_elements(range, model) * optimizer_element_bytes(range, backend);
+    const size_t elements = shards > 1 ? shard_elements(model, shards) : optimizer_elements(range, model);
+    return elements * optimizer_element_bytes(range, backend);
 }
 
 static size_t slice_elements(const Optimizer *optimizer, const Model *model) {
@@ -219,9 +221,9 @@ static void lay_update(MemoryPlan *plan, const Model *model, const Backend *back
 // The optimizer's state in host memory, which begins where the arena ends.
 static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
     size_t at = plan->bytes;
-    if (own_master) plan->master = take(&at, model->elements * sizeof(float));
+    if (own_master) plan->master = take(&at, shard_elements(model, plan->shards) * sizeof(float));
     for (int i = 0; i < plan->optimizer->state_count; i++)
-        plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
+        plan->states[i] = take(&at, state_bytes(plan, i, plan->shards, model, backend));
     plan->host_bytes = at - plan->bytes;
 }
 
@@ -233,6 +235,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     const int64_t chunk = config->loss_chunk_rows ? config->loss_chunk_rows : LOSS_CHUNK_ROWS;
     const bool training = optimizer;
     *plan = (MemoryPlan){.optimizer = optimizer,
+                         .shards = training ? config_shards(config) : 1,
                          .dropout = config->dropout > 0,
                          .document_mask = config->document_mask,
                          .chunk_rows = (int)(rows < chunk ? rows : chunk)};
@@ -242,15 +245,18 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
 
     plan->params = take(&at, model->elements * backend->par_bytes);
     add_row(plan, "parameters", at, false), start = at;
-    plan->master = own_master && !offload ? take(&at, model->elements * sizeof(float)) : plan->params;
+    plan->master =
+        own_master && !offload ? take(&at, shard_elements(model, plan->shards) * sizeof(float)) : plan->params;
     if (own_master && !offload) add_row(plan, "master parameters", at - start, false), start = at;
     plan->packed = take(&at, packed);
     if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
     plan->grads = take(&at, trained * backend->grad_bytes);
     if (training) add_row(plan, "gradients", at - start, false), start = at;
     for (int i = 0; training && !offload && i < optimizer->state_count; i++)
-        plan->states[i] = take(&at, state_bytes(plan, i, model, backend));
+        plan->states[i] = take(&at, state_bytes(plan, i, plan->shards, model, backend));
     plan->scalars = take(&at, sizeof(StepScalars));
+    if (training) plan->sums = take(&at, norm_pieces(model->elements) * sizeof(double));
+    if (training && config_world(config) > 1) plan->losses = take(&at, config->world * sizeof(double));
     add_row(plan, training && !offload ? "optimizer" : "scalars", at - start, false);
 
     int train_rows = training ? (int)config->batch_size.value : 0;
@@ -287,7 +293,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (training)
         plan->copy_bytes = model->elements * (backend->master_bytes ? backend->master_bytes : backend->par_bytes);
     for (int i = 0; training && i < optimizer->state_count; i++)
-        plan->copy_bytes += state_bytes(plan, i, model, backend);
+        plan->copy_bytes += state_bytes(plan, i, 1, model, backend);
     plan->staging = 1 << 20;
     for (int i = 0; i < model->count; i++) {
         size_t bytes = tensor_elements(&model->tensors[i]) * sizeof(float);
@@ -322,7 +328,11 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                  (long long)config->batch_size.value, (long long)config->gradient_accumulation_steps,
                  (long long)config->block_size,
                  (long long)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size));
-    buffer_print(out, "backend    %s\n\n", backend->name);
+    if (config_world(config) > 1)
+        buffer_print(out, "processes  %u, each with %lld of the %lld micro-batches and %s of the optimizer's state\n",
+                     config->world, (long long)config->gradient_accumulation_steps / config->world,
+                     (long long)config->gradient_accumulation_steps, plan->shards > 1 ? "its part" : "all");
+    buffer_print(out, "backend    %s%s\n\n", backend->name, config_world(config) > 1 ? "; of each process:" : "");
     for (int i = 0; i < plan->table_rows; i++)
         buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
                      human_bytes(bytes, (double)plan->table[i].bytes),
@@ -336,7 +346,8 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                  human_bytes(bytes, (double)plan->staging));
     if (plan->copy_bytes)
         buffer_print(out, "  %-30s %14zu  %10s  (for saves beside training, if the memory is free)\n",
-                     "checkpoint copy", plan->copy_bytes, human_bytes(bytes, (double)plan->copy_bytes));
+                     plan->shards > 1 ? "checkpoint copy of rank 0" : "checkpoint copy", plan->copy_bytes,
+                     human_bytes(bytes, (double)plan->copy_bytes));
     if (config->mem_limit && plan->bytes <= config->mem_limit)
         buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
                      human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));

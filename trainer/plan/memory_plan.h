@@ -5,6 +5,7 @@
 #include "kernels/backend.h"
 #include "trainer/config/config.h"
 #include "trainer/optim/optimizer.h"
+#include "trainer/plan/shards.h"
 
 // Buffers of a group have one lifetime (buffers.def).
 typedef enum {
@@ -66,9 +67,11 @@ typedef struct {
 typedef struct {
     const Optimizer *optimizer;                    // NULL: a plan without training
     size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
-    size_t states[OPTIMIZER_STATES];               // the optimizer's ranges
-    size_t scratch, scratch_bytes;                 // the backend's
-    size_t passes;                                 // start of both passes: they are never live together
+    unsigned shards; // 1: this process has all of the ranges; else its shards (shards.h) of master and states
+    size_t states[OPTIMIZER_STATES]; // the optimizer's ranges
+    size_t sums, losses;             // of the pieces of the norm; of the ranks
+    size_t scratch, scratch_bytes;   // the backend's
+    size_t passes;                   // start of both passes: they are never live together
     PassLayout train, eval, sample;
     size_t bytes; // of the arena
     // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, with the master parameters (if

@@ -87,7 +87,7 @@ static void choose(Config *config, const Config *asked, const Model *model, cons
     const bool cut = asked->batch_size.is_auto && asked->mem_limit;
     Config tried = *asked;
     for (int64_t rows = cut ? 1 : rows_asked; rows <= (cut ? sequences : rows_asked); rows++) {
-        if (sequences % rows) continue;
+        if (sequences % (rows * config_world(asked))) continue;
         tried.batch_size = (AutoInt){false, rows}, tried.gradient_accumulation_steps = sequences / rows;
         bool fits;
         const size_t bytes = fit_recompute(&tried, asked, model, backend, available, &fits);
@@ -172,7 +172,7 @@ static size_t shrink(Config *config, const Backend *backend, const Available *av
     Model model;
     model_open(&model, &shape);
     for (int64_t rows = most; rows >= 1 && !fits; rows--) {
-        if (sequences % rows) continue;
+        if (sequences % (rows * config_world(config))) continue;
         config->batch_size.value = rows, config->gradient_accumulation_steps = sequences / rows;
         if (config->eval_batch_size > rows) config->eval_batch_size = rows;
         bytes = try_plan(config, &model, backend, available, &fits);
@@ -214,7 +214,22 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Avai
                 human_bytes(left, (double)available->host));
 }
 
+static int check_processes(const MemoryPlan *plan, const Config *config) {
+    const unsigned world = config_world(config);
+    if (!plan->optimizer || world == 1) return 0;
+    if (config->gradient_accumulation_steps % world)
+        return fail(EX_USAGE, "gradient_accumulation_steps %lld does not divide by the %u processes",
+                    (long long)config->gradient_accumulation_steps, world);
+    if (plan->shards > 1 && plan->optimizer->whole_kinds)
+        return fail(EX_USAGE,
+                    "optimizer=%s updates whole matrices, which several processes cannot divide: set zero_stage=0, and "
+                    "each has all of its state",
+                    plan->optimizer->name);
+    return 0;
+}
+
 int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here) {
+    if (check_processes(plan, config) < 0) return -1;
     const Available available = available_memory(config, backend, here);
     if (!available.arena || plan->bytes <= available.arena) return check_host(plan, backend, &available);
     Buffer near = {0};

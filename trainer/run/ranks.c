@@ -103,6 +103,8 @@ int ranks_compare_config(Run *run) {
         config_value(run->config, key, value, sizeof value);
         buffer_print(&text, "%s=%s\n", config_key(key), value);
     }
+    buffer_print(&text, "zero_stage=%lld\n", (long long)run->config->zero_stage);
+    buffer_print(&text, "eval_only=%s\n", run->config->eval_only ? "True" : "False");
     buffer_print(&text, "backend '%s'\n", run->backend->name);
     return compare_with_first(run, &text);
 }
@@ -125,23 +127,6 @@ int ranks_share_state(Run *run) {
     Collective *ranks = &run->collective;
     if (collective_broadcast(ranks, &run->state, sizeof run->state) < 0) return -1;
     return collective_broadcast(ranks, run->checkpoint, sizeof run->checkpoint);
-}
-
-int ranks_share_weights(Run *run) {
-    Network *network = &run->network;
-    const MemoryPlan *plan = &run->plan;
-    Collective *ranks = &run->collective;
-    if (ranks->world == 1) return 0;
-    if (collective_broadcast(ranks, network_at(network, plan->params), run->model.elements * run->backend->par_bytes) <
-        0)
-        return -1;
-    for (int i = 0; i < plan->optimizer->state_count; i++) {
-        const StateRange *state = &plan->optimizer->states[i];
-        const size_t bytes = optimizer_elements(state, &run->model) * optimizer_element_bytes(state, run->backend);
-        if (collective_broadcast(ranks, network_at(network, plan->states[i]), bytes) < 0) return -1;
-    }
-    network_pack(network);
-    return 0;
 }
 
 int ranks_share_loader(Run *run) {

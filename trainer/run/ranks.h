@@ -16,8 +16,15 @@ int ranks_compare_config(Run *run);
 int ranks_compare_data(Run *run);
 
 int ranks_share_state(Run *run);   // rank 0's RunState
-int ranks_share_weights(Run *run); // rank 0's parameters and optimizer state
+int ranks_share_weights(Run *run); // parameters and optimizer state from rank 0's ranks_whole
 int ranks_share_loader(Run *run);  // the endpoint of the loader that the first rank of this machine has started
+
+// The network that checkpoints are read into and written from: of rank 0 where the ranks divide the state, and then it
+// is the copy of the checkpoint writer, else this process's own.
+Network *ranks_whole(Run *run);
+int ranks_load_parameters(Run *run, const char *path); // of a checkpoint, into this process alone
+// Where the ranks divide the state: copies it to rank 0's ranks_whole, when rank 0 finds it needed. All ranks call it.
+int ranks_gather_state(Run *run, bool *needed);
 
 // After a rank was lost: whether this process, which is not rank 0, now owns the directory, because rank 0 has ended.
 bool ranks_take_over(Run *run);

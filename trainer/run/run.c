@@ -182,9 +182,10 @@ int run_dataset(Run *run) {
 
 static int open_weights(Run *run) {
     const char *init_from = run->config->init_from;
-    if (*run->checkpoint) return checkpoint_load(&run->network, run->checkpoint, true);
-    if (strcmp(init_from, "scratch")) return checkpoint_load(&run->network, init_from, false);
-    return network_init(&run->network, (uint64_t)run->config->seed);
+    Network *whole = ranks_whole(run);
+    if (*run->checkpoint) return checkpoint_load(whole, run->checkpoint, true);
+    if (strcmp(init_from, "scratch")) return checkpoint_load(whole, init_from, false);
+    return network_init(whole, (uint64_t)run->config->seed);
 }
 
 // Runs every operation once at full shape, so that kernels, products and recordings allocate their device memory now
@@ -214,20 +215,17 @@ static void measure_products(Run *run) {
 // Everything that can be refused before a loader is started or memory is allocated.
 static int prepare(Run *run, const Config *config_given, bool fresh) {
     const Config *config = run->config = &run->resolved;
-    const int64_t world = run->collective.world;
     run->resolved = *config_given;
+    run->resolved.world = run->collective.world;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, &run->resolved);
     run->backend = backend_for(config, false, run->backend_text);
     if (!run->backend && config_given->dtype != config->dtype)
         return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
-    if (world > 1 && !run->backend->in_host_memory)
+    if (run->collective.world > 1 && !run->backend->in_host_memory)
         return fail(EX_USAGE, "several processes train on CPUs only: set device=cpu, or start one process");
     run->resolved.dtype = run->backend->act_type;
     plan_auto(&run->resolved, run->backend, true);
-    if (config->gradient_accumulation_steps % world)
-        return fail(EX_USAGE, "gradient_accumulation_steps %lld does not divide by the %d processes",
-                    (long long)config->gradient_accumulation_steps, (int)world);
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_of(config->optimizer));
@@ -248,14 +246,22 @@ static int open_network(Run *run) {
         network_open(&run->network, run->backend, &run->model, &run->plan) < 0)
         return -1;
     run->network.collective = &run->collective;
-    return ranks_first(run) ? open_weights(run) : 0;
+    if (!ranks_first(run)) return 0;
+    const bool divided = run->plan.shards > 1;
+    if (divided || !run->config->eval_only) checkpoint_writer_open(&run->writer, &run->network, run->config);
+    char bytes[16];
+    if (divided && !run->writer.view.arena)
+        return fail(EX_MEMORY,
+                    "rank 0 needs %s more of this machine's memory for checkpoints of what the processes divide: "
+                    "--zero_stage=0 divides nothing",
+                    human_bytes(bytes, (double)run->plan.copy_bytes));
+    return open_weights(run);
 }
 
 static int open_output(Run *run) {
     const Config *config = run->config;
     if (!config->eval_only && !log_silent) measure_products(run);
     if (!run_owns(run)) return 0;
-    if (!config->eval_only) checkpoint_writer_open(&run->writer, &run->network, config);
     return metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
                         run->state.evaluated);
 }
@@ -307,17 +313,21 @@ void run_check_save(Run *run) { collect_save(run, false); }
 int run_save(Run *run, bool last) {
     const uint64_t started = clock_ns();
     collect_save(run, true);
-    if (run->saved_step == run->state.step) return 0;
-    if (!run_owns(run)) return run->saved_step = run->state.step, 0;
-    if (metrics_flush(&run->metrics) == 0) {
-        if (!last && checkpoint_writer_start(&run->writer, &run->network, &run->state, run->metrics.fd)) {
+    const bool divided = run->plan.shards > 1;
+    bool needed = run->saved_step != run->state.step;
+    int status = divided ? ranks_gather_state(run, &needed) : 0;
+    if (status == 0 && !needed) return 0;
+    if (!run_owns(run)) return run->saved_step = run->state.step, status;
+    if (status == 0 && metrics_flush(&run->metrics) == 0) {
+        if (!last &&
+            checkpoint_writer_start(&run->writer, divided ? NULL : &run->network, &run->state, run->metrics.fd)) {
             run->save_started_ns = started;
             metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f",
                         (double)(clock_ns() - started) * 1e-6);
             return 0;
         }
         if (metrics_sync(&run->metrics) == 0 &&
-            checkpoint_save(&run->network, &run->state, run->config, run->config->out_dir) == 0) {
+            checkpoint_save(ranks_whole(run), &run->state, run->config, run->config->out_dir) == 0) {
             run->saved_step = run->state.step;
             return 0;
         }
@@ -333,7 +343,7 @@ static int restore(Run *run, RunState *state) {
     char path[PATH_MAX_BYTES];
     int found = checkpoint_find(run->config->out_dir, run->config, path, state);
     if (found < 0) return -1;
-    if (found) return checkpoint_load(&run->network, path, true);
+    if (found) return checkpoint_load(ranks_whole(run), path, true);
     state_open(state);
     memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
     memcpy(state->choices, run->state.choices, sizeof state->choices);

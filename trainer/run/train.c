@@ -57,8 +57,7 @@ FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
         uint64_t samples = evaluate_samples(run->config, dataset->tokens[split]);
         FeedResult result =
             evaluate_with_progress(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
-        double unused = 0;
-        result = step_agree(&run->collective, result, &unused);
+        result = step_agree(&run->collective, result);
         if (result != FEED_BATCH) return result;
     }
     return FEED_BATCH;
@@ -240,18 +239,32 @@ static Next step_now(Run *run) {
 
 // ---- the loop
 
+// Where the ranks divide the optimizer's state, that of a lost one is in the last checkpoint alone.
+static void log_lost_state(const Run *run) {
+    char path[PATH_MAX_BYTES] = "";
+    uint64_t step = 0;
+    checkpoint_any(run->config->out_dir, path, &step);
+    log_line("a part of the optimizer's state is lost with its process: run the same command again to resume at "
+             "step %llu%s",
+             (unsigned long long)step, *path ? ", the last that is saved" : "");
+}
+
 // Saves the steps since the last checkpoint, unless they are the error (81), and exits with the pending error.
 static int save_and_exit(Run *run) {
     Error cause;
     ranks_agree(run, -1);
-    if (run->collective.lost && ranks_take_over(run)) log_line("rank 0 has ended: saving in its place");
+    const bool lost = run->collective.lost, divided = run->plan.shards > 1;
+    if (lost && ranks_take_over(run) && !divided) log_line("rank 0 has ended: saving in its place");
     err_take(&cause);
-    if (run->state.step != run->saved_step && cause.code != EX_NONFINITE && run_save(run, true) < 0) {
+    if (lost && divided) {
+        run_check_save(run);
+        if (run_owns(run)) log_lost_state(run);
+    } else if (cause.code != EX_NONFINITE && run_save(run, true) < 0) {
         if (cause.code == EX_AGAIN) return fail_in("%s, which is not saved", cause.text);
         log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
-    if (cause.code == EX_AGAIN && run->saved_step && run_owns(run))
+    if (cause.code == EX_AGAIN && run->saved_step && run_owns(run) && !(lost && divided))
         log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saved_step);
     err_give(&cause);
     return -1;
@@ -266,7 +279,7 @@ static Next loop_once(Run *run) {
     if (run->config->eval_interval) {
         if (!state->evaluated && (last || state->step % (uint64_t)run->config->eval_interval == 0))
             return evaluate_now(run);
-    } else if (state->step != run->saved_step && state->step % save_interval(run->config) == 0)
+    } else if (state->step && state->step % save_interval(run->config) == 0)
         run_save(run, false);
     return last ? NEXT_RESTART : step_now(run);
 }
@@ -275,6 +288,5 @@ int train(Run *run) {
     run->loop_started_ns = clock_ns(), run->loop_first_step = run->state.step;
     while (run->state.step < (uint64_t)run->config->max_iters || (run->config->eval_interval && !run->state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);
-    if (run->state.step == run->saved_step) return 0;
     return run_save(run, true);
 }

@@ -7,18 +7,15 @@
 #include "kernels/cpu/simd.h"
 
 enum {
-    NORM_PIECES = 4096, // at most; their borders depend on the count alone
-    NORM_RUN = 4096,    // summed in fp32 before it goes to a double
+    NORM_RUN = 4096, // summed in fp32 before it goes to a double
     ADAMW_PIECE = 65536
 };
 
-static void cpu_gradient_norm(float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
-    static double squares[NORM_PIECES];
-    const size_t piece = round_up((count + NORM_PIECES - 1) / NORM_PIECES, NORM_RUN);
-    const int pieces = piece ? (int)((count + piece - 1) / piece) : 0;
+static void cpu_square_sums(double *sums, const Grad *gradients, size_t count) {
+    const int pieces = (int)norm_pieces(count);
 #pragma omp parallel for schedule(static)
     for (int p = 0; p < pieces; p++) {
-        const size_t start = (size_t)p * piece, end = start + piece < count ? start + piece : count;
+        const size_t start = (size_t)p * NORM_PIECE, end = start + NORM_PIECE < count ? start + NORM_PIECE : count;
         double sum = 0;
         for (size_t run = start; run < end; run += NORM_RUN) {
             const float *g = (const float *)gradients + run;
@@ -35,10 +32,13 @@ static void cpu_gradient_norm(float *norm, const Grad *gradients, size_t count, 
             }
             sum += (double)v_sum(even + odd);
         }
-        squares[p] = sum;
+        sums[p] = sum;
     }
+}
+
+static void cpu_gradient_norm(float *norm, const double *sums, size_t count, const float *loss_scale) {
     double sum = 0;
-    for (int p = 0; p < pieces; p++) sum += squares[p];
+    for (size_t i = 0; i < count; i++) sum += sums[i];
     *norm = (float)(sqrt(sum) / (double)*loss_scale);
 }
 

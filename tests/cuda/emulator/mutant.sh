@@ -23,7 +23,7 @@ arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d
 made|copy_streams.c|s/order(cuda.stream, slots\[slot\].written, out);//|slots|error
 left|copy_streams.c|/cudaStreamWaitEvent(in, slots\[slot\].left/d|slots|error
 stored|copy_streams.c|s/cuda_check(cudaStreamWaitEvent(cuda.stream, slots\[i\].left, 0), "waiting for copies to host memory")/(void)i/|slots|wrong use
-norm_round|adamw.cu|s/i += (size_t)gridDim.x \* THREADS)/i += (size_t)gridDim.x * THREADS * 4)/|gradient_norm|relative error
+norm_round|adamw.cu|s/vectors; i += THREADS)/vectors; i += THREADS * 4)/|gradient_norm|relative error
 gelu_round|gelu.cu|s/n += gridDim.y \* WARPS)/n += gridDim.y * WARPS * 2)/|gelu_agrees|relative error
 chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_t base = (size_t)i * SORTED;/|gathered|relative error|fp16
 channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|embedding_agrees|relative error

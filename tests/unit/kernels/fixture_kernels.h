@@ -54,6 +54,15 @@ static inline Kernels kernels_open_state(Dtype dtype, int threads, OptimizerStat
     return k;
 }
 
+// The norm of `count` gradients.
+static inline void kernels_norm(Kernels *k, float *norm, const Grad *gradients, size_t count, const float *loss_scale) {
+    const size_t used = k->used;
+    double *sums = take(k, norm_pieces(count) * sizeof *sums);
+    k->ops->square_sums(sums, gradients, count);
+    k->ops->gradient_norm(norm, sums, norm_pieces(count), loss_scale);
+    k->used = used;
+}
+
 static inline Kernels kernels_open(Dtype dtype, int threads, const Shape *shape) {
     return kernels_open_state(dtype, threads, STATE_FP32, shape);
 }

@@ -224,7 +224,7 @@ TEST(kernels_adamw_and_norm_match_torch) {
         k.ops->zero(m, N * 4), k.ops->zero(v, N * 4);
         for (settings.step = 1; settings.step <= 3; settings.step++) {
             Grad *g = PUT_GRAD(&k, numbers(9 + settings.step, N, 1), N);
-            k.ops->gradient_norm(norm, g, N, k.one);
+            kernels_norm(&k, norm, g, N, k.one);
             k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         }
         expect_torch(&k, "adamw norm", get(&k, norm, 1, 4), 1);
@@ -234,7 +234,7 @@ TEST(kernels_adamw_and_norm_match_torch) {
         float *bad = numbers(20, N, 1);
         bad[N - 1] = NAN;
         Grad *g = PUT_GRAD(&k, bad, N);
-        k.ops->gradient_norm(norm, g, N, k.one);
+        kernels_norm(&k, norm, g, N, k.one);
         CHECK(!isfinite(*get(&k, norm, 1, 4)));
         k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
@@ -276,7 +276,7 @@ TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
         Grad *g = PUT_GRAD(&k, numbers(10, N, 1), N);
         double errors[3] = {0};
         float *before = NULL;
-        k.ops->gradient_norm(norm, g, N, k.one);
+        kernels_norm(&k, norm, g, N, k.one);
         for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
             const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, (uint64_t)seed});
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
@@ -313,7 +313,7 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
             for (size_t j = 0; j < N; j++) gradients[j] *= by;
             Grad *g = PUT_GRAD(&k, gradients, N);
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
-            k.ops->gradient_norm(norm, g, N, scale);
+            kernels_norm(&k, norm, g, N, scale);
             for (size_t at = 0, n; at < N; at += n) {
                 n = N - at < slices[i] ? N - at : slices[i];
                 k.ops->adamw(offset(params, 4 * at), offset(params, 4 * at), offset(g, 4 * at), offset(m, at * width),

@@ -167,7 +167,7 @@ static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t s
     for (settings.step = 1; settings.step <= steps; settings.step++) {
         double loss = model_step(&m, true, false);
         loss += model_step(&m, true, true);
-        k.ops->gradient_norm(m.norm, m.grads, count, k.one);
+        kernels_norm(&k, m.norm, m.grads, count, k.one);
         k.ops->adamw(m.params, (float *)m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings),
                      m.norm, k.one);
         model_pack(&m);

@@ -1,0 +1,39 @@
+// The buckets of a model, and the shares of its ranks.
+#include "trainer/plan/shards.h"
+
+static size_t up(size_t elements) { return norm_pieces(elements) * NORM_PIECE; }
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+int shard_buckets(const Model *model, unsigned shards) { return shards > 1 ? model->shape.layers + 2 : 1; }
+
+// The start of a bucket, and for the number behind the last the end of the range. The piece at a border belongs to the
+// bucket that the backward pass completes later: of two layers the lower one, and else the vectors.
+static size_t bucket_start(const Model *model, int bucket) {
+    const int layers = model->shape.layers;
+    const size_t vectors = model->decay_elements / NORM_PIECE * NORM_PIECE;
+    if (bucket == 0) return 0;
+    if (bucket > layers) return bucket == layers + 1 ? vectors : model->elements;
+    return smaller(up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset), vectors);
+}
+
+Bucket shard_bucket(const Model *model, unsigned shards, int bucket) {
+    if (shards == 1) return (Bucket){0, model->elements, model->elements, 0};
+    Bucket found = {0};
+    for (int i = 0; i <= bucket; i++) {
+        found.local += found.share;
+        found.first = bucket_start(model, i);
+        found.count = bucket_start(model, i + 1) - found.first;
+        found.share = (norm_pieces(found.count) + shards - 1) / shards * NORM_PIECE;
+    }
+    return found;
+}
+
+Shard shard_of(const Bucket *bucket, unsigned rank) {
+    const size_t before = smaller(rank * bucket->share, bucket->count);
+    return (Shard){bucket->first + before, smaller(bucket->share, bucket->count - before), bucket->local};
+}
+
+size_t shard_elements(const Model *model, unsigned shards) {
+    const Bucket last = shard_bucket(model, shards, shard_buckets(model, shards) - 1);
+    return last.local + last.share;
+}

@@ -1,0 +1,31 @@
+// ZeRO stage 1: which elements of the flat range of parameters each rank updates, and keeps master parameters and
+// optimizer state of.
+//
+// The range is cut into buckets: the embeddings, the matrices of each layer, and the vectors, in that order. A layer's
+// bucket is complete as soon as the backward pass has left the layer. Every rank has one share of each bucket, so that
+// reducing a bucket loads all ranks alike. Borders lie between pieces of the norm (NORM_PIECE elements), whose sums
+// therefore do not depend on the number of ranks.
+#pragma once
+
+#include "trainer/optim/optimizer.h"
+
+typedef struct {
+    size_t first, count; // elements of the flat range; count may be 0
+    size_t share;        // elements of each rank; the last ones may have fewer, or none
+    size_t local;        // of a rank's own elements: those of the buckets before
+} Bucket;
+
+// The part of a bucket that a rank has.
+typedef struct {
+    size_t first, count; // elements of the flat range
+    size_t local;        // the first of them among all that the rank has
+} Shard;
+
+// One shard: one bucket with everything.
+int shard_buckets(const Model *model, unsigned shards);
+Bucket shard_bucket(const Model *model, unsigned shards, int bucket);
+Shard shard_of(const Bucket *bucket, unsigned rank);
+
+static inline int shard_bucket_of_layer(int layer) { return layer + 1; }
+
+size_t shard_elements(const Model *model, unsigned shards); // room for the elements of any rank
