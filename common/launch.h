@@ -1,13 +1,17 @@
 // The place of this process among those that a launcher (mpirun, srun) started together, from its environment.
 #pragma once
 
+#include <stdbool.h>
+
 typedef struct {
     unsigned rank, world; // rank < world
     const char *launcher; // for messages; NULL when no launcher started this process: then it is rank 0 of 1
+    bool has_mpi;         // all but torchrun
 } Launch;
 
-// Open MPI's mpirun, MPICH's mpiexec (also srun with its plug-in), and srun. A batch script of Slurm was not started by
-// srun, though sbatch sets the number of tasks there too. -1 after fail() (2) when the variables contradict each other.
+// Open MPI's mpirun, MPICH's mpiexec (also srun with its plug-in), srun, and PyTorch's torchrun. A batch script of
+// Slurm was not started by srun, though sbatch sets the number of tasks there too. -1 after fail() (2) when the
+// variables contradict each other.
 int launch_find(Launch *launch);
 
 // The number in an environment variable: 1 when it is there, 0 when it is not, -1 after fail() (2) when it is no

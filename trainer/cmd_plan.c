@@ -1,5 +1,6 @@
 // trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
+#include "common/launch.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/model/product_rate.h"
@@ -11,7 +12,7 @@
 
 enum { WORLD_MAX = 1024 };
 static bool print_config;
-static int64_t world = 1;
+static int64_t world = 0;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
      "print every key, its value and where it comes from, as a configuration file"                                              },
@@ -69,6 +70,9 @@ static int print_plan(Config *config) {
 
 static int run(int count, char **files) {
     ConfigReader reader;
+    Launch launch;
+    if (launch_find(&launch) < 0) return -1;
+    if (!world) world = launch.world;
     if (world < 1 || world > WORLD_MAX) return fail(EX_USAGE, "--world is a number of processes, 1 to %d", WORLD_MAX);
     int result = config_read(&reader, count, files);
     if (result == 0) result = model_config_resolve(&reader, true);

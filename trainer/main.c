@@ -1,8 +1,11 @@
 // trainer: trains a GPT.
 #include "common/cli.h"
+#include "common/err.h"
 #include "common/file.h"
+#include "common/launch.h"
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(doctor)
@@ -29,9 +32,18 @@ static void keep_standard_files(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
 }
 
+// Under mpirun or srun the first process does what is for one process, and the others have nothing to do.
+static bool has_nothing_to_do(int argc, char **argv) {
+    Launch launch;
+    if (argc < 2 || !strcmp(argv[1], "train")) return false;
+    if (launch_find(&launch) < 0) err_clear();
+    return launch.rank > 0;
+}
+
 int main(int argc, char **argv) {
     keep_standard_files();
     bound_spinning(argv);
+    if (has_nothing_to_do(argc, argv)) return 0;
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"trainer", "trains a GPT within a memory plan that is made before it starts",

@@ -92,10 +92,29 @@ teardown() { end_background; }
     bytes() { sed -nE "s/^  $2 +([0-9]+) .*/\1/p" "$1"; }
     [ $(($(bytes plan4 optimizer) * 3)) -lt "$(bytes plan1 optimizer)" ]
     [ "$(bytes plan4 gradients)" = "$(bytes plan1 gradients)" ]
-    run_code 2 "$BIN/trainer" plan tiny.conf --world=0
+    diff <(grep -v ^run plan4) <(mpirun -n 4 "$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
+    run_code 2 "$BIN/trainer" plan tiny.conf --world=-1
     [[ "$output" == *"--world is a number of processes, 1 to 1024"* ]]
     run_code 2 "$BIN/trainer" plan tiny.conf --world=3
     [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
+}
+
+@test "of the processes that mpirun starts, one does what is for one process" {
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1
+    mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses
+    [ "$(grep -c ' loss ' losses)" = 2 ]
+    mpirun -n 3 "$BIN/trainer" export --out_dir=run -o exported
+    [ -e exported/model.safetensors ]
+    diff <(mpirun -n 3 "$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1) \
+        <("$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1)
+    torchrun() { # as it sets the environment
+        RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 MASTER_ADDR=localhost MASTER_PORT=29500 "${@:2}"
+    }
+    run_code 0 torchrun 1 "$BIN/trainer" status --out_dir=run
+    [ -z "$output" ]
+    run_code 2 torchrun 1 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run
+    [[ "$output" == *"torchrun started 2 processes, which have no MPI to exchange gradients: start them by mpirun"* ]]
+    RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=2 # not torchrun
 }
 
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
