@@ -125,13 +125,16 @@ static const char *rate_text(const Run *run, double flops, char out[80]) {
     return out;
 }
 
-static void record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns) {
+// sent: bytes, to other processes.
+static void record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
+                        uint64_t sent) {
     const Config *config = run->config;
     uint64_t step = run->state.step;
     double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
-    char loss[24], norm[24], words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
+    char loss[24], norm[24], exchanged[32] = "";
+    char words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
@@ -149,11 +152,12 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
         train_flush_lines();
     }
     print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
+    if (run->collective.world > 1) snprintf(exchanged, sizeof exchanged, ", \"sent\": %llu", (unsigned long long)sent);
     metrics_add(&run->metrics, step,
                 "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, "
-                "\"wait\": %.3f",
+                "\"wait\": %.3f%s",
                 loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->product_rate,
-                wait);
+                wait, exchanged);
 }
 
 static void record_spike(Run *run, const StepResult *result, double score) {
@@ -214,7 +218,7 @@ static Next step_now(Run *run) {
     StepResult result;
     skip_samples(run);
     start_stream(run);
-    uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns;
+    uint64_t started = clock_ns(), waited = feed_stats(run->feed).wait_ns, sent = collective_sent(&run->collective);
     const StepPosition place = {state->step, state->updates, loss_scaler_scale(&state->scaler), &state->spikes};
     FeedResult found = step_run(&run->network, run->config, &run->stream, &place, &run->stop, &result);
     if (found != FEED_BATCH) return batch_stream_cancel(&run->stream), handle_event(run, found);
@@ -229,7 +233,7 @@ static Next step_now(Run *run) {
     state->nonfinite_streak = result.finite ? 0 : state->nonfinite_streak + 1;
     loss_scaler_step(&state->scaler, isfinite(result.loss), isfinite(result.norm));
     const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
-    record_step(run, &result, place.loss_scale, ns, wait_ns);
+    record_step(run, &result, place.loss_scale, ns, wait_ns, collective_sent(&run->collective) - sent);
     check_speed(run, ns - (wait_ns < ns ? wait_ns : ns));
     if (spike > run->config->spike_z && run->config->spike_action != SPIKE_OFF) record_spike(run, &result, spike);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
