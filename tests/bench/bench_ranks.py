@@ -48,6 +48,43 @@ def train(folder, name, world, options):
     return steps, ranks
 
 
+# By calculation alone: what the exchange would cost between GPUs, if it ran beside the operations. Nothing of this ran
+# on a GPU. Assumed: a card computes at the rate that bench_gpu_expected.json predicts for 124M; the backward pass is two
+# thirds of a micro-batch; a ring of reduce-scatter or all-gather reaches 250 GB/s between the cards of a machine
+# (NVLink) and 11 GB/s where one link of 100 Gb/s joins two machines; a call takes 20 us more. Gradients (fp32) are
+# reduced by layer during the last backward pass, the embeddings' after it; parameters (bf16) are gathered after the
+# update, which each rank does for its part at 3.8 TB/s and 30 bytes a parameter.
+MODELS = {"124M": (12, 768, 64), "1558M": (48, 1600, 16)}  # layers, channels, sequences of 1,024 tokens a micro-batch
+MACHINES = {"8 x H100, NVLink": (8, 250e9), "2 x 8 x H100, 100 Gb/s": (16, 11e9)}
+
+
+def predict():
+    expected = json.load(open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_gpu_expected.json")))
+    block, call_s = 1024, 20e-6
+
+    def model(layers, channels):
+        embeddings = (50304 + block) * channels
+        elements = embeddings + layers * 12 * channels**2
+        return embeddings, elements, 6 * (elements - block * channels) + 12 * layers * channels * block
+
+    rate = model(12, 768)[2] * 64 * block / (expected[next(k for k in expected if isinstance(expected[k], dict))]["step"] * 1e-3)
+    print(f"by calculation, at {rate * 1e-12:.0f} TFLOP/s a card; no GPU was used:")
+    print(f"{'':8}{'':26}{'micro':>6}{'step ms':>9}{'reduce':>8}{'gather':>8}{'shown':>7}{'tok/s':>11}{'of ideal':>9}")
+    for name, (layers, channels, rows) in MODELS.items():
+        embeddings, elements, flops = model(layers, channels)
+        for machine, (world, bytes_s) in MACHINES.items():
+            for micros in (1, 8):
+                ring, one = (world - 1) / world / bytes_s, rows * block * flops / rate
+                reduce_s = ring * 4 * elements + (layers + 2) * call_s
+                last_s, gather_s = ring * 4 * embeddings, ring * 2 * elements + 2 * (layers + 2) * call_s
+                shown = last_s + max(0, reduce_s - last_s - one * 2 / 3) + gather_s
+                saved = 30 * elements * (1 - 1 / world) / 3.8e12  # of the update
+                step = micros * one - saved + shown
+                tokens = world * micros * rows * block / step
+                print(f"{name:8}{machine:26}{micros:6}{step * 1e3:9.1f}{reduce_s * 1e3:8.1f}{gather_s * 1e3:8.1f}"
+                      f"{shown * 1e3:7.1f}{tokens:11.0f}{tokens / (world * rows * block / one) * 100:8.0f}%")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         text = f"{folder}/text.txt"
@@ -83,4 +120,6 @@ def main():
         print(f"2 x 1 beside 1 x 2: {least[one] / least[two]:.2f} of its tokens/s (best steps)")
 
 
-main()
+if sys.argv[1] != "--predict":
+    main()
+predict()
