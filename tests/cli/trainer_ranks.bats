@@ -1,37 +1,6 @@
-# Training with several processes: mpirun, as Debian has it, with as many ranks as a test needs, whatever the cores.
+# Training with several processes: the samples, bits, memory and checkpoints for any number of them.
 load helpers
-
-setup_file() {
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_data 3000 0.1
-    make_other_data 2000
-}
-
-setup() {
-    command -v mpirun >/dev/null || skip "mpirun is not installed"
-    [ -e "$BIN/../lib/millrace/mpi.so" ] || skip "built without MPI"
-    # as root, more ranks than cores, no ptrace in containers
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-    export OMPI_MCA_btl_vader_single_copy_mechanism=none
-    cd "$BATS_TEST_TMPDIR" || exit
-    data=$BATS_FILE_TMPDIR/data
-    write_tiny_conf tiny.conf
-    sed -i -E 's/^(gradient_accumulation_steps =).*/\1 4/; s/^(eval_interval|sample_tokens) =.*/\1 = 0/; s/^max_iters =.*/max_iters = 6/' tiny.conf
-    echo 'dropout = 0.1' >>tiny.conf
-}
-
-ranks() { # COUNT OPTION...
-    mpirun -n "$1" "$BIN/trainer" train tiny.conf --dataset="$data" "${@:2}"
-}
-samples() { sed -nE 's/.*: (step [0-9]+: samples .*)/\1/p' "$@" | sort -V | uniq; }
-close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
-    join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u) \
-        <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$2/metrics.jsonl" | sort -u) |
-        awk -v steps="$(steps "$1")" 'function far(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
-            far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
-}
-
-teardown() { end_background; }
+load ranks
 
 @test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
     for n in 1 2 4; do
@@ -129,6 +98,11 @@ teardown() { end_background; }
     [[ "$output" == *"rank 1: this process has n_layer=2, rank 0 has n_layer=1"* ]]
     run_code 2 two --zero_stage=0 --zero_stage=1
     [[ "$output" == *"rank 1: this process has zero_stage=1, rank 0 has zero_stage=0"* ]]
+    "$BIN/loader" serve "$data" --endpoint ipc://one 2>>log 3>&- & LOADER=$!
+    "$BIN/loader" serve "${data}2" --endpoint ipc://two 2>>log 3>&- & TRAINER=$!
+    run_code 2 mpirun -n 1 "$BIN/trainer" train tiny.conf --loader=ipc://one --out_dir=run : \
+        -n 1 "$BIN/trainer" train tiny.conf --loader=ipc://two --out_dir=run
+    [[ "$output" == *"rank 1: this process has dataset 'data2' ("*"), rank 0 has dataset 'data' ("* ]]
     mkdir bin lib && cp "$BIN/loader" bin && cp -r "$BIN/../lib/millrace" lib
     version=$("$BIN/trainer" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -1)
     sed "s/$version/9${version:1}/g" "$BIN/trainer" >bin/trainer && chmod +x bin/trainer
@@ -137,117 +111,4 @@ teardown() { end_background; }
     rm lib/millrace/mpi.so
     run_code 2 mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run
     [[ "$output" == *"mpirun started 2 processes, and "*"lib/millrace/mpi.so' is missing"* ]]
-}
-
-# launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
-launch() {
-    cat >rank.sh <<'END'
-"$BIN/trainer" train tiny.conf "$@" &
-echo $! >pid.$OMPI_COMM_WORLD_RANK
-status=0
-wait $! || status=$?
-echo $status >status.$OMPI_COMM_WORLD_RANK
-# mpirun would kill the others a second after the first end: here they have as long as they need
-until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
-END
-    rm -f status.*
-    mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
-        >lines 2>words 3>&- &
-    TRAINER=$!
-}
-is_saved() { # the last step has a checkpoint, and none is half written
-    [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
-}
-
-@test "when a process is killed the others end at once with 75, and each with all state saves the last step" {
-    for victim in 2 0; do
-        launch 4 --zero_stage=0
-        wait_for_more_steps run
-        kill -9 "$(cat pid.$victim)"
-        wait_until is_gone "$TRAINER"
-        for rank in 0 1 2 3; do
-            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
-        done
-        grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
-        is_saved
-    done
-    grep -q 'rank 0 has ended: saving in its place' words
-    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
-    grep -q 'resuming at step' words
-    is_saved
-}
-
-@test "when a process is killed with its part of the state, the run goes on from the last checkpoint" {
-    for victim in 3 0; do
-        launch 4 "${often[@]}"
-        wait_for_checkpoint run
-        wait_for_more_steps run 7
-        kill -9 "$(cat pid.$victim)"
-        wait_until is_gone "$TRAINER"
-        for rank in 0 1 2 3; do
-            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
-        done
-        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
-        [ -d "$(checkpoint run "$step")" ]
-    done
-    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>words
-    grep -q "resuming at step $step" words
-    [ -d "$(checkpoint run $((step + 3)))" ]
-}
-
-@test "a signal to mpirun saves and ends with 75, and the job of train.sbatch is queued again" {
-    mkdir -p build fake && ln -s "$BIN" build/bin
-    cat >fake/srun <<'END'
-#!/bin/bash
-while [[ $1 = --* ]]; do shift; done
-exec mpirun -n 2 "$@"
-END
-    printf '#!/bin/bash\necho "$@" >>requeued\n' >fake/scontrol
-    chmod +x fake/*
-    job() { PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$BATS_TEST_DIRNAME/../../scripts/slurm/train.sbatch" tiny.conf --dataset="$data" --out_dir=run "$@"; }
-    job "${endless[@]}" >lines 2>words 3>&- &
-    TRAINER=$!
-    wait_for_more_steps run
-    kill -USR1 "$(pgrep -P "$(pgrep -P $TRAINER -f train.sbatch || echo $TRAINER)" -x mpirun)"
-    ends 75
-    [ "$(cat requeued)" = "requeue 17" ]
-    is_saved
-    end=$(($(steps run) + 2))
-    job --max_iters=$end
-    [ "$(steps run)" = $end ]
-    [ "$(wc -l <requeued)" = 1 ]
-    # SIGTERM, after which mpirun leaves the processes one second, or what this says
-    OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
-        "${endless[@]}" >lines 2>words 3>&- &
-    TRAINER=$!
-    wait_for_more_steps run
-    kill "$TRAINER"
-    wait_until is_gone "$TRAINER"
-    grep -q 'saved at step' words
-    is_saved
-}
-
-@test "one loader serves all processes of a machine, and killing it changes no bit" {
-    ranks 4 --out_dir=whole --max_iters=8
-    serve_until_ready "$data"
-    ranks 4 --out_dir=served --max_iters=8 --loader=ipc://place --dataset=
-    same_run whole served 8
-    kill_loader
-    LOADER=
-    launch 4
-    for kill in 1 2 3; do
-        wait_for_more_steps run
-        pgrep -P "$(cat pid.0)" -x loader >loader.pid
-        [ "$(wc -l <loader.pid)" = 1 ]
-        for rank in 1 2 3; do ! pgrep -P "$(cat pid.$rank)" -x loader; done
-        kill -9 "$(cat loader.pid)"
-    done
-    wait_for_more_steps run
-    kill -USR1 $(cat pid.*)
-    wait_until is_gone "$TRAINER"
-    [ "$(sort -u status.*)" = 75 ]
-    end=$(($(steps run) + 1))
-    ranks 4 --out_dir=run --max_iters=$end
-    ranks 4 --out_dir=unharmed --max_iters=$end
-    same_run unharmed run $end
 }

@@ -1,0 +1,34 @@
+# Shared by the tests of training with several processes: mpirun, as Debian has it, with as many ranks as a test needs,
+# whatever the cores.
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 3000 0.1
+    make_other_data 2000
+}
+
+setup() {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    [ -e "$BIN/../lib/millrace/mpi.so" ] || skip "built without MPI"
+    # as root, more ranks than cores, no ptrace in containers
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+    sed -i -E 's/^(gradient_accumulation_steps =).*/\1 4/; s/^(eval_interval|sample_tokens) =.*/\1 = 0/; s/^max_iters =.*/max_iters = 6/' tiny.conf
+    echo 'dropout = 0.1' >>tiny.conf
+}
+
+ranks() { # COUNT OPTION...
+    mpirun -n "$1" "$BIN/trainer" train tiny.conf --dataset="$data" "${@:2}"
+}
+samples() { sed -nE 's/.*: (step [0-9]+: samples .*)/\1/p' "$@" | sort -V | uniq; }
+close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
+    join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u) \
+        <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$2/metrics.jsonl" | sort -u) |
+        awk -v steps="$(steps "$1")" 'function far(a, b) { return a - b > 1e-6 || b - a > 1e-6 }
+            far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
+}
+
+teardown() { end_background; }

@@ -1,0 +1,147 @@
+# Training with several processes: lost processes, signals, and loaders that end or are shared.
+load helpers
+load ranks
+
+# launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
+launch() {
+    cat >rank.sh <<'END'
+"$BIN/trainer" train tiny.conf "$@" &
+echo $! >pid.$OMPI_COMM_WORLD_RANK
+status=0
+wait $! || status=$?
+echo $status >status.$OMPI_COMM_WORLD_RANK
+# mpirun would kill the others a second after the first end: here they have as long as they need
+until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
+END
+    rm -f status.*
+    mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
+        >lines 2>words 3>&- &
+    TRAINER=$!
+}
+is_saved() { # the last step has a checkpoint, and none is half written
+    [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
+}
+
+@test "when a process is killed the others end at once with 75, and each with all state saves the last step" {
+    for victim in 2 0; do
+        launch 4 --zero_stage=0
+        wait_for_more_steps run
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
+        is_saved
+    done
+    grep -q 'rank 0 has ended: saving in its place' words
+    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
+    grep -q 'resuming at step' words
+    is_saved
+}
+
+@test "when a process is killed with its part of the state, the run goes on from the last checkpoint" {
+    for victim in 3 0; do
+        launch 4 "${often[@]}"
+        wait_for_checkpoint run
+        wait_for_more_steps run 7
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
+        [ -d "$(checkpoint run "$step")" ]
+    done
+    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>words
+    grep -q "resuming at step $step" words
+    [ -d "$(checkpoint run $((step + 3)))" ]
+}
+
+@test "a signal to mpirun saves and ends with 75, and the job of train.sbatch is queued again" {
+    mkdir -p build fake && ln -s "$BIN" build/bin
+    cat >fake/srun <<'END'
+#!/bin/bash
+while [[ $1 = --* ]]; do shift; done
+exec mpirun -n 2 "$@"
+END
+    printf '#!/bin/bash\necho "$@" >>requeued\n' >fake/scontrol
+    chmod +x fake/*
+    job() { PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$BATS_TEST_DIRNAME/../../scripts/slurm/train.sbatch" tiny.conf --dataset="$data" --out_dir=run "$@"; }
+    job "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill -USR1 "$(pgrep -P "$(pgrep -P $TRAINER -f train.sbatch || echo $TRAINER)" -x mpirun)"
+    ends 75
+    [ "$(cat requeued)" = "requeue 17" ]
+    is_saved
+    end=$(($(steps run) + 2))
+    job --max_iters=$end
+    [ "$(steps run)" = $end ]
+    [ "$(wc -l <requeued)" = 1 ]
+    # SIGTERM, after which mpirun leaves the processes one second, or what this says
+    OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
+        "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill "$TRAINER"
+    wait_until is_gone "$TRAINER"
+    grep -q 'saved at step' words
+    is_saved
+}
+
+@test "one loader serves the processes of all machines over tcp, with a key" {
+    endpoint=tcp://127.0.0.1:$(free_port)
+    "$BIN/loader" keygen loader.key >loader.public
+    "$BIN/loader" keygen trainer.key >allowed
+    "$BIN/loader" serve "$data" --endpoint "$endpoint" --key loader.key --allow allowed 2>>log 3>&- &
+    LOADER=$!
+    far=(--dataset= --loader="$endpoint" --loader_key="$(cat loader.public)")
+    ranks 4 --out_dir=whole
+    ranks 4 --out_dir=far "${far[@]}" --key_file=trainer.key
+    same_run whole far 6
+    "$BIN/loader" keygen stranger.key >/dev/null
+    run_code 77 ranks 4 --out_dir=none "${far[@]}" --key_file=stranger.key
+}
+
+@test "one loader serves all processes of a machine, and killing it changes no bit" {
+    ranks 4 --out_dir=whole --max_iters=8
+    serve_until_ready "$data"
+    ranks 4 --out_dir=served --max_iters=8 --loader=ipc://place --dataset=
+    same_run whole served 8
+    for n in 2 4; do # each with a ring, and none ahead of the others by more than what is requested before its turn
+        rm -rf run
+        launch $n --loader=ipc://place --dataset=
+        wait_for_more_steps run 8
+        "$BIN/loader" status --endpoint ipc://place --json >status
+        kill -USR1 $(cat pid.*)
+        wait_until is_gone "$TRAINER"
+        python3 - $n <<'END'
+import json, sys
+clients = json.load(open("status"))["clients"]
+assert len(clients) == int(sys.argv[1]), clients
+assert all(client["ring"] for client in clients), clients
+batches = [client["batches"] for client in clients]
+assert min(batches) >= 8 and max(batches) - min(batches) <= 6 * 4 // len(clients), batches
+END
+    done
+    rm -rf run
+    kill_loader
+    LOADER=
+    launch 4
+    for kill in 1 2 3; do
+        wait_for_more_steps run
+        pgrep -P "$(cat pid.0)" -x loader >loader.pid
+        [ "$(wc -l <loader.pid)" = 1 ]
+        for rank in 1 2 3; do ! pgrep -P "$(cat pid.$rank)" -x loader; done
+        kill -9 "$(cat loader.pid)"
+    done
+    wait_for_more_steps run
+    kill -USR1 $(cat pid.*)
+    wait_until is_gone "$TRAINER"
+    [ "$(sort -u status.*)" = 75 ]
+    end=$(($(steps run) + 1))
+    ranks 4 --out_dir=run --max_iters=$end
+    ranks 4 --out_dir=unharmed --max_iters=$end
+    same_run unharmed run $end
+}

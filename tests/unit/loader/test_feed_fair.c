@@ -1,0 +1,56 @@
+// Several feeds of one loader: none waits for another that does not take its batches.
+#include "tests/unit/loader/fixture_loader.h"
+#include <signal.h>
+
+enum { T = 1024, ROWS = 64, FEEDS = 4, WINDOW = 4, BATCHES = 100 };
+
+static void request(Feed *feed, uint64_t batch) {
+    const FeedRequest wanted = {
+        .split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = batch * ROWS};
+    NEED(feed_request(feed, &wanted) == 0);
+}
+
+static void take(Feed *feed, uint64_t number) {
+    FeedBatch batch;
+    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    CHECK_EQUAL(batch.first_sample, number * ROWS);
+    CHECK_EQUAL(batch.rows, ROWS);
+    for (uint64_t i = 0; i < (uint64_t)ROWS * (T + 1); i += 97)
+        CHECK_EQUAL(batch.ids[i], test_id(1, 0, (number * ROWS + i / (T + 1)) * T + i % (T + 1)));
+    feed_release(feed, &batch);
+}
+
+// Each in turn receives all its batches while the others, with rings and without, leave theirs where they are.
+TEST(feeds_that_take_nothing_keep_no_batch_from_another) {
+    const TestDataset data = {
+        .salt = 1, .train_tokens = BATCHES * ROWS * T + T + 1, .shard_tokens = 1 << 20, .frame_tokens = 32768};
+    make_test_dataset("d", &data);
+    pid_t pid = start_loader("d", "place");
+    Feed *feeds[FEEDS];
+    uint64_t taken[FEEDS] = {0};
+    for (int i = 0; i < FEEDS; i++) {
+        const FeedConfig config = {.endpoint = "ipc://place",
+                                   .vocab_size = 50304,
+                                   .sequence_tokens = T,
+                                   .max_rows = ROWS,
+                                   .window = WINDOW,
+                                   .timeout_ms = 60000,
+                                   .inline_only = i % 2};
+        feeds[i] = feed_open(&config);
+        NEED(feeds[i] && feed_attach(feeds[i]) == 0);
+        CHECK(feed_stats(feeds[i]).ring == !config.inline_only);
+        for (uint64_t batch = 0; batch < WINDOW; batch++) request(feeds[i], batch);
+    }
+    for (int i = 0; i < FEEDS; i++) {
+        for (; taken[i] < BATCHES; taken[i]++) {
+            take(feeds[i], taken[i]);
+            if (taken[i] + WINDOW < BATCHES) request(feeds[i], taken[i] + WINDOW);
+        }
+        for (int other = i + 1; other < FEEDS; other++) CHECK_EQUAL(feed_stats(feeds[other]).batches, 0);
+    }
+    for (int i = 0; i < FEEDS; i++) {
+        CHECK_EQUAL(feed_stats(feeds[i]).batches, BATCHES);
+        feed_close(feeds[i]);
+    }
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
