@@ -26,6 +26,10 @@ typedef struct {
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
+    // matmul_backward_weight of floats, the same bits for any number of threads; NULL where oneDNN is faster.
+    void (*multiply_weight)(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
+                            void *scratch);
+    size_t (*weight_scratch)(int cols, int threads);
     void (*widen)(float *out, const void *in, size_t n);
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/ops/gelu.h"
 #include "kernels/cpu/ops/layernorm.h"
 #include "kernels/cpu/ops/matmul_row.h"
+#include "kernels/cpu/ops/matmul_weight.h"
 #include "kernels/cpu/ops/muon.h"
 #include "kernels/cpu/ops/pack.h"
 
@@ -26,5 +27,13 @@ static size_t scratch_bytes(const Shape *shape) {
     return round_up(most, 64);
 }
 
-const CpuVariant CPU_VARIANT = {install,      scratch_bytes,      pack_transposed, pack_plain,
-                                multiply_row, multiply_row_plain, widen,           narrow};
+const CpuVariant CPU_VARIANT = {install,
+                                scratch_bytes,
+                                pack_transposed,
+                                pack_plain,
+                                multiply_row,
+                                multiply_row_plain,
+                                W > 4 ? multiply_weight : NULL,
+                                weight_scratch,
+                                widen,
+                                narrow};
