@@ -79,7 +79,7 @@ static int run_all(Run *run, const Config *config) {
     if (ranks_open(run, config, print_ranks) < 0 || run_open(run, config, fresh) < 0) return -1;
     const bool offloaded = run->plan.host_bytes;
     log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)run->model.parameters),
-             human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for the optimizer: " : "",
+             human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for what is offloaded: " : "",
              offloaded ? human_bytes(host, (double)run->plan.host_bytes) : "",
              (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
     if (run->collective.world > 1) log_line("%u processes, started by MPI", run->collective.world);

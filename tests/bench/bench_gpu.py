@@ -149,10 +149,11 @@ def measure():
         for deterministic in 1, 0:
             step("124M", B, deterministic=deterministic)
     step("124M", 64, deterministic=0, gelu="tanh")
-    for recompute in 1, 5:
+    for recompute in 1, 2, 3, 4, 5:
         step("124M", 16, recompute=recompute)
     step("124M", 16, dtype="float16")
-    step("124M", 16, offload="optimizer")
+    for offload in "optimizer", "gradients", "residuals", "all":
+        step("124M", 16, offload=offload)
     for B in 64, 4:
         run([f"{build}/bench_gpu", "trace", f"B={B}"], {"what": "trace", "B": B})
     for B in 16, 4, 64:

@@ -589,10 +589,11 @@ END
     done
 }
 
-@test "offload=optimizer has the bits of offload=none, also in a run that was killed and resumed with the other one" {
+@test "offload=optimizer and all have the bits of offload=none, also in a run that was killed and resumed with the other one" {
     for state in fp32 bf16 bf16_sr; do
         [ $state = bf16 ] && back=none || back=optimizer
-        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=optimizer "${often[@]}"
+        [ $state = fp32 ] && away=all || away=optimizer
+        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=$away "${often[@]}"
         wait_for_checkpoint away-$state
         kill -9 $TRAINER
         ends 137

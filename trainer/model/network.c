@@ -28,7 +28,7 @@ static unsigned char *host_memory(const Backend *backend, size_t bytes) {
     void *memory = hugepages_alloc(bytes);
     char size[16];
     if (!memory) {
-        fail(EX_MEMORY, "no host memory for %s of optimizer state", human_bytes(size, (double)bytes));
+        fail(EX_MEMORY, "no host memory for %s that are offloaded", human_bytes(size, (double)bytes));
         return NULL;
     }
     backend->pin(memory, bytes);
@@ -90,7 +90,14 @@ Par *network_param(const Network *network, ParamId id, int layer) {
 
 Grad *network_grad(const Network *network, ParamId id, int layer) {
     const Tensor *tensor = model_tensor(network->model, id, layer);
-    return tensor ? network_at(network, network->plan->grads + tensor->offset * network->ops->grad_bytes) : NULL;
+    if (!tensor) return NULL;
+    const MemoryPlan *plan = network->plan;
+    const LayerGradients *slots = &plan->layer_gradients;
+    const size_t offset = tensor->offset * network->ops->grad_bytes;
+    if (!slots->layer_bytes) return network_at(network, plan->grads + offset);
+    if (offset < slots->first) return network_at(network, slots->kept + offset);
+    if (offset >= slots->end) return network_at(network, slots->kept + slots->first + (offset - slots->end));
+    return network_at(network, layer_gradients_slot(slots, layer) + (offset - slots->first) % slots->layer_bytes);
 }
 
 const Weight *network_weight(const Network *network, ParamId id, int layer) {
@@ -158,7 +165,7 @@ void network_reset_optimizer(Network *network) {
         const StateRange *state = &plan->optimizer->states[i];
         void *range = network_at(network, plan->states[i]);
         const size_t bytes = optimizer_elements(state, network->model) * optimizer_element_bytes(state, network->ops);
-        if (plan->host_bytes)
+        if (plan->slice)
             memset(range, 0, bytes);
         else
             network->ops->zero(range, bytes);

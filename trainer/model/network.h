@@ -11,7 +11,7 @@ struct Network {
     Collective *collective; // the processes that train together
     // Called when the backward pass has left a layer, whose gradients are then complete; may be NULL.
     void (*layer_done)(const Network *network, int layer);
-    unsigned char *arena, *host; // host: state of an offloaded optimizer, page-locked
+    unsigned char *arena, *host; // host: what is offloaded, page-locked
     Weight *weights;             // operands of matmuls: 4 per layer, then the head (the embedding)
     int weight_count;
     float *staging;       // host memory, plan->staging bytes

@@ -39,7 +39,7 @@ static Slice slice_at(const Network *network, size_t first, size_t local) {
         .first = first,
         .params = params,
         .master = ops->master_bytes ? network_at(network, plan->master + local * sizeof(float)) : params,
-        .gradients = network_at(network, plan->grads + first * ops->grad_bytes),
+        .gradients = network_at(network, plan->update_grads + first * ops->grad_bytes),
         .scalars = scalars->optimizer,
         .norm = &scalars->norm,
         .loss_scale = &scalars->loss_scale,
@@ -125,7 +125,7 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
 
 void offload_update(const Network *network) {
     const MemoryPlan *plan = network->plan;
-    const bool offloaded = plan->host_bytes;
+    const bool offloaded = plan->slice;
     const size_t most = offloaded ? plan->slice : SIZE_MAX;
     SliceCursor ahead = {0}, cursor = {0};
     Slice slice;

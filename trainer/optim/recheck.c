@@ -10,14 +10,13 @@ static XXH128_hash_t result_hash(const Network *network) {
     static float part[PART];
     XXH3_state_t *state = XXH3_createState();
     double loss;
-    const unsigned char *gradients = network_at(network, network->plan->grads);
     const size_t elements = network->model->elements;
     XXH3_128bits_reset(state);
     network->ops->download(&loss, network_loss(network), sizeof loss);
     XXH3_128bits_update(state, &loss, sizeof loss);
     for (size_t first = 0; first < elements; first += PART) {
         const size_t count = elements - first < PART ? elements - first : PART;
-        network->ops->download(part, gradients + first * sizeof *part, count * sizeof *part);
+        network_read(network, network->plan->grads, DTYPE_FP32, first, count, part);
         XXH3_128bits_update(state, part, count * sizeof *part);
     }
     const XXH128_hash_t hash = XXH3_128bits_digest(state);

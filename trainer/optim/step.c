@@ -1,5 +1,6 @@
 // One optimizer step, and the warm-up before the first.
 #include "trainer/optim/step.h"
+#include "trainer/model/offload_layers.h"
 #include "trainer/optim/offload.h"
 #include "trainer/optim/recheck.h"
 #include "trainer/optim/schedule.h"
@@ -75,15 +76,17 @@ static void run_micro_batch(Network *network, float scale, int micro, bool reduc
         network->scalars->dropout.first_sample = ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)B;
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
     }
-    int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
-    if (!reduce && !network->ops->graph_begin(key)) return;
+    const int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
+    const bool copies = pass->host_inputs || network->plan->layer_gradients.layer_bytes; // they cannot be recorded
+    if (!reduce && !copies && !network->ops->graph_begin(key)) return;
+    offload_begin_gradients(network, add);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(network_loss(network), network_at(network, pass->losses), B * T);
     network->layer_done = reduce ? reduce_layer : NULL;
     network_backward(network, pass, B, T, add);
     network->layer_done = NULL;
-    if (!reduce) network->ops->graph_end(key);
+    if (!reduce && !copies) network->ops->graph_end(key);
 }
 
 void step_micro_batch(Network *network, float scale, int micro) { run_micro_batch(network, scale, micro, false); }
@@ -98,11 +101,12 @@ static void gradient_norm(const Network *network) {
     StepScalars *scalars = network_at(network, plan->scalars);
     const size_t bytes = ops->grad_bytes;
     double *sums = network_at(network, plan->sums);
+    offload_collect_gradients(network);
     for (int i = 0; i < shard_buckets(network->model, plan->shards); i++) {
         const Bucket bucket = shard_bucket(network->model, plan->shards, i);
         const Shard own = shard_of(&bucket, rank);
         if (own.count)
-            ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->grads + own.first * bytes),
+            ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->update_grads + own.first * bytes),
                              own.count);
     }
     if (plan->shards > 1) gather(network, plan->sums, sizeof *sums, NORM_PIECE);
@@ -131,7 +135,8 @@ static bool skip_spike(Network *network, const Config *config, const StepPositio
 
 void step_end(Network *network) {
     const MemoryPlan *plan = network->plan;
-    const bool recorded = !plan->host_bytes && plan->shards == 1; // copies to host memory cannot be recorded
+    const bool recorded = // copies to host memory cannot be
+        !plan->slice && !plan->layer_gradients.layer_bytes && plan->shards == 1;
     if (!recorded || network->ops->graph_begin(UPDATE)) {
         gradient_norm(network);
         offload_update(network);
@@ -153,10 +158,11 @@ void step_warm_up(Network *network, const Config *config) {
     const float nan = NAN, scale = (float)(1 / step_tokens(network, config));
     const StepPosition position = {.loss_scale = 1};
     step_begin(network, config, &position);
-    network->ops->zero(network_at(network, pass->tokens),
-                       (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
-    for (int run = 0; run < 2; run++) { // the first run is executed, the second recorded
+    for (int run = 0; run < 2; run++) {                       // the first run is executed, the second recorded
+        network->ops->zero(network_at(network, pass->tokens), // an update may lie where the tokens were
+                           (size_t)pass->rows * (size_t)(config->block_size + 1) * sizeof(uint16_t));
         for (int add = 0; add <= adds; add++) step_micro_batch(network, scale, add);
+        network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
         network_write(network, network->plan->grads, DTYPE_FP32, 0, 1,
                       &nan); // the norm is not finite: the update changes nothing
         step_end(network);

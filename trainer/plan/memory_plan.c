@@ -100,13 +100,15 @@ static const BufferGroup dropped[] = {
     [RECOMPUTE_QKV] = GROUP_QKV,   [RECOMPUTE_BLOCK] = GROUP_ATTENTION,
 };
 
-// Without `backward` nothing is kept.
+// Without `backward` nothing is kept; with offload = residuals BACKEND_SLOTS layers keep their input.
 static void set_recompute(PassLayout *pass, const Config *config, int layers) {
     const Recompute level = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
     const int again = (int)config->recompute_layers, from = again && again < layers ? layers - again : 0;
     if (!pass->backward) return;
     pass->recompute = level, pass->recompute_from = level ? from : 0;
     pass->kept[GROUP_INPUT] = layers;
+    if (config->offload & OFFLOAD_RESIDUALS && layers > BACKEND_SLOTS)
+        pass->kept[GROUP_INPUT] = BACKEND_SLOTS, pass->host_inputs = SIZE_MAX; // lay_offload sets it
     for (Recompute i = RECOMPUTE_GELU; i <= RECOMPUTE_BLOCK; i++)
         pass->kept[dropped[i]] = i > level ? layers : i == level ? from : 0;
 }
@@ -122,7 +124,7 @@ static void lay_pass(PassLayout *pass, size_t at, int rows, int block, bool back
 
     for (BufferGroup group = GROUP_INPUT; group < GROUP_GELU; group++) {
         at = lay_kept(pass, sizes, group, at);
-        if (pass->kept[group] == shape->layers) continue;
+        if (pass->kept[group] == shape->layers || (group == GROUP_INPUT && backward)) continue;
         at += pass->stride[group];
         shared += pass->stride[group];
     }
@@ -200,11 +202,16 @@ static size_t element_bytes(const Optimizer *optimizer, const Backend *backend) 
     return most;
 }
 
-// What an update needs in the memory of the passes: slots for the slices of offloaded state, and the workspace.
-static void lay_update(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master, bool offload) {
+// What an update needs in the memory of the passes: all gradients where those of layers are offloaded, slots for the
+// slices of offloaded state, and the workspace.
+static void lay_update(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                       bool own_master) {
     const Optimizer *optimizer = plan->optimizer;
+    const size_t grads = align(model->elements * backend->grad_bytes);
+    const bool state_away = config->offload & OFFLOAD_OPTIMIZER, gradients_away = config->offload & OFFLOAD_GRADIENTS;
     size_t end = plan->passes, workspace = 0;
-    if (offload) {
+    if (gradients_away) plan->update_grads = take(&end, grads);
+    if (state_away) {
         plan->slice = slice_elements(optimizer, model);
         plan->slot_bytes = plan->slice * (element_bytes(optimizer, backend) + (own_master ? sizeof(float) : 0));
         plan->slots = take(&end, BACKEND_SLOTS * plan->slot_bytes);
@@ -214,16 +221,58 @@ static void lay_update(MemoryPlan *plan, const Model *model, const Backend *back
         plan->workspace = take(&end, workspace);
     }
     if (end > plan->bytes) add_row(plan, "more for the update", end - plan->bytes, false), plan->bytes = end;
-    if (offload) add_row(plan, "slots of the update", BACKEND_SLOTS * plan->slot_bytes, true);
+    if (gradients_away) add_row(plan, "gradients of the update", grads, true);
+    if (state_away) add_row(plan, "slots of the update", BACKEND_SLOTS * plan->slot_bytes, true);
     if (workspace) add_row(plan, "workspace of the update", workspace, true);
 }
 
-// The optimizer's state in host memory, which begins where the arena ends.
-static void lay_offload(MemoryPlan *plan, const Model *model, const Backend *backend, bool own_master) {
-    size_t at = plan->bytes;
-    if (own_master) plan->master = take(&at, shard_elements(model, plan->shards) * sizeof(float));
-    for (int i = 0; i < plan->optimizer->state_count; i++)
+// The gradients that are in the arena during the passes: all but those of the layers' matrices, and slots for these.
+// Returns their end.
+static size_t lay_gradients(MemoryPlan *plan, size_t at, const Model *model, const Backend *backend) {
+    LayerGradients *gradients = &plan->layer_gradients;
+    const Tensor *first = NULL;
+    size_t end = 0;
+    for (int i = 0; i < model->count; i++) {
+        const Tensor *tensor = &model->tensors[i];
+        if (!tensor_transposed(tensor)) continue;
+        if (!first) first = tensor;
+        end = i + 1 < model->count ? tensor[1].offset : model->elements;
+    }
+    assert(first && (end - first->offset) % (size_t)model->shape.layers == 0);
+    gradients->first = first->offset * backend->grad_bytes, gradients->end = end * backend->grad_bytes;
+    gradients->layer_bytes = (gradients->end - gradients->first) / (size_t)model->shape.layers;
+    const size_t start = at, all = model->elements * backend->grad_bytes;
+    gradients->kept = take(&at, all - (gradients->end - gradients->first));
+    gradients->slots = take(&at, BACKEND_SLOTS * gradients->layer_bytes);
+    gradients->bytes = at - start;
+    add_row(plan, "gradients of layers, and kept", gradients->bytes, false);
+    return at;
+}
+
+static void add_host_row(MemoryPlan *plan, const char *name, size_t *from, size_t to) {
+    add_row(plan, name, to - *from, true);
+    plan->table[plan->table_rows - 1].on_host = true;
+    *from = to;
+}
+
+// What is in host memory, which begins where the arena ends.
+static void lay_offload(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                        bool own_master) {
+    const bool state_away = config->offload & OFFLOAD_OPTIMIZER;
+    size_t at = plan->bytes, from = at;
+    if (state_away && own_master) plan->master = take(&at, shard_elements(model, plan->shards) * sizeof(float));
+    for (int i = 0; state_away && i < plan->optimizer->state_count; i++)
         plan->states[i] = take(&at, state_bytes(plan, i, plan->shards, model, backend));
+    if (state_away) add_host_row(plan, "optimizer state in host memory", &from, at);
+    if (config->offload & OFFLOAD_GRADIENTS) {
+        plan->grads = take(&at, model->elements * backend->grad_bytes);
+        add_host_row(plan, "gradients in host memory", &from, at);
+    }
+    if (plan->train.host_inputs) {
+        const size_t stored = (size_t)(model->shape.layers - BACKEND_SLOTS);
+        plan->train.host_inputs = take(&at, stored * plan->train.stride[GROUP_INPUT]);
+        add_host_row(plan, "residuals in host memory", &from, at);
+    }
     plan->host_bytes = at - plan->bytes;
 }
 
@@ -241,7 +290,9 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
                          .chunk_rows = (int)(rows < chunk ? rows : chunk)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
-    bool own_master = training && backend->master_bytes, offload = training && config->offload == OFFLOAD_OPTIMIZER;
+    const bool own_master = training && backend->master_bytes,
+               offload = training && config->offload & OFFLOAD_OPTIMIZER;
+    const bool gradients_away = training && config->offload & OFFLOAD_GRADIENTS;
 
     plan->params = take(&at, model->elements * backend->par_bytes);
     add_row(plan, "parameters", at, false), start = at;
@@ -250,8 +301,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     if (own_master && !offload) add_row(plan, "master parameters", at - start, false), start = at;
     plan->packed = take(&at, packed);
     if (packed) add_row(plan, "packed matrices", at - start, false), start = at;
-    plan->grads = take(&at, trained * backend->grad_bytes);
-    if (training) add_row(plan, "gradients", at - start, false), start = at;
+    if (!gradients_away) plan->grads = plan->update_grads = take(&at, trained * backend->grad_bytes);
+    if (training && !gradients_away) add_row(plan, "gradients", at - start, false), start = at;
     for (int i = 0; training && !offload && i < optimizer->state_count; i++)
         plan->states[i] = take(&at, state_bytes(plan, i, plan->shards, model, backend));
     plan->scalars = take(&at, sizeof(StepScalars));
@@ -277,8 +328,9 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
 
     plan->passes = at;
     plan->train.end = plan->passes;
+    if (gradients_away) at = lay_gradients(plan, at, model, backend);
     if (training) lay_pass(&plan->train, at, train_rows, m->block, true, config, plan->chunk_rows, m, backend, plan);
-    lay_pass(&plan->eval, at, eval_rows, eval_block, false, config, plan->chunk_rows, m, backend,
+    lay_pass(&plan->eval, plan->passes, eval_rows, eval_block, false, config, plan->chunk_rows, m, backend,
              training ? NULL : plan);
     plan->bytes = plan->train.end;
     if (plan->eval.end > plan->bytes) {
@@ -287,8 +339,8 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     }
     if (training) add_row(plan, "evaluation, sampling", plan->eval.end - plan->passes, true);
     lay_sampling(plan, config, m, backend);
-    if (training) lay_update(plan, model, backend, own_master, offload);
-    if (offload) lay_offload(plan, model, backend, own_master);
+    if (training) lay_update(plan, config, model, backend, own_master);
+    if (training) lay_offload(plan, config, model, backend, own_master);
 
     if (training)
         plan->copy_bytes = model->elements * (backend->master_bytes ? backend->master_bytes : backend->par_bytes);
@@ -334,14 +386,17 @@ void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model
                      (long long)config->gradient_accumulation_steps, plan->shards > 1 ? "its part" : "all");
     buffer_print(out, "backend    %s%s\n\n", backend->name, config_world(config) > 1 ? "; of each process:" : "");
     for (int i = 0; i < plan->table_rows; i++)
-        buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
-                     human_bytes(bytes, (double)plan->table[i].bytes),
-                     plan->table[i].overlaid ? "  (inside the above)" : "");
+        if (!plan->table[i].on_host)
+            buffer_print(out, "  %-30s %14zu  %10s%s\n", plan->table[i].name, plan->table[i].bytes,
+                         human_bytes(bytes, (double)plan->table[i].bytes),
+                         plan->table[i].overlaid ? "  (inside the above)" : "");
     buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
-    if (plan->host_bytes)
-        buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies a step, at 20 GB/s each way)\n",
-                     "optimizer state in host memory", plan->host_bytes, human_bytes(bytes, (double)plan->host_bytes),
-                     (double)plan->host_bytes / 20e9);
+    for (int i = 0; i < plan->table_rows; i++)
+        if (plan->table[i].on_host)
+            buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies %s, at 20 GB/s each way)\n", plan->table[i].name,
+                         plan->table[i].bytes, human_bytes(bytes, (double)plan->table[i].bytes),
+                         (double)plan->table[i].bytes / 20e9,
+                         *plan->table[i].name == 'o' ? "a step" : "a micro-batch, beside it");
     buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
                  human_bytes(bytes, (double)plan->staging));
     if (plan->copy_bytes)

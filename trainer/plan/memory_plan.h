@@ -36,12 +36,14 @@ typedef struct {
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     size_t stride[BUFFER_GROUPS];
+    size_t host_inputs; // offload = residuals: the inputs of all but the last BACKEND_SLOTS layers; 0: in the arena
     size_t cache, cache_stride; // sampling: qkv of a block of tokens for each layer, cache_stride bytes each (0: none)
     size_t end;
 } PassLayout;
 
 // From the offset of a buffer to the instance that a layer uses.
 static inline size_t pass_instance(const PassLayout *pass, BufferGroup group, int layer) {
+    if (group == GROUP_INPUT && pass->host_inputs) return (size_t)(layer % BACKEND_SLOTS) * pass->stride[group];
     const int kept = group < LAYER_GROUPS ? pass->kept[group] : 0;
     return (size_t)(layer < kept ? layer : kept) * pass->stride[group];
 }
@@ -51,7 +53,7 @@ static inline Recompute pass_recompute(const PassLayout *pass, int layer) {
 }
 
 enum {
-    PLAN_ROWS = 20,
+    PLAN_ROWS = 24,
     LOSS_CHUNK_ROWS = 1024, // of logits, where loss_chunk_rows is 0
 };
 
@@ -64,6 +66,13 @@ typedef struct {
     _Alignas(8) unsigned char optimizer[SCALAR_BYTES]; // from Optimizer.prepare
 } StepScalars;
 
+// offload = gradients. The gradients of the layers' matrices, which are bytes first .. end - 1 of all gradients, have
+// slots in the arena; the others are kept there.
+typedef struct {
+    size_t first, end, layer_bytes; // layer_bytes 0: not offloaded
+    size_t kept, slots, bytes;      // bytes: of both, in one piece
+} LayerGradients;
+
 typedef struct {
     const Optimizer *optimizer;                    // NULL: a plan without training
     size_t params, master, grads, packed, scalars; // master = params where parameters are fp32
@@ -74,23 +83,33 @@ typedef struct {
     size_t passes;                   // start of both passes: they are never live together
     PassLayout train, eval, sample;
     size_t bytes; // of the arena
-    // offload = optimizer: offsets from `bytes` on are in host memory, host_bytes of it, with the master parameters (if
-    // they are separate) and the optimizer's state. The update streams slices of at most `slice` elements through
-    // BACKEND_SLOTS slots of the arena, which alias the activations. 0: all state is in the arena
+    // Offsets from `bytes` on are in host memory, host_bytes of it. offload = optimizer: the master parameters (if they
+    // are separate) and the optimizer's state; the update streams slices of at most `slice` elements through
+    // BACKEND_SLOTS slots of the arena, which alias the activations. slice 0: all state is in the arena
     size_t host_bytes, slice, slots, slot_bytes;
-    size_t workspace;  // of the optimizer, behind the slots: aliases the activations too
-    size_t copy_bytes; // of parameters and optimizer state in host memory, for saves beside training
-    size_t staging;    // bytes in host memory for checkpoints: the largest transposed matrix
+    size_t workspace; // of the optimizer, behind the slots: aliases the activations too
+    LayerGradients layer_gradients;
+    size_t update_grads; // `grads`, or with offload = gradients their place in the arena during the update
+    size_t copy_bytes;   // of parameters and optimizer state in host memory, for saves beside training
+    size_t staging;      // bytes in host memory for checkpoints: the largest transposed matrix
     int chunk_rows;
     bool dropout; // in training passes
     bool document_mask;
     struct {
         const char *name;
         size_t bytes;
-        bool overlaid;  // inside the memory of other rows
+        bool overlaid; // inside the memory of other rows, or in host memory
+        bool on_host;
     } table[PLAN_ROWS]; // in arena order; those not overlaid sum to `bytes`
     int table_rows;
 } MemoryPlan;
+
+static inline size_t layer_gradients_slot(const LayerGradients *gradients, int layer) {
+    return gradients->slots + (size_t)(layer % BACKEND_SLOTS) * gradients->layer_bytes;
+}
+static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
+    return plan->grads + plan->layer_gradients.first + (size_t)layer * plan->layer_gradients.layer_bytes;
+}
 
 ModelShape model_shape(const Config *config);
 // Without an optimizer (NULL) the plan has parameters and the evaluation pass only. Sampling runs in the memory of that

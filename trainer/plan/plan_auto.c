@@ -17,7 +17,11 @@ static const char *const level_texts[] = {
 enum { LEVELS = RECOMPUTE_BLOCK + 1 };
 
 static bool is_cpu(const Backend *backend) { return backend->in_host_memory; }
-static bool is_offloaded(const Config *config) { return config->offload == OFFLOAD_OPTIMIZER; }
+static bool is_offloaded(const Config *config) { return config->offload && config->offload != OFFLOAD_AUTO; }
+
+// Slower, and they need host memory: each only if the one before it does not fit.
+static const OffloadMode places[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER_GRADIENTS, OFFLOAD_ALL};
+enum { PLACES = sizeof places / sizeof *places };
 
 // Memory available to a plan, in bytes. 0: not known.
 typedef struct {
@@ -127,11 +131,11 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     model_open(&model, &shape);
     if (asked.batch_size.is_auto && !asked.eval_tokens) // keeps the number of evaluated tokens
         asked.eval_tokens = asked.eval_iters * rows_asked * config_eval_block(&asked);
-    if (automatic) asked.offload = OFFLOAD_NONE;
-    choose(config, &asked, &model, backend, &available, &best, &least);
-    asked.offload = OFFLOAD_OPTIMIZER, least = 0; // slower, and needs host memory: only if nothing else fits
-    if (automatic && best == INFINITY && !is_cpu(backend))
+    for (int i = 0; i < (automatic && !is_cpu(backend) ? PLACES : 1) && best == INFINITY; i++) {
+        if (automatic) asked.offload = places[i];
         choose(config, &asked, &model, backend, &available, &best, &least);
+        least = 0; // if nothing fits: the smallest plan without offload
+    }
     if (!config->loss_chunk_rows) config->loss_chunk_rows = choose_chunk(config, &model, backend);
     model_close(&model);
     bool moved = automatic && is_offloaded(config);
@@ -139,11 +143,12 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
     if (config->batch_size.value == rows_asked &&
         (config->recompute == asked.recompute || config->recompute == RECOMPUTE_NONE) && !moved)
         return;
-    char size[16], levels[64];
+    char size[16], levels[64], away[32];
     plan_recompute_text(config, levels, sizeof levels);
-    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %s%s",
+    config_value(config, KEY_offload, away, sizeof away);
+    log_line("for %s: batch_size %lld, gradient_accumulation_steps %lld, recompute %s%s%s",
              human_bytes(size, (double)available.arena), (long long)config->batch_size.value,
-             (long long)config->gradient_accumulation_steps, levels, moved ? ", offload optimizer" : "");
+             (long long)config->gradient_accumulation_steps, levels, moved ? ", offload " : "", moved ? away : "");
 }
 
 // ---- suggestions
@@ -182,18 +187,18 @@ static size_t shrink(Config *config, const Backend *backend, const Available *av
 }
 
 // Up to three settings near `asked` that fit: smaller batches, then more recomputation, smaller logits chunks, shorter
-// sequences, and at last the optimizer state in host memory.
+// sequences, and at last the optimizer state, the gradients and the residuals in host memory.
 static void suggest(const Config *asked, const Backend *backend, const Available *available, Buffer *out) {
     enum { SMALL_CHUNK = 256, STEPS = LEVELS + 2 };
     int64_t rows = 0; // of the last suggestion: the next must allow a larger batch
-    int found = 0, places = is_cpu(backend) || is_offloaded(asked) ? 1 : 2;
-    for (int i = 0; i < places * STEPS && found < 3; i++) {
+    int found = 0, count = is_cpu(backend) || is_offloaded(asked) ? 1 : PLACES;
+    for (int i = 0; i < count * STEPS && found < 3; i++) {
         Config config = *asked;
         int step = i % STEPS;
         const Recompute level = step < LEVELS ? (Recompute)step : RECOMPUTE_BLOCK;
         if (asked->recompute != RECOMPUTE_AUTO && level < asked->recompute) continue;
         if (level != asked->recompute) config.recompute = level, config.recompute_layers = 0;
-        if (i >= STEPS) config.offload = OFFLOAD_OPTIMIZER;
+        if (i >= STEPS) config.offload = places[i / STEPS];
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
         size_t bytes = shrink(&config, backend, available);
@@ -208,7 +213,7 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Avai
     char state[16], all[16], left[16];
     if (!plan->host_bytes || !available->host || need <= available->host) return 0;
     return fail(EX_MEMORY,
-                "the plan needs %s of this machine's memory, %s of it for the optimizer's state, and %s are free: "
+                "the plan needs %s of this machine's memory, %s of it for what is offloaded, and %s are free: "
                 "--optimizer_state=bf16 or bf16_sr needs less, --offload=none none",
                 human_bytes(all, (double)need), human_bytes(state, (double)plan->host_bytes),
                 human_bytes(left, (double)available->host));

@@ -224,6 +224,9 @@ static int prepare(Run *run, const Config *config_given, bool fresh) {
     if (!run->backend) return -1;
     if (run->collective.world > 1 && !run->backend->in_host_memory)
         return fail(EX_USAGE, "several processes train on CPUs only: set device=cpu, or start one process");
+    if (run->collective.world > 1 && config->offload & OFFLOAD_GRADIENTS)
+        return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
+                              "residuals, or start one process");
     run->resolved.dtype = run->backend->act_type;
     plan_auto(&run->resolved, run->backend, true);
     ModelShape shape = model_shape(config);

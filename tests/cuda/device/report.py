@@ -50,7 +50,7 @@ def settings(row):
     if row["what"] == "step":
         parts += [row["state"]] if row.get("state", "full") != "full" else []
         parts += [f"recompute {row['recompute']}"] if row.get("recompute", 0) not in (0, "0", "none") else []
-        parts += ["optimizer offloaded"] if row.get("offload") == "optimizer" else []
+        parts += [f"{row['offload']} offloaded"] if row.get("offload", "none") != "none" else []
         parts += [row["dtype"]] if "dtype" in row else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
         parts += ["deterministic" if row["deterministic"] else "timed"] if "deterministic" in row else []

@@ -315,8 +315,11 @@ static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; 
 static void forget(void *self) { ((FeedRequest *)self)->rows = 0; }
 
 typedef struct {
-    bool warm, whole, offload; // whole: also an evaluation and a sample
+    bool warm, whole; // whole: also an evaluation and a sample
+    OffloadMode offload;
     OptimizerState optimizer_state;
+    int layers; // 0: one, and steps of one micro-batch unless whole
+    Recompute recompute;
 } ModelRun;
 
 // Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
@@ -327,9 +330,9 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     config_close(&reader);
     config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
     config.batch_size.value = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
-    config.recompute = RECOMPUTE_NONE;
-    if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = 1;
-    config.offload = how.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
+    config.recompute = how.recompute, config.offload = how.offload;
+    if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = how.layers ? 2 : 1;
+    if (how.layers) config.n_layer = how.layers;
     BackendChoice with = choice;
     with.optimizer_state = how.optimizer_state;
     char why[256];
@@ -405,7 +408,25 @@ TEST(cuda_streams_the_optimizer_state_through_slots) {
         static uint64_t waits;
         emu_order = 0;
         if (run < 3) waits = train_model(how, &here);
-        emu_order = run < 3 ? 3 - run : run - 2, how.offload = true;
+        emu_order = run < 3 ? 3 - run : run - 2, how.offload = OFFLOAD_OPTIMIZER;
+        CHECK_EQUAL(train_model(how, &away), waits);
+        CHECK(here.size == away.size && !memcmp(here.data, away.data, here.size));
+    }
+    buffer_close(&here), buffer_close(&away);
+    emu_order = 0;
+}
+
+// The same with the gradients of five layers, to which micro-batches add, and their inputs, of which two are fetched.
+TEST(cuda_streams_gradients_and_residuals_through_slots) {
+    ModelRun how = {.layers = 5};
+    Buffer here = {0}, away = {0};
+    emu_order = 0;
+    const uint64_t waits = train_model(how, &here);
+    for (int run = 0; run < 4; run++) {
+        const Recompute levels[] = {RECOMPUTE_BLOCK, RECOMPUTE_NONE, RECOMPUTE_MLP, RECOMPUTE_QKV};
+        const OffloadMode modes[] = {OFFLOAD_ALL, OFFLOAD_GRADIENTS_RESIDUALS, OFFLOAD_RESIDUALS, OFFLOAD_ALL};
+        emu_order = run, how.recompute = levels[run], how.warm = run == 3;
+        how.offload = modes[run];
         CHECK_EQUAL(train_model(how, &away), waits);
         CHECK(here.size == away.size && !memcmp(here.data, away.data, here.size));
     }

@@ -15,7 +15,8 @@ typedef struct {
     bool bias;
     Dtype type;
     OptimizerState optimizer_state;
-    bool warm_up, offload;
+    bool warm_up;
+    OffloadMode offload;
     double dropout;
     int end_of_text;            // 0: no document_mask
     int threads;                // 0: two

@@ -119,7 +119,7 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
 TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
     for (int offload = 0; offload < 2; offload++) {
         TinyShape shape = tiny_shape;
-        shape.offload = offload;
+        shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
         Tiny tiny;
         tiny_open(&tiny, &shape);
         scramble(&tiny);

@@ -297,7 +297,7 @@ TEST(config_words_become_enums) {
     config_flag(&reader, "sampling='sequential'");
     config_flag(&reader, "offload=");
     CHECK(c->sampling == SAMPLING_SEQUENTIAL && c->recompute == RECOMPUTE_GELU);
-    CHECK_TEXT(mistakes(), "'offload' is '', not one of none, optimizer, auto\n");
+    CHECK_TEXT(mistakes(), "'offload' is '', not one of none, optimizer, gradients, optimizer+gradients, residuals, ");
     CHECK_EQUAL(reader.mistake_count, 3);
     config_close(&reader);
 }

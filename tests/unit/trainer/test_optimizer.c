@@ -72,7 +72,8 @@ static void run(Tiny *tiny, int first, int steps, double losses[]) {
 
 static TinyShape momentum_shape(bool offload) {
     TinyShape shape = tiny_shape;
-    shape.optimizer = &momentum_row, shape.offload = offload;
+    shape.optimizer = &momentum_row;
+    shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     return shape;
 }
 

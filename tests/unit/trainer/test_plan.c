@@ -113,6 +113,45 @@ TEST(plan_equals_the_allocation) {
     backend.close();
 }
 
+static size_t pinned;
+static void counting_pin(void *host, size_t bytes) { (void)host, pinned += bytes; }
+
+// In host memory: the moments, all gradients, and the inputs of all layers but the last three, N*C floats each. In the
+// arena: slots for the gradients and inputs of three layers, and the gradients that are not of a layer's matrices.
+TEST(plan_of_offload_matches_the_formula_and_the_allocation) {
+    Config config = gpt2_124m();
+    config.n_layer = 8, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 2;
+    Backend backend = *cpu(DTYPE_FP32);
+    backend.pin = counting_pin;
+    const size_t N = 64, C = 64, L = 8, matrices = 12 * C * C, input = 4 * N * C;
+    for (OffloadMode mode = OFFLOAD_NONE; mode <= OFFLOAD_ALL; mode++) {
+        Model model;
+        MemoryPlan plan;
+        Network network;
+        config.offload = mode;
+        make(&plan, &model, &config, &backend);
+        const size_t grads = 4 * model.elements, P = model.elements;
+        const bool away[] = {mode & OFFLOAD_OPTIMIZER, mode & OFFLOAD_GRADIENTS, mode & OFFLOAD_RESIDUALS};
+        CHECK_EQUAL(plan.host_bytes, away[0] * 8 * P + away[1] * grads + away[2] * (L - 3) * input);
+        CHECK_EQUAL(plan.layer_gradients.bytes, away[1] * (grads - 4 * (L - 3) * matrices));
+        CHECK_EQUAL(plan.train.ln1 - plan.train.res1, (away[2] ? 3 : L) * input);
+        CHECK_EQUAL(plan.grads >= plan.bytes, away[1]);
+        CHECK(plan.update_grads + grads <= plan.bytes && plan.train.end <= plan.bytes);
+        size_t sum = 0, host = 0;
+        for (int row = 0; row < plan.table_rows; row++) {
+            sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
+            host += plan.table[row].on_host ? plan.table[row].bytes : 0;
+        }
+        CHECK(sum == plan.bytes && host == plan.host_bytes);
+        pinned = 0;
+        NEED(network_open(&network, &backend, &model, &plan) == 0);
+        CHECK_EQUAL(pinned, plan.host_bytes + 4096); // and the scalars
+        network_close(&network);
+        model_close(&model);
+    }
+    backend.close();
+}
+
 // Buffers in use at the same time must not share bytes.
 static void check_apart(Recompute recompute, int layers) {
     Config config = gpt2_124m();
@@ -376,7 +415,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, true), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
-    CHECK_TEXT(err_text(), "4.1 TiB of it for the optimizer's state, and ");
+    CHECK_TEXT(err_text(), "4.1 TiB of it for what is offloaded, and ");
     model_close(&model);
     found->close();
 }

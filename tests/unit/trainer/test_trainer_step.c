@@ -175,7 +175,7 @@ TEST(steps_with_dropout_are_bit_identical_however_they_are_computed) {
         for (Recompute recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++) {
             TinyShape other = shape;
             other.recompute = recompute, other.recompute_layers = (int)recompute % 3;
-            other.offload = recompute % 2, other.threads = 1 + (int)recompute % 3;
+            other.offload = recompute % 2 ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE, other.threads = 1 + (int)recompute % 3;
             check_same_steps(&shape, &other, 3);
         }
     }
@@ -218,15 +218,39 @@ TEST(steps_are_bit_identical_with_an_offloaded_optimizer) {
     for (int i = 0; i < 9; i++) {
         TinyShape here = tiny_shape, away;
         here.optimizer_state = states[i % 3], here.type = (Dtype)(i / 3), here.accumulation = 2;
-        away = here, away.offload = true;
+        away = here, away.offload = OFFLOAD_OPTIMIZER;
         check_same_steps(&here, &away, 4);
     }
+}
+
+// Gradients and inputs of layers in host memory: five layers use three slots, each micro-batch adds to what is there.
+TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
+    enum { LAYERS = 5, COUNT = 2 };
+    Model model;
+    model_open(&model, &(ModelShape){LAYERS, 2, 32, 16, 97, 128, true, true, 0});
+    for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
+        TinyShape shape = tiny_shape;
+        shape.layers = LAYERS, shape.type = type, shape.accumulation = 3, shape.threads = 1;
+        shape.dropout = type == DTYPE_BF16 ? 0.1 : 0;
+        double losses[COUNT], others[COUNT];
+        float *kept = run_steps(&shape, COUNT, losses);
+        for (OffloadMode mode = OFFLOAD_GRADIENTS; mode <= OFFLOAD_ALL; mode++) {
+            shape.offload = mode, shape.recompute = (Recompute)(mode % 6), shape.recompute_layers = (int)mode % 3;
+            shape.warm_up = mode == OFFLOAD_ALL;
+            float *again = run_steps(&shape, COUNT, others);
+            CHECK(!memcmp(losses, others, sizeof losses));
+            CHECK(!memcmp(kept, again, model.elements * sizeof *kept));
+            free(again);
+        }
+        free(kept);
+    }
+    model_close(&model);
 }
 
 TEST(optimizer_reset_clears_state_in_the_arena_and_in_host_memory) {
     for (int offload = 0; offload < 2; offload++) {
         TinyShape shape = tiny_shape;
-        shape.offload = offload;
+        shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
         Tiny tiny;
         tiny_open(&tiny, &shape);
         const size_t n = tiny.model.elements;
@@ -308,7 +332,7 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
 
 static void check_not_applied(bool offload) {
     TinyShape shape = tiny_shape;
-    shape.offload = offload;
+    shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     Tiny tiny;
     TestSource memory;
     tiny_open(&tiny, &shape);
