@@ -18,6 +18,10 @@ typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_AUTO } Dtype; // DTYPE_
 const char *dtype_name(Dtype type);                                    // "float32", "bfloat16", "float16", "auto"
 bool dtype_parse(const char *name, Dtype *type);
 
+// Between the two products of a block's MLP. SWIGLU, which needs a product of twice the width, has operations of its
+// own.
+typedef enum { ACTIVATION_GELU_TANH, ACTIVATION_GELU, ACTIVATION_RELU2, ACTIVATION_SWIGLU } Activation;
+
 // The weights of a matrix product (rows = outputs, cols = inputs).
 typedef struct {
     const Par *param;

@@ -52,9 +52,10 @@ size_t cpu_matmul_scratch(const Shape *shape);
 void cpu_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M);
 void cpu_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M);
 void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add);
-void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact);
-void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
-                              bool add);
+void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                             Activation form);
+void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                              Activation form, bool add);
 void cpu_pack(const Weight *w);
 
 // How matrix products are computed.

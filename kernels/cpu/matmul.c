@@ -114,15 +114,16 @@ void cpu_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M,
         product(BACKWARD_WEIGHT, M, rows, cols, add, dout, in, NULL, dw);
 }
 
-void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact) {
+void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                             Activation form) {
     cpu_matmul_forward(pre, in, w, bias, M);
-    operations->gelu_forward(out, pre, (size_t)M * (size_t)w->rows, exact);
+    operations->gelu_forward(out, pre, (size_t)M * (size_t)w->rows, form);
 }
 
-void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact,
-                              bool add) {
+void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                              Activation form, bool add) {
     cpu_matmul_backward_input(d, dout, w, M);
-    operations->gelu_backward(d, dbias, pre, M, w->cols, exact, add);
+    operations->gelu_backward(d, dbias, pre, M, w->cols, form, add);
 }
 
 void cpu_pack(const Weight *w) {
@@ -152,9 +153,9 @@ void cpu_pack(const Weight *w) {
 }
 
 size_t cpu_matmul_scratch(const Shape *s) {
-    const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 5 * C, head = V + C;
+    const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
-    const size_t panels = weight_by_panels ? variant->weight_scratch(4 * s->C, threads) : 0;
+    const size_t panels = weight_by_panels ? variant->weight_scratch(4 * s->C + 128, threads) : 0;
     if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * larger(hidden, head) + 128 + panels;
     return cpu_amx ? larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }

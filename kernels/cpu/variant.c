@@ -7,11 +7,13 @@
 #include "kernels/cpu/ops/dropout.h"
 #include "kernels/cpu/ops/embed.h"
 #include "kernels/cpu/ops/gelu.h"
+#include "kernels/cpu/ops/heads.h"
 #include "kernels/cpu/ops/layernorm.h"
 #include "kernels/cpu/ops/matmul_row.h"
 #include "kernels/cpu/ops/matmul_weight.h"
 #include "kernels/cpu/ops/muon.h"
 #include "kernels/cpu/ops/pack.h"
+#include "kernels/cpu/ops/swiglu.h"
 
 static void install(Backend *backend) {
 #define OP(name, scratch, arguments) backend->name = cpu_##name;

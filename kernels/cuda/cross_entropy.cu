@@ -24,11 +24,17 @@ INLINE float max_of(uint4 v, float most) {
     return most;
 }
 
-INLINE float sum_of(uint4 v, float most) { // of e^(x - most)
+// A logit as the softmax sees it; padding stays -infinity. e^2u may be infinite or 0: then tanh u is 1 or -1.
+template <bool CAPPED> INLINE float seen(float x, float cap) {
+    if (!CAPPED || x == -INFINITY) return x;
+    return cap - 2 * cap / (1 + exp2_fast(2 * LOG2E * (x / cap)));
+}
+
+template <bool CAPPED> INLINE float sum_of(uint4 v, float most, float cap) { // of e^(x - most)
     float shift = most * LOG2E, a[8];
     unpack8(a, v);
 #pragma unroll
-    for (int k = 0; k < 8; k++) a[k] = exp2_fast(a[k] * LOG2E - shift);
+    for (int k = 0; k < 8; k++) a[k] = exp2_fast(seen<CAPPED>(a[k], cap) * LOG2E - shift);
     return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]));
 }
 
@@ -43,9 +49,10 @@ INLINE float2 join(float most, float sum, float2 *parts) {
     return make_float2(warp_most, warp_sum(part.y * exp2_fast((part.x - warp_most) * LOG2E)));
 }
 
-template <int KEPT, bool GRADIENT>
-__global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losses, const uint16_t *rows, int first,
-                                                       int T, int vocab, int V, float scale, const float *loss_scale) {
+template <int KEPT, bool GRADIENT, bool CAPPED>
+__global__ void __launch_bounds__(THREADS, 2)
+    classify(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V, float cap,
+             float z_loss, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
@@ -68,29 +75,32 @@ __global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losse
     }
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
-        sum += sum_of(kept[i], most);
+        sum += sum_of<CAPPED>(kept[i], seen<CAPPED>(most, cap), cap);
         KEEP_PACKED(kept[i]);
     }
 #pragma unroll 4
     for (int c = KEPT * THREADS + threadIdx.x; c < used; c += THREADS) {
         uint4 v = mask_padding(vectors[c], c * 8, vocab);
         float more = max_of(v, most);
-        if (more > most) sum *= exp2_fast((most - more) * LOG2E), most = more;
-        sum += sum_of(v, most);
+        if (more > most) sum *= exp2_fast((seen<CAPPED>(most, cap) - seen<CAPPED>(more, cap)) * LOG2E), most = more;
+        sum += sum_of<CAPPED>(v, seen<CAPPED>(most, cap), cap);
     }
-    float2 all = join(most, sum, parts); // its barrier also puts the read of row[target] before the writes
-    if (threadIdx.x == 0) losses[n] = all.x - of_target + logf(all.y);
+    float2 all =
+        join(seen<CAPPED>(most, cap), sum, parts); // its barrier also puts the read of row[target] before the writes
+    float log_sum = all.x + logf(all.y);
+    if (threadIdx.x == 0) losses[n] = all.x - seen<CAPPED>(of_target, cap) + logf(all.y) + z_loss * log_sum * log_sum;
     if constexpr (!GRADIENT) return;
     scale *= *loss_scale;
-    float shift = all.x * LOG2E, factor = scale / all.y;
+    float shift = all.x * LOG2E, factor = scale / all.y * (1 + 2 * z_loss * log_sum);
     auto write = [&](uint4 v, int c) {
         uint32_t *word = &v.x;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            float a = exp2_fast(low(word[k]) * LOG2E - shift) * factor;
-            float b = exp2_fast(high(word[k]) * LOG2E - shift) * factor;
+            float x = seen<CAPPED>(low(word[k]), cap), y = seen<CAPPED>(high(word[k]), cap);
+            float a = exp2_fast(x * LOG2E - shift) * factor, b = exp2_fast(y * LOG2E - shift) * factor;
             if (c * 8 + 2 * k == target) a -= scale;
             if (c * 8 + 2 * k + 1 == target) b -= scale;
+            if (CAPPED) x = fmaxf(x / cap, -1), y = fmaxf(y / cap, -1), a *= 1 - x * x, b *= 1 - y * y;
             word[k] = pack(a, b);
         }
         vectors[c] = v;
@@ -106,9 +116,13 @@ __global__ void __launch_bounds__(THREADS, 2) classify(act *logits, float *losse
 }
 
 void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
-                                 int V, float scale, const float *loss_scale, bool gradient) {
-    LAUNCH((gradient ? classify<VECTORS, true> : classify<0, false>), (unsigned)M, THREADS, 0, cuda.stream,
-           (act *)logits, losses, rows, first, T, vocab, V, scale, loss_scale);
+                                 int V, float softcap, float z_loss, float scale, const float *loss_scale,
+                                 bool gradient) {
+    auto kernel = softcap > 0 ? gradient ? classify<0, true, true> : classify<0, false, true>
+                  : gradient ? classify<VECTORS, true, false>
+                              : classify<0, false, false>;
+    LAUNCH(kernel, (unsigned)M, THREADS, 0, cuda.stream, (act *)logits, losses, rows, first, T, vocab, V, softcap,
+           z_loss, scale, loss_scale);
 }
 
 static __global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {

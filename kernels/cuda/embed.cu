@@ -14,9 +14,11 @@ __global__ void __launch_bounds__(THREADS)
     int per_row = C / 8, n = (int)(i / per_row), c = (int)(i % per_row) * 8;
     float token[8], position[8];
     load8(token, wte + (size_t)rows[n + n / T] * C + c); // rows hold T+1 tokens
-    load8(position, wpe + (size_t)(n % T) * C + c);
+    if (wpe) {
+        load8(position, wpe + (size_t)(n % T) * C + c);
 #pragma unroll
-    for (int k = 0; k < 8; k++) token[k] += position[k];
+        for (int k = 0; k < 8; k++) token[k] += position[k];
+    }
     store8(out + i * 8, token);
 }
 
@@ -118,6 +120,7 @@ void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const
     LAUNCH(gather_tokens, dim3((unsigned)(B * T), blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
            (float *)dwte, (const act *)dout, keys, (int)chunks, C);
     int vectors = T * C / 8;
+    if (!dwpe) return;
     LAUNCH(add_positions, blocks_of((size_t)vectors, THREADS), THREADS, 0, cuda.stream, (float *)dwpe,
            (const act *)dout, B, vectors, add);
 }

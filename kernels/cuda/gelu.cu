@@ -1,4 +1,5 @@
-// GELU, tanh form or exact, and its gradient with the bias gradient of the matmul below. Eight numbers per thread.
+// GELU, tanh form or exact, or relu(x)^2, and its gradient with the bias gradient of the matmul below. Eight numbers
+// per thread.
 #include "kernels/cuda/ptx.cuh"
 
 enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block of gelu_gradient
@@ -23,31 +24,37 @@ INLINE float normal_gate(float x) {
 }
 #endif
 
-template <bool EXACT> INLINE float gelu_of(float x) { return x * (EXACT ? normal_gate(x) : tanh_gate(x)); }
-template <bool EXACT> INLINE float slope_of(float x) {
-    if (EXACT) return normal_gate(x) + x * 0.3989422804014327f * exp2_fast(-0.5f * LOG2E * x * x);
+template <Activation FORM> INLINE float gelu_of(float x) {
+    if (FORM == ACTIVATION_RELU2) return x <= 0 ? 0 : x * x;
+    return x * (FORM == ACTIVATION_GELU ? normal_gate(x) : tanh_gate(x));
+}
+template <Activation FORM> INLINE float slope_of(float x) {
+    if (FORM == ACTIVATION_RELU2) return x <= 0 ? 0 : 2 * x;
+    if (FORM == ACTIVATION_GELU) return normal_gate(x) + x * 0.3989422804014327f * exp2_fast(-0.5f * LOG2E * x * x);
     float gate = tanh_gate(x);
     return gate + 2 * x * gate * (1 - gate) * SQRT_2_OVER_PI * (1 + 3 * 0.044715f * x * x);
 }
 
-template <bool EXACT> __global__ void __launch_bounds__(THREADS) gelu(act *out, const act *in, size_t vectors) {
+template <Activation FORM> __global__ void __launch_bounds__(THREADS) gelu(act *out, const act *in, size_t vectors) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     float x[8];
     load8(x, in + i * 8);
 #pragma unroll
-    for (int k = 0; k < 8; k++) x[k] = gelu_of<EXACT>(x[k]);
+    for (int k = 0; k < 8; k++) x[k] = gelu_of<FORM>(x[k]);
     store8(out + i * 8, x);
 }
 
-void FOR_ACT(cuda_gelu_forward)(Act *out, const Act *in, size_t n, bool exact) {
+void FOR_ACT(cuda_gelu_forward)(Act *out, const Act *in, size_t n, Activation form) {
     assert(n % 8 == 0);
-    LAUNCH(exact ? gelu<true> : gelu<false>, blocks_of(n / 8, THREADS), THREADS, 0, cuda.stream, (act *)out,
-           (const act *)in, n / 8);
+    auto kernel = form == ACTIVATION_RELU2  ? gelu<ACTIVATION_RELU2>
+                  : form == ACTIVATION_GELU ? gelu<ACTIVATION_GELU>
+                                            : gelu<ACTIVATION_GELU_TANH>;
+    LAUNCH(kernel, blocks_of(n / 8, THREADS), THREADS, 0, cuda.stream, (act *)out, (const act *)in, n / 8);
 }
 
 // A lane keeps its eight columns; parts (ROW_BLOCKS, C) receive the column sums of the result.
-template <bool EXACT>
+template <Activation FORM>
 __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, const act *in, int N, int C) {
     SHARED(float, sums, WARPS *STRIP);
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
@@ -59,7 +66,7 @@ __global__ void __launch_bounds__(THREADS) gelu_gradient(act *d, float *parts, c
             load8(x, in + at);
             load8(g, d + at);
 #pragma unroll
-            for (int k = 0; k < 8; k++) g[k] *= slope_of<EXACT>(x[k]);
+            for (int k = 0; k < 8; k++) g[k] *= slope_of<FORM>(x[k]);
             uint4 rounded = pack8(g);
             *(uint4 *)(d + at) = rounded;
             unpack8(g, rounded); // the bias gets what the weights get
@@ -79,10 +86,13 @@ size_t FOR_ACT(cuda_gelu_scratch)(const Shape *shape) {
     return (size_t)ROW_BLOCKS * 4 * (size_t)shape->C * sizeof(float);
 }
 
-void FOR_ACT(cuda_gelu_backward)(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+void FOR_ACT(cuda_gelu_backward)(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
     int blocks = row_blocks(N);
     float *parts = dbias ? (float *)cuda.scratch : NULL;
-    LAUNCH(exact ? gelu_gradient<true> : gelu_gradient<false>, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks),
-           THREADS, 0, cuda.stream, (act *)d, parts, (const act *)in, N, C);
+    auto kernel = form == ACTIVATION_RELU2  ? gelu_gradient<ACTIVATION_RELU2>
+                  : form == ACTIVATION_GELU ? gelu_gradient<ACTIVATION_GELU>
+                                            : gelu_gradient<ACTIVATION_GELU_TANH>;
+    LAUNCH(kernel, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks), THREADS, 0, cuda.stream, (act *)d, parts,
+           (const act *)in, N, C);
     if (dbias) FOR_ACT(add_parts)(dbias, NULL, parts, blocks, C, C, add);
 }

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     for (int row = blockIdx.x * WARPS + warp; row < N; row += gridDim.x * WARPS) {
         size_t at = (size_t)row * C;
         uint4 xs[VECTORS], gs[VECTORS], ds[VECTORS];
-        float mu = mean[row], r = rstd[row], sum_g = 0, sum_gx = 0;
+        float mu = mean ? mean[row] : 0, r = rstd[row], sum_g = 0, sum_gx = 0;
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
                 dw[i][k] += g[k] * normal, db[i][k] += g[k];
             }
         }
-        sum_g = warp_sum(sum_g) / C, sum_gx = warp_sum(sum_gx) / C;
+        sum_g = mean ? warp_sum(sum_g) / C : 0, sum_gx = warp_sum(sum_gx) / C;
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             int c = (i * 32 + lane) * 8;

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(WARPS * 32, 8)
         for (int k = 0; k < 8; k++) total += a[k];
         if (branch || sum != in) *(uint4 *)(sum + first + c) = x[i];
     }
-    float mu = warp_sum(total) / C, squares = 0;
+    float mu = mean ? warp_sum(total) / C : 0, squares = 0;
 #pragma unroll
     for (int i = 0; i < VECTORS; i++) {
         float a[8];
@@ -55,7 +55,9 @@ __global__ void __launch_bounds__(WARPS * 32, 8)
         for (int k = 0; k < 8; k++) a[k] = (a[k] - mu) * r * w[k] + b[k];
         store8(out + first + c, a);
     }
-    if (lane == 0) mean[row] = mu, rstd[row] = r;
+    if (lane) return;
+    if (mean) mean[row] = mu;
+    rstd[row] = r;
 }
 
 void FOR_ACT(cuda_layernorm_forward)(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,

@@ -311,14 +311,15 @@ typedef struct {
     const Act *pre;
     Grad *dbias;
     int M, C;
-    bool exact, add;
+    Activation form;
+    bool add;
 } Gelu;
 
 static void gelu_forward(const Gelu *g) {
-    OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->exact);
+    OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->form);
 }
 static void gelu_backward(const Gelu *g) {
-    OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->C, g->exact, g->add);
+    OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->C, g->form, g->add);
 }
 static void sum_bias(const Gelu *g) {
     if (g->dbias) OF_DEVICE(column_sums)(g->dbias, g->out, g->M, g->C, g->add);
@@ -335,7 +336,7 @@ static float time_of(void (*run)(const Gelu *), const Gelu *g) {
 // that is faster.
 static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
                               const Gelu *g) {
-    if (!g->exact) {
+    if (g->form == ACTIVATION_GELU_TANH) {
         Product both = product;
         Operands of_both = o;
         both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
@@ -360,16 +361,16 @@ static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t ep
 }
 
 void cuda_matmul_gelu_forward_bf16(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
-                                   bool exact) {
+                                   Activation form) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     multiply_and_gelu(forward(w, bias, M), (Operands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
-                      &(Gelu){out, pre, NULL, M, w->rows, exact, false});
+                      &(Gelu){out, pre, NULL, M, w->rows, form, false});
 }
 
 void cuda_matmul_gelu_backward_bf16(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
-                                    bool exact, bool add) {
+                                    Activation form, bool add) {
     multiply_and_gelu(backward_input(w, M), (Operands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
-                      gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, exact, add});
+                      gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, form, add});
 }
 
 void cuda_pack_bf16(const Weight *w) { (void)w; } // packed_bytes is 0

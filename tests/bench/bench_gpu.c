@@ -198,7 +198,7 @@ static void run_head(void) {
 }
 static void run_loss(void) {
     ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
-                       model.shape.padded_vocab, 1e-4f, &scalars()->loss_scale, true);
+                       model.shape.padded_vocab, 0, 0, 1e-4f, &scalars()->loss_scale, true);
 }
 static void run_layernorm_forward(void) {
     ops->layernorm_forward(at(pass->res2), at(pass->ln2), at(pass->mean2), at(pass->rstd2), at(pass->res1),

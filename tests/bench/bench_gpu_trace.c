@@ -112,14 +112,25 @@ TIMED_PRODUCT(matmul_backward_weight, M, rows, cols,
               (Grad * dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add),
               (dw, dout, in, M, rows, cols, add))
 TIMED_PRODUCT(matmul_gelu_forward, M, w->rows, w->cols,
-              (Act * out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, bool exact),
-              (out, pre, in, w, bias, M, exact))
+              (Act * out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M, Activation form),
+              (out, pre, in, w, bias, M, form))
 TIMED_PRODUCT(matmul_gelu_backward, M, w->rows, w->cols,
-              (Act * d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, bool exact, bool add),
-              (d, dbias, dout, pre, w, M, exact, add))
-TIMED(gelu_forward, (Act * out, const Act *in, size_t n, bool exact), (out, in, n, exact))
-TIMED(gelu_backward, (Act * d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add),
-      (d, dbias, in, N, C, exact, add))
+              (Act * d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M, Activation form,
+               bool add),
+              (d, dbias, dout, pre, w, M, form, add))
+TIMED(gelu_forward, (Act * out, const Act *in, size_t n, Activation form), (out, in, n, form))
+TIMED(gelu_backward, (Act * d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add),
+      (d, dbias, in, N, C, form, add))
+TIMED(swiglu_forward, (Act * out, const Act *in, int N, int F), (out, in, N, F))
+TIMED(swiglu_backward, (Act * in, Grad *dbias, const Act *dout, int N, int F, bool add), (in, dbias, dout, N, F, add))
+TIMED(heads_forward,
+      (Act * qkv, const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation, int B, int T, int H,
+       int K, int D),
+      (qkv, in, q_gain, k_gain, rotation, B, T, H, K, D))
+TIMED(heads_backward,
+      (Act * din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in, const Par *q_gain,
+       const Par *k_gain, const float *rotation, int B, int T, int H, int K, int D, bool add),
+      (din, dq_gain, dk_gain, dbias, dqkv, in, q_gain, k_gain, rotation, B, T, H, K, D, add))
 TIMED_ATTENTION(attention_forward, 2,
                 (Act * out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
                  int T, int H, int D, int from),
@@ -134,9 +145,9 @@ TIMED(dropout,
       (out, dbias, in, dropout, layer, site, B, T, C, add))
 TIMED(dropout_residual, (Res * x, const Dropout *dropout, int B, int T, int C), (x, dropout, B, T, C))
 TIMED(cross_entropy,
-      (Act * logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V, float scale,
-       const float *loss_scale, bool gradient),
-      (logits, losses, rows, first, M, T, vocab, V, scale, loss_scale, gradient))
+      (Act * logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab, int V, float softcap,
+       float z_loss, float scale, const float *loss_scale, bool gradient),
+      (logits, losses, rows, first, M, T, vocab, V, softcap, z_loss, scale, loss_scale, gradient))
 TIMED(sum_losses, (double *total, const float *losses, int n), (total, losses, n))
 TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradients, n))
 TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))

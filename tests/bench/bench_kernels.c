@@ -199,7 +199,8 @@ static double head(void) {
         const int M = N - first < s.chunk_rows ? N - first : s.chunk_rows;
         const size_t at = (size_t)first * (size_t)s.C * ops->act_bytes;
         TIME(HEAD_FWD, matmul_forward(g.logits, offset(g.normed, at), &g.head, NULL, M));
-        TIME(LOSS, cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 1 / (float)N, &one, true));
+        TIME(LOSS,
+             cross_entropy(g.logits, g.losses, g.rows, first, M, s.T, s.V - 47, s.V, 0, 0, 1 / (float)N, &one, true));
         TIME(HEAD_DX, matmul_backward_input(offset(g.d, at), g.logits, &g.head, M));
         TIME(HEAD_DW, matmul_backward_weight(g.dwte, g.logits, offset(g.normed, at), M, s.V, s.C, first > 0));
     }

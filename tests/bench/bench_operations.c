@@ -42,12 +42,16 @@ int main(int count, char **arguments) {
     operation_matmul(N, 3 * C, C);
     operation_matmul(N, 4 * C, C);
     operation_matmul(N, V, C);
-    operation_matmul_gelu(N, 4 * C, C, true, true, false);
+    operation_matmul_gelu(N, 4 * C, C, ACTIVATION_GELU, true, false);
     operation_gelu(N, 4 * C);
+    operation_rms_norm(N, C);
+    operation_swiglu(N, 8 * C / 3 / 64 * 64, false);
+    operation_heads(B, T, H, H, C / H, true, true, true);
     operation_attention(B, T, H, C / H, false, false);
     if (pair_device == DEVICE_CPU) operation_attention(B, T, H, C / H, true, false);
     operation_dropout(B, T, C);
     operation_cross_entropy(N, T, V - 47, V, 0, N);
+    operation_capped_cross_entropy(N, T, V - 47, V, 30, 1e-4);
     operation_gradient_norm(parameters);
     operation_adamw(parameters, parameters);
     return 0;

@@ -72,6 +72,31 @@ void operation_layernorm_backward(int N, int C, bool first, bool add, bool share
     pair_close();
 }
 
+void operation_rms_norm(int N, int C) {
+    pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
+    const size_t n = (size_t)(N * C), c = (size_t)C;
+    Array *in = array_normal(RESIDUALS, n, 2, 1), *branch = array_normal(ACTS, n, 1, 0);
+    Array *weight = array_normal(PARS, c, 0.5, 1), *sum = array_filled(RESIDUALS, n, NAN);
+    Array *out = array_filled(ACTS, n, NAN), *rstd = array_filled(FLOATS, (size_t)N, NAN);
+    Array *dout = array_normal(ACTS, n, 1, 0), *dsum = array_normal(RESIDUALS, n, 1, 0);
+    Array *acts = array_filled(ACTS, n, NAN), *dweight = array_normal(GRADS, c, 1, 0);
+    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), NULL, AT(rstd), AT(in), AT(branch), AT(weight), NULL, N, C));
+    CHECK_NEAR(sum, rounded_once);
+    CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
+    CHECK_NEAR(rstd, 5e-4);
+    for (int i = 0; i < N; i++) {
+        double squares = 0;
+        for (int k = 0; k < C; k++) squares += in->start[i * C + k] * in->start[i * C + k] / C;
+        rstd->start[i] = 1 / sqrt(squares + 1e-5);
+    }
+    ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(in), NULL, AT(rstd),
+                                   AT(weight), N, C, false, true));
+    CHECK_NEAR(dsum, rounded_once);
+    CHECK_NEAR(acts, rounded_once);
+    CHECK_NEAR(dweight, 1e-6);
+    pair_close();
+}
+
 // A weight with room for the tested backend's packed form.
 typedef struct {
     Array *param, *packed; // packed NULL: the backend has none
@@ -148,7 +173,7 @@ void operation_matmul_row(int rows, int cols) {
     pair_close();
 }
 
-void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, bool add) {
+void operation_matmul_gelu(int M, int rows, int cols, Activation form, bool biased, bool add) {
     pair_open((Shape){1, M, rows, rows / 8, rows, M, 1});
     const size_t in_count = (size_t)(M * cols), out_count = (size_t)(M * rows);
     Array *in = array_normal(ACTS, in_count, 1, 0), *bias = array_normal(PARS, (size_t)rows, 1, 0);
@@ -160,8 +185,8 @@ void operation_matmul_gelu(int M, int rows, int cols, bool exact, bool biased, b
     ON_BOTH(if (on->graph_begin(0)) {
         const Weight w = weight_at(&weight, run);
         on->pack(&w);
-        on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, exact);
-        on->matmul_gelu_backward(AT(d), biased ? AT(dbias) : NULL, AT(dout), AT(in), &w, M, exact, add);
+        on->matmul_gelu_forward(AT(out), AT(pre), AT(in), &w, biased ? AT(bias) : NULL, M, form);
+        on->matmul_gelu_backward(AT(d), biased ? AT(dbias) : NULL, AT(dout), AT(in), &w, M, form, add);
         on->graph_end(0);
     });
     CHECK_NEAR(pre, rounded_once);
@@ -180,15 +205,73 @@ void operation_gelu(int N, int C) {
     // x and gelu(x) have a root mean square of 2 and 1.38: 3.5e-4 * 2 / 1.38 of the result beside its rounding, and
     // less of the gradient.
     const double gate = pair_backend(TESTED)->act_type == DTYPE_BF16 ? 5.1e-4 : 0, limit = hypot(rounded_once, gate);
-    for (int exact = 0; exact < 2; exact++) {
-        ON_BOTH(on->gelu_forward(AT(out), AT(in), n, exact));
+    for (Activation form = ACTIVATION_GELU_TANH; form <= ACTIVATION_RELU2; form++) {
+        ON_BOTH(on->gelu_forward(AT(out), AT(in), n, form));
         CHECK_NEAR(out, limit);
-        ON_BOTH(on->gelu_backward(AT(d), AT(dbias), AT(in), N, C, exact, exact));
+        ON_BOTH(on->gelu_backward(AT(d), AT(dbias), AT(in), N, C, form, form == ACTIVATION_GELU));
         CHECK_NEAR(d, limit);
         CHECK_NEAR(dbias, rounded_once);
         if (pair_timing) continue;
-        ON_BOTH(on->gelu_backward(AT(d), NULL, AT(in), N, C, exact, true));
+        ON_BOTH(on->gelu_backward(AT(d), NULL, AT(in), N, C, form, true));
         CHECK_NEAR(d, limit);
+    }
+    pair_close();
+}
+
+void operation_swiglu(int N, int F, bool add) {
+    pair_open((Shape){1, N, F, F / 8, ANY, ANY, 1});
+    const size_t n = (size_t)(N * F);
+    Array *in = array_normal(ACTS, 2 * n, 2, 0), *out = array_filled(ACTS, n, NAN), *dout = array_normal(ACTS, n, 1, 0);
+    Array *dbias = array_normal(GRADS, 2 * (size_t)F, 1, 0);
+    ON_BOTH(on->swiglu_forward(AT(out), AT(in), N, F));
+    CHECK_NEAR(out, rounded_once);
+    ON_BOTH(on->swiglu_backward(AT(in), AT(dbias), AT(dout), N, F, add));
+    CHECK_NEAR(in, rounded_once);
+    CHECK_NEAR(dbias, rounded_once);
+    if (!pair_timing) {
+        ON_BOTH(on->swiglu_backward(AT(in), NULL, AT(dout), N, F, add));
+        CHECK_NEAR(in, rounded_once);
+    }
+    pair_close();
+}
+
+// Angles of any size: the operation does not know how they come about.
+static Array *rotations(int T, int D) {
+    Array *angles = array_normal(FLOATS, (size_t)(T * (D / 2)), 2, 0);
+    Array *array = array_filled(FLOATS, (size_t)(T * D), 0);
+    for (int i = 0; i < T * (D / 2); i++) {
+        double *at = array->start + i / (D / 2) * D + i % (D / 2);
+        at[0] = (double)(float)cos(angles->start[i]), at[D / 2] = (double)(float)sin(angles->start[i]);
+    }
+    return array;
+}
+
+void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated, bool in_place) {
+    pair_open((Shape){B, T, H * D, H, ANY, ANY, 1});
+    const size_t width = (size_t)((H + 2 * K) * D), n = (size_t)(B * T), all = (size_t)(3 * H * D), d = (size_t)D;
+    Array *in = array_normal(ACTS, n * width, 2, 0), *qkv = array_filled(ACTS, n * all, NAN);
+    Array *q_gain = array_normal(PARS, d, 0.5, 1), *k_gain = array_normal(PARS, d, 0.5, 1);
+    Array *rotation = rotations(T, D), *dqkv = array_normal(ACTS, n * all, 1, 0);
+    Array *din = array_filled(ACTS, n * width, NAN), *dbias = array_normal(GRADS, width, 1, 0);
+    Array *dq = array_normal(GRADS, d, 1, 0), *dk = array_normal(GRADS, d, 1, 0);
+    for (int add = 0; add < 2; add++) {
+        ON_BOTH(on->heads_backward(AT(din), AT(dq), AT(dk), AT(dbias), AT(dqkv), AT(in), gains ? AT(q_gain) : NULL,
+                                   gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL, B, T, H, K, D, add));
+        CHECK_NEAR(din, rounded_once);
+        CHECK_NEAR(dq, 1e-6);
+        CHECK_NEAR(dk, 1e-6);
+        CHECK_NEAR(dbias, rounded_once);
+    }
+    ON_BOTH(on->heads_forward(AT(qkv), AT(in), gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL,
+                              rotated ? AT(rotation) : NULL, B, T, H, K, D));
+    CHECK_NEAR(qkv, rounded_once);
+    if (in_place && !pair_timing) {
+        ON_BOTH(on->heads_backward(AT(dqkv), AT(dq), AT(dk), NULL, AT(dqkv), AT(in), gains ? AT(q_gain) : NULL,
+                                   gains ? AT(k_gain) : NULL, rotated ? AT(rotation) : NULL, B, T, H, K, D, true));
+        CHECK_NEAR(dqkv, rounded_once);
+        ON_BOTH(on->heads_forward(AT(in), AT(in), gains ? AT(q_gain) : NULL, gains ? AT(k_gain) : NULL,
+                                  rotated ? AT(rotation) : NULL, B, T, H, K, D));
+        CHECK_NEAR(in, rounded_once);
     }
     pair_close();
 }
@@ -274,15 +357,37 @@ void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M) {
     for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++)
             logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), false);
-            on->sum_losses(AT(total), AT(losses), N));
+    ON_BOTH(
+        on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 0, 0, 1.0f / 256, AT(scale), false);
+        on->sum_losses(AT(total), AT(losses), N));
     CHECK_NEAR(losses, 1e-6);
     CHECK_NEAR(total, 1e-6);
     CHECK_NEAR(logits, 0); // loss only: untouched
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 1.0f / 256, AT(scale), true));
+    ON_BOTH(
+        on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 0, 0, 1.0f / 256, AT(scale), true));
     CHECK_NEAR(losses, 1e-6);
     CHECK_NEAR(logits, rounded_once);
     for (int i = 0; i < M && !pair_timing; i++)
+        for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
+    pair_close();
+}
+
+// Logits up to twice the cap, so that its slope is anywhere between 1 and 0.
+void operation_capped_cross_entropy(int N, int T, int vocab, int V, double softcap, double z_loss) {
+    pair_open((Shape){N / T, T, 64, 64 / 8, V, N, 1});
+    const float cap = (float)softcap, z = (float)z_loss;
+    Array *logits = array_normal(ACTS, (size_t)N * (size_t)V, softcap > 0 ? softcap / 2 : 3, 0);
+    Array *losses = array_filled(FLOATS, (size_t)N, 0), *scale = array_filled(FLOATS, 1, 4);
+    Array *rows = array_tokens((size_t)(N / T * (T + 1)), vocab);
+    for (int i = 0; i < N; i++)
+        for (int c = vocab; c < V; c++) logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN;
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), 0, N, T, vocab, V, cap, z, 1, AT(scale), false));
+    CHECK_NEAR(losses, 2e-6);
+    CHECK_NEAR(logits, 0);
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), 0, N, T, vocab, V, cap, z, 1, AT(scale), true));
+    CHECK_NEAR(losses, 2e-6);
+    CHECK_NEAR(logits, 2 * rounded_once);
+    for (int i = 0; i < N && !pair_timing; i++)
         for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
     pair_close();
 }

@@ -24,16 +24,16 @@ static void reference_embed_forward(Res *out, const uint16_t *rows, const Par *w
                                     int C) {
     for (int n = 0; n < B * T; n++)
         for (int c = 0; c < C; c++)
-            OUT(out)[n * C + c] = IN(wte)[rows[n / T * (T + 1) + n % T] * C + c] + IN(wpe)[n % T * C + c];
+            OUT(out)[n * C + c] = IN(wte)[rows[n / T * (T + 1) + n % T] * C + c] + (wpe ? IN(wpe)[n % T * C + c] : 0);
 }
 
 static void reference_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16_t *rows, int B, int T, int C,
                                      bool add) {
-    if (!add) memset(dwpe, 0, (size_t)T * (size_t)C * sizeof(double));
+    if (!add && dwpe) memset(dwpe, 0, (size_t)T * (size_t)C * sizeof(double));
     for (int n = 0; n < B * T; n++)
         for (int c = 0; c < C; c++) {
             OUT(dwte)[rows[n / T * (T + 1) + n % T] * C + c] += IN(dout)[n * C + c];
-            OUT(dwpe)[n % T * C + c] += IN(dout)[n * C + c];
+            if (dwpe) OUT(dwpe)[n % T * C + c] += IN(dout)[n * C + c];
         }
 }
 
@@ -42,11 +42,13 @@ static void reference_layernorm_forward(Res *sum, Act *out, float *mean, float *
     for (int n = 0; n < N; n++) {
         double *x = OUT(sum) + n * C, total = 0, squares = 0;
         for (int c = 0; c < C; c++) total += x[c] = IN(in)[n * C + c] + (branch ? IN(branch)[n * C + c] : 0);
+        if (!mean) total = 0;
         for (int c = 0; c < C; c++) squares += (x[c] - total / C) * (x[c] - total / C);
         const double scale = 1 / sqrt(squares / C + 1e-5);
         for (int c = 0; c < C; c++)
             OUT(out)[n * C + c] = (x[c] - total / C) * scale * IN(weight)[c] + (bias ? IN(bias)[c] : 0);
-        mean[n] = (float)(total / C), rstd[n] = (float)scale;
+        if (mean) mean[n] = (float)(total / C);
+        rstd[n] = (float)scale;
     }
 }
 
@@ -56,13 +58,14 @@ static void reference_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight
     double *dw = calloc((size_t)C, sizeof *dw);
     for (int n = 0; n < N; n++) {
         const double *dy = IN(dout) + n * C, *x = IN(sum) + n * C, scale = (double)rstd[n];
+        const double middle = mean ? (double)mean[n] : 0;
         double dot = 0, total = 0;
         for (int c = 0; c < C; c++) {
-            const double normalized = (x[c] - (double)mean[n]) * scale, d = dy[c] * IN(weight)[c];
-            dot += d * normalized, total += d, dw[c] += dy[c] * normalized;
+            const double normalized = (x[c] - middle) * scale, d = dy[c] * IN(weight)[c];
+            dot += d * normalized, total += mean ? d : 0, dw[c] += dy[c] * normalized;
         }
         for (int c = 0; c < C; c++) {
-            const double normalized = (x[c] - (double)mean[n]) * scale, d = dy[c] * IN(weight)[c];
+            const double normalized = (x[c] - middle) * scale, d = dy[c] * IN(weight)[c];
             const double through = scale * (d - total / C - normalized * dot / C);
             OUT(dsum_act)[n * C + c] = OUT(dsum)[n * C + c] = sum_or_set(OUT(dsum)[n * C + c], through, !first);
         }
@@ -98,35 +101,114 @@ static void reference_matmul_backward_weight(Grad *dw, const Act *dout, const Ac
             for (int c = 0; c < cols; c++) OUT(dw)[r * cols + c] += IN(dout)[m * rows + r] * IN(in)[m * cols + c];
 }
 
-static double gelu(double x, bool exact) {
-    return exact ? x / 2 * (1 + erf(x / sqrt(2))) : x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+static double gelu(double x, Activation form) {
+    if (form == ACTIVATION_RELU2) return x > 0 ? x * x : 0;
+    return form == ACTIVATION_GELU ? x / 2 * (1 + erf(x / sqrt(2)))
+                                   : x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-static double gelu_slope(double x, bool exact) {
-    if (exact) return (1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+static double gelu_slope(double x, Activation form) {
+    if (form == ACTIVATION_RELU2) return x > 0 ? 2 * x : 0;
+    if (form == ACTIVATION_GELU) return (1 + erf(x / sqrt(2))) / 2 + x * exp(-x * x / 2) / sqrt(2 * M_PI);
     const double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
     return (1 + t) / 2 + x / 2 * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-static void reference_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
-    for (size_t i = 0; i < n; i++) OUT(out)[i] = gelu(IN(in)[i], exact);
+static void reference_gelu_forward(Act *out, const Act *in, size_t n, Activation form) {
+    for (size_t i = 0; i < n; i++) OUT(out)[i] = gelu(IN(in)[i], form);
 }
 
-static void reference_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
-    for (int i = 0; i < N * C; i++) OUT(d)[i] *= gelu_slope(IN(in)[i], exact);
+static void reference_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
+    for (int i = 0; i < N * C; i++) OUT(d)[i] *= gelu_slope(IN(in)[i], form);
     column_sums(dbias, IN(d), (size_t)N, (size_t)C, add);
 }
 
 static void reference_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
-                                          bool exact) {
+                                          Activation form) {
     reference_matmul_forward(pre, in, w, bias, M);
-    reference_gelu_forward(out, pre, (size_t)(M * w->rows), exact);
+    reference_gelu_forward(out, pre, (size_t)(M * w->rows), form);
 }
 
 static void reference_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
-                                           bool exact, bool add) {
+                                           Activation form, bool add) {
     reference_matmul_backward_input(d, dout, w, M);
-    reference_gelu_backward(d, dbias, pre, M, w->cols, exact, add);
+    reference_gelu_backward(d, dbias, pre, M, w->cols, form, add);
+}
+
+static double logistic(double x) { return 1 / (1 + exp(-x)); }
+
+static void reference_swiglu_forward(Act *out, const Act *in, int N, int F) {
+    for (int i = 0; i < N * F; i++) {
+        const double *gate = IN(in) + i / F * 2 * F + i % F;
+        OUT(out)[i] = *gate * logistic(*gate) * gate[F];
+    }
+}
+
+static void reference_swiglu_backward(Act *in, Grad *dbias, const Act *dout, int N, int F, bool add) {
+    for (int i = 0; i < N * F; i++) {
+        double *gate = OUT(in) + i / F * 2 * F + i % F, x = *gate, s = logistic(x), d = IN(dout)[i];
+        *gate = d * gate[F] * (s + x * s * (1 - s)), gate[F] = d * x * s;
+    }
+    column_sums(dbias, IN(in), (size_t)N, 2 * (size_t)F, add);
+}
+
+static double head_rstd(const double *x, int D) {
+    double squares = 0;
+    for (int i = 0; i < D; i++) squares += x[i] * x[i];
+    return 1 / sqrt(squares / D + 1e-5);
+}
+
+static void turn(double *x, const float *angles, int D, double direction) {
+    for (int i = 0; i < D / 2; i++) {
+        const double a = x[i], b = x[i + D / 2], c = (double)angles[i], s = direction * (double)angles[D / 2 + i];
+        x[i] = a * c - b * s, x[i + D / 2] = a * s + b * c;
+    }
+}
+
+// Heads 0 .. H-1 of a row are queries, the next K keys, the last K values. Returns the first of its places in qkv.
+static int head_place(int head, int H, int K, int *copies) {
+    *copies = head < H ? 1 : H / K;
+    return head < H ? head : H + (head - H) * *copies;
+}
+
+static void reference_heads_forward(Act *qkv, const Act *in, const Par *q_gain, const Par *k_gain,
+                                    const float *rotation, int B, int T, int H, int K, int D) {
+    for (int n = 0; n < B * T; n++)
+        for (int head = 0; head < H + 2 * K; head++) {
+            int copies, to = head_place(head, H, K, &copies);
+            const double *x = IN(in) + (n * (H + 2 * K) + head) * D, *gain = IN(head < H ? q_gain : k_gain);
+            double *y = OUT(qkv) + (n * 3 * H + to) * D;
+            const double scale = q_gain && head < H + K ? head_rstd(x, D) : 1;
+            for (int i = 0; i < D; i++) y[i] = x[i] * scale * (q_gain && head < H + K ? gain[i] : 1);
+            if (rotation && head < H + K) turn(y, rotation + n % T * D, D, 1);
+            for (int copy = 1; copy < copies; copy++) memcpy(y + copy * D, y, (size_t)D * sizeof *y);
+        }
+}
+
+static void reference_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv,
+                                     const Act *in, const Par *q_gain, const Par *k_gain, const float *rotation, int B,
+                                     int T, int H, int K, int D, bool add) {
+    double *dy = calloc((size_t)D, sizeof *dy);
+    for (int i = 0; q_gain && !add && i < D; i++) OUT(dq_gain)[i] = OUT(dk_gain)[i] = 0;
+    for (int n = 0; n < B * T; n++)
+        for (int head = 0; head < H + 2 * K; head++) {
+            int copies, from = head_place(head, H, K, &copies);
+            const double *x = IN(in) + (n * (H + 2 * K) + head) * D, *gain = IN(head < H ? q_gain : k_gain);
+            double *dx = OUT(din) + (n * (H + 2 * K) + head) * D, *dgain = OUT(head < H ? dq_gain : dk_gain);
+            memset(dy, 0, (size_t)D * sizeof *dy);
+            for (int i = 0; i < D * copies; i++) dy[i % D] += IN(dqkv)[(n * 3 * H + from) * D + i];
+            if (rotation && head < H + K) turn(dy, rotation + n % T * D, D, -1);
+            if (q_gain && head < H + K) {
+                const double scale = head_rstd(x, D);
+                double along = 0;
+                for (int i = 0; i < D; i++)
+                    along += dy[i] * gain[i] * x[i] * scale / D, dgain[i] += dy[i] * x[i] * scale;
+                for (int i = 0; i < D; i++) dy[i] = scale * (dy[i] * gain[i] - x[i] * scale * along);
+            }
+            memcpy(dx, dy, (size_t)D * sizeof *dx);
+        }
+    column_sums(dbias, IN(din), (size_t)(B * T), (size_t)((H + 2 * K) * D), add);
+    free(dy);
 }
 
 // One head of one sequence: row t of q, k, v is q + t*step, k + t*step, v + t*step.
@@ -228,16 +310,26 @@ static void reference_dropout_residual(Res *x, const Dropout *dropout, int B, in
 }
 
 static void reference_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T,
-                                    int vocab, int V, float scale, const float *loss_scale, bool gradient) {
+                                    int vocab, int V, float softcap, float z_loss, float scale, const float *loss_scale,
+                                    bool gradient) {
+    double *seen = calloc((size_t)V, sizeof *seen); // the capped logits of a row
     for (int m = 0; m < M; m++) {
         double *x = OUT(logits) + (size_t)m * (size_t)V, largest = -INFINITY, total = 0;
         const int n = first + m, target = rows[n / T * (T + 1) + n % T + 1];
-        for (int c = 0; c < vocab; c++) largest = fmax(largest, x[c]);
-        for (int c = 0; c < vocab; c++) total += exp(x[c] - largest);
-        losses[n] = (float)(largest + log(total) - x[target]);
-        for (int c = 0; c < V && gradient; c++)
-            x[c] = c < vocab ? (exp(x[c] - largest) / total - (c == target)) * (double)scale * (double)*loss_scale : 0;
+        const double cap = (double)softcap, z = (double)z_loss;
+        for (int c = 0; c < vocab; c++) seen[c] = cap > 0 ? cap * tanh(x[c] / cap) : x[c];
+        for (int c = 0; c < vocab; c++) largest = fmax(largest, seen[c]);
+        for (int c = 0; c < vocab; c++) total += exp(seen[c] - largest);
+        const double log_sum = largest + log(total);
+        losses[n] = (float)(log_sum - seen[target] + z * log_sum * log_sum);
+        for (int c = 0; c < V && gradient; c++) {
+            const double d = exp(seen[c] - log_sum) * (1 + 2 * z * log_sum) - (c == target);
+            x[c] = c < vocab
+                       ? d * (cap > 0 ? 1 - seen[c] / cap * (seen[c] / cap) : 1) * (double)scale * (double)*loss_scale
+                       : 0;
+        }
     }
+    free(seen);
 }
 
 static void reference_sum_losses(double *total, const float *losses, int n) {

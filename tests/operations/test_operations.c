@@ -31,9 +31,32 @@ OPERATION(layernorm_gradient_agrees_with_the_reference) {
     operation_layernorm_backward(9, 1600, false, true, false);
 }
 
+OPERATION(rms_norm_agrees_with_the_reference) {
+    operation_rms_norm(35, 768);
+    operation_rms_norm(1600, 64);
+    operation_rms_norm(7, 1600);
+}
+
 OPERATION(gelu_agrees_with_the_reference) {
     operation_gelu(300, 328);
     operation_gelu(1100, 64); // more rows than 128 blocks of 8 warps take at once
+}
+
+OPERATION(swiglu_agrees_with_the_reference) {
+    operation_swiglu(70, 344, false);
+    operation_swiglu(1100, 64, true); // more rows than 128 blocks of 8 warps take at once
+    if (pair_device == DEVICE_CPU) operation_swiglu(33, 13, true);
+}
+
+OPERATION(heads_agree_with_the_reference) {
+    operation_heads(2, 37, 4, 4, 64, true, true, true);
+    operation_heads(1, 1100, 3, 3, 8, true, false, true); // more rows than blocks
+    operation_heads(2, 20, 6, 2, 24, false, true, false);
+    operation_heads(1, 33, 20, 4, 72, true, true, false); // more heads than groups of threads
+    operation_heads(2, 9, 4, 1, 128, true, false, false);
+    operation_heads(2, 9, 2, 1, 16, false, false, false);
+    if (pair_device == DEVICE_CPU) operation_heads(2, 35, 2, 1, 25, true, false, false);
+    if (pair_device == DEVICE_CPU) operation_heads(2, 35, 2, 2, 300, true, true, true);
 }
 
 OPERATION(matmul_agrees_with_the_reference) {
@@ -53,8 +76,9 @@ OPERATION(matmul_of_a_single_row_agrees_with_the_reference) {
 OPERATION(matmul_and_gelu_agree_with_the_reference) {
     for (int form = 0; form < 4; form++) {
         pair_times = form != 1;
-        operation_matmul_gelu(37, 192, 128, form / 2, form % 2, form == 3);
+        operation_matmul_gelu(37, 192, 128, form / 2 ? ACTIVATION_GELU : ACTIVATION_GELU_TANH, form % 2, form == 3);
     }
+    operation_matmul_gelu(37, 192, 128, ACTIVATION_RELU2, true, true);
     pair_times = false;
 }
 
@@ -111,6 +135,13 @@ OPERATION(attention_within_documents_agrees_with_the_reference) {
     operation_attention(2, 200, 2, 64, false, true);
     operation_attention(1, 70, 1, 72, true, true);
     operation_attention(1, 70, 1, 128, false, true);
+}
+
+OPERATION(loss_of_capped_logits_agrees_with_the_reference) {
+    operation_capped_cross_entropy(12, 6, 65, 128, 15, 0);
+    operation_capped_cross_entropy(6, 3, 5003, 5056, 30, 1e-3);
+    operation_capped_cross_entropy(6, 3, 5003, 5056, 0, 1e-2);
+    operation_capped_cross_entropy(2, 2, 50257, 50304, 30, 1e-4);
 }
 
 OPERATION(loss_agrees_with_the_reference) {

@@ -76,6 +76,22 @@ static void layernorm(void) {
     reference_backend()->layernorm_forward(T_(unused), T_(x.out), mean, rstd, T_(x.in[0]), NULL, T_(x.in[1]),
                                            T_(x.in[2]), N, C);
 }
+static void rms_norm(void) {
+    reference_backend()->layernorm_forward(T_(unused), T_(x.out), NULL, rstd, T_(x.in[0]), NULL, T_(x.in[1]), NULL, N,
+                                           C);
+}
+static void rms_norm_gradient(void) {
+    reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), T_(x.gradient[1]), NULL, NULL,
+                                            T_(x.dout), T_(unused), NULL, rstd, T_(x.in[1]), N, C, true, false);
+}
+TEST(reference_rms_norm_has_the_gradient_of_its_differences) {
+    check_gradient(rms_norm, rms_norm_gradient,
+                   (Numbers){
+                       .in_count = {N * C, C},
+                         .out_count = N * C
+    });
+}
+
 static void layernorm_gradient(void) {
     reference_backend()->layernorm_backward(T_(x.gradient[0]), T_(unused + MAX / 2), T_(x.gradient[1]),
                                             T_(x.gradient[2]), NULL, T_(x.dout), T_(unused), mean, rstd, T_(x.in[1]), N,
@@ -109,16 +125,50 @@ TEST(reference_matmul_has_the_gradient_of_its_differences) {
     });
 }
 
-static bool exact;
-static void gelu(void) { reference_backend()->gelu_forward(T_(x.out), T_(x.in[0]), N * C, exact); }
+static Activation activation;
+static void gelu(void) { reference_backend()->gelu_forward(T_(x.out), T_(x.in[0]), N * C, activation); }
 static void gelu_gradient(void) {
     memcpy(x.gradient[0], x.dout, sizeof x.dout);
-    reference_backend()->gelu_backward(T_(x.gradient[0]), NULL, T_(x.in[0]), N, C, exact, false);
+    reference_backend()->gelu_backward(T_(x.gradient[0]), NULL, T_(x.in[0]), N, C, activation, false);
 }
 TEST(reference_gelu_has_the_gradient_of_its_differences) {
-    for (int form = 0; form < 2; form++) {
-        exact = form;
+    for (activation = ACTIVATION_GELU_TANH; activation <= ACTIVATION_RELU2; activation++)
         check_gradient(gelu, gelu_gradient, (Numbers){.in_count = {N * C}, .out_count = N * C});
+}
+
+static void swiglu(void) { reference_backend()->swiglu_forward(T_(x.out), T_(x.in[0]), N, C); }
+static void swiglu_gradient(void) {
+    memcpy(x.gradient[0], x.in[0], sizeof x.in[0]);
+    reference_backend()->swiglu_backward(T_(x.gradient[0]), NULL, T_(x.dout), N, C, false);
+}
+TEST(reference_swiglu_has_the_gradient_of_its_differences) {
+    check_gradient(swiglu, swiglu_gradient, (Numbers){.in_count = {2 * N * C}, .out_count = N * C});
+}
+
+// Without gains and rotation, with either, with both; each alone and with keys and values that two heads share.
+enum { WIDTH = 6, QUERIES = 4 };
+static bool gains, rotated;
+static int kept;
+static float angles[T * WIDTH];
+static void heads(void) {
+    reference_backend()->heads_forward(T_(x.out), T_(x.in[0]), gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL,
+                                       rotated ? angles : NULL, B, T, QUERIES, kept, WIDTH);
+}
+static void heads_gradient(void) {
+    reference_backend()->heads_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.gradient[2]), NULL, T_(x.dout),
+                                        T_(x.in[0]), gains ? T_(x.in[1]) : NULL, gains ? T_(x.in[2]) : NULL,
+                                        rotated ? angles : NULL, B, T, QUERIES, kept, WIDTH, false);
+}
+TEST(reference_heads_have_the_gradient_of_their_differences) {
+    for (int i = 0; i < T * WIDTH; i++) angles[i] = (float)rng_normal(11, 0, (uint64_t)i);
+    for (int variation = 0; variation < 8; variation++) {
+        gains = variation & 1, rotated = variation & 2, kept = variation & 4 ? QUERIES / 2 : QUERIES;
+        check_gradient(
+            heads, heads_gradient,
+            (Numbers){
+                .in_count = {(size_t)(N * (QUERIES + 2 * kept) * WIDTH), gains ? WIDTH : 0, gains ? WIDTH : 0},
+                .out_count = N * 3 * QUERIES * WIDTH
+        });
     }
 }
 
@@ -140,21 +190,25 @@ TEST(reference_attention_has_the_gradient_of_its_differences) {
     }
 }
 
+static float cap, z_loss;
 static void cross_entropy(void) {
     static const float one = 1;
     float losses[N];
-    reference_backend()->cross_entropy(T_(x.in[0]), losses, rows, 0, N, T, V - 1, V, 1, &one, false);
+    reference_backend()->cross_entropy(T_(x.in[0]), losses, rows, 0, N, T, V - 1, V, cap, z_loss, 1, &one, false);
     for (int n = 0; n < N; n++) x.out[n] = (double)losses[n];
 }
 static void cross_entropy_gradient(void) {
     static const float one = 1;
     float losses[N];
     memcpy(x.gradient[0], x.in[0], sizeof x.in[0]);
-    reference_backend()->cross_entropy(T_(x.gradient[0]), losses, rows, 0, N, T, V - 1, V, 1, &one, true);
+    reference_backend()->cross_entropy(T_(x.gradient[0]), losses, rows, 0, N, T, V - 1, V, cap, z_loss, 1, &one, true);
     for (int i = 0; i < N * V; i++) x.gradient[0][i] *= x.dout[i / V];
 }
 TEST(reference_cross_entropy_has_the_gradient_of_its_differences) {
-    // losses are floats
-    check_gradient(cross_entropy, cross_entropy_gradient,
-                   (Numbers){.in_count = {N * V}, .out_count = N, .step = 1e-3, .bound = 1e-4});
+    for (int variation = 0; variation < 4; variation++) {
+        cap = variation & 1 ? 4.0f : 0, z_loss = variation & 2 ? 0.1f : 0;
+        // losses are floats
+        check_gradient(cross_entropy, cross_entropy_gradient,
+                       (Numbers){.in_count = {N * V}, .out_count = N, .step = 4e-3, .bound = 5e-5});
+    }
 }

@@ -107,7 +107,8 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
         const Act *ln3 = network_at(network, pass->ln3 + offset);
         Act *dln3 = network_at(network, pass->dnorm + offset);
         ops->matmul_forward(x.logits, ln3, W(WTE, 0), NULL, M); // (M,V)
-        ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, scale, &scalars->loss_scale,
+        ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, 0, 0, scale,
+                           &scalars->loss_scale,
                            backward); // losses (M), logits become their gradient (M,V)
         if (!backward) continue;
         ops->matmul_backward_input(dln3, x.logits, W(WTE, 0), M);                                               // (M,C)

@@ -2,8 +2,8 @@
 // added in order.
 #pragma once
 
+#include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
-#include "kernels/cpu/simd.h"
 
 static int chunk_count(int N) { return (N + CHUNK_ROWS - 1) / CHUNK_ROWS; }
 
@@ -23,4 +23,20 @@ static void columns_finish(float *out, const float *partials, int n, int count, 
             for (int c = 0; c < count; c++) sum += v_load_part(partials + (size_t)c * stride + k, n - k);
             v_store_part(out + k, add ? v_load_part(out + k, n - k) + sum : sum, n - k);
         }
+}
+
+// out (columns) = the column sums of x, rows `stride` numbers apart
+static void columns_sum(float *out, const Number *x, size_t stride, int N, int columns, bool add) {
+    float *partials = partials_take(N, (size_t)columns);
+#pragma omp parallel for schedule(static)
+    for (int chunk = 0; chunk < chunk_count(N); chunk++) {
+        float *sum = partials + (size_t)chunk * (size_t)columns;
+        memset(sum, 0, (size_t)columns * sizeof *sum);
+        for (int i = chunk * CHUNK_ROWS; i < smaller(N, (chunk + 1) * CHUNK_ROWS); i++)
+            for (int k = 0; k < columns; k += W) {
+                const V v = act_load_part(x + (size_t)i * stride + k, columns - k);
+                v_store_part(sum + k, v + v_load_part(sum + k, columns - k), columns - k);
+            }
+    }
+    columns_finish(out, partials, columns, chunk_count(N), (size_t)columns, add);
 }

@@ -4,30 +4,59 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/act.h"
 
-static void cpu_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
-                              int columns, float scale, const float *loss_scale, bool gradient) {
-    if (gradient) scale *= *loss_scale;
+// A logit as the softmax sees it, and the factor of its gradient.
+static inline V capped(V x, float cap) { return cap > 0 ? v_set(cap) * v_tanh(x * v_set(1 / cap)) : x; }
+static inline float capped_one(float x, float cap) { return cap > 0 ? cap * tanhf(x / cap) : x; }
+static inline V cap_slope(V of_capped, float cap) {
+    const V t = of_capped * v_set(1 / cap);
+    return v_set(1) - t * t;
+}
+
+static inline __attribute__((always_inline)) V softmax_gradient(V x, V m, V share, float cap) {
+    const V seen = capped(x, cap), d = v_exp(seen - m) * share;
+    return cap > 0 ? d * cap_slope(seen, cap) : d;
+}
+
+static inline __attribute__((always_inline)) void cross_entropy_as(Number *logits, float *losses, const uint16_t *rows,
+                                                                   int first, int M, int T, int vocab, int columns,
+                                                                   float cap, float z_loss, float scale,
+                                                                   bool gradient) {
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < M; i++) {
-        Number *x = (Number *)logits + (size_t)i * (size_t)columns;
+        Number *x = logits + (size_t)i * (size_t)columns;
         const int n = first + i, whole = vocab / W * W, rest = vocab - whole;
         const int target = rows[(size_t)(n / T) * ((size_t)T + 1) + (size_t)(n % T) + 1];
         V largest = v_set(-INFINITY);
         for (int k = 0; k < whole; k += W) largest = v_max(largest, act_load(x + k));
         float top = v_largest(largest);
         for (int k = whole; k < vocab; k++) top = fmaxf(top, number_float(x[k]));
+        top = capped_one(top, cap);
         V m = v_set(top), sum = v_set(0);
-        for (int k = 0; k < whole; k += W) sum += v_exp(act_load(x + k) - m);
-        if (rest) sum += v_first(v_exp(act_load_part(x + whole, rest) - m), rest);
-        const float total = v_sum(sum), hit = number_float(x[target]);
-        losses[n] = logf(total) + top - hit;
+        for (int k = 0; k < whole; k += W) sum += v_exp(capped(act_load(x + k), cap) - m);
+        if (rest) sum += v_first(v_exp(capped(act_load_part(x + whole, rest), cap) - m), rest);
+        const float total = v_sum(sum), hit = capped_one(number_float(x[target]), cap), log_sum = logf(total) + top;
+        losses[n] = log_sum - hit;
+        if (z_loss > 0) losses[n] += z_loss * log_sum * log_sum;
         if (!gradient) continue;
-        V share = v_set(scale / total);
-        for (int k = 0; k < whole; k += W) act_store(x + k, v_exp(act_load(x + k) - m) * share);
-        if (rest) act_store_part(x + whole, v_exp(act_load_part(x + whole, rest) - m) * share, rest);
+        const float more = z_loss > 0 ? 1 + 2 * z_loss * log_sum : 1;
+        V share = v_set(scale / total * more);
+        for (int k = 0; k < whole; k += W) act_store(x + k, softmax_gradient(act_load(x + k), m, share, cap));
+        if (rest) act_store_part(x + whole, softmax_gradient(act_load_part(x + whole, rest), m, share, cap), rest);
         memset(x + vocab, 0, (size_t)(columns - vocab) * sizeof *x);
-        x[target] = number_of((expf(hit - top) / total - 1) * scale);
+        const float slope = cap > 0 ? 1 - hit / cap * (hit / cap) : 1;
+        x[target] = number_of((expf(hit - top) / total * more - 1) * scale * slope);
     }
+}
+
+static void cpu_cross_entropy(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
+                              int columns, float softcap, float z_loss, float scale, const float *loss_scale,
+                              bool gradient) {
+    Number *x = (Number *)logits;
+    if (gradient) scale *= *loss_scale;
+    if (softcap > 0)
+        cross_entropy_as(x, losses, rows, first, M, T, vocab, columns, softcap, z_loss, scale, gradient);
+    else
+        cross_entropy_as(x, losses, rows, first, M, T, vocab, columns, 0, z_loss, scale, gradient);
 }
 
 static void cpu_sum_losses(double *total, const float *losses, int n) {

@@ -9,10 +9,11 @@ static void cpu_embed_forward(Res *out, const uint16_t *rows, const Par *wte, co
     for (int n = 0; n < B * T; n++) {
         int b = n / T, t = n % T;
         const float *token = (const float *)wte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
-        const float *place = (const float *)wpe + (size_t)t * (size_t)C;
+        const float *place = wpe ? (const float *)wpe + (size_t)t * (size_t)C : NULL;
         float *sum = (float *)out + (size_t)n * (size_t)C;
         for (int k = 0; k < C; k += W)
-            v_store_part(sum + k, v_load_part(token + k, C - k) + v_load_part(place + k, C - k), C - k);
+            v_store_part(sum + k, v_load_part(token + k, C - k) + (place ? v_load_part(place + k, C - k) : v_set(0)),
+                         C - k);
     }
 }
 
@@ -22,17 +23,17 @@ static void cpu_embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const ui
 #pragma omp parallel for schedule(static)
     for (int strip = 0; strip < C; strip += 64) {
         const int end = smaller(C, strip + 64);
-        for (int t = 0; t < T && !add; t++)
+        for (int t = 0; dwpe && t < T && !add; t++)
             memset((float *)dwpe + (size_t)t * (size_t)C + strip, 0, (size_t)(end - strip) * sizeof(float));
         for (int n = 0; n < B * T; n++) {
             int b = n / T, t = n % T;
             float *token = (float *)dwte + (size_t)rows[(size_t)b * ((size_t)T + 1) + (size_t)t] * (size_t)C;
-            float *place = (float *)dwpe + (size_t)t * (size_t)C;
+            float *place = dwpe ? (float *)dwpe + (size_t)t * (size_t)C : NULL;
             const float *d = (const float *)dout + (size_t)n * (size_t)C;
             for (int k = strip; k < end; k += W) {
                 V v = v_load_part(d + k, end - k);
                 v_store_part(token + k, v_load_part(token + k, end - k) + v, end - k);
-                v_store_part(place + k, v_load_part(place + k, end - k) + v, end - k);
+                if (place) v_store_part(place + k, v_load_part(place + k, end - k) + v, end - k);
             }
         }
     }

@@ -1,4 +1,4 @@
-// GELU, exact and by tanh.
+// GELU, exact and by tanh, and relu(x)^2.
 #pragma once
 
 #include "kernels/cpu/act.h"
@@ -29,13 +29,18 @@ static inline V tanh_gate(V x) {
     return v_set(1) / (v_set(1) + v_exp(u));
 }
 
-static inline V gelu_value(V x, bool exact) {
+static inline V gelu_value(V x, Activation form) {
     V density;
-    return x * (exact ? normal_cdf(x, &density) : tanh_gate(x));
+    if (form == ACTIVATION_RELU2) {
+        const V above = v_max(v_set(0), x);
+        return above * above;
+    }
+    return x * (form == ACTIVATION_GELU ? normal_cdf(x, &density) : tanh_gate(x));
 }
 
-static inline V gelu_slope(V x, bool exact) {
-    if (exact) {
+static inline V gelu_slope(V x, Activation form) {
+    if (form == ACTIVATION_RELU2) return v_set(2) * v_max(v_set(0), x);
+    if (form == ACTIVATION_GELU) {
         V density, cdf = normal_cdf(x, &density);
         return v_fma(x, density, cdf);
     }
@@ -43,24 +48,26 @@ static inline V gelu_slope(V x, bool exact) {
     return v_fma(x * gate * (v_set(1) - gate), du, gate);
 }
 
-static inline void gelu_forward_as(Number *out, const Number *in, size_t n, bool exact) {
+static inline void gelu_forward_as(Number *out, const Number *in, size_t n, Activation form) {
     const size_t piece = 4096;
 #pragma omp parallel for schedule(static) if (n > piece)
     for (size_t start = 0; start < n; start += piece) {
         int count = n - start < piece ? (int)(n - start) : (int)piece;
         for (int k = 0; k < count; k += W)
-            act_store_part(out + start + k, gelu_value(act_load_part(in + start + k, count - k), exact), count - k);
+            act_store_part(out + start + k, gelu_value(act_load_part(in + start + k, count - k), form), count - k);
     }
 }
 
-static void cpu_gelu_forward(Act *out, const Act *in, size_t n, bool exact) {
-    if (exact)
-        gelu_forward_as((Number *)out, (const Number *)in, n, true);
+static void cpu_gelu_forward(Act *out, const Act *in, size_t n, Activation form) {
+    if (form == ACTIVATION_RELU2)
+        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_RELU2);
+    else if (form == ACTIVATION_GELU)
+        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_GELU);
     else
-        gelu_forward_as((Number *)out, (const Number *)in, n, false);
+        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_GELU_TANH);
 }
 
-static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, float *partials, bool exact) {
+static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, float *partials, Activation form) {
 #pragma omp parallel for schedule(static)
     for (int chunk = 0; chunk < chunk_count(N); chunk++) {
         float *sum = partials + (size_t)chunk * (size_t)C;
@@ -69,7 +76,7 @@ static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, f
             Number *g = d + (size_t)i * (size_t)C;
             const Number *x = in + (size_t)i * (size_t)C;
             for (int k = 0; k < C; k += W) {
-                V now = act_load_part(g + k, C - k) * gelu_slope(act_load_part(x + k, C - k), exact);
+                V now = act_load_part(g + k, C - k) * gelu_slope(act_load_part(x + k, C - k), form);
                 act_store_part(g + k, now, C - k);
                 v_store_part(sum + k, now + v_load_part(sum + k, C - k), C - k);
             }
@@ -79,11 +86,13 @@ static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, f
 
 static size_t cpu_gelu_scratch(const Shape *s) { return partials_bytes(s->B * s->T, 4 * (size_t)s->C); }
 
-static void cpu_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, bool exact, bool add) {
+static void cpu_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
     float *partials = partials_take(N, (size_t)C);
-    if (exact)
-        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, true);
+    if (form == ACTIVATION_RELU2)
+        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_RELU2);
+    else if (form == ACTIVATION_GELU)
+        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_GELU);
     else
-        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, false);
+        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_GELU_TANH);
     if (dbias) columns_finish((float *)dbias, partials, C, chunk_count(N), (size_t)C, add);
 }

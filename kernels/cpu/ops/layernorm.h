@@ -20,7 +20,7 @@ static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, 
             if (add || r != x) v_store_part(r + k, v, C - k);
             total += v;
         }
-        float m = v_sum(total) / (float)C;
+        float m = mean ? v_sum(total) / (float)C : 0;
         for (int k = 0; k < C; k += W) {
             V v = v_first(v_load_part(r + k, C - k) - v_set(m), C - k);
             square = v_fma(v, v, square);
@@ -31,7 +31,8 @@ static void cpu_layernorm_forward(Res *sum, Act *out, float *mean, float *rstd, 
             V b = beta ? v_load_part(beta + k, C - k) : v_set(0);
             act_store_part(y + k, v_fma(v, v_load_part(w + k, C - k), b), C - k);
         }
-        mean[i] = m, rstd[i] = s;
+        if (mean) mean[i] = m;
+        rstd[i] = s;
     }
 }
 
@@ -53,7 +54,7 @@ static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad
             const float *x = (const float *)sum + row;
             float *d = (float *)dsum + row;
             Number *narrow = (Number *)dsum_act + row;
-            V m = v_set(mean[i]), r = v_set(rstd[i]), total = v_set(0), along = v_set(0);
+            V m = v_set(mean ? mean[i] : 0), r = v_set(rstd[i]), total = v_set(0), along = v_set(0);
             for (int k = 0; k < C; k += W) {
                 V n = (v_load_part(x + k, C - k) - m) * r, dy = act_load_part(g + k, C - k);
                 v_store_part(dw + k, v_fma(dy, n, v_load_part(dw + k, C - k)), C - k);
@@ -62,7 +63,7 @@ static void cpu_layernorm_backward(Res *dsum, Act *dsum_act, Grad *dweight, Grad
                 total += dn;
                 along = v_fma(dn, n, along);
             }
-            total = v_set(v_sum(total) / (float)C), along = v_set(v_sum(along) / (float)C);
+            total = v_set(mean ? v_sum(total) / (float)C : 0), along = v_set(v_sum(along) / (float)C);
             for (int k = 0; k < C; k += W) {
                 V n = (v_load_part(x + k, C - k) - m) * r;
                 V dn = act_load_part(g + k, C - k) * v_load_part(w + k, C - k);

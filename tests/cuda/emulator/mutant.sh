@@ -32,7 +32,7 @@ acquire|attention_backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/
 release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
 plain_load|attention_backward.cu|s/float4 x = __ldcg(dq_tile + (c \/ 8 + n) \* 32);/float4 x = dq_tile[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
 opt_in|attention_forward.cu|s/= ALLOW_SHARED(kernel, (int)bytes);/= cudaSuccess;/|attention_of_more|was not allowed
-bounds|cross_entropy.cu|s/__launch_bounds__(THREADS, 2) classify/__launch_bounds__(THREADS \/ 2, 2) classify/|operation_loss|its launch bounds are
+bounds|cross_entropy.cu|s/__launch_bounds__(THREADS, 2)/__launch_bounds__(THREADS \/ 2, 2)/|operation_loss|its launch bounds are
 capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMalloc(\&late, 8);/|replays|wrong use
 other_card|product_choices.c|s/if (strcmp(line, card)) return/if (0) return/|choices_of_a_checkpoint|rror
 given|product_choices.c|s/(entry->given .. !known->given)/!entry->given/|choices_of_a_checkpoint|rror

@@ -189,15 +189,15 @@ TEST(kernels_cross_entropy_matches_torch_and_ignores_padded_columns) {
         uint16_t *rows = put(&k, (float *)token_ids(2, B * (T + 1), VOCAB), B * (T + 1) / 2, 4);
         Act *logits = PUT_ACT(&k, x, N * V);
         float *losses = take(&k, N * 4), *before = GET_ACT(&k, logits, N * V), losses_no[N];
-        k.ops->cross_entropy(logits, losses, rows, 0, N, T, VOCAB, V, 0.25f, k.one, false);
+        k.ops->cross_entropy(logits, losses, rows, 0, N, T, VOCAB, V, 0, 0, 0.25f, k.one, false);
         memcpy(losses_no, get(&k, losses, N, 4), sizeof losses_no);
         expect_torch(&k, "cross_entropy losses", losses_no, N);
         CHECK(!memcmp(before, GET_ACT(&k, logits, N * V), N * V * sizeof *before));
 
         // In two chunks, the first row of the second in the middle of a sequence.
-        k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0.25f, k.one, true);
+        k.ops->cross_entropy(logits, losses, rows, 0, FIRST, T, VOCAB, V, 0, 0, 0.25f, k.one, true);
         k.ops->cross_entropy(offset(logits, FIRST * V * k.ops->act_bytes), losses, rows, FIRST, N - FIRST, T, VOCAB, V,
-                             0.25f, k.one, true);
+                             0, 0, 0.25f, k.one, true);
         CHECK(!memcmp(losses_no, get(&k, losses, N, 4), sizeof losses_no));
         float *gradient = GET_ACT(&k, logits, N * V);
         expect_torch(&k, "cross_entropy gradient", gradient, N * V);

@@ -120,7 +120,7 @@ static double model_step(Model *m, bool gradient, bool add) {
         const int M = N - first < s->chunk ? N - first : s->chunk;
         const size_t at = (size_t)first * (size_t)C * f->act_bytes;
         f->matmul_forward(m->logits, offset(m->normed[2], at), &m->head, NULL, M);
-        f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 1 / (float)N, m->k->one,
+        f->cross_entropy(m->logits, m->losses, m->rows, first, M, s->T, s->vocab, s->V, 0, 0, 1 / (float)N, m->k->one,
                          gradient);
         if (!gradient) continue;
         f->matmul_backward_input(offset(m->d, at), m->logits, &m->head, M);
