@@ -26,6 +26,13 @@ typedef struct {
     OptimizerName optimizer;
 } Form;
 
+// For train: every option of the model.
+static bool every_option;
+static void set_options(Config *config) {
+    config->tie_embeddings = false, config->logit_softcap = 0.5, config->z_loss = 0.01, config->mlp = MLP_SWIGLU;
+    config->norm = NORM_RMS, config->qk_norm = true, config->position = POSITION_ROPE, config->n_kv_head = 1;
+}
+
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
 static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     ConfigReader reader;
@@ -38,6 +45,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     config.loss_chunk_rows = 24; // the last chunk is shorter
     config.dropout = form.dropout;
     config.offload = form.offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
+    if (every_option) set_options(&config);
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     NEED(backend);
@@ -229,4 +237,32 @@ TEST(cuda_skips_a_step_that_overflows) {
     CHECK(!isfinite(norm));
     for (int step = 0; step < STEPS; step++) CHECK(losses[step] == losses[0] && isfinite(losses[0]));
     buffer_close(&bits);
+}
+
+TEST(cuda_trains_a_gpt_with_every_option_like_the_cpu) {
+    double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
+    Buffer bits[2] = {{0}, {0}};
+    const Form cpu = {.on = on_cpu, .gelu = GELU_EXACT, .recompute = RECOMPUTE_NONE, .loss_scale = 1};
+    train(cpu, without, &want_norm, &bits[0]);
+    every_option = true;
+    train(cpu, want, &want_norm, &bits[0]);
+    const bool fp16 = is_fp16();
+    const double rounded_once = fp16 ? 0.0005 : 0.004;
+    CHECK(fabs(want[STEPS - 1] - without[STEPS - 1]) > 4 * rounded_once * want[STEPS - 1]); // the losses can tell
+    const Recompute levels[] = {RECOMPUTE_NONE, RECOMPUTE_QKV, RECOMPUTE_BLOCK};
+    for (int run = 0; run < 3; run += getenv("PAIR_ORDERS") ? 2 : 1) {
+        if (&emu_order) emu_order = run;
+        Buffer *now = &bits[run > 0];
+        now->size = 0;
+        train(form_of(true, GELU_EXACT, levels[run], !run, fp16 ? 1024 : 1, run), losses, &norm, now);
+        for (int step = 0; step < STEPS; step++) {
+            if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
+            CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
+        }
+        CHECK(fabs(norm - want_norm) < 10 * rounded_once * want_norm);
+        CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
+    }
+    every_option = false;
+    if (&emu_order) emu_order = 0;
+    buffer_close(&bits[0]), buffer_close(&bits[1]);
 }

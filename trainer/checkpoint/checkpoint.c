@@ -68,7 +68,7 @@ void checkpoint_name_tensors(SafeWriter *writer, const Model *all) {
         const Tensor *tensor = &all->tensors[i];
         char name[SAFE_NAME_BYTES];
         bool turned = tensor_transposed(tensor);
-        snprintf(name, sizeof name, "transformer.%s", tensor->name);
+        snprintf(name, sizeof name, "%s%s", tensor_prefix(tensor), tensor->name);
         uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
         safe_name(writer, name, turned ? cols : rows, tensor->kind >= KIND_GAIN ? 0 : turned ? rows : cols);
     }

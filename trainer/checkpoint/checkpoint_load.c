@@ -177,11 +177,12 @@ static int load_model(Network *network, const char *directory) {
     const SafeFile *file;
     int result = files_open(&files, directory);
     // Files of GPT2LMHeadModel have the prefix, those of GPT2Model do not.
-    const char *prefix = result == 0 && find_tensor(&files, "transformer.wte.weight", &file) ? "transformer." : "";
+    const bool prefixed = result == 0 && find_tensor(&files, "transformer.wte.weight", &file);
     for (int i = 0; i < network->model->count && result == 0; i++) {
         const Tensor *tensor = &network->model->tensors[i];
         to.offset = tensor->offset;
-        result = load_tensor(network, &files, prefix, tensor, tensor_transposed(tensor), &to);
+        result =
+            load_tensor(network, &files, prefixed ? tensor_prefix(tensor) : "", tensor, tensor_transposed(tensor), &to);
     }
     if (result == 0) result = check_left_out(&files, network->model->shape.bias);
     if (result < 0) fail_in("'%s'", directory);

@@ -9,17 +9,48 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// With these a model is none of GPT2Config.
+static bool has_options(const ModelShape *shape) {
+    return shape_has_heads(shape) || shape->rms_norm || shape->softcap > 0 || shape->activation == ACTIVATION_SWIGLU;
+}
+
+static const struct {
+    const char *name;
+    Activation activation;
+} activations[] = {
+    {"gelu",              ACTIVATION_GELU     },
+    {"gelu_new",          ACTIVATION_GELU_TANH},
+    {"relu2",             ACTIVATION_RELU2    },
+    {"swiglu",            ACTIVATION_SWIGLU   },
+    {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}
+};
+
+static const char *activation_name(Activation activation) {
+    size_t i = 0;
+    while (activations[i].activation != activation) i++;
+    return activations[i].name;
+}
+
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
+    const bool options = has_options(shape);
     buffer_print(out,
-                 "{\n \"architectures\": [\"GPT2LMHeadModel\"],\n \"model_type\": \"gpt2\",\n"
+                 "{\n \"architectures\": [\"%s\"],\n \"model_type\": \"%s\",\n"
                  " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
                  " \"vocab_size\": %d,\n \"bias\": %s,\n \"activation_function\": \"%s\",\n"
                  " \"layer_norm_epsilon\": 1e-05,\n \"initializer_range\": 0.02,\n \"attn_pdrop\": 0.0,\n"
-                 " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": true,\n"
-                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"%s\"\n}\n",
-                 shape->layers, shape->heads, shape->channels, shape->block, shape->block, shape->vocab,
-                 shape->bias ? "true" : "false", shape->exact_gelu ? "gelu" : "gelu_new", shape->end_of_text,
+                 " \"embd_pdrop\": 0.0,\n \"resid_pdrop\": 0.0,\n \"tie_word_embeddings\": %s,\n"
+                 " \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"torch_dtype\": \"%s\"",
+                 options ? "Millrace" : "GPT2LMHeadModel", options ? "millrace" : "gpt2", shape->layers, shape->heads,
+                 shape->channels, shape->block, shape->block, shape->vocab, shape->bias ? "true" : "false",
+                 activation_name(shape->activation), shape->untied ? "false" : "true", shape->end_of_text,
                  shape->end_of_text, dtype_name(type));
+    if (options)
+        buffer_print(out,
+                     ",\n \"norm\": \"%s\",\n \"qk_norm\": %s,\n \"rope_theta\": %.17g,\n \"n_kv_head\": %d,\n"
+                     " \"logit_softcap\": %.17g",
+                     shape->rms_norm ? "rmsnorm" : "layernorm", shape->qk_norm ? "true" : "false", shape->rope_theta,
+                     shape->kv_heads, shape->softcap);
+    buffer_print(out, "\n}\n");
 }
 
 static bool take_int(const json_t *root, const char *key, int64_t low, int64_t high, int64_t *value) {
@@ -28,20 +59,36 @@ static bool take_int(const json_t *root, const char *key, int64_t low, int64_t h
     return json_is_integer(found) && *value >= low && *value <= high;
 }
 
-static bool take_gelu(const json_t *root, Gelu *gelu) {
-    static const struct {
-        const char *name;
-        Gelu gelu;
-    } names[] = {
-        {"gelu",              GELU_EXACT},
-        {"gelu_new",          GELU_TANH },
-        {"gelu_pytorch_tanh", GELU_TANH }
-    };
+static bool take_activation(const json_t *root, bool options, Config *model) {
     const json_t *found = json_object_get(root, "activation_function");
-    if (!found) return *gelu = GELU_TANH, true; // the default of GPT2Config
-    for (size_t i = 0; json_is_string(found) && i < sizeof names / sizeof *names; i++)
-        if (!strcmp(names[i].name, json_string_value(found))) return *gelu = names[i].gelu, true;
+    const char *name = found ? json_string_value(found) : "gelu_new"; // the default of GPT2Config
+    for (size_t i = 0; name && i < sizeof activations / sizeof *activations; i++) {
+        const Activation activation = activations[i].activation;
+        if (strcmp(activations[i].name, name) || (activation == ACTIVATION_SWIGLU && !options)) continue;
+        model->mlp = activation == ACTIVATION_SWIGLU  ? MLP_SWIGLU
+                     : activation == ACTIVATION_RELU2 ? MLP_RELU2
+                                                      : MLP_GELU;
+        if (model->mlp == MLP_GELU) model->gelu = activation == ACTIVATION_GELU ? GELU_EXACT : GELU_TANH;
+        return true;
+    }
     return false;
+}
+
+// What has_options() names. Without them it is a GPT-2.
+static bool take_options(const json_t *root, bool options, Config *model) {
+    const char *norm = json_string_value(json_object_get(root, "norm"));
+    const double theta = json_number_value(json_object_get(root, "rope_theta"));
+    model->n_kv_head = 0, model->norm = NORM_LAYER, model->qk_norm = false, model->position = POSITION_LEARNED;
+    model->logit_softcap = 0;
+    if (!options) return true;
+    if (!norm || !config_parse(model, KEY_norm, norm) || !take_int(root, "n_kv_head", 1, 1024, &model->n_kv_head) ||
+        model->n_head % model->n_kv_head)
+        return false;
+    if (model->n_kv_head == model->n_head) model->n_kv_head = 0; // the default
+    if (theta > 0) model->position = POSITION_ROPE, model->rope_theta = theta;
+    model->qk_norm = json_is_true(json_object_get(root, "qk_norm"));
+    model->logit_softcap = json_number_value(json_object_get(root, "logit_softcap"));
+    return (!(theta > 0) || (theta >= 1 && model->n_embd / model->n_head % 2 == 0)) && model->logit_softcap >= 0;
 }
 
 // Keys that select a computation other than that of GPT-2: their only value here, or absent. NULL when all are right.
@@ -52,8 +99,7 @@ static const char *other_computation(const json_t *root, int64_t n_embd) {
     } flags[] = {
         {"scale_attn_weights",              true },
         {"scale_attn_by_inverse_layer_idx", false},
-        {"add_cross_attention",             false},
-        {"tie_word_embeddings",             true }
+        {"add_cross_attention",             false}
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const json_t *found = json_object_get(root, flags[i].key);
@@ -65,26 +111,32 @@ static const char *other_computation(const json_t *root, int64_t n_embd) {
     return NULL;
 }
 
-static int take_config(ModelConfig *model, const json_t *root, const char *path) {
+static int take_config(Config *model, const json_t *root, const char *path) {
     const char *type = json_string_value(json_object_get(root, "model_type")), *other;
+    const bool options = type && !strcmp(type, "millrace");
     int64_t vocab;
-    if (!root || !type || strcmp(type, "gpt2")) return fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
+    if (!root || !type || (strcmp(type, "gpt2") && !options))
+        return fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
     if (!take_int(root, "n_layer", 1, 1024, &model->n_layer) || !take_int(root, "n_head", 1, 1024, &model->n_head) ||
         !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
         !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
         return fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
     if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
         return fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
-    if (!take_gelu(root, &model->gelu))
-        return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh", path);
+    if (!take_activation(root, options, model))
+        return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);
+    if (!take_options(root, options, model))
+        return fail(EX_DATA, "'%s' lacks a usable norm, n_kv_head, rope_theta or logit_softcap", path);
     if ((other = other_computation(root, model->n_embd)))
         return fail(EX_DATA, "'%s': %s has a value that is not supported", path, other);
     model->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has biases
+    model->tie_embeddings = !json_is_false(json_object_get(root, "tie_word_embeddings"));
     return 0;
 }
 
-// 66 without a file, 65 when it describes a model that is not computed here, 76 when the vocabulary is not GPT-2's.
-static int model_config_read(ModelConfig *model, const char *directory) {
+// Sets the keys of the model. 66 without a file, 65 when it describes a model that is not computed here, 76 when the
+// vocabulary is not GPT-2's.
+static int model_config_read(Config *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     snprintf(path, sizeof path, "%.*s/config.json", PATH_MAX_BYTES - 16, directory);
@@ -97,14 +149,14 @@ static int model_config_read(ModelConfig *model, const char *directory) {
 }
 
 int model_config_apply(ConfigReader *reader, const char *directory) {
-    ModelConfig model;
-    if (model_config_read(&model, directory) < 0) return -1;
     Config *config = &reader->config, loaded = *config;
-    loaded.n_layer = model.n_layer, loaded.n_head = model.n_head, loaded.n_embd = model.n_embd;
-    loaded.bias = model.bias, loaded.gelu = model.gelu;
-    bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < model.block_size;
-    if (!shorter) loaded.block_size = model.block_size;
-    static const int keys[] = {KEY_n_layer, KEY_n_head, KEY_n_embd, KEY_block_size, KEY_bias, KEY_gelu};
+    if (model_config_read(&loaded, directory) < 0) return -1;
+    bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
+    if (shorter) loaded.block_size = config->block_size;
+    if (config->n_kv_head == loaded.n_head) config->n_kv_head = 0; // both mean all
+    static const int keys[] = {KEY_n_layer,  KEY_n_head,     KEY_n_embd,        KEY_block_size,    KEY_bias,
+                               KEY_gelu,     KEY_mlp,        KEY_norm,          KEY_qk_norm,       KEY_n_kv_head,
+                               KEY_position, KEY_rope_theta, KEY_logit_softcap, KEY_tie_embeddings};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char now[32], then[32];
         config_value(config, keys[i], now, sizeof now), config_value(&loaded, keys[i], then, sizeof then);
@@ -142,7 +194,7 @@ int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char
 
 int model_config_resolve(ConfigReader *reader, bool resume) {
     Config *config = &reader->config;
-    ModelConfig model;
+    Config model = *config;
     char path[PATH_MAX_BYTES];
     uint64_t step;
     if (!strcmp(config->init_from, "scratch")) return 0;

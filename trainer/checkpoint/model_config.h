@@ -1,15 +1,10 @@
-// config.json of a model directory, in the format of transformers' GPT2Config, and where such directories are found.
+// config.json of a model directory, and where such directories are found. The format is that of transformers'
+// GPT2Config, where it can describe the model; else model_type is "millrace", and the options are beside its keys.
 #pragma once
 
 #include "common/file.h"
 #include "trainer/config/config.h"
 #include "trainer/model/params.h"
-
-typedef struct {
-    int64_t n_layer, n_head, n_embd, block_size; // block_size: n_positions
-    bool bias;
-    Gelu gelu;
-} ModelConfig;
 
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out); // type: of the tensors beside it
 

@@ -58,9 +58,11 @@ static json_t *series_json(const SpikeSeries *series) {
 static json_t *config_json(const Config *config) {
     json_t *object = json_object();
     for (int key = 0; key < KEY_COUNT; key++) {
-        char value[256];
+        char value[256], initial[256];
         if (config_class(key) == CLASS_PLACE) continue;
         config_value(config, key, value, sizeof value);
+        config_default(key, initial, sizeof initial);
+        if (config_class(key) == CLASS_OPTION && !strcmp(value, initial)) continue;
         json_object_set_new(object, config_key(key), json_string(value));
     }
     return object;
@@ -267,9 +269,11 @@ void saved_close(SavedState *saved) {
 int saved_compare(const SavedState *saved, const Config *config, const char *path) {
     Buffer differences = {0};
     for (int key = 0; key < KEY_COUNT; key++) {
-        char now[256];
+        char now[256], initial[256];
         const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
         config_value(config, key, now, sizeof now);
+        config_default(key, initial, sizeof initial);
+        if (!then && config_class(key) == CLASS_OPTION) then = initial;
         if (config_class(key) == CLASS_PLACE || !then) continue;
         char was[256];
         Config earlier = *config; // older spellings of a word have the same value

@@ -120,6 +120,8 @@ void config_value(const Config *config, int key, char *out, size_t size) {
         snprintf(out, size, "%.*g", digits, number);
 }
 
+void config_default(int key, char *out, size_t size) { config_value(&defaults, key, out, size); }
+
 bool config_parse(Config *config, int key, const char *text) {
     void *value = (char *)config + keys[key].offset;
     if (keys[key].names) return config_find_word(key, text, value);

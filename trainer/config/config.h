@@ -8,7 +8,7 @@
 #include "loader/client/feed.h"
 #include "trainer/config/optimizer_name.h"
 
-typedef enum { CLASS_MODEL, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
+typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
 
 typedef bool Key_FLAG;
 typedef int64_t Key_INT;
@@ -80,6 +80,7 @@ const char *config_key(int key); // its name
 // false when `text` is not a value of the key. Strings are borrowed.
 void config_value(const Config *config, int key, char *out, size_t size);
 bool config_parse(Config *config, int key, const char *text);
+void config_default(int key, char *out, size_t size);
 
 // The WORD keys: whether a key is one, the value of a word (false when it is not a word of the key), and all words as
 // "a, b, c".

@@ -38,6 +38,10 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_n_layer,                     1, 1024     },
         {KEY_n_head,                      1, 1024     },
         {KEY_n_embd,                      1, 1 << 16  },
+        {KEY_n_kv_head,                   0, 1024     },
+        {KEY_logit_softcap,               0, 1e6      },
+        {KEY_z_loss,                      0, 1e6      },
+        {KEY_rope_theta,                  1, 1e15     },
         {KEY_gradient_accumulation_steps, 1, 1 << 20  },
         {KEY_tokens_per_step,             0, 1ll << 40},
         {KEY_eval_interval,               0, 0x1p53   },
@@ -86,7 +90,15 @@ static void check_model(ConfigReader *reader) {
             reader, KEY_n_embd,
             "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld, whose heads have a multiple of 8 channels",
             (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
-    }
+    } else if (config->n_head > 0 && config->position == POSITION_ROPE && config->n_embd / config->n_head % 2)
+        config_mistake(
+            reader, KEY_position,
+            "'position' is rope, which turns pairs of channels, and a head has n_embd / n_head = %lld: take an "
+            "even number",
+            (long long)(config->n_embd / config->n_head));
+    if (config->n_kv_head > 0 && config->n_head % config->n_kv_head)
+        config_mistake(reader, KEY_n_kv_head, "'n_kv_head' %lld does not divide 'n_head' %lld",
+                       (long long)config->n_kv_head, (long long)config->n_head);
     if (config->batch_size.is_auto && !config->tokens_per_step && !reader->has_number[KEY_batch_size])
         config_mistake(
             reader, KEY_batch_size,

@@ -17,6 +17,7 @@ int foreign_shape(ModelShape *shape, const ForeignSizes *sizes) {
                     (long long)sizes->block, (long long)sizes->vocab);
     *shape = (ModelShape){.layers = (int)sizes->layers,
                           .heads = (int)sizes->heads,
+                          .kv_heads = (int)sizes->heads,
                           .channels = (int)sizes->channels,
                           .block = (int)sizes->block,
                           .vocab = (int)sizes->vocab,

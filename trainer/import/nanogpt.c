@@ -171,7 +171,7 @@ int nanogpt_open(ForeignModel *foreign, Bytes file, bool exact_gelu) {
     int64_t vocab = 0;
     if (open_pickle(&checkpoint, &foreign->arena, file, &root) < 0 || take_shape(&shape, &vocab, root) < 0) return -1;
     checkpoint.tensors = pickle_find(root, "model");
-    shape.exact_gelu = exact_gelu;
+    shape.activation = exact_gelu ? ACTIVATION_GELU : ACTIVATION_GELU_TANH;
     foreign_begin(foreign, &shape);
     if (!find_tensor(&checkpoint, "transformer.wte.weight")) checkpoint.prefix = "";
     if (take_tensors(foreign, &checkpoint, vocab) < 0) return -1;

@@ -21,7 +21,9 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
     const int N = B * T, C = shape->channels, H = shape->heads, D = C / H, L = shape->layers;
-    const bool exact = shape->exact_gelu;
+    const int F = shape_hidden(shape), fc = shape_fc(shape), J = shape_qkv(shape), K = shape->kv_heads;
+    const bool swiglu = shape->activation == ACTIVATION_SWIGLU;
+    const bool has_heads = shape_has_heads(shape);
     const Dropout *dropout = network_dropout(network, pass);
     Buffers x = network_buffers(network, pass, 0);
 
@@ -35,10 +37,15 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
 
         const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
         if (dropout) ops->dropout(x.dmlp, G(PROJ_B, l), x.dres_act, dropout, l, DROPOUT_MLP_OUT, B, T, C, add); // (N,C)
-        ops->matmul_backward_weight(G(PROJ_W, l), dmlp, x.gelu, N, C, 4 * C, add);             // (C,4C)
-        ops->matmul_gelu_backward(x.dfc, G(FC_B, l), dmlp, x.fc, W(PROJ_W, l), N, exact, add); // (N,4C)
-        ops->matmul_backward_weight(G(FC_W, l), x.dfc, x.ln2, N, 4 * C, C, add);               // (4C,C)
-        ops->matmul_backward_input(x.dnorm, x.dfc, W(FC_W, l), N);                             // (N,C)
+        ops->matmul_backward_weight(G(PROJ_W, l), dmlp, x.gelu, N, C, F, add);                                  // (C,F)
+        if (swiglu) {
+            ops->matmul_backward_input(x.dfc, dmlp, W(PROJ_W, l), N); // (N,F)
+            ops->swiglu_backward(x.fc, G(FC_B, l), x.dfc, N, F, add); // (N,2F)
+        } else
+            ops->matmul_gelu_backward(x.dfc, G(FC_B, l), dmlp, x.fc, W(PROJ_W, l), N, shape->activation, add); // (N,F)
+        const Act *dfc = swiglu ? x.fc : x.dfc;
+        ops->matmul_backward_weight(G(FC_W, l), dfc, x.ln2, N, fc, C, add); // (P,C)
+        ops->matmul_backward_input(x.dnorm, dfc, W(FC_W, l), N);            // (N,C)
         ops->layernorm_backward(x.dres, x.dres_act, G(LN2_W, l), G(LN2_B, l), dropout ? NULL : G(ATT_B, l), x.dnorm,
                                 x.res2, x.mean2, x.rstd2, P(LN2_W, l), N, C, false, add); // (N,C)
 
@@ -46,18 +53,25 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
             ops->dropout(x.dproj, G(ATT_B, l), x.dres_act, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, add); // (N,C)
         ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
         ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
-        ops->attention_backward(x.dqkv, G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, network_starts(network, pass),
-                                dropout, l, B, T, H, D,
-                                add);                                              // (N,3C)
-        ops->matmul_backward_weight(G(QKV_W, l), x.dqkv, x.ln1, N, 3 * C, C, add); // (3C,C)
-        ops->matmul_backward_input(x.dnorm, x.dqkv, W(QKV_W, l), N);               // (N,C)
+        Act *dheads = x.dqkv;
+        ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv,
+                                network_starts(network, pass), dropout, l, B, T, H, D,
+                                add); // (N,3C)
+        if (K < H) dheads = (Act *)((char *)x.dqkv + (size_t)N * 3 * (size_t)C * ops->act_bytes);
+        if (has_heads)
+            ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, P(Q_GAIN, l),
+                                P(K_GAIN, l), network_rotation(network, 0), B, T, H, K, D, add); // (N,J)
+        ops->matmul_backward_weight(G(QKV_W, l), dheads, x.ln1, N, J, C, add);                   // (J,C)
+        ops->matmul_backward_input(x.dnorm, dheads, W(QKV_W, l), N);                             // (N,C)
         ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
                                 x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
         if (network->layer_done) network->layer_done(network, l);
         offload_store_gradients(network, l, add);
         offload_fetch_input(network, pass, l);
     }
-    if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C);              // (N,C)
+    if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C); // (N,C)
+    if (shape->untied && !add)                                    // the head has not written it
+        ops->zero(G(WTE, 0), (size_t)shape->padded_vocab * (size_t)C * ops->grad_bytes);
     ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)
     offload_end_gradients(network);
 }

@@ -2,7 +2,9 @@
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // A norm first adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
+#include "trainer/model/network.h"
 #include "trainer/model/offload_layers.h"
+#include <math.h>
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
@@ -14,6 +16,7 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     };
+    if (network->model->shape.rms_norm) x.mean1 = x.mean2 = x.mean3 = NULL;
     if (pass->cache_stride) x.qkv = network_at(network, pass->cache + (size_t)layer * pass->cache_stride);
     return x;
 }
@@ -25,6 +28,13 @@ static Act *rows_behind(const Network *network, Act *acts, int count, int row) {
 
 const int32_t *network_starts(const Network *network, const PassLayout *pass) {
     return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
+}
+
+const float *network_rotation(const Network *network, int from) {
+    const ModelShape *shape = &network->model->shape;
+    if (!(shape->rope_theta > 0)) return NULL;
+    return (const float *)network_at(network, network->plan->rotation) +
+           (size_t)from * (size_t)(shape->channels / shape->heads);
 }
 
 const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
@@ -42,10 +52,14 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     const Dropout *dropout = network_dropout(network, pass);
     const int N = B * T - from, C = shape->channels, H = shape->heads, D = C / H;
     Act *qkv = rows_behind(network, x.qkv, from, 3 * C), *att = rows_behind(network, x.att, from, C);
+    Act *heads = shape_keeps_heads(shape) ? x.heads : qkv;
 
     if (level >= RECOMPUTE_NORM)
         ops->layernorm_forward(x.res1, x.ln1, x.mean1, x.rstd1, in, branch, P(LN1_W, l), P(LN1_B, l), N, C); // (N,C)
-    if (level >= RECOMPUTE_QKV) ops->matmul_forward(qkv, x.ln1, W(QKV_W, l), P(QKV_B, l), N);                // (N,3C)
+    if (level >= RECOMPUTE_QKV) ops->matmul_forward(heads, x.ln1, W(QKV_W, l), P(QKV_B, l), N);              // (N,J)
+    if (level >= RECOMPUTE_QKV && shape_has_heads(shape))
+        ops->heads_forward(qkv, heads, P(Q_GAIN, l), P(K_GAIN, l), network_rotation(network, from), B, T - from, H,
+                           shape->kv_heads, D); // (N,3C)
     if (level >= RECOMPUTE_BLOCK) {
         ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H, D,
                                from);                                    // (N,C), lse (B,H,T)
@@ -56,10 +70,15 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     if (level >= RECOMPUTE_NORM)
         ops->layernorm_forward(x.res2, x.ln2, x.mean2, x.rstd2, kept ? x.res2 : x.res1, kept ? NULL : x.branch,
                                P(LN2_W, l), P(LN2_B, l), N, C); // (N,C)
-    if (level >= RECOMPUTE_MLP)
-        ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->exact_gelu); // (N,4C), (N,4C)
-    else if (level >= RECOMPUTE_GELU)
-        ops->gelu_forward(x.gelu, x.fc, (size_t)N * 4 * (size_t)C, shape->exact_gelu); // (N,4C)
+    const bool swiglu = shape->activation == ACTIVATION_SWIGLU;
+    const int F = shape_hidden(shape);
+    if (level >= RECOMPUTE_MLP && !swiglu)
+        ops->matmul_gelu_forward(x.gelu, x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N, shape->activation); // (N,F), (N,F)
+    else if (level >= RECOMPUTE_MLP)
+        ops->matmul_forward(x.fc, x.ln2, W(FC_W, l), P(FC_B, l), N); // (N,2F)
+    else if (level >= RECOMPUTE_GELU && !swiglu)
+        ops->gelu_forward(x.gelu, x.fc, (size_t)N * (size_t)F, shape->activation);  // (N,F)
+    if (level >= RECOMPUTE_GELU && swiglu) ops->swiglu_forward(x.gelu, x.fc, N, F); // (N,F)
 }
 
 void network_block_again(const Network *network, const PassLayout *pass, int l, Recompute level, int B, int T) {
@@ -73,7 +92,8 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
     const Dropout *dropout = network_dropout(network, pass);
     const Res *in = x.res1;
 
-    const Par *positions = (const Par *)((char *)P(WPE, 0) + (size_t)from * (size_t)C * ops->par_bytes);
+    const Par *positions = P(WPE, 0);
+    if (positions) positions = (const Par *)((const char *)positions + (size_t)from * (size_t)C * ops->par_bytes);
     ops->embed_forward(x.res1, x.tokens + from, P(WTE, 0), positions, B, T - from, C); // (N,C)
     if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                      // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
@@ -101,18 +121,20 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
     const int N = B * T, C = shape->channels, V = shape->padded_vocab, chunk = network->plan->chunk_rows;
     const StepScalars *scalars = network_at(network, network->plan->scalars);
     const Buffers x = network_buffers(network, pass, 0);
+    const float z_loss = pass->backward ? network->plan->z_loss : 0;
+    Grad *dhead = network_grad(network, shape->untied ? PARAM_HEAD : PARAM_WTE, 0);
     for (int first = 0; first < N; first += chunk) {
         const int M = N - first < chunk ? N - first : chunk;
         const size_t offset = (size_t)first * (size_t)C * ops->act_bytes;
         const Act *ln3 = network_at(network, pass->ln3 + offset);
         Act *dln3 = network_at(network, pass->dnorm + offset);
-        ops->matmul_forward(x.logits, ln3, W(WTE, 0), NULL, M); // (M,V)
-        ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, 0, 0, scale,
-                           &scalars->loss_scale,
+        ops->matmul_forward(x.logits, ln3, W(HEAD, 0), NULL, M); // (M,V)
+        ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, (float)shape->softcap, z_loss,
+                           scale, &scalars->loss_scale,
                            backward); // losses (M), logits become their gradient (M,V)
         if (!backward) continue;
-        ops->matmul_backward_input(dln3, x.logits, W(WTE, 0), M);                                               // (M,C)
-        ops->matmul_backward_weight(network_grad(network, PARAM_WTE, 0), x.logits, ln3, M, V, C, add || first); // (V,C)
+        ops->matmul_backward_input(dln3, x.logits, W(HEAD, 0), M);                // (M,C)
+        ops->matmul_backward_weight(dhead, x.logits, ln3, M, V, C, add || first); // (V,C)
     }
 }
 
@@ -121,6 +143,8 @@ void network_logits(const Network *network, const PassLayout *pass, int row, flo
     const ModelShape *shape = &network->model->shape;
     const size_t offset = (size_t)row * (size_t)shape->channels * ops->act_bytes;
     const Buffers x = network_buffers(network, pass, 0);
-    ops->matmul_forward(x.logits, network_at(network, pass->ln3 + offset), W(WTE, 0), NULL, 1); // (1,V)
+    ops->matmul_forward(x.logits, network_at(network, pass->ln3 + offset), W(HEAD, 0), NULL, 1); // (1,V)
     network_read(network, pass->logits, ops->act_type, 0, (size_t)shape->vocab, logits);
+    const float cap = (float)shape->softcap;
+    for (int v = 0; cap > 0 && v < shape->vocab; v++) logits[v] = cap * tanhf(logits[v] / cap);
 }

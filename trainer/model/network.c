@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/pool.h"
 #include "kernels/half.h"
+#include <math.h>
 #include <stdlib.h>
 
 static const ParamId layer_weights[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
@@ -42,6 +43,24 @@ static size_t most_tokens(const MemoryPlan *plan, const Model *model) {
     return most > block ? most : block;
 }
 
+// Rotary position embedding: pair i of D/2 turns by position / theta^(2i/D).
+static void write_rotation(Network *network) {
+    const ModelShape *shape = &network->model->shape;
+    const int D = shape->channels / shape->heads, half = D / 2,
+              rows = (int)(network->plan->staging / sizeof(float)) / D;
+    for (int first = 0; shape->rope_theta > 0 && first < shape->block; first += rows) {
+        const int count = shape->block - first < rows ? shape->block - first : rows;
+        for (int t = 0; t < count; t++)
+            for (int i = 0; i < half; i++) {
+                const double angle = (first + t) * pow(shape->rope_theta, -2.0 * i / D);
+                network->staging[t * D + i] = (float)cos(angle);
+                network->staging[t * D + half + i] = (float)sin(angle);
+            }
+        network->ops->upload(network_at(network, network->plan->rotation + (size_t)(first * D) * sizeof(float)),
+                             network->staging, (size_t)(count * D) * sizeof(float));
+    }
+}
+
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan) {
     *network = (Network){.ops = backend, .model = model, .plan = plan, .collective = &collective_none};
     int layers = model->shape.layers;
@@ -60,7 +79,8 @@ int network_open(Network *network, const Backend *backend, const Model *model, c
     size_t packed = plan->packed;
     for (int layer = 0; layer < layers; layer++)
         for (int i = 0; i < LAYER_WEIGHTS; i++) add_weight(network, layer_weights[i], layer, &packed);
-    add_weight(network, PARAM_WTE, 0, &packed);
+    add_weight(network, model->shape.untied ? PARAM_HEAD : PARAM_WTE, 0, &packed);
+    write_rotation(network);
     return 0;
 }
 
@@ -101,7 +121,7 @@ Grad *network_grad(const Network *network, ParamId id, int layer) {
 }
 
 const Weight *network_weight(const Network *network, ParamId id, int layer) {
-    if (id == PARAM_WTE) return &network->weights[network->weight_count - 1];
+    if (id == PARAM_HEAD) return &network->weights[network->weight_count - 1];
     int i = 0;
     while (layer_weights[i] != id) i++;
     return &network->weights[layer * LAYER_WEIGHTS + i];

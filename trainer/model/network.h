@@ -12,7 +12,7 @@ struct Network {
     // Called when the backward pass has left a layer, whose gradients are then complete; may be NULL.
     void (*layer_done)(const Network *network, int layer);
     unsigned char *arena, *host; // host: what is offloaded, page-locked
-    Weight *weights;             // operands of matmuls: 4 per layer, then the head (the embedding)
+    Weight *weights;             // operands of matmuls: 4 per layer, then the head
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepScalars *scalars; // host copy of the step's scalars, page-locked
@@ -37,7 +37,8 @@ static inline void *network_at(const Network *network, size_t offset) {
 // A parameter and its gradient; NULL when the model has no such tensor.
 Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
-const Weight *network_weight(const Network *network, ParamId id, int layer);
+const Weight *network_weight(const Network *network, ParamId id,
+                             int layer); // PARAM_HEAD: also where it is the embedding
 
 // Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
 // which is fp32. Waits for the device. An offloaded range is up to date after the download that ends a step.
@@ -62,6 +63,9 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
 
 // The attention limits of the batch: NULL without document_mask.
 const int32_t *network_starts(const Network *network, const PassLayout *pass);
+
+// The angles of the positions from `from` on: NULL without rope.
+const float *network_rotation(const Network *network, int from);
 
 // The dropout of a pass: NULL where there is none, as in evaluations.
 const Dropout *network_dropout(const Network *network, const PassLayout *pass);

@@ -22,7 +22,8 @@ static const struct {
 };
 
 static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols) {
-    int V = shape->padded_vocab, T = shape->block, C = shape->channels;
+    const int V = shape->padded_vocab, T = shape->block, C = shape->channels, D = C / shape->heads;
+    const int J = shape_qkv(shape), P = shape_fc(shape), F = shape_hidden(shape);
     switch (id) {
 #define PARAM(id, name, per, r, c, kind)                                                                               \
     case PARAM_##id:                                                                                                   \
@@ -38,8 +39,10 @@ static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols
 
 double model_token_flops(const Model *model) {
     const ModelShape *shape = &model->shape;
-    const double positions = (double)shape->block * shape->channels;
-    return 6 * ((double)model->parameters - positions) + 12.0 * shape->layers * shape->channels * shape->block;
+    const double positions = shape->rope_theta > 0 ? 0 : shape->block,
+                 read = positions + (shape->untied ? shape->vocab : 0);
+    return 6 * ((double)model->parameters - read * shape->channels) +
+           12.0 * shape->layers * shape->channels * shape->block;
 }
 
 int padded_vocab(int vocab) { return (vocab + VOCAB_MULTIPLE - 1) / VOCAB_MULTIPLE * VOCAB_MULTIPLE; }
@@ -48,12 +51,13 @@ static bool decays(ParamKind kind) { return kind <= KIND_RESIDUAL; }
 
 static void add_tensor(Model *model, ParamId id, int layer) {
     ParamKind kind = params[id].kind;
-    if (kind == KIND_BIAS && !model->shape.bias) return;
+    int rows, cols;
+    param_size(id, &model->shape, &rows, &cols);
+    if (!rows || (kind == KIND_BIAS && !model->shape.bias)) return;
     model->places[layer * PARAM_COUNT + (int)id] = model->count;
     Tensor *tensor = &model->tensors[model->count++];
-    *tensor = (Tensor){.id = id, .kind = kind, .layer = layer, .offset = model->elements};
-    param_size(id, &model->shape, &tensor->rows, &tensor->cols);
-    tensor->file_rows = id == PARAM_WTE ? model->shape.vocab : tensor->rows;
+    *tensor = (Tensor){.id = id, .kind = kind, .layer = layer, .rows = rows, .cols = cols, .offset = model->elements};
+    tensor->file_rows = id == PARAM_WTE || id == PARAM_HEAD ? model->shape.vocab : rows;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     snprintf(tensor->name, sizeof tensor->name, params[id].name, layer);

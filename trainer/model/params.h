@@ -1,6 +1,7 @@
 // The shape of the model and its tensors: the offset of each in the flat ranges of parameters and gradients.
 #pragma once
 
+#include "kernels/backend.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,9 +11,28 @@ enum { GPT2_VOCAB = 50257 };
 typedef struct {
     int layers, heads, channels, block; // L, H, C, T
     int vocab, padded_vocab;            // padded rows of the embedding are zero and stay so
-    bool bias, exact_gelu;
+    bool bias;
+    Activation activation;
     int end_of_text; // the id that ends a document
+    int kv_heads;    // heads of keys and values, a divisor of heads
+    bool untied, rms_norm, qk_norm;
+    double softcap;    // of the logits; 0: none
+    double rope_theta; // 0: learned positions
 } ModelShape;
+
+// Outputs of the product of queries, keys and values, of the first product of an MLP, and inputs of its second.
+static inline int shape_qkv(const ModelShape *s) { return (s->heads + 2 * s->kv_heads) * (s->channels / s->heads); }
+static inline int shape_hidden(const ModelShape *s) {
+    const int whole = 4 * s->channels, part = (8 * s->channels / 3 + 63) / 64 * 64;
+    return s->activation == ACTIVATION_SWIGLU && part < whole ? part : whole;
+}
+static inline int shape_fc(const ModelShape *s) {
+    return shape_hidden(s) * (s->activation == ACTIVATION_SWIGLU ? 2 : 1);
+}
+
+// Whether attention reads something else than the product of queries, keys and values, and whether in another place.
+static inline bool shape_keeps_heads(const ModelShape *s) { return s->qk_norm || s->kv_heads < s->heads; }
+static inline bool shape_has_heads(const ModelShape *s) { return s->rope_theta > 0 || shape_keeps_heads(s); }
 
 typedef enum {
 #define PARAM(id, name, per, rows, cols, kind) PARAM_##id,
@@ -30,7 +50,7 @@ typedef struct {
     int rows, cols;
     int file_rows; // rows without padding, as in files
     size_t offset; // elements from the start of the flat range
-    char name[64]; // name in Hugging Face GPT-2 files, without "transformer."
+    char name[64]; // name in Hugging Face GPT-2 files, without tensor_prefix
 } Tensor;
 
 typedef struct {
@@ -52,12 +72,15 @@ int padded_vocab(int vocab); // the next multiple of 64: aligned rows for the ma
 void model_open(Model *model, const ModelShape *shape);
 void model_close(Model *model);
 
-// NULL when the shape has no such tensor (a bias without `bias`).
+// NULL when the shape has no such tensor: a bias without `bias`, or one of an option.
 const Tensor *model_tensor(const Model *model, ParamId id, int layer);
 static inline size_t tensor_elements(const Tensor *tensor) { return (size_t)tensor->rows * (size_t)tensor->cols; }
 
 // Initial values of elements [first, first + count) of the tensor: a pure function of the seed and the element.
 void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values);
+
+// Before its name in files of GPT2LMHeadModel.
+static inline const char *tensor_prefix(const Tensor *tensor) { return tensor->id == PARAM_HEAD ? "" : "transformer."; }
 
 // true: Hugging Face files hold it transposed.
 static inline bool tensor_transposed(const Tensor *tensor) {

@@ -31,7 +31,16 @@ ModelShape model_shape(const Config *config) {
         .padded_vocab = padded_vocab(GPT2_VOCAB),
         .end_of_text = GPT2_VOCAB - 1,
         .bias = config->bias,
-        .exact_gelu = config->gelu == GELU_EXACT,
+        .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU
+                      : config->mlp == MLP_RELU2   ? ACTIVATION_RELU2
+                      : config->gelu == GELU_EXACT ? ACTIVATION_GELU
+                                                   : ACTIVATION_GELU_TANH,
+        .kv_heads = (int)(config->n_kv_head ? config->n_kv_head : config->n_head),
+        .untied = !config->tie_embeddings,
+        .rms_norm = config->norm == NORM_RMS,
+        .qk_norm = config->qk_norm,
+        .softcap = config->logit_softcap,
+        .rope_theta = config->position == POSITION_ROPE ? config->rope_theta : 0,
     };
 }
 
@@ -63,6 +72,8 @@ static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, int chunk_
     const size_t B = (size_t)pass->rows > least ? (size_t)pass->rows : least, N = B * T, C = (size_t)shape->channels;
     const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
     const size_t M = N < (size_t)chunk_rows ? N : (size_t)chunk_rows;
+    const size_t F = (size_t)shape_hidden(shape), P = (size_t)shape_fc(shape), J = (size_t)shape_qkv(shape);
+    const bool apart = shape_keeps_heads(shape), shared = shape->kv_heads < shape->heads;
     int count = 0;
 #define BUFFER(group, type, name, elements)                                                                            \
     sizes[count++] = (BufferSize){GROUP_##group, align((elements)*bytes[TYPE_##type]), &pass->name};
@@ -167,7 +178,8 @@ static size_t packed_bytes(const Model *model, const Backend *backend) {
     size_t bytes = 0;
     for (int i = 0; i < model->count; i++) {
         const Tensor *tensor = &model->tensors[i];
-        if (tensor->kind <= KIND_RESIDUAL && tensor->id != PARAM_WPE)
+        if (tensor->kind <= KIND_RESIDUAL && tensor->id != PARAM_WPE &&
+            (tensor->id != PARAM_WTE || !model->shape.untied))
             bytes += align(backend->packed_bytes(tensor->rows, tensor->cols));
     }
     return bytes;
@@ -287,6 +299,7 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
                          .shards = training ? config_shards(config) : 1,
                          .dropout = config->dropout > 0,
                          .document_mask = config->document_mask,
+                         .z_loss = (float)config->z_loss,
                          .chunk_rows = (int)(rows < chunk ? rows : chunk)};
     size_t trained = training ? model->elements : 0;
     size_t at = 0, start, packed = packed_bytes(model, backend);
@@ -325,6 +338,10 @@ void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model
     start = at;
     plan->scratch = take(&at, plan->scratch_bytes);
     add_row(plan, "scratch", at - start, false);
+
+    start = plan->rotation = at;
+    if (m->rope_theta > 0) take(&at, (size_t)m->block * (size_t)(m->channels / m->heads) * sizeof(float));
+    if (at > start) add_row(plan, "angles of positions", at - start, false);
 
     plan->passes = at;
     plan->train.end = plan->passes;

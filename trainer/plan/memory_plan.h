@@ -53,7 +53,7 @@ static inline Recompute pass_recompute(const PassLayout *pass, int layer) {
 }
 
 enum {
-    PLAN_ROWS = 24,
+    PLAN_ROWS = 28,
     LOSS_CHUNK_ROWS = 1024, // of logits, where loss_chunk_rows is 0
 };
 
@@ -95,6 +95,8 @@ typedef struct {
     int chunk_rows;
     bool dropout; // in training passes
     bool document_mask;
+    float z_loss;    // in training passes
+    size_t rotation; // with rope: cosines and sines of a head's angles, (T,D)
     struct {
         const char *name;
         size_t bytes;

@@ -14,6 +14,19 @@ const TinyShape tiny_shape = {.layers = 2,
                               .eval_batch = 2,
                               .bias = true};
 
+static void set_options(Config *config, const char *options) {
+    char text[256];
+    snprintf(text, sizeof text, "%s", options);
+    for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+        char *value = strchr(word, '=');
+        int key = 0;
+        NEED(value);
+        *value++ = 0;
+        while (key < KEY_COUNT && strcmp(config_key(key), word)) key++;
+        NEED(key < KEY_COUNT && config_parse(config, key, value));
+    }
+}
+
 void tiny_open(Tiny *tiny, const TinyShape *shape) {
     ConfigReader reader;
     config_open(&reader);
@@ -29,6 +42,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->offload = shape->offload;
     config->dropout = shape->dropout, config->document_mask = shape->end_of_text;
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
+    if (shape->options) set_options(config, shape->options);
     char why[256];
     const BackendChoice choice = {
         DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false, NULL};

@@ -17,7 +17,7 @@ static void check_file(const char *name, bool bias, bool exact_gelu) {
     NEED(foreign_open(&foreign, path, true) == 0);
     const ModelShape *shape = &foreign.model.shape;
     CHECK(shape->layers == 1 && shape->heads == 2 && shape->channels == 4 && shape->block == 3 && shape->vocab == 11);
-    CHECK(shape->bias == bias && shape->exact_gelu == exact_gelu);
+    CHECK(shape->bias == bias && shape->activation == (exact_gelu ? ACTIVATION_GELU : ACTIVATION_GELU_TANH));
     size_t next = 0, wrong = 0;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const Tensor *tensor = model_tensor(&foreign.model, order[i], 0);

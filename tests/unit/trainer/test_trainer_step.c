@@ -5,6 +5,18 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
+static ModelShape tiny_model(int layers) {
+    return (ModelShape){.layers = layers,
+                        .heads = 2,
+                        .kv_heads = 2,
+                        .channels = 32,
+                        .block = 16,
+                        .vocab = 97,
+                        .padded_vocab = 128,
+                        .bias = true,
+                        .activation = ACTIVATION_GELU};
+}
+
 static FeedRequest train_form(int rows) {
     return (FeedRequest){.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
 }
@@ -117,7 +129,7 @@ TEST(steps_match_for_any_split_into_micro_batches) {
     double one[5], other[5];
     float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
     for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
-    ModelShape shape = {2, 2, 32, 16, 97, 128, true, true, 0};
+    ModelShape shape = tiny_model(2);
     Model model;
     model_open(&model, &shape);
     CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
@@ -135,7 +147,7 @@ static void check_same_steps(const TinyShape *one, const TinyShape *other, int c
     NEED(count <= MOST);
     float *a = run_steps(one, count, losses), *b = run_steps(other, count, others);
     CHECK(!memcmp(losses, others, (size_t)count * sizeof *losses));
-    ModelShape shape = {one->layers, 2, 32, 16, 97, 128, true, true, 0};
+    ModelShape shape = tiny_model(one->layers);
     Model model;
     model_open(&model, &shape);
     CHECK(!memcmp(a, b, model.elements * sizeof *a));
@@ -149,7 +161,8 @@ TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); 
 TEST(steps_are_bit_identical_for_every_recompute) {
     enum { LAYERS = 3, COUNT = 2 };
     Model model;
-    model_open(&model, &(ModelShape){LAYERS, 2, 32, 16, 97, 128, true, true, 0});
+    const ModelShape whole = tiny_model(LAYERS);
+    model_open(&model, &whole);
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
         shape.layers = LAYERS, shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20, shape.threads = 1;
@@ -198,7 +211,7 @@ TEST(steps_are_bit_identical_for_every_loss_scale) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 2;
     double losses[5], scaled[5];
-    ModelShape model_shape = {2, 2, 32, 16, 97, 128, true, true, 0};
+    ModelShape model_shape = tiny_model(2);
     Model model;
     model_open(&model, &model_shape);
     float *params = run_steps(&shape, 5, losses);
