@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// With these a model is none of GPT2Config.
-static bool has_options(const ModelShape *shape) {
-    return shape_has_heads(shape) || shape->rms_norm || shape->softcap > 0 || shape->activation == ACTIVATION_SWIGLU;
+bool model_is_gpt2(const ModelShape *shape) {
+    return !shape_has_heads(shape) && !shape->rms_norm && !(shape->softcap > 0) &&
+           shape->activation != ACTIVATION_SWIGLU;
 }
 
 static const struct {
@@ -32,7 +32,7 @@ static const char *activation_name(Activation activation) {
 }
 
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
-    const bool options = has_options(shape);
+    const bool options = !model_is_gpt2(shape);
     buffer_print(out,
                  "{\n \"architectures\": [\"%s\"],\n \"model_type\": \"%s\",\n"
                  " \"n_layer\": %d,\n \"n_head\": %d,\n \"n_embd\": %d,\n \"n_positions\": %d,\n \"n_ctx\": %d,\n"
@@ -74,7 +74,7 @@ static bool take_activation(const json_t *root, bool options, Config *model) {
     return false;
 }
 
-// What has_options() names. Without them it is a GPT-2.
+// What a GPT-2 does not have, or has off.
 static bool take_options(const json_t *root, bool options, Config *model) {
     const char *norm = json_string_value(json_object_get(root, "norm"));
     const double theta = json_number_value(json_object_get(root, "rope_theta"));

@@ -6,6 +6,9 @@
 #include "trainer/config/config.h"
 #include "trainer/model/params.h"
 
+// Whether transformers' GPT2Config can describe the model.
+bool model_is_gpt2(const ModelShape *shape);
+
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out); // type: of the tensors beside it
 
 // Sets the keys of the model from the config.json of `directory`. A smaller block_size may be set by the user; any

@@ -102,6 +102,17 @@ const Tensor *model_tensor(const Model *model, ParamId id, int layer) {
     return place < 0 ? NULL : &model->tensors[place];
 }
 
+int tensor_parts(const Tensor *tensor, const ModelShape *shape, int rows[TENSOR_PARTS]) {
+    rows[0] = tensor->file_rows;
+    if (tensor->id == PARAM_QKV_W || tensor->id == PARAM_QKV_B) {
+        rows[0] = shape->channels, rows[1] = rows[2] = shape->kv_heads * (shape->channels / shape->heads);
+        return 3;
+    }
+    if ((tensor->id != PARAM_FC_W && tensor->id != PARAM_FC_B) || shape->activation != ACTIVATION_SWIGLU) return 1;
+    rows[0] = rows[1] = shape_hidden(shape);
+    return 2;
+}
+
 void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values) {
     if (tensor->kind >= KIND_GAIN) {
         for (size_t i = 0; i < count; i++) values[i] = tensor->kind == KIND_GAIN;

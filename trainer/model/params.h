@@ -79,6 +79,11 @@ static inline size_t tensor_elements(const Tensor *tensor) { return (size_t)tens
 // Initial values of elements [first, first + count) of the tensor: a pure function of the seed and the element.
 void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t first, size_t count, float *values);
 
+// Rows of the matrices that one tensor holds, one after another: queries, keys and values, or gate and up, or one
+// alone. Returns their number.
+enum { TENSOR_PARTS = 3 };
+int tensor_parts(const Tensor *tensor, const ModelShape *shape, int rows[TENSOR_PARTS]);
+
 // Before its name in files of GPT2LMHeadModel.
 static inline const char *tensor_prefix(const Tensor *tensor) { return tensor->id == PARAM_HEAD ? "" : "transformer."; }
 

@@ -4,7 +4,7 @@
 #include "common/file.h"
 #include "kernels/half.h"
 #include "trainer/checkpoint/model_config.h"
-#include "trainer/checkpoint/safetensors.h"
+#include "trainer/run/export_llama.h"
 #include "trainer/run/tokenizer_files.h"
 #include <errno.h>
 #include <math.h>
@@ -19,17 +19,21 @@ static const char *join(char path[PATH_MAX_BYTES], const char *directory, const 
     return path;
 }
 
+int export_write(SafeWriter *writer, const char *name, const float *values, size_t count) {
+    for (size_t i = 0; writer->type == DTYPE_FP16 && i < count; i++)
+        if (isfinite(values[i]) && isinf(fp16_value(fp16_of(values[i]))))
+            return fail(EX_DATA, "'%s' has the value %g, which float16 cannot hold: use bfloat16", name,
+                        (double)values[i]);
+    return safe_write(writer, values, count);
+}
+
 static int copy_tensor(SafeWriter *writer, const SafeFile *file, const SafeTensor *tensor) {
     static float values[PIECE];
     const size_t count = (size_t)(tensor->end - tensor->begin) / sizeof *values;
     for (size_t first = 0; first < count; first += PIECE) {
         const size_t n = count - first < PIECE ? count - first : PIECE;
         memcpy(values, file->data + tensor->begin + first * sizeof *values, n * sizeof *values);
-        for (size_t i = 0; writer->type == DTYPE_FP16 && i < n; i++)
-            if (isfinite(values[i]) && isinf(fp16_value(fp16_of(values[i]))))
-                return fail(EX_DATA, "'%s' has the value %g, which float16 cannot hold: use bfloat16", tensor->name,
-                            (double)values[i]);
-        if (safe_write(writer, values, n) < 0) return -1;
+        if (export_write(writer, tensor->name, values, n) < 0) return -1;
     }
     return 0;
 }
@@ -62,7 +66,7 @@ int export_begin(const char *to) {
 int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
-    model_config_print(shape, type, &text);
+    (model_is_gpt2(shape) ? model_config_print : llama_config_print)(shape, type, &text);
     int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
     if (result == 0) result = tokenizer_files_write(to, shape);
@@ -71,8 +75,10 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
 
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type) {
     char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
-    if (export_begin(to) < 0) return -1;
-    int result = copy_model(join(source, from, "model.safetensors"), join(path, to, "model.safetensors"), type);
+    const bool gpt2 = model_is_gpt2(shape);
+    if ((!gpt2 && llama_check(shape) < 0) || export_begin(to) < 0) return -1;
+    join(source, from, "model.safetensors"), join(path, to, "model.safetensors");
+    int result = gpt2 ? copy_model(source, path, type) : llama_write(source, path, shape, type);
     if (result == 0) result = export_finish(to, shape, type);
     return result < 0 ? fail_in("export to '%s', which is not complete", to) : 0;
 }

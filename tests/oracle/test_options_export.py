@@ -1,0 +1,122 @@
+"""`trainer export` of models with options against transformers: the loss of its Llama or Qwen3 on the same tokens, and the text it
+continues with."""
+import json
+import os
+import subprocess
+
+import numpy as np
+
+import runner
+
+BIN = os.environ["BIN"]
+LLAMA = ["--norm=rmsnorm", "--position=rope", "--mlp=swiglu"]
+SHAPE = ["--n_layer=2", "--n_head=4", "--n_embd=32", "--block_size=32", "--batch_size=2", "--gradient_accumulation_steps=1",
+         "--max_iters=40", "--learning_rate=2e-2", "--warmup_iters=2", "--lr_decay_iters=40", "--eval_interval=0", "--threads=1",
+         "--dtype=float32", "--sample_tokens=0", "--quiet"]
+FORMS = {
+    "llama": [],
+    "untied": ["--tie_embeddings=False"],
+    "shared": ["--tie_embeddings=False", "--n_kv_head=2", "--rope_theta=500"],
+    "biased": ["--bias=True", "--n_kv_head=1"],
+    "qwen3": ["--qk_norm=True", "--n_kv_head=2"],
+}
+
+
+def run(*arguments, stdin=b"", code=0):
+    done = subprocess.run(arguments, input=stdin, capture_output=True)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr.decode())
+    return done.stdout, done.stderr.decode()
+
+
+def trainer(*arguments, code=0):
+    return run(f"{BIN}/trainer", *arguments, code=code)
+
+
+def dataset():
+    if not os.path.exists("data"):
+        os.mkdir("docs")
+        for i in range(60):
+            with open(f"docs/{i}", "w", encoding="utf-8") as file:
+                file.writelines(f"line {i * 40 + k} of a text about mills and the stream that drives the wheel {k}\n" for k in range(40))
+        run(f"{BIN}/shardtool", "tokenize", "-q", "--val", "0.2", "-o", "data", "docs")
+    return "data"
+
+
+def model(form):
+    if not os.path.exists(form):
+        trainer("train", *SHAPE, *LLAMA, *FORMS[form], f"--dataset={dataset()}", f"--out_dir={form}")
+        trainer("export", "-o", f"{form}-exported", f"--out_dir={form}")
+    return f"{form}-exported"
+
+
+def test_export_has_the_names_and_the_shapes_of_llama():
+    for form in FORMS:
+        with open(f"{model(form)}/config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        with open(f"{model(form)}/model.safetensors", "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        shapes = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+        kept = config["num_key_value_heads"] * 8
+        assert config["model_type"] == ("qwen3" if form == "qwen3" else "llama")
+        assert shapes["model.layers.1.self_attn.q_proj.weight"] == [32, 32]
+        assert shapes["model.layers.1.self_attn.v_proj.weight"] == [kept, 32]
+        assert shapes["model.layers.0.mlp.up_proj.weight"] == [config["intermediate_size"], 32]
+        assert shapes["model.layers.0.mlp.down_proj.weight"] == [32, config["intermediate_size"]]
+        assert ("lm_head.weight" in shapes) == (not config["tie_word_embeddings"]) == (form in ("untied", "shared"))
+        assert ("model.layers.0.self_attn.k_proj.bias" in shapes) == config["attention_bias"] == (form == "biased")
+        assert ("model.layers.0.self_attn.k_norm.weight" in shapes) == (form == "qwen3")
+
+
+def test_transformers_has_the_loss_and_the_text_of_the_trainer():
+    try:
+        import torch
+        import transformers
+    except ImportError as reason:
+        raise runner.Skip(f"torch or transformers cannot be imported: {reason}")
+    torch.set_num_threads(1)
+    ids = {split: np.frombuffer(run(f"{BIN}/shardtool", "cat", "--split", split, dataset())[0], "<u2").astype(np.int64)
+           for split in ("train", "val")}
+    for form in FORMS:
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(model(form)).float().eval()
+        out, _ = trainer("eval", f"--out_dir={form}", "--dataset=data", "--eval_tokens=256", "--threads=1", "--dtype=float32", "--json")
+        for line in map(json.loads, out.splitlines()):
+            rows = torch.from_numpy(ids[line["split"]][: 8 * 32 + 1])
+            with torch.no_grad():
+                logits = theirs(rows[:-1].view(8, 32)).logits
+            loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), rows[1:]).item()
+            assert abs(loss - line["loss"]) < 2e-6 * loss, (form, line, loss)
+            assert loss < 10, "it has learnt something"
+        start = "line 7 of a text"
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model(form))
+        with torch.no_grad():
+            text = theirs.generate(**tokenizer(start, return_tensors="pt"), max_new_tokens=20, do_sample=False)
+        out, _ = trainer("sample", f"--out_dir={form}", f"--start={start}", "--num_samples=1", "--temperature=0",
+                         "--max_new_tokens=20", "--dtype=float32", "--threads=1")
+        assert out.decode().split("\n---------------")[0] == tokenizer.decode(text[0]), (form, out)
+
+
+def test_what_no_model_of_transformers_computes_is_refused():
+    for options, reason in (
+        (["--norm=rmsnorm"], "position is learned"),
+        (["--position=rope", "--mlp=swiglu"], "norm is layernorm"),
+        ([*LLAMA, "--mlp=relu2"], "mlp is not swiglu"),
+        ([*LLAMA, "--logit_softcap=30"], "logit_softcap is not 0"),
+        ([*LLAMA, "--qk_norm=True", "--bias=True"], "qk_norm has biases beside it"),
+    ):
+        trainer("train", *SHAPE, *options, "--max_iters=1", f"--dataset={dataset()}", "--out_dir=none", "--fresh")
+        _, words = trainer("export", "-o", "refused", "--out_dir=none", code=2)
+        assert reason in words, words
+        assert not os.path.exists("refused")
+
+
+def test_untied_and_relu2_stay_a_gpt2(folder):
+    trainer("train", *SHAPE, "--tie_embeddings=False", "--mlp=relu2", "--max_iters=2", f"--dataset={dataset()}", f"--out_dir={folder}/run")
+    trainer("export", "-o", f"{folder}/exported", f"--out_dir={folder}/run")
+    with open(f"{folder}/exported/config.json", encoding="utf-8") as file:
+        config = json.load(file)
+    assert (config["model_type"], config["activation_function"], config["tie_word_embeddings"]) == ("gpt2", "relu2", False)
+    trainer("train", *SHAPE, f"--init_from={folder}/exported", "--max_iters=1", f"--dataset={dataset()}", f"--out_dir={folder}/tuned")
+
+
+if __name__ == "__main__":
+    runner.main(globals())

@@ -1,0 +1,11 @@
+// Models with options for other tools, under the names of transformers' Llama, or of its Qwen3 with qk_norm.
+#pragma once
+
+#include "common/bytes.h"
+#include "trainer/model/params.h"
+
+int llama_check(const ModelShape *shape); // 2 with the reason where they do not compute the same
+
+// The model.safetensors `from` of that shape, in F32, as the file `to`. -1 after fail().
+int llama_write(const char *from, const char *to, const ModelShape *shape, Dtype type);
+void llama_config_print(const ModelShape *shape, Dtype type, Buffer *out);
