@@ -1,5 +1,7 @@
-// trainer eval: the loss of a trained model on the first tokens of each split.
+// trainer eval: the loss of a trained model on the first tokens of each split, or its accuracy on multiple-choice
+// items.
 #include "common/err.h"
+#include "trainer/run/choices.h"
 #include "trainer/run/evaluate_progress.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/trained.h"
@@ -8,12 +10,14 @@
 #include <stdio.h>
 
 static bool json;
-static const char *which = "";
+static const char *which = "", *choices = "";
 static const Option options[] = {
-    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
-     "checkpoint; without it the newest, or the best if only the best are saved"},
-    {OPT_FLAG,   "json", &json,  NULL,               "print one JSON object"    },
-    {OPT_END,    NULL,   NULL,   NULL,               NULL                       },
+    {OPT_STRING, "ckpt",    &which,   "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"                                                 },
+    {OPT_STRING, "choices", &choices, "FILE",
+     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's"                           },
+    {OPT_FLAG,   "json",    &json,    NULL,               "print JSON objects: one for each split, or each item and the accuracy"},
+    {OPT_END,    NULL,      NULL,     NULL,               NULL                                                                   },
 };
 
 static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
@@ -55,16 +59,51 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
     return result;
 }
 
+typedef struct {
+    uint64_t items, right_by_sum, right_by_mean;
+    bool finite;
+} Score;
+
+static void add_item(void *context, const ChoicesItem *item) {
+    Score *score = context;
+    score->right_by_sum += item->by_sum == item->label, score->right_by_mean += item->by_mean == item->label;
+    if (json) printf("{\"item\": %llu, \"losses\": [", (unsigned long long)score->items);
+    for (int i = 0; i < item->endings; i++) {
+        score->finite &= isfinite(item->losses[i]);
+        if (json && isfinite(item->losses[i])) printf("%s%.9g", i ? ", " : "", item->losses[i]);
+        if (json && !isfinite(item->losses[i])) printf("%snull", i ? ", " : "");
+    }
+    if (json) printf("], \"tokens\": [");
+    for (int i = 0; json && i < item->endings; i++) printf("%s%d", i ? ", " : "", item->tokens[i]);
+    if (json) printf("], \"label\": %d, \"by_sum\": %d, \"by_mean\": %d}\n", item->label, item->by_sum, item->by_mean);
+    score->items++;
+}
+
+static int print_accuracy(Trained *trained) {
+    Score score = {.finite = true};
+    if (choices_evaluate(&trained->network, choices, add_item, &score) < 0) return -1;
+    const double by_sum = (double)score.right_by_sum / (double)score.items;
+    const double by_mean = (double)score.right_by_mean / (double)score.items;
+    if (json)
+        printf("{\"items\": %llu, \"accuracy\": %.6f, \"accuracy_by_mean\": %.6f}\n", (unsigned long long)score.items,
+               by_sum, by_mean);
+    else
+        printf("accuracy %.4f by the loss of an ending, %.4f by its mean over tokens, over %llu items\n", by_sum,
+               by_mean, (unsigned long long)score.items);
+    if (!score.finite) return fail(EX_NONFINITE, "the loss of an ending is not finite");
+    return 0;
+}
+
 static int run(int count, char **files) {
     ConfigReader reader;
     Trained trained = {0};
     LoaderProcess loader_process = {0};
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
-    if (result == 0) result = loader_process_open(&loader_process, config);
+    if (result == 0 && !*choices) result = loader_process_open(&loader_process, config);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = evaluate_with(&trained, config, &loader_process);
+    if (result == 0) result = *choices ? print_accuracy(&trained) : evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);
     config_close(&reader);

@@ -1,0 +1,168 @@
+// An item at a time: its endings are the rows of a batch, behind the same context. Padding has no influence, because
+// attention is causal.
+#include "trainer/run/choices.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "common/json_read.h"
+#include "common/log.h"
+#include "tokenizer/tokenizer.h"
+#include <stdlib.h>
+
+enum { LENGTH_MULTIPLE = 64, FILE_MAX_BYTES = 1 << 30 }; // few lengths, so that cached kernels are reused
+
+typedef struct {
+    Network *network;
+    Encoder *encoder;
+    ChoicesItem item;
+    Buffer context, endings[ENDINGS_MAX]; // ids
+    uint16_t *rows;                       // (rows, T+1) of a batch
+    float *losses;                        // (rows, T)
+} Choices;
+
+static int encode(Choices *choices, const char *before, const json_t *string, Buffer *ids) {
+    Buffer text = {0};
+    buffer_add(&text, before, strlen(before));
+    buffer_add(&text, json_string_value(string), json_string_length(string));
+    ids->size = 0;
+    buffer_reserve(ids, encoder_ids_max(text.size) * sizeof(uint16_t));
+    const ssize_t count =
+        encoder_encode(choices->encoder, (Bytes){text.data, text.size}, (uint16_t *)(void *)ids->data);
+    if (count >= 0) ids->size = (size_t)count * sizeof(uint16_t);
+    buffer_close(&text);
+    return count < 0 ? -1 : 0;
+}
+
+static int read_endings(Choices *choices, const json_t *endings) {
+    ChoicesItem *item = &choices->item;
+    const int block = choices->network->plan->eval.block;
+    item->endings = (int)json_array_size(endings);
+    if (json_array_size(endings) < 2 || json_array_size(endings) > ENDINGS_MAX)
+        return fail(EX_DATA, "'endings' is not a list of 2 to %d texts", ENDINGS_MAX);
+    for (int i = 0; i < item->endings; i++) {
+        const json_t *ending = json_array_get(endings, (size_t)i);
+        if (!json_is_string(ending)) return fail(EX_DATA, "ending %d is not a text", i);
+        if (encode(choices, " ", ending, &choices->endings[i]) < 0) return -1;
+        item->tokens[i] = (int)(choices->endings[i].size / sizeof(uint16_t));
+        if (item->tokens[i] > block)
+            return fail(EX_DATA, "ending %d has %d tokens, and a sequence of the evaluation %d", i, item->tokens[i],
+                        block);
+    }
+    return 0;
+}
+
+static int read_item(Choices *choices, const json_t *object) {
+    const json_t *context = json_object_get(object, "ctx"), *label = json_object_get(object, "label");
+    if (!json_is_string(context)) return fail(EX_DATA, "no text 'ctx'");
+    if (read_endings(choices, json_object_get(object, "endings")) < 0) return -1;
+    json_int_t number = json_is_integer(label) ? json_integer_value(label) : -1;
+    if (json_is_string(label)) { // in some copies of HellaSwag
+        char *end;
+        number = strtol(json_string_value(label), &end, 10);
+        if (*end || end == json_string_value(label)) number = -1;
+    }
+    if (number < 0 || number >= choices->item.endings)
+        return fail(EX_DATA, "'label' is not the number of an ending, 0 to %d", choices->item.endings - 1);
+    choices->item.label = (int)number;
+    if (encode(choices, "", context, &choices->context) < 0) return -1;
+    const uint16_t begin = TOKEN_END_OF_TEXT; // an empty context is the start of a document
+    if (!choices->context.size) buffer_add(&choices->context, &begin, sizeof begin);
+    return 0;
+}
+
+// The losses of endings first .. first+B-1.
+static void evaluate_endings(Choices *choices, int first, int B) {
+    const PassLayout *pass = &choices->network->plan->eval;
+    ChoicesItem *item = &choices->item;
+    int used[ENDINGS_MAX], longest = 0; // ids of each row
+    for (int b = 0; b < B; b++) {
+        used[b] = (int)(choices->context.size / sizeof(uint16_t)) + item->tokens[first + b];
+        used[b] = used[b] < pass->block + 1 ? used[b] : pass->block + 1;
+        longest = longest > used[b] ? longest : used[b];
+    }
+    int T = (longest - 1 + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
+    T = T < pass->block ? T : pass->block;
+    memset(choices->rows, 0, (size_t)B * (size_t)(T + 1) * sizeof *choices->rows);
+    for (int b = 0; b < B; b++) {
+        uint16_t *row = choices->rows + (size_t)b * (size_t)(T + 1);
+        const size_t ending = choices->endings[first + b].size, before = (size_t)used[b] * sizeof *row - ending;
+        memcpy(row, choices->context.data + choices->context.size - before, before);
+        memcpy((char *)row + before, choices->endings[first + b].data, ending);
+    }
+    network_tokens(choices->network, pass, choices->rows, B, T);
+    network_forward(choices->network, pass, B, T);
+    network_losses(choices->network, pass, B, T, 0, false, false);
+    network_read(choices->network, pass->losses, DTYPE_FP32, 0, (size_t)B * (size_t)T, choices->losses);
+    for (int b = 0; b < B; b++) {
+        const float *end = choices->losses + (size_t)b * (size_t)T + used[b] - 1;
+        item->losses[first + b] = 0;
+        for (const float *loss = end - item->tokens[first + b]; loss < end; loss++)
+            item->losses[first + b] += (double)*loss;
+    }
+}
+
+static int evaluate_line(Choices *choices, Bytes line) {
+    ChoicesItem *item = &choices->item;
+    const int rows = choices->network->plan->eval.rows;
+    json_error_t error;
+    json_t *object = json_parse(line, JSON_ALLOW_NUL, &error);
+    const int result = json_is_object(object) ? read_item(choices, object) : fail(EX_DATA, "not a JSON object");
+    json_decref(object);
+    if (result < 0) return -1;
+    for (int first = 0; first < item->endings; first += rows)
+        evaluate_endings(choices, first, item->endings - first < rows ? item->endings - first : rows);
+    item->by_sum = item->by_mean = 0;
+    for (int i = 1; i < item->endings; i++) {
+        const double *losses = item->losses;
+        if (losses[i] < losses[item->by_sum]) item->by_sum = i;
+        if (losses[i] / item->tokens[i] < losses[item->by_mean] / item->tokens[item->by_mean]) item->by_mean = i;
+    }
+    return 0;
+}
+
+static int evaluate_lines(Choices *choices, Bytes text, const char *path,
+                          void (*found)(void *context, const ChoicesItem *item), void *context) {
+    Progress progress = {0};
+    uint64_t number = 0, items = 0;
+    int result = 0;
+    progress_start(&progress, "evaluating choices", "B", text.size);
+    for (size_t at = 0; at < text.size && result == 0;) {
+        const uint8_t *start = text.data + at, *end = memchr(start, '\n', text.size - at);
+        const Bytes line = {start, end ? (size_t)(end - start) : text.size - at};
+        at += line.size + (end != NULL), number++;
+        if (!line.size) continue;
+        result = evaluate_line(choices, line);
+        if (result == 0)
+            items++, found(context, &choices->item);
+        else
+            fail_in("'%s' line %llu", path, (unsigned long long)number);
+        progress_update(&progress, at);
+    }
+    progress_finish(&progress);
+    if (result == 0 && !items) return fail(EX_NOINPUT, "'%s' holds no item", path);
+    return result;
+}
+
+int choices_evaluate(Network *network, const char *path, void (*found)(void *context, const ChoicesItem *item),
+                     void *context) {
+    const PassLayout *pass = &network->plan->eval;
+    if (network->model->shape.vocab != TOKEN_COUNT)
+        return fail(EX_USAGE, "the model has a vocabulary of %d tokens: --choices requires GPT-2's of %d",
+                    network->model->shape.vocab, TOKEN_COUNT);
+    Buffer text = {0};
+    const Vocab *vocab = vocab_open();
+    int result = vocab ? file_read(&text, path, FILE_MAX_BYTES) : -1;
+    if (result == 0) {
+        Choices choices = {.network = network, .encoder = encoder_open(vocab, INVALID_REPLACE, NULL)};
+        const size_t ids = (size_t)pass->rows * (size_t)(pass->block + 1);
+        choices.rows = allocate_zeroed(ids, sizeof *choices.rows);
+        choices.losses = allocate_zeroed(ids, sizeof *choices.losses);
+        result = evaluate_lines(&choices, (Bytes){text.data, text.size}, path, found, context);
+        for (int i = 0; i < ENDINGS_MAX; i++) buffer_close(&choices.endings[i]);
+        buffer_close(&choices.context);
+        free(choices.rows), free(choices.losses);
+        encoder_close(choices.encoder);
+    }
+    buffer_close(&text);
+    vocab_close(vocab);
+    return result;
+}
