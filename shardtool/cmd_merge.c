@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/cmd_part.h"
+#include "shardtool/cmd_tokenize_compare.h"
 #include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,9 +22,7 @@ static const Option options[] = {
 static int take_part(Dataset *whole, const Dataset *part, const Dataset *first) {
     if (memcmp(part->vocab_fp, first->vocab_fp, 32))
         return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
-    if (strcmp(part->params, first->params))
-        return fail(EX_USAGE, "'%s' and '%s' were made with other options: %s and %s", first->path, part->path,
-                    first->params, part->params);
+    if (compare_options(first, part) < 0) return -1;
     for (uint64_t i = 0; i < part->source_count; i++) dataset_add_source(whole, &part->sources[i]);
     return 0;
 }

@@ -55,14 +55,26 @@ static const char *find_difference(const char *line, const char *other) {
     return NULL;
 }
 
-// `what` was made with the options `old`.
-static int fail_params(const char *what, const char *old, const char *new, const char *advice) {
+static void describe_difference(char then[128], char now[128], const char *old, const char *new) {
     const char *item = find_difference(old, new);
     if (!item) item = find_difference(new, old);
     if (!item) item = old; // the same items in another order: a ; in a value
-    char then[128], now[128];
     describe(then, old, item);
     describe(now, new, item);
+}
+
+int compare_options(const Dataset *dataset, const Dataset *other) {
+    if (!strcmp(dataset->params, other->params)) return 0;
+    char first[128], second[128];
+    describe_difference(first, second, dataset->params, other->params);
+    return fail(EX_USAGE, "'%s' was made with %s, '%s' with %s: make them with the same options", dataset->path, first,
+                other->path, second);
+}
+
+// `what` was made with the options `old`.
+static int fail_params(const char *what, const char *old, const char *new, const char *advice) {
+    char then[128], now[128];
+    describe_difference(then, now, old, new);
     return fail(EX_USAGE, "%s was made with %s, this run has %s: %s", what, then, now, advice);
 }
 

@@ -1,4 +1,5 @@
-// Compares a tokenize run with the dataset that its directory holds already. `params` is the line of options.
+// Compares a tokenize run with the dataset that its directory holds already, and datasets with each other. `params` is
+// the line of options.
 #pragma once
 
 #include "shardtool/format/dataset.h"
@@ -10,3 +11,5 @@ int compare_finished(const char *directory, const char *params, const ShardParam
 int compare_unfinished(const char *directory, const char *other, const char *params, bool appends);
 // With the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);
+// For merge: -1 (2) with the first option in which two datasets differ.
+int compare_options(const Dataset *dataset, const Dataset *other);
