@@ -31,7 +31,7 @@ static void reload_keys(Server *server) {
     }
     allow_close(&server->allow);
     server->allow = allow;
-    log_line("%zu keys are allowed", allow.count - 1); // and the loader's own
+    log_line("keys allowed: %zu", allow.count - 1); // and the loader's own
 }
 
 // --- what fits

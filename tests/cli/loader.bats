@@ -287,8 +287,10 @@ END
     port=$(free_port)
     start --endpoint "tcp://[::1]:$port" --key loader.key --allow allow
     "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
+    "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key loader.key | grep -q '^uptime_ms'
+    run_code 2 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --loader-key "$(cat loader.public)"
     run "$BIN/loader" status --endpoint "tcp://[::1]:$port"
     [ "$status" -eq 69 ]
-    run "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key
-    [ "$status" -eq 2 ]
+    run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
+    [[ "$output" == *"check its address and the keys"* ]]
 }

@@ -85,7 +85,7 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
 
     write_file("allow", kept.public_key, KEY_TEXT - 1);
     kill(pid, SIGHUP);
-    wait_for_line("tcp", "1 keys are allowed", 1);
+    wait_for_line("tcp", "keys allowed: 1", 1);
     NEED(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_PERMISSION);
