@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static bool same_letter(char a, char b) { return a == b || ((a == '-' || a == '_') && (b == '-' || b == '_')); }
@@ -312,6 +313,15 @@ static const char *installed_name(const char *name, const char *path) {
     return last && !strncmp(last, "millrace-", 9) && !strcmp(last + 9, name) ? last : name;
 }
 
+// On a smaller stack the programs end with a segmentation fault. Threads have the same limit.
+static int check_stack(void) {
+    enum { STACK_BYTES_MIN = 512 << 10 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= STACK_BYTES_MIN) return 0;
+    return fail(EX_LIMIT, "the stack is limited to %llu KiB: raise the limit by `ulimit -s` to %d or more",
+                (unsigned long long)limit.rlim_cur >> 10, STACK_BYTES_MIN >> 10);
+}
+
 int cli_main(const Program *built, int argc, char **argv) {
     reserve_descriptors();
     Program installed = *built;
@@ -326,7 +336,7 @@ int cli_main(const Program *built, int argc, char **argv) {
         fail(EX_USAGE, "missing command (see %s --help)", program->name);
     else
         command = command_find(program, first);
-    if (command) {
+    if (command && check_stack() == 0) {
         int count = argc - 2;
         status = parse(program, command, &count, argv + 2);
         if (status == 0)

@@ -126,3 +126,10 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
     run_code 65 shardtool text x.zst
     [[ "$output" == *"zstd window is larger than 128 MiB"* ]]
 }
+
+@test "a stack that is too small is 71" {
+    for program in "shardtool encode" "loader status" "trainer plan"; do
+        run_code 71 bash -c "ulimit -s 256; $BIN/$program" </dev/null
+        [[ "$output" == *"the stack is limited to 256 KiB: raise the limit by \`ulimit -s\` to 512 or more" ]]
+    done
+}
