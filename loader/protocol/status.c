@@ -165,7 +165,7 @@ static void print_table(const Status *status, Buffer *out) {
                      human_count(count, (double)source->tokens), source->replaced ? " (replaced)" : "");
     }
     if (status->totals.clients)
-        buffer_print(out, "\n%-16s %6s %10s %12s %12s %12s %8s %10s\n", "client", "T", "tokens/s", "tokens", "wait us",
+        buffer_print(out, "\n%-16s %6s %10s %12s %12s %12s %8s %10s\n", "client", "T", "tokens/s", "tokens", "mean us",
                      "max us", "resends", "silent s");
     for (uint32_t i = 0; i < status->totals.clients; i++) {
         const WireClientStats *client = &status->clients[i];
