@@ -174,13 +174,13 @@ $(O)/bench_operations: $(patsubst %,$(O)/tests/%.o,bench/bench_operations operat
 	@echo "  LD   $@"
 	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
-bench-cpu: all ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
+bench-cpu: all test-deps ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
 ## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
 bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
 ## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
 bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
-bench-sample: all ; $(Q)build/venv/bin/python tests/bench/bench_sample.py $(O)/bin/trainer
+bench-sample: all test-deps ; $(Q)build/venv/bin/python tests/bench/bench_sample.py $(O)/bin/trainer
 ## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader

@@ -88,7 +88,7 @@ static int wait_until_ready(Feed *feed) {
         if (clock_ns() >= end)
             return fail(
                 EX_PEER,
-                "no loader at %s after %llu s: give --dataset=DIR, start `loader serve DIR`, or raise data_timeout",
+                "no loader at %s after %llu s: give --dataset=DIR, or start a loader and give its --loader=ENDPOINT",
                 feed->endpoint.name, (unsigned long long)timeout_ms / 1000);
         if (feed->state != CONNECTION_READY) log_waiting(feed, "waiting for the loader");
     }

@@ -62,7 +62,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     cp -r tests/cuda tests/operations "$BATS_TEST_TMPDIR" # in a checkout the report also goes to docs
     cd "$BATS_TEST_TMPDIR" && mkdir -p fake build/bin tests && mv cuda operations tests && cp "$BIN"/{trainer,shardtool,loader} build/bin && export PATH="$PWD/fake:$PATH"
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
-    printf '#!/bin/sh\n[ ! -e hangs ] || exec sleep 600\nexit ${BAD:-0}\n' | sed "s|hangs|$PWD/hangs|" >build/test-gpu
+    printf '#!/bin/sh\n[ ! -e hangs ] || { touch hangs.now; exec sleep 600; }\nexit ${BAD:-0}\n' | sed "s|hangs|$PWD/hangs|g" >build/test-gpu
     chmod +x fake/nvidia-smi build/test-gpu
     device() { exec env --default-signal=INT tests/cuda/device/run_device.sh "$PWD/build" --out "$PWD/out" "$@" 3>&-; }
     run device --only 'operation_(loss|gelu)'
@@ -74,7 +74,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     ! grep -q "^passed operation_loss" out/tests.txt
     touch hangs
     device --only operation_loss >words &
-    wait_until pgrep -f "sleep 600"
+    wait_until test -e hangs.now
     kill -INT $!
     local status=0
     wait $! || status=$?

@@ -43,13 +43,13 @@ make_other_data() { # LINES: `data2`
     "$BIN/shardtool" tokenize --quiet --val 0.1 -o data2 other
 }
 
-# wait_until COMMAND...: polls until COMMAND succeeds. Fails after two minutes, which only a broken program takes, or as soon
+# wait_until COMMAND...: polls until COMMAND succeeds. Fails after ten minutes, which only a broken program takes, or as soon
 # as the trainer that is waited for has ended.
 wait_until() {
-    local end=$((SECONDS + 120)) ended=
+    local end=$((SECONDS + 600)) ended=
     until "$@"; do
         [ -z "$ended" ] || { echo "the trainer ended during: $*" && cat words && return 1; }
-        [ "$SECONDS" -lt "$end" ] || { echo "two minutes of waiting for: $*" && return 1; }
+        [ "$SECONDS" -lt "$end" ] || { echo "ten minutes of waiting for: $*" && return 1; }
         [ -z "${TRAINER:-}" ] || kill -0 "$TRAINER" 2>/dev/null || ended=1 # look once more
         sleep 0.02
     done

@@ -470,10 +470,11 @@ static int answers_of_stopping_loader(int times, long pause_ms) {
     nanosleep(&(struct timespec){pause_ms / 1000, pause_ms % 1000 * 1000000}, NULL);
     kill(pid, SIGTERM);
     kill(pid, SIGCONT);
-    // The notice may overtake the answers.
-    int batches = 0, notices = 0, ms = 2000;
-    zmq_setsockopt(peer.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
+    // The notice may overtake the answers; where they are missing, that is seen by the time.
+    int batches = 0, notices = 0;
     for (unsigned type = 1; type && (batches < 5 || !notices);) {
+        const int ms = notices ? 2000 : 120000;
+        zmq_setsockopt(peer.socket, ZMQ_RCVTIMEO, &ms, sizeof ms);
         type = receive(&peer, &answer);
         batches += type == WIRE_BATCH, notices += type == WIRE_NOTICE;
     }
