@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ enum { BLOCK_BYTES = 1 << 16, STEP_TOKENS = 1 << 14 };
 
 static bool raw;
 static int split;
-static const char *merges, *document, *range;
+static const char *merges, *characters, *document, *range;
 
 static const Option options[] = {
     {OPT_FLAG,   "raw",   &raw,      NULL,  "read little-endian u16 instead of decimals"                            },
@@ -26,6 +27,7 @@ static const Option options[] = {
     {OPT_STRING, "range", &range,    "A:B", "only tokens A to B-1 of the shard, dataset or document"                },
     ROW_SPLIT(&split),
     ROW_MERGES(&merges),
+    ROW_CHARACTERS(&characters),
     ROW_END,
 };
 
@@ -42,7 +44,8 @@ typedef struct {
 static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
     uint16_t small = (uint16_t)id;
     decoding->digits = 0, decoding->id = 0;
-    if (id >= TOKEN_COUNT) return fail(EX_DATA, "offset %" PRIu64 ": id %u is not below %d", offset, id, TOKEN_COUNT);
+    const unsigned size = vocab_size(decoding->vocab);
+    if (id >= size) return fail(EX_DATA, "offset %" PRIu64 ": id %u is not below %u", offset, id, size);
     return vocab_decode(decoding->vocab, &small, 1, &decoding->out);
 }
 
@@ -140,10 +143,31 @@ static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
     return status;
 }
 
+// The vocabulary of a dataset of characters, unless another one was named.
+static int take_vocabulary(Decoding *decoding, const char *path) {
+    char kept[PATH_MAX_BYTES];
+    snprintf(kept, sizeof kept, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, path);
+    if (characters || merges || !dataset_is(path) || access(kept, F_OK) < 0) return 0;
+    vocab_close(decoding->vocab);
+    decoding->vocab = vocab_open_characters(kept);
+    return decoding->vocab ? 0 : -1;
+}
+
+static int check_vocabulary(const Decoding *decoding, TokenReader *tokens, const char *path) {
+    uint8_t fingerprint[32];
+    const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
+    if (!shard) return tokens->tokens ? -1 : 0;
+    vocab_fingerprint(decoding->vocab, fingerprint);
+    if (!memcmp(fingerprint, shard->vocab_fp, sizeof fingerprint)) return 0;
+    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids: name its file (--characters)", path,
+                shard->vocab_size);
+}
+
 static int decode_shard(Decoding *decoding, const char *path) {
     TokenReader tokens;
-    if (token_reader_open(&tokens, path, split) < 0) return -1;
-    int status = decode_tokens(decoding, &tokens);
+    if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
+    int status = check_vocabulary(decoding, &tokens, path);
+    if (status == 0) status = decode_tokens(decoding, &tokens);
     token_reader_close(&tokens);
     return status;
 }
@@ -164,7 +188,7 @@ static int decode_path(Decoding *decoding, const char *path) {
 
 static int run(int count, char **arguments) {
     static Decoding decoding;
-    decoding.vocab = merges ? vocab_open_file(merges) : vocab_open();
+    decoding.vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
     if (!decoding.vocab) return -1;
     int status = count ? 0 : decode_path(&decoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = decode_path(&decoding, arguments[i]);

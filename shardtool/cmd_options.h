@@ -54,6 +54,11 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
     { OPT_SIZE, "max-word", variable, "SIZE", "refuse a word (letters, spaces or signs in a row) longer than SIZE" }
 #define ROW_MERGES(variable)                                                                                           \
     { OPT_STRING, "merges", variable, "FILE", "read the GPT-2 merge table from FILE (its hash is checked)" }
+#define ROW_CHARACTERS(variable)                                                                                       \
+    {                                                                                                                  \
+        OPT_STRING, "characters", variable, "FILE",                                                                    \
+            "a vocabulary of the characters in FILE (see the command characters)"                                      \
+    }
 #define ROW_JOBS(variable)                                                                                             \
     { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }
 #define ROW_SPLIT(variable)                                                                                            \

@@ -7,6 +7,7 @@
 #include "shardtool/cmd_tokenize_summary.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/append.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *merges, *bpe_cache, *part_option;
+static const char *output, *merges, *characters, *bpe_cache, *part_option;
 static InvalidUtf8 invalid_utf8;
 static bool no_bpe_cache, force, append, json;
 
@@ -34,6 +35,7 @@ static const Option options[] = {
     ROW_INVALID_UTF8(&invalid_utf8),
     ROW_MAX_WORD(&max_word),
     ROW_MERGES(&merges),
+    ROW_CHARACTERS(&characters),
     {OPT_STRING, "bpe-cache",    &bpe_cache,    "FILE", "start with the BPE cache of another dataset (DIR/.bpe-cache)"      },
     {OPT_FLAG,   "no-bpe-cache", &no_bpe_cache, NULL,   "neither read nor write DIR/.bpe-cache"                             },
     {OPT_FLAG,   "json",         &json,         NULL,   "print the summary as a JSON object to standard output"             },
@@ -221,6 +223,18 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     return status;
 }
 
+// The vocabulary is kept in the dataset, from which decode and the trainer take it. GPT-2's is built in.
+static int keep_characters(const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, directory);
+    if (!characters) return unlink(path) < 0 && errno != ENOENT ? fail_errno("cannot remove '%s'", path) : 0;
+    int status = file_read(&text, characters, 1 << 20);
+    if (status == 0) status = file_write(path, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
+}
+
 // Called with the lock of the directory held. A finished dataset is complete already, or is appended to or replaced.
 static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     const char *params = (const char *)run->line.data;
@@ -237,7 +251,7 @@ static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *input
     if (complete > 0) log_line("'%s' is already complete", output);
     int status = complete ? complete : tokenize_locked(build, run, inputs);
     dataset_close(&base);
-    return status < 0 ? -1 : 0;
+    return status < 0 ? -1 : keep_characters(output);
 }
 
 static int tokenize(RunParams *run, Inputs *inputs, bool to_stdout) {
@@ -268,7 +282,8 @@ static void set_params(RunParams *run) {
     pipeline->max_tokens = max_tokens;
     pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shard_tokens = shard_tokens;
     pipeline->params.frame_tokens = frame_tokens;
-    pipeline->params.vocab_size = TOKEN_COUNT, pipeline->params.eot_id = TOKEN_END_OF_TEXT;
+    pipeline->params.vocab_size = vocab_size(pipeline->vocab);
+    pipeline->params.eot_id = vocab_end_of_text(pipeline->vocab);
     vocab_fingerprint(pipeline->vocab, pipeline->params.vocab_fp);
 }
 
@@ -290,13 +305,14 @@ static int run(int count, char **arguments) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
         output = part.output, params.part = part.text;
     }
-    pipeline->vocab = merges ? vocab_open_file(merges) : vocab_open();
+    if (characters) no_bpe_cache = true; // there is nothing to merge
+    pipeline->vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
     int status = pipeline->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);
         bool saves_cache = !to_stdout && !no_bpe_cache;
         unsigned encoders = threads ? (unsigned)threads : pool_cores();
-        if (saves_cache || bpe_cache || encoders >= SHARED_CACHE_THREADS)
+        if (saves_cache || bpe_cache || (!characters && encoders >= SHARED_CACHE_THREADS))
             pipeline->shared_cache = shared_cache_open(pipeline->vocab, encoders);
         if (bpe_cache) load_cache(pipeline->shared_cache, bpe_cache);
         status = tokenize(&params, &inputs, to_stdout);

@@ -6,6 +6,7 @@
 
 #define COMMANDS(X)                                                                                                    \
     X(tokenize)                                                                                                        \
+    X(characters)                                                                                                      \
     X(text)                                                                                                            \
     X(encode)                                                                                                          \
     X(decode)                                                                                                          \

@@ -76,7 +76,8 @@ const Vocab *vocab_open_file(const char *path) {
 
 void vocab_close(const Vocab *vocab) {
     if (!vocab) return;
-    trie_close(vocab->trie);
+    if (vocab->trie) trie_close(vocab->trie);
+    free(vocab->characters);
     hugepages_free((void *)(uintptr_t)vocab);
 }
 
@@ -176,6 +177,11 @@ static size_t window_size(Bytes text) {
 
 static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
     uint16_t *out = ids;
+    if (encoder->pieces.vocab->characters) {
+        ssize_t count = characters_encode(encoder->pieces.vocab, text, encoder->offset, ids);
+        encoder->offset += text.size;
+        return count;
+    }
     if (!encoder->pieces.seeded) piece_cache_seed(&encoder->pieces);
     while (text.size) {
         Bytes window = {text.data, window_size(text)};

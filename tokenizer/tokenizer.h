@@ -15,7 +15,15 @@ const Vocab *vocab_open(void);
 const Vocab *vocab_open_file(const char *path);
 void vocab_close(const Vocab *vocab); // accepts NULL
 
-// The bytes of one token; 50256 is "<|endoftext|>". `id` is below TOKEN_COUNT.
+// A vocabulary of characters: a file of UTF-8 in which each occurs once; its place is its id. 65 for another file.
+enum { CHARACTERS_MAX = 50000 };
+#define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
+const Vocab *vocab_open_characters(const char *path);
+
+unsigned vocab_size(const Vocab *vocab); // with the end of a text, the last id
+uint16_t vocab_end_of_text(const Vocab *vocab);
+
+// The bytes of one token; the last is "<|endoftext|>". `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
 
 // The built-in merge table: a version line, then a merge a line, in which vocab_spelling() gives the code point that
@@ -23,10 +31,10 @@ Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
 Bytes vocab_merges(void);
 uint32_t vocab_spelling(uint8_t byte);
 
-// Appends the bytes of the ids to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not below TOKEN_COUNT.
+// Appends the bytes of the ids to `out`, as tiktoken's decode_bytes. -1 (65) when an id is not below vocab_size.
 int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out);
 
-// SHA-256 over "GPT2BPE1\n", then for each id 0..50256 its length as u32 and its bytes, then u32 50256.
+// SHA-256 over "GPT2BPE1\n" or "CHARACT1\n", then for each id its length as u32 and its bytes, then the last id as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
 
 typedef enum {

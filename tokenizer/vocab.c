@@ -111,19 +111,23 @@ Vocab *vocab_build(Bytes table, const char *name) {
     }
     assert(builder->count == MERGED_COUNT && vocab->start[MERGED_COUNT] == TOKEN_BYTES);
     hugepages_free(builder);
+    vocab->count = MERGED_COUNT;
     return vocab;
 }
 
+unsigned vocab_size(const Vocab *vocab) { return vocab->count + 1; }
+uint16_t vocab_end_of_text(const Vocab *vocab) { return (uint16_t)vocab->count; }
+
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id) {
     static const char end_of_text[] = "<|endoftext|>";
-    assert(id < TOKEN_COUNT);
-    if (id == TOKEN_END_OF_TEXT) return (Bytes){(const uint8_t *)end_of_text, sizeof end_of_text - 1};
+    assert(id <= vocab->count);
+    if (id == vocab->count) return (Bytes){(const uint8_t *)end_of_text, sizeof end_of_text - 1};
     return (Bytes){vocab->bytes + vocab->start[id], vocab_length(vocab, id)};
 }
 
 int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *out) {
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] >= TOKEN_COUNT) return fail(EX_DATA, "id %u at %zu is not below %d", ids[i], i, TOKEN_COUNT);
+        if (ids[i] > vocab->count) return fail(EX_DATA, "id %u at %zu is not below %u", ids[i], i, vocab_size(vocab));
         Bytes token = vocab_bytes(vocab, ids[i]);
         buffer_add(out, token.data, token.size);
     }
@@ -132,15 +136,15 @@ int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *
 
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     Buffer all = {0}; // hashed in one call: a hundred thousand small ones take three times as long
-    buffer_add(&all, "GPT2BPE1\n", 9);
+    buffer_print(&all, "%s\n", vocab->characters ? "CHARACT1" : "GPT2BPE1");
     uint8_t number[4];
-    for (unsigned id = 0; id < TOKEN_COUNT; id++) {
+    for (unsigned id = 0; id <= vocab->count; id++) {
         Bytes token = vocab_bytes(vocab, (uint16_t)id);
         put_u32(number, (uint32_t)token.size);
         buffer_add(&all, number, sizeof number);
         buffer_add(&all, token.data, token.size);
     }
-    put_u32(number, TOKEN_END_OF_TEXT);
+    put_u32(number, vocab->count);
     buffer_add(&all, number, sizeof number);
     sha256(all.data, all.size, fingerprint);
     buffer_close(&all);

@@ -17,7 +17,9 @@ struct Vocab {
     uint16_t byte_token[256];
     uint16_t byte_merged[256][256];  // what two bytes merge to, or NO_TOKEN
     uint32_t pair_slots[PAIR_SLOTS]; // tag << 16 | id, by the hash of the pair; 0 = empty (no merge gives id 0)
-    struct Trie *trie;               // of the tokens' bytes (trie.h)
+    struct Trie *trie;               // of the tokens' bytes (trie.h); NULL for characters
+    uint16_t *characters;            // the id of each code point, or NO_TOKEN; NULL for GPT-2's vocabulary
+    unsigned count;                  // of tokens; the next id is the end of a text
     uint8_t bytes[TOKEN_BYTES];
 };
 
@@ -30,6 +32,9 @@ static inline uint16_t pair_tag(uint64_t hash) { return (uint16_t)(hash >> 31); 
 // Builds the vocabulary from a merge table, without its trie. NULL after fail() (65) when the table is not GPT-2's;
 // `name` is for the error's text. hugepages_free frees it.
 Vocab *vocab_build(Bytes table, const char *name);
+
+// The ids of text in a vocabulary of characters; `offset` is its place in the document, for errors. -1 after fail().
+ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids);
 
 // The token that a and b merge to, or NO_TOKEN. Most pairs merge to none, which the tag shows without reading the pair.
 static inline unsigned vocab_merged(const Vocab *vocab, unsigned a, unsigned b) {

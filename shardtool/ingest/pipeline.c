@@ -110,7 +110,7 @@ static int tokenize_window(Pipeline *pipeline, Batch *batch) {
                                         sizeof(uint16_t));
         got = encoder_encode_part(pipeline->long_encoder, text, batch->last, batch_ids(batch));
         document->ids = got < 0 ? 0 : (size_t)got;
-        if (batch->last) batch_ids(batch)[document->ids++] = TOKEN_END_OF_TEXT;
+        if (batch->last) batch_ids(batch)[document->ids++] = (uint16_t)pipeline->options->params.eot_id;
     }
 
     pthread_mutex_lock(&pipeline->lock);
@@ -137,7 +137,7 @@ static int tokenize_batch(void *job, unsigned worker) {
         if (is_finished(pipeline, document->position, document->val)) continue;
         ssize_t got = encoder_encode(pipeline->encoders[worker], text, ids);
         if (got < 0) return fail_document(pipeline, document->position);
-        ids[got] = TOKEN_END_OF_TEXT;
+        ids[got] = (uint16_t)pipeline->options->params.eot_id;
         document->ids = (size_t)got + 1;
         ids += document->ids;
     }

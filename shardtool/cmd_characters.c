@@ -1,0 +1,61 @@
+// characters: prints each character that occurs in the documents once, by code point: a vocabulary for tokenize.
+#include "common/err.h"
+#include "common/utf8.h"
+#include "shardtool/cmd_options.h"
+#include "shardtool/ingest/source.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+static const Option options[] = {
+    INPUT_ROWS,
+    ROW_END,
+};
+
+// Marks the characters of one part. `held` has the bytes of a character that the part before cut.
+static int mark_part(uint8_t *seen, Bytes text, bool last, Buffer *held) {
+    buffer_add(held, text.data, text.size);
+    const uint8_t *at = held->data, *end = at + held->size;
+    while (at < end) {
+        uint32_t point;
+        const unsigned length = utf8_decode(at, end, &point);
+        if (point == UTF8_CUT && !last) break;
+        if (point > UTF8_LAST) return fail(EX_DATA, "a document is not UTF-8");
+        seen[point] = 1;
+        at += length;
+    }
+    held->size = (size_t)(end - at);
+    memmove(held->data, at, held->size);
+    return 0;
+}
+
+static int print_characters(Source *source) {
+    uint8_t *seen = allocate_zeroed(UTF8_LAST + 1, 1), bytes[UTF8_BYTES_MAX];
+    Buffer held = {0}, out = {0};
+    Part part;
+    int status;
+    while ((status = source_next(source, &part)) > 0)
+        if ((status = mark_part(seen, part.text, part.last, &held)) < 0) break;
+    for (uint32_t point = 0; status == 0 && point <= UTF8_LAST; point++)
+        if (seen[point]) buffer_add(&out, bytes, utf8_encode(point, bytes));
+    if (status == 0 && !out.size) status = fail_no_documents();
+    if (status == 0) status = fd_write(STDOUT_FILENO, out.data, out.size, "the output");
+    buffer_close(&held);
+    buffer_close(&out);
+    free(seen);
+    return status;
+}
+
+static int run(int count, char **arguments) {
+    Inputs inputs;
+    if (input_check() < 0 || inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
+    Source *source = source_open(&inputs, &source_options);
+    int status = print_characters(source);
+    if (status == 0) status = skips_finish(&source_options.skips);
+    if (status == 0) log_skips();
+    source_close(source);
+    inputs_close(&inputs);
+    return status;
+}
+
+const Command shardtool_characters = {
+    "characters", "[INPUT...]", "print each character of the documents once: a vocabulary", options, run, NULL};

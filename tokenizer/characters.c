@@ -1,0 +1,60 @@
+// Vocabularies of characters, as nanoGPT's shakespeare_char has one: the id of a character is its place in a file.
+#include "common/err.h"
+#include "common/file.h"
+#include "common/hugepages.h"
+#include "common/utf8.h"
+#include "tokenizer/vocab.h"
+#include <stdlib.h>
+
+static int add_character(Vocab *vocab, const uint8_t *at, unsigned length, uint32_t point) {
+    if (point > UTF8_LAST) return fail(EX_DATA, "it is not UTF-8");
+    if (vocab->count == CHARACTERS_MAX) return fail(EX_DATA, "it has more than %d characters", CHARACTERS_MAX);
+    if (vocab->characters[point] != NO_TOKEN) return fail(EX_DATA, "the character U+%04X occurs twice", point);
+    const uint32_t start = vocab->start[vocab->count];
+    memcpy(vocab->bytes + start, at, length);
+    vocab->characters[point] = (uint16_t)vocab->count++;
+    vocab->start[vocab->count] = start + length;
+    return 0;
+}
+
+static int add_all(Vocab *vocab, Bytes text) {
+    if (!text.size) return fail(EX_DATA, "it holds no character");
+    for (const uint8_t *at = text.data, *end = at + text.size; at < end;) {
+        uint32_t point;
+        const unsigned length = utf8_decode(at, end, &point);
+        if (add_character(vocab, at, length, point) < 0) return -1;
+        at += length;
+    }
+    return 0;
+}
+
+const Vocab *vocab_open_characters(const char *path) {
+    Buffer text = {0};
+    if (file_read(&text, path, CHARACTERS_MAX * UTF8_BYTES_MAX) < 0) return NULL;
+    Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
+    const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
+    vocab->characters = malloc(bytes);
+    if (!vocab->characters) die(EX_MEMORY, "out of memory for a vocabulary");
+    memset(vocab->characters, 0xFF, bytes); // NO_TOKEN
+    int status = add_all(vocab, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    if (status == 0) return vocab;
+    fail_in("the vocabulary '%s'", path);
+    vocab_close(vocab);
+    return NULL;
+}
+
+ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids) {
+    uint16_t *out = ids;
+    for (const uint8_t *at = text.data, *end = at + text.size; at < end; out++) {
+        uint32_t point;
+        const unsigned length = utf8_decode(at, end, &point);
+        const unsigned long long place = offset + (uint64_t)(at - text.data);
+        if (point > UTF8_LAST) return fail(EX_DATA, "invalid UTF-8 at byte %llu", place);
+        *out = vocab->characters[point];
+        if (*out == NO_TOKEN)
+            return fail(EX_DATA, "the character U+%04X at byte %llu is not in the vocabulary", point, place);
+        at += length;
+    }
+    return out - ids;
+}
