@@ -5,6 +5,7 @@
 #include "trainer/run/evaluate_progress.h"
 #include "trainer/run/loader_process.h"
 #include "trainer/run/trained.h"
+#include "trainer/run/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>
@@ -51,8 +52,9 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
         .max_rows = (uint32_t)trained->plan.eval.rows,
     };
     loader_process_configure(loader_process, config, &wanted);
+    if (vocabulary_fingerprint(config, wanted.vocab_fp) < 0) return -1;
     Feed *feed = feed_open(&wanted);
-    int result = feed && feed_attach(feed) == 0 ? 0 : -1;
+    int result = feed && vocabulary_check(config, feed_dataset(feed)) == 0 && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == 0; split++)
         result = print_loss(trained, config, feed, split);
     feed_close(feed);

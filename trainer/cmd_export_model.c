@@ -6,6 +6,7 @@
 #include "trainer/plan/memory_plan.h"
 #include "trainer/run/export.h"
 #include "trainer/run/trained.h"
+#include "trainer/run/vocabulary.h"
 #include "trainer/trainer_commands.h"
 
 static const char *which = "", *output = NULL;
@@ -25,8 +26,10 @@ static int run(int count, char **files) {
     if (result == 0 && !output) result = fail(EX_USAGE, "missing -o DIR");
     if (result == 0) result = trained_find(path, &reader, which);
     if (result == 0) result = model_config_apply(&reader, path);
+    if (result == 0) result = vocabulary_resolve(&reader, path);
     const ModelShape shape = model_shape(&reader.config);
     if (result == 0) result = model_export(path, output, &shape, (Dtype)type);
+    if (result == 0) result = vocabulary_keep(&reader.config, output);
     if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));
     config_close(&reader);
     return result;

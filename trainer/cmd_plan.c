@@ -7,6 +7,7 @@
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
 #include "trainer/run/metrics.h"
+#include "trainer/run/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
@@ -77,6 +78,7 @@ static int run(int count, char **files) {
     int result = config_read(&reader, count, files);
     if (result == 0) result = model_config_resolve(&reader, true);
     reader.config.world = (unsigned)world;
+    if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
     if (result == 0 && print_config)
         config_print(&reader);
     else if (result == 0)

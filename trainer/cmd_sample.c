@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "trainer/run/sample_text.h"
 #include "trainer/run/trained.h"
+#include "trainer/run/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 
@@ -30,14 +31,17 @@ static void print_text(void *context, Bytes text) {
     fflush(stdout);
 }
 
-static int print_samples(Trained *trained, Bytes text, uint64_t seed) {
-    for (int64_t i = 0; i < num_samples; i++) {
-        const Sampler sampler = {temperature, (uint64_t)top_k, top_p, seed, (uint64_t)i};
-        if (sample_text(&trained->network, &sampler, text, (uint64_t)max_new_tokens, stop, print_text, NULL) < 0)
-            return -1;
-        puts("\n---------------");
+static int print_samples(Trained *trained, const Config *config, Bytes text) {
+    const Vocab *vocab = vocabulary_open(config);
+    int result = vocab ? 0 : -1;
+    for (int64_t i = 0; i < num_samples && result == 0; i++) {
+        const Sampler sampler = {temperature, (uint64_t)top_k, top_p, (uint64_t)config->seed, (uint64_t)i};
+        result =
+            sample_text(&trained->network, vocab, &sampler, text, (uint64_t)max_new_tokens, stop, print_text, NULL);
+        if (result == 0) puts("\n---------------");
     }
-    return 0;
+    vocab_close(vocab);
+    return result;
 }
 
 static int run(int count, char **files) {
@@ -57,7 +61,7 @@ static int run(int count, char **files) {
     reader.config.eval_batch_size = 1;
     reader.config.sample_tokens = max_new_tokens;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = print_samples(&trained, (Bytes){text.data, text.size}, (uint64_t)reader.config.seed);
+    if (result == 0) result = print_samples(&trained, &reader.config, (Bytes){text.data, text.size});
     trained_close(&trained);
     buffer_close(&text);
     config_close(&reader);

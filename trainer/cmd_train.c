@@ -7,6 +7,7 @@
 #include "trainer/run/sample_text.h"
 #include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
+#include "trainer/run/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <math.h>
 #include <signal.h>
@@ -58,9 +59,13 @@ static int conclude(Run *run) {
         if (use_best_checkpoint(run) < 0) return -1;
         const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
         const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
-        if (sample_text(&run->network, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, &run->sample) <
-            0)
-            return -1;
+        const Vocab *vocab = vocabulary_open(config);
+        if (!vocab) return -1;
+        const int sampled = sample_text(&run->network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "",
+                                        add_text, &run->sample);
+        vocab_close(vocab);
+        if (sampled < 0) log_warn("no sample: %s", err_text()); // sample_start is not in the vocabulary
+        err_clear();
         if (!log_quiet)
             printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
     }
@@ -94,6 +99,7 @@ static int run(int count, char **files) {
     int result = config_read(&reader, count, files);
     const bool prints = result == 0 && print_config;
     if (result == 0) result = model_config_resolve(&reader, !fresh);
+    if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
     if (prints) // also without the model of init_from
         config_print(&reader);
     else if (result == 0) {

@@ -114,15 +114,15 @@ static const char *other_computation(const json_t *root, int64_t n_embd) {
 static int take_config(Config *model, const json_t *root, const char *path) {
     const char *type = json_string_value(json_object_get(root, "model_type")), *other;
     const bool options = type && !strcmp(type, "millrace");
-    int64_t vocab;
     if (!root || !type || (strcmp(type, "gpt2") && !options))
         return fail(EX_DATA, "'%s' does not describe a GPT-2 model", path);
     if (!take_int(root, "n_layer", 1, 1024, &model->n_layer) || !take_int(root, "n_head", 1, 1024, &model->n_head) ||
         !take_int(root, "n_embd", 1, 1 << 16, &model->n_embd) || model->n_embd % model->n_head ||
         !take_int(root, "n_positions", 1, 1 << 16, &model->block_size))
         return fail(EX_DATA, "'%s' lacks a usable n_layer, n_head, n_embd or n_positions", path);
-    if (!take_int(root, "vocab_size", 1, INT32_MAX, &vocab) || vocab != GPT2_VOCAB)
-        return fail(EX_PROTOCOL, "'%s': the vocabulary is not GPT-2's %d ids", path, GPT2_VOCAB);
+    if (!take_int(root, "vocab_size", 1, 1 << 16, &model->vocab_size))
+        return fail(EX_PROTOCOL, "'%s': vocab_size is not in 1 to %d", path, 1 << 16);
+    if (model->vocab_size == GPT2_VOCAB) model->vocab_size = 0;
     if (!take_activation(root, options, model))
         return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);
     if (!take_options(root, options, model))
@@ -135,7 +135,7 @@ static int take_config(Config *model, const json_t *root, const char *path) {
 }
 
 // Sets the keys of the model. 66 without a file, 65 when it describes a model that is not computed here, 76 when the
-// vocabulary is not GPT-2's.
+// vocabulary is too large.
 static int model_config_read(Config *model, const char *directory) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
@@ -154,9 +154,9 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
     bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
     if (shorter) loaded.block_size = config->block_size;
     if (config->n_kv_head == loaded.n_head) config->n_kv_head = 0; // both mean all
-    static const int keys[] = {KEY_n_layer,  KEY_n_head,     KEY_n_embd,        KEY_block_size,    KEY_bias,
-                               KEY_gelu,     KEY_mlp,        KEY_norm,          KEY_qk_norm,       KEY_n_kv_head,
-                               KEY_position, KEY_rope_theta, KEY_logit_softcap, KEY_tie_embeddings};
+    static const int keys[] = {KEY_n_layer,   KEY_n_head,   KEY_n_embd,     KEY_vocab_size,    KEY_block_size,
+                               KEY_bias,      KEY_gelu,     KEY_mlp,        KEY_norm,          KEY_qk_norm,
+                               KEY_n_kv_head, KEY_position, KEY_rope_theta, KEY_logit_softcap, KEY_tie_embeddings};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char now[32], then[32];
         config_value(config, keys[i], now, sizeof now), config_value(&loaded, keys[i], then, sizeof then);

@@ -35,6 +35,7 @@ static void check_ranges(ConfigReader *reader) {
     } ranges[] = {
         {KEY_batch_size,                  1, 1 << 16  },
         {KEY_block_size,                  1, 1 << 16  },
+        {KEY_vocab_size,                  0, 1 << 16  },
         {KEY_n_layer,                     1, 1024     },
         {KEY_n_head,                      1, 1024     },
         {KEY_n_embd,                      1, 1 << 16  },

@@ -22,14 +22,15 @@ static size_t take(size_t *end, size_t bytes) {
 }
 
 ModelShape model_shape(const Config *config) {
+    const int vocab = config->vocab_size ? (int)config->vocab_size : GPT2_VOCAB;
     return (ModelShape){
         .layers = (int)config->n_layer,
         .heads = (int)config->n_head,
         .channels = (int)config->n_embd,
         .block = (int)config->block_size,
-        .vocab = GPT2_VOCAB,
-        .padded_vocab = padded_vocab(GPT2_VOCAB),
-        .end_of_text = GPT2_VOCAB - 1,
+        .vocab = vocab,
+        .padded_vocab = padded_vocab(vocab),
+        .end_of_text = vocab - 1,
         .bias = config->bias,
         .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU
                       : config->mlp == MLP_RELU2   ? ACTIVATION_RELU2

@@ -2,6 +2,7 @@
 #include "trainer/run/export.h"
 #include "common/err.h"
 #include "common/file.h"
+#include "common/log.h"
 #include "kernels/half.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/run/export_llama.h"
@@ -69,7 +70,10 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     (model_is_gpt2(shape) ? model_config_print : llama_config_print)(shape, type, &text);
     int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
-    if (result == 0) result = tokenizer_files_write(to, shape);
+    if (shape->vocab != GPT2_VOCAB)
+        log_line("without tokenizer files: the vocabulary is not GPT-2's");
+    else if (result == 0)
+        result = tokenizer_files_write(to, shape);
     return result < 0 ? -1 : dir_sync(to);
 }
 

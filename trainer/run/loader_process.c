@@ -127,14 +127,18 @@ static bool is_dataset(const char *path) {
     return access(manifest, F_OK) == 0;
 }
 
+bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {
+    snprintf(path, PATH_MAX_BYTES, "%s", config->dataset);
+    if (is_dataset(path)) return true;
+    snprintf(path, PATH_MAX_BYTES, "data/%.*s", PATH_MAX_BYTES - 8,
+             config->dataset); // where nanoGPT keeps its datasets
+    return is_dataset(path);
+}
+
 int loader_process_open(LoaderProcess *loader_process, const Config *config) {
     *loader_process = (LoaderProcess){.owner = -1};
     if (*config->loader || !*config->dataset) return 0;
-    snprintf(loader_process->dataset, sizeof loader_process->dataset, "%s", config->dataset);
-    if (!is_dataset(loader_process->dataset)) // where nanoGPT keeps its datasets
-        snprintf(loader_process->dataset, sizeof loader_process->dataset, "data/%.*s", PATH_MAX_BYTES - 8,
-                 config->dataset);
-    if (!is_dataset(loader_process->dataset))
+    if (!loader_process_dataset(loader_process->dataset, config))
         return fail(EX_NOINPUT,
                     "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader",
                     config->dataset);

@@ -17,6 +17,8 @@ typedef struct {
 
 // `loader` in the folder of this executable, or `millrace-loader`, its installed name. -1 (66) when there is none.
 int loader_program(char path[PATH_MAX_BYTES]);
+// The directory that the key `dataset` names; false when there is none.
+bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
 // Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
 // with 66 when there is no such dataset. The feed waits until the loader is ready.
 int loader_process_open(LoaderProcess *loader_process, const Config *config);

@@ -9,6 +9,7 @@
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
 #include "trainer/run/ranks.h"
+#include "trainer/run/vocabulary.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -112,9 +113,10 @@ static int open_feed(Run *run) {
     };
     loader_process_configure(&run->loader_process, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
+    if (!*run->checkpoint && vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
     if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);
     run->feed = feed_open(&feed);
-    if (!run->feed) return -1;
+    if (!run->feed || vocabulary_check(config, feed_dataset(run->feed)) < 0) return -1;
     run->source = source_of_feed(run->feed);
     memcpy(run->state.vocab_fp, feed_dataset(run->feed)->vocab_fp, sizeof run->state.vocab_fp);
     return 0;
@@ -265,6 +267,7 @@ static int open_output(Run *run) {
     const Config *config = run->config;
     if (!config->eval_only && !log_silent) measure_products(run);
     if (!run_owns(run)) return 0;
+    if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     return metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
                         run->state.evaluated);
 }

@@ -28,13 +28,13 @@ static uint16_t *encode_start(const Vocab *vocab, Bytes text, uint64_t more, siz
         const ssize_t length = before.size ? encoder_encode(encoder, before, ids + *count) : 0;
         if (length < 0) break;
         *count += (size_t)length;
-        if (found) ids[(*count)++] = TOKEN_END_OF_TEXT;
+        if (found) ids[(*count)++] = vocab_end_of_text(vocab);
         const size_t done = before.size + (found ? sizeof mark - 1 : 0);
         text = (Bytes){text.data + done, text.size - done};
     }
     encoder_close(encoder);
     if (text.size) return free(ids), NULL;
-    if (!*count) ids[(*count)++] = TOKEN_END_OF_TEXT; // an empty start is the start of a document
+    if (!*count) ids[(*count)++] = vocab_end_of_text(vocab); // an empty start is the start of a document
     return ids;
 }
 
@@ -61,7 +61,7 @@ static void emit(Stream *stream, size_t size) {
 static bool add_token(void *context, uint16_t id) {
     Stream *stream = context;
     Buffer *held = &stream->held;
-    if (id == TOKEN_END_OF_TEXT) return false;
+    if (id == vocab_end_of_text(stream->vocab)) return false;
     const Bytes token = vocab_bytes(stream->vocab, id);
     buffer_add(held, token.data, token.size);
     const uint8_t *found =
@@ -75,10 +75,8 @@ static bool add_token(void *context, uint16_t id) {
     return true;
 }
 
-int sample_text(Network *network, const Sampler *sampler, Bytes start, uint64_t tokens, const char *stop,
-                void (*emit_text)(void *context, Bytes text), void *context) {
-    const Vocab *vocab = vocab_open();
-    if (!vocab) return -1;
+int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
+                const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
     Stream stream = {
         vocab, {(const uint8_t *)stop, strlen(stop)},
          {0                    },
@@ -95,6 +93,5 @@ int sample_text(Network *network, const Sampler *sampler, Bytes start, uint64_t 
     }
     buffer_close(&stream.held);
     free(ids);
-    vocab_close(vocab);
     return result;
 }

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "tokenizer/tokenizer.h"
 #include "trainer/model/sample.h"
 
-// Passes `start` (<|endoftext|> in it is that token; empty: begins with it) and its continuation by up to `tokens`
-// tokens to `emit`, each piece as soon as no later token can change it: it ends with a whole UTF-8 character, unless
-// the model has written other bytes. The text ends before `stop` ("": nothing stops it), which is not emitted. -1 after
-// fail().
-int sample_text(Network *network, const Sampler *sampler, Bytes start, uint64_t tokens, const char *stop,
-                void (*emit)(void *context, Bytes text), void *context);
+// The vocabulary is that of the model (vocabulary.h). Passes `start` (<|endoftext|> in it is that token; empty: begins
+// with it) and its continuation by up to `tokens` tokens to `emit`, each piece as soon as no later token can change it:
+// it ends with a whole UTF-8 character, unless the model has written other bytes. The text ends before `stop` ("":
+// nothing stops it), which is not emitted. -1 after fail().
+int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
+                const char *stop, void (*emit)(void *context, Bytes text), void *context);

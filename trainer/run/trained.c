@@ -5,6 +5,7 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/backend_for.h"
+#include "trainer/run/vocabulary.h"
 #include <stdio.h>
 
 // Evaluation and sampling as in the run, where the user has not set another value.
@@ -34,7 +35,9 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     Config *config = &reader->config;
     *trained = (Trained){0};
-    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path) < 0) return -1;
+    if (trained_find(trained->path, reader, which) < 0 || model_config_apply(reader, trained->path) < 0 ||
+        vocabulary_resolve(reader, trained->path) < 0)
+        return -1;
 
     const Backend *backend = backend_for(config, false, NULL);
     if (!backend) return -1;

@@ -126,7 +126,10 @@ static void hear(void *context, Bytes text) {
 static Heard heard_of(Tiny *tiny, const char *stop) {
     Heard heard = {0};
     const Sampler sampler = {.temperature = 1, .top_k = 2000, .seed = 5};
-    NEED(sample_text(&tiny->network, &sampler, (Bytes){(const uint8_t *)"a", 1}, 120, stop, hear, &heard) == 0);
+    const Vocab *vocab = vocab_open();
+    NEED(vocab &&
+         sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)"a", 1}, 120, stop, hear, &heard) == 0);
+    vocab_close(vocab);
     return heard;
 }
 

@@ -1,0 +1,99 @@
+# A vocabulary of characters, as nanoGPT's shakespeare_char: from the text to a sample.
+load helpers
+
+trainer() { "$BIN/trainer" "$@"; }
+shardtool() { "$BIN/shardtool" "$@"; }
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    export LC_ALL=C.UTF-8
+    seq 1 400 | sed 's/.*/Die M\xc3\xbchle am Bach, line & of the wheel;/' >text.txt
+    "$BIN/shardtool" characters text.txt >abc
+    "$BIN/shardtool" tokenize -q --docs lines --val 0.2 --characters abc -o data text.txt
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" && data=$BATS_FILE_TMPDIR/data abc=$BATS_FILE_TMPDIR/abc text=$BATS_FILE_TMPDIR/text.txt
+    tiny=(--dataset="$data" --n_layer=1 --n_head=2 --n_embd=16 --block_size=32 --batch_size=4 --gradient_accumulation_steps=1
+        --eval_iters=2 --eval_interval=5 --dtype=float32 --threads=1 --warmup_iters=2 --lr_decay_iters=10 --device=cpu)
+}
+
+@test "characters prints each character of the text once, in order of code points" {
+    [ "$(shardtool characters "$text" | tr -d '\n')" = "$(grep -o . "$text" | LC_ALL=C sort -u | tr -d '\n')" ]
+    gzip -c "$text" | shardtool characters - | cmp - <(shardtool characters "$text")
+    printf 'a\xff' >bad.txt
+    run_code 65 shardtool characters bad.txt
+}
+
+@test "tokens are places in the vocabulary, and decode gives the text back" {
+    cmp "$abc" "$data/characters.txt"
+    n=$(wc -m <"$abc")
+    shardtool info --json "$data" | jq -e ".vocab_size == $n + 1"
+    shardtool get --ids "$data"/val/000/000000.zst 0:5 >ids
+    first=$(shardtool decode --doc 0 "$data" --split val | head -c 5)
+    [ "$first" = "Die M" ]
+    for i in 1 2 3; do [ "$(sed -n "$i"p <(tr ' ' '\n' <ids))" = "$(grep -obaF "${first:i-1:1}" <<<"$(tr '\n' '_' <"$abc")" | head -1 | cut -d: -f1)" ]; done
+    sort <(shardtool decode "$data" | sed 's/<|endoftext|>/\n/g'; shardtool decode --split val "$data" | sed 's/<|endoftext|>/\n/g') | grep . | cmp - <(sort "$text")
+    run_code 76 shardtool decode "$data/val/000/000000.zst"
+    [[ "$output" == *"has another vocabulary, of $((n + 1)) ids"* ]]
+    shardtool decode --characters "$abc" "$data/val/000/000000.zst" | head -c 5 | grep -q 'Die M'
+}
+
+@test "a character that is not in the vocabulary, and a file that is none, are named" {
+    echo 'a Zebra' >z.txt
+    run_code 65 shardtool tokenize -q --characters "$abc" -o z z.txt
+    [[ "$output" == *"the character U+005A at byte 2 is not in the vocabulary"* ]]
+    printf abca >twice
+    run_code 65 shardtool tokenize -q --characters twice -o z z.txt
+    [[ "$output" == *"'twice': the character U+0061 occurs twice"* ]]
+    : >none
+    run_code 65 shardtool tokenize -q --characters none -o z z.txt
+    run_code 2 shardtool tokenize -q -o "$data" --docs lines --val 0.2 "$text"
+    [[ "$output" == *"another vocabulary"* ]]
+}
+
+@test "a model takes the vocabulary of its dataset, samples with it and is resumed only with it" {
+    trainer train "${tiny[@]}" --out_dir=run --max_iters=5 --sample_tokens=10
+    cmp "$abc" run/characters.txt
+    n=$(($(wc -m <"$abc") + 1))
+    jq -e ".vocab_size == $n and .eos_token_id == $n - 1" run/ckpt-*/config.json
+    trainer sample --out_dir=run --start='Die M' --max_new_tokens=20 --num_samples=1 --device=cpu | head -1 | grep -q '^Die M'
+    trainer eval "${tiny[@]}" --out_dir=run --json | jq -se 'length == 2'
+    trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=6 --sample_tokens=0
+    run_code 65 trainer sample --out_dir=run --start='Zebra 9' --device=cpu
+    [[ "$output" == *"is not in the vocabulary"* ]]
+    # another vocabulary, of another size and of the same
+    shardtool tokenize -q --docs lines --val 0.2 -o gpt2 "$text"
+    run_code 2 trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=run --max_iters=7
+    [[ "$output" == *"vocab_size is 0, was $n"* ]]
+    tr 'D' 'E' <"$text" >other.txt
+    shardtool characters other.txt >abc2
+    shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
+    run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
+    [ "$(wc -m <abc2)" = "$(wc -m <"$abc")" ]
+    run_code 76 trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=fresh --max_iters=7 --vocabulary=abc2
+}
+
+@test "an exported model has its vocabulary, and starts another run" {
+    trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=5 --sample_tokens=0
+    run trainer export -o model --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"without tokenizer files"* ]]
+    cmp "$abc" model/characters.txt
+    [ ! -e model/vocab.json ]
+    trainer sample --init_from=./model --start='Die' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^Die'
+    trainer train --quiet "${tiny[@]}" --init_from=./model --out_dir=again --max_iters=2 --sample_tokens=0
+    rm model/characters.txt
+    run_code 66 trainer sample --init_from=./model --start='Die' --device=cpu
+    [[ "$output" == *"name its characters.txt by --vocabulary"* ]]
+}
+
+@test "a loader that serves another vocabulary is refused" {
+    "$BIN/loader" serve "$data" --endpoint "ipc://$PWD/mill" --quiet 3>&- &
+    loader=$!
+    run trainer train "${tiny[@]}" --dataset= --loader="ipc://$PWD/mill" --out_dir=run --max_iters=2
+    [ "$status" -eq 76 ] || { kill $loader; echo "$output"; return 1; }
+    [[ "$output" == *"name the characters.txt of the dataset by --vocabulary"* ]]
+    trainer train --quiet "${tiny[@]}" --dataset= --loader="ipc://$PWD/mill" --vocabulary="$abc" --out_dir=run2 --max_iters=2 --sample_tokens=0
+    kill $loader
+}

@@ -1,0 +1,78 @@
+// Finding the vocabulary of a model.
+#include "trainer/run/vocabulary.h"
+#include "common/err.h"
+#include "common/file.h"
+#include "trainer/model/params.h"
+#include "trainer/run/loader_process.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool has_file(char path[PATH_MAX_BYTES], const char *directory, const char *more) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s%s/" CHARACTERS_FILE, PATH_MAX_BYTES - 64, directory, more);
+    return access(path, F_OK) == 0;
+}
+
+// A checkpoint lies in the directory of its run, which has the file.
+static bool find_file(char path[PATH_MAX_BYTES], const Config *config, const char *model) {
+    char dataset[PATH_MAX_BYTES];
+    if (*config->dataset && !*config->loader && loader_process_dataset(dataset, config) && has_file(path, dataset, ""))
+        return true;
+    if (!config->vocab_size) return false;
+    if (model) return has_file(path, model, "") || has_file(path, model, "/..");
+    return has_file(path, config->out_dir, "") || has_file(path, config->init_from, "") ||
+           has_file(path, config->init_from, "/..");
+}
+
+int vocabulary_resolve(ConfigReader *reader, const char *model) {
+    Config *config = &reader->config;
+    char path[PATH_MAX_BYTES];
+    if (!*config->vocabulary && find_file(path, config, model))
+        config->vocabulary = arena_copy_string(&reader->strings, path);
+    if (!*config->vocabulary && !config->vocab_size) return 0;
+    if (!*config->vocabulary)
+        return fail(EX_NOINPUT, "the model has a vocabulary of %lld ids: name its " CHARACTERS_FILE " by --vocabulary",
+                    (long long)config->vocab_size);
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    const int64_t size = vocab_size(vocab);
+    vocab_close(vocab);
+    if (config->vocab_size && config->vocab_size != size)
+        return fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
+                    (long long)size, (long long)config->vocab_size);
+    config->vocab_size = size;
+    return 0;
+}
+
+const Vocab *vocabulary_open(const Config *config) {
+    return *config->vocabulary ? vocab_open_characters(config->vocabulary) : vocab_open();
+}
+
+int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]) {
+    if (!*config->vocabulary) return 0;
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    vocab_fingerprint(vocab, fingerprint);
+    vocab_close(vocab);
+    return 0;
+}
+
+int vocabulary_check(const Config *config, const FeedDataset *dataset) {
+    const uint32_t ids = config->vocab_size ? (uint32_t)config->vocab_size : GPT2_VOCAB;
+    if (dataset->vocab_size == ids) return 0;
+    return fail(EX_PROTOCOL,
+                "the dataset '%s' has a vocabulary of %u ids, and the model one of %u: name the " CHARACTERS_FILE
+                " of the dataset by --vocabulary",
+                dataset->name, dataset->vocab_size, ids);
+}
+
+int vocabulary_keep(const Config *config, const char *directory) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    if (!*config->vocabulary) return 0;
+    int status = file_read(&text, config->vocabulary, 1 << 20);
+    has_file(path, directory, "");
+    if (status == 0) status = file_write(path, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
+}
