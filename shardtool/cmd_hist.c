@@ -32,11 +32,20 @@ static int most_first(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-static int count_ids(const char *path, Row *rows) {
+// Whether the tokens are of this vocabulary: the ids of another one are printed without their text.
+static bool has_vocabulary(TokenReader *tokens, const Vocab *vocab) {
+    uint8_t fingerprint[32];
+    const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
+    vocab_fingerprint(vocab, fingerprint);
+    return !shard || !memcmp(shard->vocab_fp, fingerprint, sizeof fingerprint);
+}
+
+static int count_ids(const char *path, Row *rows, const Vocab *vocab, bool *has_text) {
     static uint16_t ids[STEP_TOKENS];
     TokenReader tokens;
     if (token_reader_open(&tokens, path, split) < 0) return -1;
     int status = 0;
+    *has_text &= has_vocabulary(&tokens, vocab);
     for (uint64_t at = 0; status == 0 && at < tokens.tokens; at += STEP_TOKENS) {
         size_t take = tokens.tokens - at < STEP_TOKENS ? (size_t)(tokens.tokens - at) : STEP_TOKENS;
         status = token_reader_get(&tokens, at, take, ids);
@@ -46,11 +55,11 @@ static int count_ids(const char *path, Row *rows) {
     return status;
 }
 
-static void print_row(const Row *row, const Vocab *vocab) {
+static void print_row(const Row *row, const Vocab *vocab, bool has_text) {
     Buffer out = {0};
     buffer_print(&out, json ? "{\"id\":%u,\"count\":%" PRIu64 ",\"token\":\"" : "%5u %12" PRIu64 "  \"", row->id,
                  row->count);
-    if (row->id < TOKEN_COUNT)
+    if (has_text && row->id < TOKEN_COUNT)
         json_add_text(&out, vocab_bytes(vocab, (uint16_t)row->id), true, &(JsonCarry){.size = 0});
     buffer_print(&out, json ? "\"}\n" : "\"\n");
     fwrite(out.data, 1, out.size, stdout);
@@ -64,10 +73,11 @@ static int run(int count, char **arguments) {
     if (!vocab) return -1;
     for (uint32_t i = 0; i < IDS; i++) rows[i].id = i;
     int status = 0;
-    for (int i = 0; status == 0 && i < count; i++) status = count_ids(arguments[i], rows);
+    bool has_text = true;
+    for (int i = 0; status == 0 && i < count; i++) status = count_ids(arguments[i], rows, vocab, &has_text);
     if (status == 0) {
         qsort(rows, IDS, sizeof *rows, most_first);
-        for (uint64_t i = 0; i < IDS && rows[i].count && (!top || i < top); i++) print_row(&rows[i], vocab);
+        for (uint64_t i = 0; i < IDS && rows[i].count && (!top || i < top); i++) print_row(&rows[i], vocab, has_text);
     }
     vocab_close(vocab);
     return status;
