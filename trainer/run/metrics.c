@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE_MAX_BYTES = 2048 };
@@ -31,30 +32,33 @@ static size_t kept_bytes(const Buffer *text, int64_t step, bool evaluated) {
     return at;
 }
 
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated) {
+int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events) {
     Buffer text = {0};
+    struct stat file = {0};
     *metrics = (Metrics){.fd = -1};
     snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
-    if (access(metrics->path, F_OK) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    size_t keep = kept_bytes(&text, step, evaluated);
+    if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
+    const Bytes kept = {text.data, kept_bytes(&text, step, evaluated)};
+    const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
-    metrics->bytes = keep;
+    if (result < 0) return -1;
+    metrics->bytes = kept.size;
     metrics->fd = file_open_regular(metrics->path, O_WRONLY | O_CREAT | O_APPEND);
     if (metrics->fd < 0) return -1;
-    if (ftruncate(metrics->fd, (off_t)keep) < 0) return fail_errno("cannot cut '%s'", metrics->path);
+    if (ftruncate(metrics->fd, (off_t)kept.size) < 0) return fail_errno("cannot cut '%s'", metrics->path);
     return 0;
 }
 
 // All or none.
 int metrics_flush(Metrics *metrics) {
     Buffer *pending = &metrics->pending;
-    if (!pending->size) return 0;
-    if (fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
+    if (pending->size && fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
         if (ftruncate(metrics->fd, (off_t)metrics->bytes) < 0) log_warn("cannot truncate '%s'", metrics->path);
         return -1;
     }
+    event_file_add(&metrics->events, (Bytes){pending->data, pending->size});
     metrics->bytes += pending->size, pending->size = 0;
-    return 0;
+    return event_file_flush(&metrics->events);
 }
 
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
@@ -101,6 +105,7 @@ void metrics_close(Metrics *metrics) {
         close(metrics->fd);
     }
     buffer_close(&metrics->pending);
+    event_file_close(&metrics->events);
     *metrics = (Metrics){.fd = -1};
 }
 

@@ -1,7 +1,7 @@
 // metrics.jsonl: one JSON object on each line, appended during the run. The first key of every line is "step".
 #pragma once
 
-#include "common/file.h"
+#include "trainer/run/event_file.h"
 
 typedef struct {
     int fd;
@@ -9,12 +9,13 @@ typedef struct {
     uint64_t bytes;     // of the lines in the file
     Buffer pending;     // lines that could not be written yet
     uint64_t warned_ns; // time of the last warning about that
+    EventFile events;   // the same for TensorBoard, where it is open
 } Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
 // writes the later ones again: also those from the evaluation at `step` on, unless the run was saved after it
-// (`evaluated`). A torn last line is removed.
-int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated);
+// (`evaluated`). A torn last line is removed. events: also writes an event file beside it.
+int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are
 // kept with a warning once a minute, and written with a later line or by metrics_sync. Nothing happens where

@@ -269,7 +269,7 @@ static int open_output(Run *run) {
     if (!run_owns(run)) return 0;
     if (vocabulary_keep(config, config->out_dir) < 0) return -1;
     return metrics_open(&run->metrics, config->out_dir, *run->checkpoint ? (int64_t)run->state.step : -1,
-                        run->state.evaluated);
+                        run->state.evaluated, config->tensorboard_log);
 }
 
 int run_open(Run *run, const Config *config_given, bool fresh) {
@@ -372,7 +372,8 @@ int run_roll_back(Run *run) {
     loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
     if (run_owns(run)) {
         metrics_close(&run->metrics);
-        if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)run->state.step, run->state.evaluated) < 0)
+        if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)run->state.step, run->state.evaluated,
+                         run->config->tensorboard_log) < 0)
             return -1;
     }
     if (run_dataset(run) < 0) return -1;

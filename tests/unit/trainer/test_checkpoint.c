@@ -321,7 +321,7 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
         "{\"step\": 3, \"loss\": 1}\n{\"step\": 4, \"lo";
     Metrics metrics;
     write_file("metrics.jsonl", text, sizeof text - 1);
-    NEED(metrics_open(&metrics, ".", 2, true) == 0);
+    NEED(metrics_open(&metrics, ".", 2, true, false) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
     char *kept = read_file("metrics.jsonl", NULL);
@@ -329,12 +329,12 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
                         "2}\n{\"step\": 3, \"loss\": 1}\n"));
     free(kept);
     // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
-    NEED(metrics_open(&metrics, ".", 2, false) == 0);
+    NEED(metrics_open(&metrics, ".", 2, false, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
     free(kept);
-    NEED(metrics_open(&metrics, ".", -1, true) == 0);
+    NEED(metrics_open(&metrics, ".", -1, true, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);

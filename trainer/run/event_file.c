@@ -1,0 +1,174 @@
+// Event files, written by hand: the messages have few fields, and a record is appended whole or not at all.
+#include "trainer/run/event_file.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char prefix[] = "events.out.tfevents.", suffix[] = ".millrace"; // TensorBoard looks for "tfevents"
+
+// Fields of the messages, as (number << 3 | wire type): 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+enum {
+    EVENT_TIME = 1 << 3 | 1,
+    EVENT_STEP = 2 << 3 | 0,
+    EVENT_VERSION = 3 << 3 | 2,
+    EVENT_SUMMARY = 5 << 3 | 2,
+    EVENT_SESSION = 7 << 3 | 2,
+    SUMMARY_VALUE = 1 << 3 | 2,
+    VALUE_TAG = 1 << 3 | 2,
+    VALUE_NUMBER = 2 << 3 | 5,
+    SESSION_STATUS = 1 << 3 | 0,
+    SESSION_START = 1,
+};
+
+static void add_byte(Buffer *out, int byte) { buffer_add(out, &(uint8_t){(uint8_t)byte}, 1); }
+
+static void add_varint(Buffer *out, uint64_t value) {
+    for (; value > 127; value >>= 7) add_byte(out, (int)(value & 127) | 128);
+    add_byte(out, (int)value);
+}
+
+static void add_bytes(Buffer *out, int field, const void *data, size_t size) {
+    add_byte(out, field);
+    add_varint(out, size);
+    buffer_add(out, data, size);
+}
+
+static uint32_t masked_crc(const void *data, size_t size) {
+    const uint32_t crc = crc32c(0, data, size);
+    return (crc >> 15 | crc << 17) + 0xa282ead8;
+}
+
+// Adds a record with an Event of one more field.
+static void add_event(Buffer *out, double time, uint64_t step, int field, const void *data, size_t size) {
+    Buffer event = {0};
+    add_byte(&event, EVENT_TIME);
+    buffer_add(&event, &time, sizeof time);
+    add_byte(&event, EVENT_STEP);
+    add_varint(&event, step);
+    add_bytes(&event, field, data, size);
+    const uint64_t length = event.size;
+    const uint32_t length_crc = masked_crc(&length, sizeof length), crc = masked_crc(event.data, event.size);
+    buffer_add(out, &length, sizeof length);
+    buffer_add(out, &length_crc, sizeof length_crc);
+    buffer_add(out, event.data, event.size);
+    buffer_add(out, &crc, sizeof crc);
+    buffer_close(&event);
+}
+
+static void add_scalar(Buffer *summary, const char *tag, float number) {
+    Buffer value = {0};
+    add_bytes(&value, VALUE_TAG, tag, strlen(tag));
+    add_byte(&value, VALUE_NUMBER);
+    buffer_add(&value, &number, sizeof number);
+    add_bytes(summary, SUMMARY_VALUE, value.data, value.size);
+    buffer_close(&value);
+}
+
+// Adds the numbers of a line: {"step": N, "loss": X, ...}.
+static void add_line(Buffer *out, double time, Bytes line) {
+    Buffer summary = {0};
+    json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL), *value;
+    const char *key;
+    json_object_foreach(object, key, value) if (json_is_number(value) && strcmp(key, "step"))
+        add_scalar(&summary, key, (float)json_number_value(value));
+    const uint64_t step = (uint64_t)json_integer_value(json_object_get(object, "step"));
+    if (summary.size) add_event(out, time, step, EVENT_SUMMARY, summary.data, summary.size);
+    json_decref(object);
+    buffer_close(&summary);
+}
+
+// The next line of `lines`, which it is cut from.
+static Bytes next_line(Bytes *lines) {
+    const uint8_t *end = memchr(lines->data, '\n', lines->size);
+    const Bytes line = {lines->data, end ? (size_t)(end - lines->data) : lines->size};
+    const size_t used = line.size + (end != NULL);
+    *lines = (Bytes){lines->data + used, lines->size - used};
+    return line;
+}
+
+// How many seconds the step of a line took; 0 for other lines.
+static double line_seconds(Bytes line) {
+    static const char key[] = "\"ms\": ";
+    const char *at = memmem(line.data, line.size, key, sizeof key - 1);
+    return at ? strtod(at + sizeof key - 1, NULL) * 1e-3 : 0; // a comma or a brace ends the number
+}
+
+// The lines carry no time: they are placed by the duration of their steps.
+static void add_lines_before(Buffer *out, Bytes lines, double last_time) {
+    double time = last_time;
+    for (Bytes rest = lines; rest.size;) time -= line_seconds(next_line(&rest));
+    add_event(out, time, 0, EVENT_VERSION, "brain.Event:2", strlen("brain.Event:2"));
+    // Steps that a running TensorBoard has read from an earlier file are dropped.
+    const uint8_t start[] = {SESSION_STATUS, SESSION_START};
+    add_event(out, time, 0, EVENT_SESSION, start, sizeof start);
+    while (lines.size) {
+        const Bytes line = next_line(&lines);
+        time += line_seconds(line);
+        add_line(out, time, line);
+    }
+}
+
+static bool is_event_file(const char *name) {
+    const size_t length = strlen(name);
+    return length > sizeof suffix && !strncmp(name, prefix, sizeof prefix - 1) &&
+           !strcmp(name + length - (sizeof suffix - 1), suffix);
+}
+
+static void remove_earlier(const char *out_dir, const char *kept) {
+    DIR *dir = opendir(out_dir);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (is_event_file(entry->d_name) && strcmp(entry->d_name, kept)) unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir) closedir(dir);
+}
+
+int event_file_open(EventFile *file, const char *out_dir, Bytes lines, double last_time) {
+    Buffer records = {0};
+    *file = (EventFile){0};
+    for (long long second = (long long)time(NULL);; second++) { // a later name than that of an earlier file
+        snprintf(file->path, sizeof file->path, "%.*s/%s%lld%s", PATH_MAX_BYTES - 64, out_dir, prefix, second, suffix);
+        if (access(file->path, F_OK)) break;
+    }
+    add_lines_before(&records, lines, last_time);
+    int result = file_write(file->path, (Bytes){records.data, records.size});
+    file->bytes = records.size;
+    buffer_close(&records);
+    if (result < 0) return -1;
+    remove_earlier(out_dir, strrchr(file->path, '/') + 1);
+    const int fd = open(file->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return fail_errno("cannot open '%s'", file->path);
+    file->fd = fd;
+    return 0;
+}
+
+void event_file_add(EventFile *file, Bytes lines) {
+    struct timespec now;
+    if (!file->fd) return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const double time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    while (lines.size) add_line(&file->pending, time, next_line(&lines));
+}
+
+// All or none.
+int event_file_flush(EventFile *file) {
+    Buffer *pending = &file->pending;
+    if (!pending->size) return 0;
+    if (fd_write(file->fd, pending->data, pending->size, file->path) < 0) {
+        if (ftruncate(file->fd, (off_t)file->bytes) < 0) log_warn("cannot truncate '%s'", file->path);
+        return -1;
+    }
+    file->bytes += pending->size, pending->size = 0;
+    return 0;
+}
+
+void event_file_close(EventFile *file) {
+    if (file->fd) close(file->fd);
+    buffer_close(&file->pending);
+    *file = (EventFile){0};
+}
