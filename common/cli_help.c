@@ -107,11 +107,12 @@ void cli_print_man(const Program *program) {
         print_roff_rows(common_options);
         if ((*c)->more) print_roff_rows((*c)->more->rows);
     }
-    printf(".SH ENVIRONMENT\n"
-           ".TP\n.B MILLRACE_ISA\nportable, avx2 or avx512: use no instruction set beyond this one\n"
-           ".TP\n.B OMP_NUM_THREADS\nthreads of a training step, where the key threads is 0\n"
-           ".TP\n.B TMPDIR\nfolder for temporary files\n"
-           ".TP\n.B XDG_CACHE_HOME\nfolder, in place of ~/.cache, for what the trainer measures on a GPU (millrace/)\n");
+    printf(
+        ".SH ENVIRONMENT\n"
+        ".TP\n.B MILLRACE_ISA\nportable, avx2 or avx512: use no instruction set beyond this one\n"
+        ".TP\n.B OMP_NUM_THREADS\nthreads of a training step, where the key threads is 0\n"
+        ".TP\n.B TMPDIR\nfolder for temporary files\n"
+        ".TP\n.B XDG_CACHE_HOME\nfolder, in place of ~/.cache, for what the trainer measures on a GPU (millrace/)\n");
     printf(".SH EXIT STATUS\n");
 #define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
 #include "common/exit_codes.def"

@@ -25,7 +25,7 @@ static size_t weight_scratch(int cols, int threads) {
 }
 
 // `count` numbers of a row, and zeros up to `width`.
-static inline __attribute__((always_inline)) void copy_row(float *out, const float *x, int count, int width) {
+static inline __attribute__((always_inline)) void fill_row(float *out, const float *x, int count, int width) {
     if (count >= width) {
         memcpy(out, x, (size_t)width * sizeof *out);
         return;
@@ -72,7 +72,7 @@ static void multiply_weight(float *dw, const float *dout, const float *in, int M
 #pragma omp for schedule(static)
             for (int c = 0; c < cols; c += WEIGHT_COLS)
                 for (int t = 0; t < tokens; t++)
-                    copy_row(panels + (size_t)c * (size_t)tokens + (size_t)(t * WEIGHT_COLS),
+                    fill_row(panels + (size_t)c * (size_t)tokens + (size_t)(t * WEIGHT_COLS),
                              of_in + (size_t)t * (size_t)cols + c, cols - c, WEIGHT_COLS);
 #pragma omp for schedule(static)
             for (int start = 0; start < rows; start += strip) {
@@ -81,7 +81,7 @@ static void multiply_weight(float *dw, const float *dout, const float *in, int M
                     const int count = smaller(WEIGHT_TOKENS, tokens - from);
                     for (int t = 0; t < count; t++)
                         for (int r = start; r < end; r += WEIGHT_ROWS)
-                            copy_row(mine + (size_t)(r - start) * (size_t)count + (size_t)(t * WEIGHT_ROWS),
+                            fill_row(mine + (size_t)(r - start) * (size_t)count + (size_t)(t * WEIGHT_ROWS),
                                      of_dout + (size_t)(from + t) * (size_t)rows + r, rows - r, WEIGHT_ROWS);
                     for (int c = 0; c < cols; c += WEIGHT_COLS)
                         for (int r = start; r < end; r += WEIGHT_ROWS)

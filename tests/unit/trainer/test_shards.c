@@ -19,7 +19,15 @@ static const unsigned worlds[] = {1, 2, 3, 4, 7, 64, 1024};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
 static Model model_of(const Size *size) {
-    ModelShape shape = {size->layers, 1, size->channels, size->block, 97, padded_vocab(97), true, true, 0};
+    ModelShape shape = {.layers = size->layers,
+                        .heads = 1,
+                        .kv_heads = 1,
+                        .channels = size->channels,
+                        .block = size->block,
+                        .vocab = 97,
+                        .padded_vocab = padded_vocab(97),
+                        .bias = true,
+                        .activation = ACTIVATION_GELU};
     Model model;
     model_open(&model, &shape);
     return model;
