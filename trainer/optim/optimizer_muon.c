@@ -6,7 +6,7 @@
 // O is the momentum with its singular values replaced by about 1 (kernels/muon_scalars.h). The factor gives the update
 // the root mean square that AdamW's has, so that a learning rate for AdamW fits (Liu et al., "Muon is Scalable for LLM
 // Training", 2025, section 2.2). The queries, keys and values of c_attn are three matrices, as Jordan et al. recommend:
-// together, the largest of the three would set the scale of all.
+// together, the largest of the three would set the scale of all. So are gate and up of SwiGLU.
 #include "kernels/muon_scalars.h"
 #include "trainer/model/network.h"
 #include <math.h>
@@ -43,15 +43,16 @@ static Workspace workspace_of(int rows, int cols, const Backend *backend) {
     return w;
 }
 
-static int matrices_in(const Tensor *tensor) { return tensor->id == PARAM_QKV_W ? 3 : 1; }
-
 static size_t muon_workspace_bytes(const Model *model, const Backend *backend) {
     size_t most = 0;
     for (int i = 0; i < model->count; i++) {
         const Tensor *tensor = &model->tensors[i];
         if (!(MATRICES >> tensor->kind & 1)) continue;
-        const size_t bytes = workspace_of(tensor->rows / matrices_in(tensor), tensor->cols, backend).end;
-        if (bytes > most) most = bytes;
+        int rows[TENSOR_PARTS];
+        for (int part = tensor_parts(tensor, &model->shape, rows); part--;) {
+            const size_t bytes = workspace_of(rows[part], tensor->cols, backend).end;
+            if (bytes > most) most = bytes;
+        }
     }
     return most;
 }
@@ -120,9 +121,13 @@ static void muon_update(const Network *network, const Slice *slice) {
         optimizer_of(OPTIMIZER_ADAMW)->update(network, slice);
         return;
     }
-    const int count = matrices_in(tensor), rows = tensor->rows / count;
-    for (int i = 0; i < count; i++)
-        update_matrix(network, slice, (size_t)i * (size_t)rows * (size_t)tensor->cols, rows, tensor->cols);
+    int rows[TENSOR_PARTS];
+    const int count = tensor_parts(tensor, &network->model->shape, rows);
+    size_t start = 0;
+    for (int i = 0; i < count; i++) {
+        update_matrix(network, slice, start, rows[i], tensor->cols);
+        start += (size_t)rows[i] * (size_t)tensor->cols;
+    }
 }
 
 extern const Optimizer optimizer_muon;

@@ -229,3 +229,38 @@ TEST(a_plan_counts_the_parameters_and_the_memory_of_options) {
         tiny_close(&tiny);
     }
 }
+
+// Every row of a matrix that is wider than high has the same length in an update: about 1, times rate, 0.2
+// sqrt(columns).
+TEST(muon_updates_every_row_of_queries_keys_and_values_that_heads_share) {
+    TinyShape shape = shape_of(every_option, DTYPE_FP32);
+    shape.optimizer = optimizer_of(OPTIMIZER_MUON);
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    write_weights(&tiny);
+    tiny.config.optimizer = OPTIMIZER_MUON, tiny.config.decay_lr = false, tiny.config.weight_decay = 0;
+    float *before = tiny_read(&tiny, tiny.plan.params);
+    uint16_t ids[ROWS * (BLOCK + 1)];
+    for (int i = 0; i < ROWS * (BLOCK + 1); i++) ids[i] = test_row_id(0, 0, i, BLOCK, VOCAB);
+    const StepPosition position = {.loss_scale = 1};
+    step_begin(&tiny.network, &tiny.config, &position);
+    network_tokens(&tiny.network, &tiny.plan.train, ids, ROWS, BLOCK);
+    step_micro_batch(&tiny.network, 1.0f / (ROWS * BLOCK), 0);
+    step_end(&tiny.network);
+    float *after = tiny_read(&tiny, tiny.plan.params);
+    const Tensor *tensor = model_tensor(&tiny.model, PARAM_QKV_W, 1);
+    int rows[TENSOR_PARTS];
+    CHECK_EQUAL(tensor_parts(tensor, &tiny.model.shape, rows), 3);
+    CHECK(rows[0] == 32 && rows[1] == 16 && rows[2] == 16);
+    const double unit = tiny.config.learning_rate * 0.2 * sqrt(tensor->cols);
+    for (size_t row = (size_t)rows[0]; row < (size_t)tensor->rows; row++) {
+        double squares = 0;
+        for (size_t c = 0; c < (size_t)tensor->cols; c++) {
+            const size_t at = tensor->offset + row * (size_t)tensor->cols + c;
+            squares += pow((double)after[at] - (double)before[at], 2);
+        }
+        CHECK(sqrt(squares) > 0.4 * unit && sqrt(squares) < 1.3 * unit);
+    }
+    free(before), free(after);
+    tiny_close(&tiny);
+}
