@@ -155,6 +155,17 @@ TIMED(adamw,
       (Par * params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t n,
        size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale),
       (params, master, gradients, m, v, first, n, decay_count, adamw, norm, loss_scale))
+TIMED(muon_momentum,
+      (Grad * direction, float *momentum, const Grad *gradients, size_t n, const Muon *muon, const float *norm,
+       const float *loss_scale),
+      (direction, momentum, gradients, n, muon, norm, loss_scale))
+TIMED(muon_operand, (Act * out, Act *transposed, const Grad *in, int rows, int cols, const float *norm),
+      (out, transposed, in, rows, cols, norm))
+TIMED(muon_polynomial, (Act * out, const Grad *gram, const Grad *square, int n), (out, gram, square, n))
+TIMED(muon_update,
+      (Par * params, float *master, const Grad *direction, size_t first, size_t n, float scale, const Muon *muon,
+       const float *norm),
+      (params, master, direction, first, n, scale, muon, norm))
 TIMED(pack, (const Weight *w), (w))
 
 static bool run_graph(int key) { return (void)key, true; }

@@ -240,15 +240,8 @@ TEST(steps_are_bit_identical_with_an_offloaded_optimizer) {
 TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
     enum { LAYERS = 5, COUNT = 2 };
     Model model;
-    model_open(&model, &(ModelShape){.layers = LAYERS,
-                                     .heads = 2,
-                                     .kv_heads = 2,
-                                     .channels = 32,
-                                     .block = 16,
-                                     .vocab = 97,
-                                     .padded_vocab = 128,
-                                     .bias = true,
-                                     .activation = ACTIVATION_GELU});
+    const ModelShape whole = tiny_model(LAYERS);
+    model_open(&model, &whole);
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
         shape.layers = LAYERS, shape.type = type, shape.accumulation = 3, shape.threads = 1;
