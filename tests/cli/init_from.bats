@@ -92,7 +92,7 @@ END
     refused relu "activation_function is none of gelu, gelu_new, gelu_pytorch_tanh"
     refused wide "n_inner has a value that is not supported"
     refused epsilon "layer_norm_epsilon has a value"
-    refused untied "tie_word_embeddings has a value"
+    refused untied "there is no tensor 'lm_head.weight'"
     refused bert "does not describe a GPT-2 model"
 }
 

@@ -383,7 +383,8 @@ in/p.pdf" ]
     mkdir -p in/deep && echo one >in/a.txt && echo two >in/c.txt
     ln in/a.txt in/deep/again.txt && ln -s ../c.txt in/deep/link.txt
     run_code 0 shardtool tokenize -o out --val 0 in
-    [[ "$output" == *"skipped 'in/deep/again.txt': the same file as 'in/a.txt'"* && "$output" == *" 2 documents"* ]]
+    # one of the two is named, the one with the smaller inode number
+    [[ "$output" == *"skipped 'in/deep/"*".txt': the same file as 'in/"[ac]".txt'"* && "$output" == *" 2 documents"* ]]
     rm in/deep/link.txt && tar cf in.tar in
     shardtool text in 2>err | cmp - <(printf '{"text": "%s\\n"}\n' one two)
     [ "$(shardtool text in.tar 2>err | wc -l)" = 2 ]

@@ -39,7 +39,7 @@ TEST(model_has_the_known_number_of_elements) {
     for (int i = 1; i < model.count; i++)
         CHECK(model.tensors[i].offset == model.tensors[i - 1].offset + tensor_elements(&model.tensors[i - 1]));
     model_close(&model);
-    shape.layers = 48, shape.heads = 25, shape.channels = 1600;
+    shape.layers = 48, shape.heads = shape.kv_heads = 25, shape.channels = 1600;
     model_open(&model, &shape);
     CHECK_EQUAL(model.elements, 1557686400);
     model_close(&model);
