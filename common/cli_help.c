@@ -49,7 +49,7 @@ void cli_print_program(const Program *program) {
 
 static void print_rows(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[80], value[240];
+        char flag[160], value[240];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
         printf("  %-26s%s%s%s\n", flag, strlen(flag) > 26 ? "\n                             " : " ", o->help, value);
@@ -81,7 +81,7 @@ static void print_roff(const char *text) {
 
 static void print_roff_rows(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[80], value[240];
+        char flag[160], value[240];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
         printf(".TP\n.B ");

@@ -120,16 +120,16 @@ int llama_write(const char *from, const char *to, const ModelShape *shape, Dtype
 }
 
 int llama_check(const ModelShape *shape) {
-    const char *other = !shape->rms_norm                         ? "norm is layernorm"
+    const char *other = shape->softcap > 0                       ? "logit_softcap is not 0"
+                        : !shape->rms_norm                       ? "norm is layernorm"
                         : !(shape->rope_theta > 0)               ? "position is learned"
                         : shape->activation != ACTIVATION_SWIGLU ? "mlp is not swiglu"
-                        : shape->softcap > 0                     ? "logit_softcap is not 0"
                         : shape->qk_norm && shape->bias          ? "qk_norm has biases beside it"
                                                                  : NULL;
     if (!other) return 0;
     return fail(EX_USAGE,
                 "no model of transformers has these options: a Llama, with qk_norm a Qwen3, has norm=rmsnorm, "
-                "position=rope and mlp=swiglu, and here %s",
+                "position=rope, mlp=swiglu and no logit_softcap, and here %s",
                 other);
 }
 
