@@ -40,8 +40,9 @@ static int read_endings(Choices *choices, const json_t *endings) {
         return fail(EX_DATA, "'endings' is not a list of 2 to %d texts", ENDINGS_MAX);
     for (int i = 0; i < item->endings; i++) {
         const json_t *ending = json_array_get(endings, (size_t)i);
-        if (!json_is_string(ending)) return fail(EX_DATA, "ending %d is not a text", i);
-        if (encode(choices, " ", ending, &choices->endings[i]) < 0) return -1;
+        if (!json_is_string(ending) || !json_string_length(ending)) return fail(EX_DATA, "ending %d is not a text", i);
+        const char *space = *json_string_value(ending) == ' ' ? "" : " "; // some files have it in the ending
+        if (encode(choices, space, ending, &choices->endings[i]) < 0) return -1;
         item->tokens[i] = (int)(choices->endings[i].size / sizeof(uint16_t));
         if (item->tokens[i] > block)
             return fail(EX_DATA, "ending %d has %d tokens, and a sequence of the evaluation %d", i, item->tokens[i],
