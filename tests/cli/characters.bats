@@ -73,6 +73,11 @@ setup() {
     run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
     [ "$(wc -m <abc2)" = "$(wc -m <"$abc")" ]
     run_code 76 trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=fresh --max_iters=7 --vocabulary=abc2
+    run_code 76 trainer sample --out_dir=run --vocabulary=abc2 --start=a --device=cpu
+    [[ "$output" == *"'abc2' has other characters than those with which the model in 'run/ckpt-"* ]]
+    run_code 76 trainer eval "${tiny[@]}" --dataset=other --out_dir=run
+    cp abc2 run/characters.txt # damaged
+    run_code 76 trainer sample --out_dir=run --start=a --device=cpu
 }
 
 @test "an exported model has its vocabulary, and starts another run" {
@@ -84,6 +89,10 @@ setup() {
     [ ! -e model/vocab.json ]
     trainer sample --init_from=./model --start='Die' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^Die'
     trainer train --quiet "${tiny[@]}" --init_from=./model --out_dir=again --max_iters=2 --sample_tokens=0
+    tr 'D' 'E' <"$text" >other.txt
+    shardtool characters other.txt >abc2
+    shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
+    run_code 76 trainer train --quiet "${tiny[@]}" --init_from=./model --dataset=other --out_dir=third --max_iters=2
     rm model/characters.txt
     run_code 66 trainer sample --init_from=./model --start='Die' --device=cpu
     [[ "$output" == *"name its characters.txt by --vocabulary"* ]]

@@ -2,6 +2,7 @@
 #include "trainer/run/vocabulary.h"
 #include "common/err.h"
 #include "common/file.h"
+#include "trainer/checkpoint/run_state.h"
 #include "trainer/model/params.h"
 #include "trainer/run/loader_process.h"
 #include <stdio.h>
@@ -24,6 +25,40 @@ static bool find_file(char path[PATH_MAX_BYTES], const Config *config, const cha
            has_file(path, config->init_from, "/..");
 }
 
+static int state_fingerprint(const char *path, uint8_t fingerprint[32]) {
+    Buffer text = {0};
+    SavedState saved = {0};
+    int result = file_read(&text, path, 16 << 20);
+    if (result == 0) result = state_parse(&saved, (Bytes){text.data, text.size});
+    memcpy(fingerprint, saved.state.vocab_fp, 32);
+    saved_close(&saved);
+    buffer_close(&text);
+    return result < 0 ? fail_in("'%s'", path) : 0;
+}
+
+// 76 where the model in a directory was trained with other characters: a checkpoint has their fingerprint, an exported
+// model their file.
+static int check_model(const Config *config, const Vocab *vocab, const char *model) {
+    uint8_t own[32], of_model[32];
+    char path[PATH_MAX_BYTES];
+    vocab_fingerprint(vocab, own);
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, model);
+    if (access(path, F_OK) == 0) {
+        if (state_fingerprint(path, of_model) < 0) return -1;
+    } else if (has_file(path, model, "")) {
+        const Vocab *other = vocab_open_characters(path);
+        if (!other) return -1;
+        vocab_fingerprint(other, of_model);
+        vocab_close(other);
+    } else
+        return 0;
+    if (!memcmp(own, of_model, sizeof own)) return 0;
+    return fail(EX_PROTOCOL,
+                "'%s' has other characters than those with which the model in '%s' was trained: name the right file by "
+                "--vocabulary",
+                config->vocabulary, model);
+}
+
 int vocabulary_resolve(ConfigReader *reader, const char *model) {
     Config *config = &reader->config;
     char path[PATH_MAX_BYTES];
@@ -36,10 +71,13 @@ int vocabulary_resolve(ConfigReader *reader, const char *model) {
     const Vocab *vocab = vocabulary_open(config);
     if (!vocab) return -1;
     const int64_t size = vocab_size(vocab);
-    vocab_close(vocab);
+    int result = 0;
     if (config->vocab_size && config->vocab_size != size)
-        return fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
-                    (long long)size, (long long)config->vocab_size);
+        result = fail(EX_PROTOCOL, "'%s' has a vocabulary of %lld ids, and the model one of %lld", config->vocabulary,
+                      (long long)size, (long long)config->vocab_size);
+    if (result == 0) result = check_model(config, vocab, model ? model : config->init_from);
+    vocab_close(vocab);
+    if (result < 0) return -1;
     config->vocab_size = size;
     return 0;
 }

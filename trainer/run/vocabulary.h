@@ -8,8 +8,8 @@
 
 // Finds the file of a vocabulary of characters, and sets vocabulary and vocab_size: the file that the user names, that
 // of the dataset, and for a model of another vocabulary than GPT-2's that of its run. `model`: the directory of the
-// model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is none, 76 when it has another
-// size.
+// model, NULL for a run. -1 after fail(): 66 when the model needs a file and there is none, 76 when it has other
+// characters than the model.
 int vocabulary_resolve(ConfigReader *reader, const char *model);
 
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()
