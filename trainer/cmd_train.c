@@ -103,8 +103,7 @@ static int run(int count, char **files) {
     if (prints) // also without the model of init_from
         config_print(&reader);
     else if (result == 0) {
-        signal(SIGPIPE, SIG_IGN); // a closed stdout and a limit of the file size are errors of a write
-        signal(SIGXFSZ, SIG_IGN);
+        signal(SIGPIPE, SIG_IGN); // a closed stdout is an error of a write
         result = stop_on_signals(&the_run.stop);
         if (result == 0) result = run_all(&the_run, &reader.config);
         run_close(&the_run);

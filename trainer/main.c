@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "common/launch.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,7 @@ static bool has_nothing_to_do(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     keep_standard_files();
+    signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     bound_spinning(argv);
     if (has_nothing_to_do(argc, argv)) return 0;
 #define ROW(name) &trainer_##name,

@@ -42,6 +42,8 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
             [ "$status" = 74 ]
         done
     done
+    run bash -c 'ulimit -f 1; exec "$BIN/trainer" train --help >"$1"' - "$BATS_TEST_TMPDIR/help"
+    [ "$status" = 74 ] # a signal ended it
 }
 
 @test "who is not root gets the one line that installs what is missing, and nothing is installed" {
