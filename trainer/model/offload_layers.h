@@ -1,6 +1,6 @@
 // Offload of what belongs to a layer: its input (offload = residuals) and the gradients of its matrices (gradients) are
 // in host memory, and in slots of the arena while the layer is computed. Copies run beside the operations of other
-// layers. Each function does nothing for what is not offloaded.
+// layers. Each function does nothing where its buffers stay in the arena.
 #pragma once
 
 #include "trainer/model/network.h"

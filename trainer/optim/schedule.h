@@ -4,5 +4,5 @@
 
 #include "trainer/config/config.h"
 
-void schedule_warn(const Config *config);                  // of what is probably not meant
+void schedule_warn(const Config *config);                  // of values that are probably mistakes
 double schedule_rate(const Config *config, uint64_t step); // step counts from 0

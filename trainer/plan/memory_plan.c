@@ -268,7 +268,7 @@ static void add_host_row(MemoryPlan *plan, const char *name, size_t *from, size_
     *from = to;
 }
 
-// What is in host memory, which begins where the arena ends.
+// The offloaded ranges: their offsets count on from the end of the arena.
 static void lay_offload(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                         bool own_master) {
     const bool state_away = config->offload & OFFLOAD_OPTIMIZER;

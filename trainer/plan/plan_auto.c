@@ -19,7 +19,7 @@ enum { LEVELS = RECOMPUTE_BLOCK + 1 };
 static bool is_cpu(const Backend *backend) { return backend->in_host_memory; }
 static bool is_offloaded(const Config *config) { return config->offload && config->offload != OFFLOAD_AUTO; }
 
-// Slower, and they need host memory: each only if the one before it does not fit.
+// The modes that `auto` tries, from fast to slow: the next one only where the one before it does not fit.
 static const OffloadMode places[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER_GRADIENTS, OFFLOAD_ALL};
 enum { PLACES = sizeof places / sizeof *places };
 
@@ -56,8 +56,8 @@ static double token_time(const Config *config, const Model *model, const Backend
            (1 + fixed / (double)(config->batch_size.value * config->block_size));
 }
 
-// The plans between `none` and `block` in one row: each computes one layer more again than the one before it, for more
-// time and less memory.
+// Mixes of recompute from `none` to `block`, by number: each recomputes one more layer than the one before it, and
+// takes more time and less memory.
 static int plan_count(const Model *model) { return (LEVELS - 1) * model->shape.layers + 1; }
 
 static void set_recompute(Config *config, const Model *model, int place) {
@@ -292,7 +292,7 @@ void plan_recompute_text(const Config *config, char *text, size_t size) {
              (long long)(config->n_layer - layers));
 }
 
-// The levels of the plan, what they save and cost.
+// Prints the levels of the plan, the bytes that they save and the time that they add.
 static void print_recompute(const Config *config, const Model *model, const Backend *backend, Buffer *out) {
     const Available unlimited = {0, 0};
     Config whole = *config;
