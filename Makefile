@@ -135,14 +135,16 @@ $(O)/emu/%.sm_75.o: % Makefile
 	$(Q)$(call emucxx,-DACT_FP16 -DARCH=750 -fno-sanitize=undefined)
 $(O)/test-emu-75: $(EMU75) $(O)/host.a
 $(O)/test-emu: $(EMU) $(O)/host.a
-$(O)/test-emu $(O)/test-emu-75: # mutant.sh links the same objects but one
-	@echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
+# The trainer on the emulated backend, for tests of several processes.
+$(O)/emulated/trainer: $(filter-out $(O)/emu/tests/cuda/%.c.o $(O)/emu/tests/operations/% $(O)/emu/tests/test_main.c.o,$(EMU)) $(O)/trainer/main.o $(O)/host.a
+$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same objects but one
+	@mkdir -p $(@D); echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
 
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/test-gpu $(O)/bench_gpu)
+test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer $(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
@@ -152,7 +154,7 @@ check:
 test-san: all $(O)/test
 	$(Q)tests/run.sh --no-python $(O) $(T)
 ## check-bugs  bugs planted in the CUDA backend are caught by its tests in the emulator
-check-bugs: $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75)
+check-bugs: $(if $(CUSRC),all $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh --planted-bugs $(O) $(T)
 ## check-threads  the tests of what runs in several threads under the thread sanitizer
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads

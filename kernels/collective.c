@@ -1,9 +1,10 @@
-// Chooses the row for the launcher that started this process. The MPI row is a shared object beside the programs, which
-// is loaded only here: so the programs start where MPI is not installed.
+// Chooses the row for the launcher that started this process, and the one for its GPU. The MPI row is a shared object
+// beside the programs, which is loaded only here: so the programs start where MPI is not installed.
 #include "kernels/collective.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/launch.h"
+#include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,13 @@
 
 static const CollectiveRow none = {.name = "none"};
 Collective collective_none = {.row = &none, .world = 1};
+
+#if HAVE_CUDA_BACKEND
+extern const DeviceCollectiveRow collective_nccl; // kernels/cuda/collective_nccl.c
+static const DeviceCollectiveRow *const device_row = &collective_nccl;
+#else
+static const DeviceCollectiveRow *const device_row = NULL; // no backend has memory of its own
+#endif
 
 // "../lib/millrace/mpi.so" beside the folder of this program.
 static const CollectiveRow *load_mpi(const Launch *launch) {
@@ -53,42 +61,119 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
             "%s started %u processes, and MPI knows of %u: start them by the mpirun of the MPI that millrace was "
             "built with, or by srun --mpi=pmix",
             launch.launcher, launch.world, place.world);
-    *collective = (Collective){row, place.rank, place.world, place.local_first, false};
+    *collective = (Collective){
+        .row = row, .rank = place.rank, .world = place.world, .local_first = place.local_first, .local = place.local};
     return 0;
+}
+
+static void close_device(Collective *collective) {
+    if (collective->device) collective->device->close();
+    collective->device = NULL;
 }
 
 void collective_close(Collective *collective, bool by_signal) {
     if (!collective->row || collective->world == 1) return;
     Error cause;
     err_take(&cause);
-    if (collective_barrier(collective) == 0 && !by_signal) collective->row->close();
+    const bool together = collective_barrier(collective) == 0; // then no rank needs this one's part any more
+    close_device(collective);
+    if (together && !by_signal) collective->row->close();
     err_clear();
     err_give(&cause);
     *collective = collective_none;
 }
 
-// Ends a call: the first failure makes the others fail at once.
+// Ends a call: the first failure makes the others fail at once, and ends what the device waits for.
 static int finish(Collective *collective, int status, const char *why) {
     if (status == 0) return 0;
     collective->lost = true;
-    return err_code() ? -1 : fail(EX_AGAIN, "stopped: %s", why);
+    if (!err_code()) fail(EX_AGAIN, "stopped: %s", why);
+    close_device(collective);
+    return -1;
 }
 
-#define CALL(function, ...)                                                                                            \
+// With a pending error of its own, a row leaves `why` empty.
+#define CALL_ON(given, function, ...)                                                                                  \
     char why[COLLECTIVE_WHY] = "";                                                                                     \
     if (collective->world == 1) return 0;                                                                              \
     if (collective->lost) return fail(EX_AGAIN, "stopped: a process of this run was lost");                            \
-    return finish(collective, collective->row->function(__VA_ARGS__), why)
+    return finish(collective, (given)->function(__VA_ARGS__), why)
+#define CALL(function, ...) CALL_ON(collective->row, function, __VA_ARGS__)
+
+// ---- memory of the backend
+
+int collective_load(Collective *collective, bool in_host_memory) {
+    uint8_t card[COLLECTIVE_CARD];
+    collective->device = NULL;
+    if (collective->world == 1 || in_host_memory) return 0;
+    assert(device_row);
+    if (device_row->load(card) < 0) return -1;
+    collective->device = device_row;
+    return 0;
+}
+
+// The GPU of each rank, zeros where it has none.
+typedef struct {
+    uint8_t has, card[COLLECTIVE_CARD];
+} Card;
+
+// All ranks have a GPU of their own, or none has one.
+static int compare_cards(const Card *cards, unsigned world) {
+    for (unsigned rank = 1; rank < world; rank++) {
+        if (cards[rank].has != cards[0].has)
+            return fail(EX_USAGE, "rank %u trains on %s, rank 0 on %s: set device=cuda or device=cpu", rank,
+                        cards[rank].has ? "a GPU" : "the CPU", cards[0].has ? "a GPU" : "the CPU");
+        for (unsigned other = 0; cards[0].has && other < rank; other++)
+            if (!memcmp(&cards[rank], &cards[other], sizeof *cards))
+                return fail(EX_USAGE,
+                            "ranks %u and %u have the same GPU: start one process for each GPU of a machine, with "
+                            "device=cuda",
+                            other, rank);
+    }
+    return 0;
+}
+
+int collective_open_device(Collective *collective) {
+    if (collective->world == 1) return 0;
+    const DeviceCollectiveRow *row = collective->device;
+    Card cards[COLLECTIVE_RANKS], *own = &cards[collective->rank];
+    uint8_t id[COLLECTIVE_ID] = {0};
+    collective->device = NULL; // until it is open
+    *own = (Card){.has = row != NULL};
+    if (row && row->load(own->card) < 0) return finish(collective, -1, "");
+    if (collective_all_gather(collective, cards, collective->world * sizeof *cards, sizeof *cards) < 0) return -1;
+    if (compare_cards(cards, collective->world) < 0) return -1;
+    if (!row) return 0;
+    if (collective->rank == 0 && row->make_id(id) < 0) return finish(collective, -1, "");
+    if (collective_broadcast(collective, id, sizeof id) < 0) return -1;
+    collective->device = row;
+    return finish(collective, row->open(collective, id), "");
+}
 
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share) {
-    CALL(reduce_scatter, values, count, share, why);
+    if (!collective->device) {
+        CALL(reduce_scatter, values, count, share, why);
+    }
+    CALL_ON(collective->device, reduce_scatter, collective, values, count, share);
 }
 
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share) {
-    CALL(all_gather, values, bytes, share, why);
+    if (!collective->device) return collective_all_gather(collective, values, bytes, share);
+    CALL_ON(collective->device, all_gather, collective, values, bytes, share);
 }
 
-int collective_finish(Collective *collective) { return collective->lost ? -1 : 0; }
+int collective_finish(Collective *collective) {
+    if (collective->lost) return -1;
+    if (collective->device) collective->device->finish();
+    return 0;
+}
+
+int collective_wait(Collective *collective) {
+    if (!collective->device) return collective->lost ? -1 : 0;
+    CALL_ON(collective->device, wait, collective);
+}
+
+// ---- host memory
 
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share) {
     CALL(all_gather, values, bytes, share, why);
@@ -111,4 +196,13 @@ int collective_all_reduce(Collective *collective, double *values, int count) {
 int collective_broadcast(Collective *collective, void *values, size_t bytes) { CALL(broadcast, values, bytes, why); }
 int collective_barrier(Collective *collective) { CALL(barrier, why); }
 
-uint64_t collective_sent(const Collective *collective) { return collective->world == 1 ? 0 : collective->row->sent(); }
+uint64_t collective_sent(const Collective *collective) {
+    if (collective->world == 1) return 0;
+    return collective->row->sent() + (collective->device ? collective->device->sent() : 0);
+}
+
+int collective_check(const Collective *collective, uint64_t waited_ms) {
+    char why[COLLECTIVE_WHY] = "";
+    if (collective->row->check(waited_ms, why) == 0) return 0;
+    return err_code() ? -1 : fail(EX_AGAIN, "stopped: %s", why);
+}

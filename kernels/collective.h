@@ -1,9 +1,11 @@
 // The processes that train one model together (ranks), and what they exchange: sums and copies of buffers. A row
-// implements it: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started.
+// implements it: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started. Beside `mpi`, which
+// exchanges host memory, the row `nccl` exchanges memory of GPUs.
 //
 // Every rank makes the same calls with the same sizes in the same order. A call returns -1 after fail() (75) when a
-// rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. Sums are
-// added in the order of the ranks, so their bits depend on the number of ranks alone.
+// rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. Sums of
+// host memory are added in the order of the ranks, so their bits depend on the number of ranks alone. Those of memory
+// of GPUs are added in an order of NCCL's own: it may differ between versions of NCCL and between machines.
 #pragma once
 
 #include <stdbool.h>
@@ -19,6 +21,7 @@ typedef struct {
 typedef struct {
     unsigned rank, world;
     unsigned local_first; // the lowest rank on this machine
+    unsigned local;       // the number of lower ranks on this machine
 } RankPlace;
 
 // A row. Its functions return -1 with a sentence in `why`, "" when while_waiting has failed.
@@ -30,15 +33,34 @@ typedef struct {
     int (*all_gather)(void *values, size_t bytes, size_t share, char why[COLLECTIVE_WHY]);
     int (*broadcast)(void *values, size_t bytes, char why[COLLECTIVE_WHY]);
     int (*barrier)(char why[COLLECTIVE_WHY]);
-    uint64_t (*sent)(void); // bytes that this process has sent so far
+    int (*check)(uint64_t waited_ms, char why[COLLECTIVE_WHY]); // that no rank has ended, and the wait is not too long
+    uint64_t (*sent)(void);                                     // bytes that this process has sent so far
     void (*close)(void);
 } CollectiveRow;
 
+// A row for memory of GPUs. Its functions return -1 after fail(), and so do open and wait when collective_check does.
+// An exchange begins when the backend's operations so far are done. No call but open and wait waits for the device.
+typedef struct Collective Collective;
+enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128 };
 typedef struct {
+    const char *name;
+    int (*load)(uint8_t card[COLLECTIVE_CARD]); // finds the library, and names this process's GPU
+    int (*make_id)(uint8_t id[COLLECTIVE_ID]);  // of rank 0, for the open of every rank
+    int (*open)(const Collective *collective, const uint8_t id[COLLECTIVE_ID]);
+    int (*reduce_scatter)(const Collective *collective, float *values, size_t count, size_t share);
+    int (*all_gather)(const Collective *collective, void *values, size_t bytes, size_t share);
+    void (*finish)(void);
+    int (*wait)(const Collective *collective);
+    uint64_t (*sent)(void);
+    void (*close)(void); // also ends what a lost rank leaves unfinished; after it, the operations behind finish run
+} DeviceCollectiveRow;
+
+struct Collective {
     const CollectiveRow *row;
-    unsigned rank, world, local_first; // RankPlace
+    const DeviceCollectiveRow *device;        // NULL: memory of the backend is host memory
+    unsigned rank, world, local_first, local; // RankPlace
     bool lost;
-} Collective;
+};
 
 extern Collective collective_none; // rank 0 of 1: every call does nothing and returns 0
 
@@ -48,14 +70,22 @@ int collective_open(Collective *collective, const CollectiveSettings *settings);
 // received the signal itself no longer answers. Accepts a zeroed struct.
 void collective_close(Collective *collective, bool by_signal);
 
+// For a backend that is open. collective_load finds what its memory needs for exchanges: a call of each process for
+// itself. collective_open_device joins the GPUs of all ranks, all of which have loaded. -1 after fail(): 2 when ranks
+// have different kinds of devices or one GPU, 80 when NCCL is missing, too old or does not work.
+int collective_load(Collective *collective, bool in_host_memory);
+int collective_open_device(Collective *collective);
+
 // Of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end. These begin
 // when the operations so far are done, and the operations after collective_finish run when they are done; nothing may
-// touch the buffers in between. Host memory is exchanged at once.
-// Each rank gets the sum of its own share; the other elements are undefined.
+// touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations behind
+// collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
+// Each rank gets the sum of its own share; the other elements are undefined, but where all ranks have zeros.
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
 // Each rank gets every share; sizes in bytes.
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
 int collective_finish(Collective *collective);
+int collective_wait(Collective *collective);
 
 // Of host memory. These wait until they are done.
 int collective_all_gather(Collective *collective, void *values, size_t bytes, size_t share);
@@ -64,3 +94,6 @@ int collective_broadcast(Collective *collective, void *values, size_t bytes); //
 int collective_barrier(Collective *collective);
 
 uint64_t collective_sent(const Collective *collective); // bytes so far; one process sends none
+
+// For a row during a wait, about every 50 ms: -1 after fail() when it is to end.
+int collective_check(const Collective *collective, uint64_t waited_ms);

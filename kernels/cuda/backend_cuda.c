@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/nccl.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/product_choices.h"
 #include <assert.h>
@@ -77,6 +78,15 @@ static size_t query_free_bytes(size_t *total) {
     return free_bytes;
 }
 
+static size_t arena_bytes(size_t free_bytes) {
+    return free_bytes > RESERVED ? free_bytes - RESERVED : 1; // not 0, which means unknown
+}
+
+void backend_cuda_measure(void) {
+    size_t total;
+    backend.free_bytes = arena_bytes(query_free_bytes(&total));
+}
+
 // Opens the rest of the device and prints where its memory is. Returns what an arena can have. used_before: by other
 // processes, before this one had a context; -1: not known.
 static size_t open_rest(double used_before, const char *cache_dir) {
@@ -84,7 +94,7 @@ static size_t open_rest(double used_before, const char *cache_dir) {
     upload_open();
     cuda_slots_open();
     cuda_matmul_open(cache_dir);
-    const size_t free_bytes = query_free_bytes(&total), arena = free_bytes > RESERVED ? free_bytes - RESERVED : 1;
+    const size_t free_bytes = query_free_bytes(&total), arena = arena_bytes(free_bytes);
     char context[16], libraries[16], left[16], all[16];
     const bool known = used_before >= 0 && (double)(total - with_context) > used_before;
     log_line("GPU memory of %s: %s %s, libraries %s, reserved for code that is loaded later %d MiB, for the arena %s",
@@ -92,7 +102,7 @@ static size_t open_rest(double used_before, const char *cache_dir) {
              human_bytes(context, (double)(total - with_context) - (known ? used_before : 0)),
              human_bytes(libraries, (double)with_context - (double)free_bytes), RESERVED >> 20,
              human_bytes(left, (double)arena));
-    return arena; // not 0, which means unknown
+    return arena;
 }
 
 static void close_device(void) {

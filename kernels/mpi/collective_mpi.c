@@ -40,11 +40,11 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static int check_peers(uint64_t waited_ns, char *why) {
+static int mpi_check(uint64_t waited_ms, char *why) {
     for (int i = 0; i < world; i++)
         if (!strcmp(peers[i].machine, peers[rank].machine) && kill((pid_t)peers[i].pid, 0) < 0 && errno == ESRCH)
             return snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) has ended", i, (int)peers[i].pid), -1;
-    if (waited_ns > settings.timeout_ms * MS)
+    if (waited_ms > settings.timeout_ms)
         return snprintf(why, COLLECTIVE_WHY, "a rank did not answer for %d s", (int)(settings.timeout_ms / 1000)), -1;
     return settings.while_waiting ? settings.while_waiting(settings.self) : 0;
 }
@@ -63,7 +63,7 @@ static int wait_all(int count, char *why) {
         const uint64_t now = now_ns();
         if (now - checked < CHECK_MS * MS) continue;
         checked = now;
-        if (check_peers(now - started, why) < 0) return -1;
+        if (mpi_check((now - started) / MS, why) < 0) return -1;
     }
 }
 
@@ -166,6 +166,7 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     for (int i = 0; i < world; i++) peers[i] = self; // until they are known
     if (mpi_all_gather(peers, (size_t)world * sizeof *peers, sizeof *peers, why) < 0) return -1;
     while (strcmp(peers[place->local_first].machine, self.machine)) place->local_first++;
+    for (int i = 0; i < rank; i++) place->local += !strcmp(peers[i].machine, self.machine);
     return 0;
 }
 
@@ -177,5 +178,5 @@ static void mpi_close(void) {
 }
 
 extern const CollectiveRow collective_mpi;
-const CollectiveRow collective_mpi = {"mpi",         mpi_open,    mpi_reduce_scatter, mpi_all_gather,
-                                      mpi_broadcast, mpi_barrier, mpi_sent,           mpi_close};
+const CollectiveRow collective_mpi = {"mpi",       mpi_open,  mpi_reduce_scatter, mpi_all_gather, mpi_broadcast,
+                                      mpi_barrier, mpi_check, mpi_sent,           mpi_close};

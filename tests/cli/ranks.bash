@@ -7,7 +7,8 @@ setup_file() {
     make_other_data 2000
 }
 
-setup() {
+setup() { setup_ranks; }
+setup_ranks() {
     command -v mpirun >/dev/null || skip "mpirun is not installed"
     [ -e "$BIN/../lib/millrace/mpi.so" ] || skip "built without MPI"
     # as root, more ranks than cores, no ptrace in containers
@@ -21,8 +22,26 @@ setup() {
 }
 
 ranks() { # COUNT OPTION...
-    mpirun -n "$1" "$BIN/trainer" train tiny.conf --dataset="$data" "${@:2}"
+    mpirun -n "$1" "${PROGRAM:-$BIN/trainer}" train tiny.conf --dataset="$data" "${@:2}"
 }
+
+# launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
+launch() {
+    cat >rank.sh <<'END'
+"${PROGRAM:-$BIN/trainer}" train tiny.conf "$@" &
+echo $! >pid.$OMPI_COMM_WORLD_RANK
+status=0
+wait $! || status=$?
+echo $status >status.$OMPI_COMM_WORLD_RANK
+# mpirun would kill the others a second after the first end: here they have as long as they need
+until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
+END
+    rm -f status.*
+    mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
+        >lines 2>words 3>&- &
+    TRAINER=$!
+}
+
 samples() { sed -nE 's/.*: (step [0-9]+: samples .*)/\1/p' "$@" | sort -V | uniq; }
 close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
     join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+), "norm": ([0-9.]+).*/\1 \2 \3/p' "$1/metrics.jsonl" | sort -u) \
@@ -32,3 +51,13 @@ close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
 }
 
 teardown() { end_background; }
+
+# For the emulated CUDA backend: the dataset `data` of few characters, and a model whose shares of two ranks are equal.
+make_character_data() {
+    seq 1 300 | sed 's/.*/line & of mills/' >text.txt
+    "$BIN/shardtool" characters text.txt >characters
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters characters -o data text.txt
+}
+make_emulated_conf() {
+    sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 3/; s/^dtype =.*/dtype = 'auto'/" tiny.conf
+}

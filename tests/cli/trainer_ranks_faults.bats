@@ -2,22 +2,6 @@
 load helpers
 load ranks
 
-# launch COUNT OPTION...: an endless run in the background; pid.N and status.N are those of rank N.
-launch() {
-    cat >rank.sh <<'END'
-"$BIN/trainer" train tiny.conf "$@" &
-echo $! >pid.$OMPI_COMM_WORLD_RANK
-status=0
-wait $! || status=$?
-echo $status >status.$OMPI_COMM_WORLD_RANK
-# mpirun would kill the others a second after the first end: here they have as long as they need
-until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
-END
-    rm -f status.*
-    mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
-        >lines 2>words 3>&- &
-    TRAINER=$!
-}
 is_saved() { # the last step has a checkpoint, and none is half written
     [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
 }

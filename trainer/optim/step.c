@@ -117,6 +117,7 @@ static void gradient_norm(const Network *network) {
 static void read_results(Network *network) {
     const unsigned world = network->collective->world;
     double losses[COLLECTIVE_RANKS], sum = 0;
+    if (collective_wait(network->collective) < 0) return;
     network->ops->download(network->scalars, network_at(network, network->plan->scalars), sizeof *network->scalars);
     if (world == 1) return;
     network->ops->download(losses, network_at(network, network->plan->losses), world * sizeof *losses);

@@ -14,14 +14,29 @@ const char *backend_cache_dir(void) {
     return NULL;
 }
 
-const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
-    const BackendChoice choice = {config->device,          config->dtype,  (int)config->threads, config->deterministic,
-                                  config->optimizer_state, without_device, backend_cache_dir()};
+static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
+    const BackendChoice choice = {
+        device,         config->dtype,      (int)config->threads, config->deterministic, config->optimizer_state,
+        without_device, backend_cache_dir()};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
-    if (!backend || (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0))
-        return NULL;
+    if (!backend) return NULL;
+    if (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0)
+        return backend->close(), NULL;
     log_line("%s", why);
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;
+}
+
+const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
+    return open_on(config->device, config, without_device, text);
+}
+
+const Backend *backend_for_rank(const Config *config, unsigned local, char text[BACKEND_TEXT_BYTES]) {
+    if (local && (config->device == DEVICE_AUTO || config->device == DEVICE_CUDA)) {
+        const Backend *backend = open_on((Device)(DEVICE_CUDA + local), config, false, text);
+        if (backend) return backend;
+        err_clear();
+    }
+    return backend_for(config, false, text);
 }

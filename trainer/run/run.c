@@ -214,18 +214,21 @@ static void measure_products(Run *run) {
     log_line("matrix products: %.3g TFLOP/s, measured", run->product_rate * 1e-12);
 }
 
-// Everything that can be refused before a loader is started or memory is allocated.
-static int prepare(Run *run, const Config *config_given, bool fresh) {
+static int open_backend(Run *run, const Config *config_given, bool fresh) {
     const Config *config = run->config = &run->resolved;
     run->resolved = *config_given;
     run->resolved.world = run->collective.world;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, &run->resolved);
-    run->backend = backend_for(config, false, run->backend_text);
+    run->backend = backend_for_rank(config, run->collective.local, run->backend_text);
     if (!run->backend && config_given->dtype != config->dtype)
         return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
-    if (run->collective.world > 1 && !run->backend->in_host_memory)
-        return fail(EX_USAGE, "several processes train on CPUs only: set device=cpu, or start one process");
+    return collective_load(&run->collective, run->backend->in_host_memory);
+}
+
+// Everything else that can be refused before a loader is started or memory is allocated.
+static int prepare(Run *run, bool fresh) {
+    const Config *config = run->config;
     if (run->collective.world > 1 && config->offload & OFFLOAD_GRADIENTS)
         return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
                               "residuals, or start one process");
@@ -273,13 +276,15 @@ static int open_output(Run *run) {
 }
 
 int run_open(Run *run, const Config *config_given, bool fresh) {
-    if (ranks_agree(run, prepare(run, config_given, fresh)) < 0 || ranks_compare_config(run) < 0 ||
-        ranks_share_state(run) < 0 || open_loader(run) < 0 || ranks_agree(run, open_network(run)) < 0 ||
-        ranks_compare_data(run) < 0 || ranks_share_weights(run) < 0)
+    if (ranks_agree(run, open_backend(run, config_given, fresh)) < 0 || collective_open_device(&run->collective) < 0 ||
+        ranks_agree(run, prepare(run, fresh)) < 0 || ranks_compare_config(run) < 0 || ranks_share_state(run) < 0 ||
+        open_loader(run) < 0 || ranks_agree(run, open_network(run)) < 0 || ranks_compare_data(run) < 0 ||
+        ranks_share_weights(run) < 0)
         return -1;
     run->saved_step = run->state.step;
     if (run->backend->choices_set) run->backend->choices_set(run->state.choices);
     if (run->backend->needs_warm_up && !run->config->eval_only) warm_up(run);
+    if (run->collective.lost) return -1;
     if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
     int status = open_output(run);
     if (status == 0) status = feed_attach(run->feed);

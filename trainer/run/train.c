@@ -243,24 +243,28 @@ static Next step_now(Run *run) {
 
 // ---- the loop
 
-// Where the ranks divide the optimizer's state, that of a lost one is in the last checkpoint alone.
+// After a rank was lost, whether this process still has the state of the last whole step. Where the ranks divide the
+// optimizer's state, that of the lost one is in the last checkpoint alone. A GPU may have run the update with gradients
+// that the lost one had not sent.
+static bool has_state(const Run *run) { return run->plan.shards == 1 && run->backend->in_host_memory; }
+
 static void log_lost_state(const Run *run) {
     char path[PATH_MAX_BYTES] = "";
     uint64_t step = 0;
     checkpoint_any(run->config->out_dir, path, &step);
-    log_line("a part of the optimizer's state is lost with its process: run the same command again to resume at "
-             "step %llu%s",
-             (unsigned long long)step, *path ? ", the last that is saved" : "");
+    log_line("%s is lost with its process: run the same command again to resume at step %llu%s",
+             run->plan.shards > 1 ? "a part of the optimizer's state" : "the last step", (unsigned long long)step,
+             *path ? ", the last that is saved" : "");
 }
 
 // Saves the steps since the last checkpoint, unless they are the error (81), and exits with the pending error.
 static int save_and_exit(Run *run) {
     Error cause;
     ranks_agree(run, -1);
-    const bool lost = run->collective.lost, divided = run->plan.shards > 1;
-    if (lost && ranks_take_over(run) && !divided) log_line("rank 0 has ended: saving in its place");
+    const bool lost = run->collective.lost, stateless = lost && !has_state(run);
+    if (lost && ranks_take_over(run) && !stateless) log_line("rank 0 has ended: saving in its place");
     err_take(&cause);
-    if (lost && divided) {
+    if (stateless) {
         run_check_save(run);
         if (run_owns(run)) log_lost_state(run);
     } else if (cause.code != EX_NONFINITE && run_save(run, true) < 0) {
@@ -268,7 +272,7 @@ static int save_and_exit(Run *run) {
         log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
-    if (cause.code == EX_AGAIN && run->saved_step && run_owns(run) && !(lost && divided))
+    if (cause.code == EX_AGAIN && run->saved_step && run_owns(run) && !stateless)
         log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saved_step);
     err_give(&cause);
     return -1;

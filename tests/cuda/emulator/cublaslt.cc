@@ -3,6 +3,7 @@
 #include "kernels/cuda/cublaslt.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
+#include "tests/cuda/emulator/exchange.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -323,6 +324,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (does_gelu(operation)) us += emu_device.epilogue_us, emu_counts.epilogues++;
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
     auto work = [=] {
+        emu::touch(A, bytes_of(a)), emu::touch(B, bytes_of(b)), emu::touch(D, bytes_of(d));
         std::vector<float> x((size_t)(m * k)), y((size_t)(k * n)); // rows of A, columns of B, each of k numbers
         for (int64_t i = 0; i < m; i++)
             for (int64_t l = 0; l < k; l++)
@@ -356,10 +358,13 @@ static char library; // its address is the handle of the library
 void *__real_dlopen(const char *file, int flags);
 void *__real_dlsym(void *handle, const char *name);
 void *__wrap_dlopen(const char *file, int flags) {
+    if (file && strstr(file, "libnccl.so"))
+        return emu::nccl_library() ? emu::nccl_library() : __real_dlopen("libnccl.so.missing", flags);
     if (!file || !strstr(file, "libcublasLt.so")) return __real_dlopen(file, flags);
     return emu_device.has_cublaslt ? &library : __real_dlopen("libcublasLt.so.missing", flags);
 }
 void *__wrap_dlsym(void *handle, const char *name) {
+    if (handle && handle == emu::nccl_library()) return emu::nccl_function(name);
     if (handle != &library) return __real_dlsym(handle, name);
 #define FUNCTION(function)                                                                                             \
     if (!strcmp(name, "cublasLt" #function)) return (void *)cublasLt##function;

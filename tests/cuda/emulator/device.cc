@@ -4,13 +4,17 @@
 // give wrong results here as they would on a device. Wrong uses end the run.
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
+#include "tests/cuda/emulator/exchange.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
+#include <sanitizer/asan_interface.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 static int number(const char *name, int otherwise) {
@@ -22,21 +26,43 @@ struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 
                                number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2};
 struct EmuCounts emu_counts;
 
+// How much of each stream is ordered before a piece of work, an event or what the host does next.
+typedef std::map<cudaStream_t, uint64_t> Clock;
+
 struct CUevent_st {
     bool timed;
     uint64_t asked = 0, done = 0; // records
     double at_us = 0;
+    Clock clock{};
+};
+
+struct Exchange {
+    cudaStream_t stream;
+    Clock clock;
+    emu::Buffers buffers;
+    std::function<bool()> arrive;
+    bool done;
 };
 
 struct Work {
     std::function<void()> run;
     cudaEvent_t wait = nullptr; // runs once this has been recorded so often
     uint64_t needs = 0;
+    std::shared_ptr<Exchange> exchange;
+    Clock clock;
 };
+
+static Work work_of(std::function<void()> run) {
+    Work work;
+    work.run = std::move(run);
+    return work;
+}
 
 struct CUstream_st {
     std::deque<Work> work;
     struct CUgraph_st *graph = nullptr; // being captured
+    Clock clock;
+    bool has_kernels = false;
 };
 
 struct CUgraph_st {
@@ -66,17 +92,73 @@ static bool known(cudaStream_t stream) {
     return false;
 }
 
+static Clock host_clock;
+static std::vector<std::shared_ptr<Exchange>> exchanges; // that some work may not be ordered after
+
+static void join(Clock &to, const Clock &from) {
+    for (auto &one : from) to[one.first] = std::max(to[one.first], one.second);
+}
+
+static bool is_before(cudaStream_t stream, const Clock &first, const Clock &second) {
+    auto now = first.find(stream), at = second.find(stream);
+    return now == first.end() || (at != second.end() && at->second >= now->second);
+}
+
+static bool in_flight() {
+    for (auto &one : exchanges)
+        if (!one->done) return true;
+    return false;
+}
+
+// Forgets the exchanges that everything from here on is ordered after.
+static void forget_exchanges() {
+    for (cudaStream_t stream : streams)
+        if (!stream->work.empty()) return;
+    exchanges.erase(std::remove_if(exchanges.begin(), exchanges.end(),
+                                   [](auto &one) { return one->done && is_before(one->stream, one->clock, host_clock); }),
+                    exchanges.end());
+}
+
+static bool touching; // work that no event orders with an exchange runs, and may not touch its buffers
+static void explain_touch() {
+    if (touching) fputs("emu: an operation touches a buffer of an exchange, and no event orders them\n", stderr);
+}
+
+void emu::touch(const void *start, size_t bytes) {
+    if (!touching || !__asan_region_is_poisoned((void *)(uintptr_t)start, bytes)) return;
+    emu::die("an operation touches a buffer of an exchange, and no event orders them");
+}
+
+static void run_beside_exchanges(cudaStream_t stream, const Work &work) {
+    std::vector<Exchange *> unordered;
+    for (auto &one : exchanges)
+        if (one->stream != stream && !is_before(one->stream, one->clock, work.clock) &&
+            !is_before(stream, work.clock, one->clock))
+            unordered.push_back(one.get());
+    __asan_set_death_callback(explain_touch);
+    touching = !unordered.empty();
+    for (Exchange *one : unordered)
+        for (auto &buffer : one->buffers) ASAN_POISON_MEMORY_REGION(buffer.first, buffer.second);
+    work.run();
+    for (Exchange *one : unordered)
+        for (auto &buffer : one->buffers) ASAN_UNPOISON_MEMORY_REGION(buffer.first, buffer.second);
+    touching = false;
+}
+
 static bool ready(cudaStream_t stream) {
     if (stream->work.empty()) return false;
     const Work &first = stream->work.front();
+    if (first.exchange) return first.exchange->done = first.exchange->done || first.exchange->arrive();
     return !first.wait || first.wait->done >= first.needs;
 }
 
 // Does one piece of work of the stream that the order picks. Last made first: copies overtake what they should not.
-static void step(cudaStream_t waited_for) {
+// false: everything waits for other processes.
+static bool step(cudaStream_t waited_for) {
     std::vector<cudaStream_t> able;
     for (cudaStream_t stream : streams)
         if (ready(stream)) able.push_back(stream);
+    if (able.empty() && in_flight()) return false;
     if (able.empty()) emu::die("deadlock: every stream waits for an event");
     cudaStream_t pick = able.back();
     if (emu_order == 2) pick = ready(waited_for) ? waited_for : able.front();
@@ -84,15 +166,33 @@ static void step(cudaStream_t waited_for) {
     if (emu_order == 3) pick = able[(random_state >> 33) % able.size()];
     Work work = std::move(pick->work.front());
     pick->work.pop_front();
-    if (work.run) work.run();
+    if (work.run) run_beside_exchanges(pick, work);
+    return true;
 }
 
 static void put(cudaStream_t stream, Work work) {
     NEED(known(stream));
     emu_counts.work++;
+    join(stream->clock, host_clock);
+    stream->clock[stream]++;
+    work.clock = stream->clock;
     stream->work.push_back(std::move(work));
     if (emu_order == 0)
-        while (!stream->work.empty()) step(stream);
+        while (!stream->work.empty() && step(stream)) {}
+}
+
+void emu::exchange(cudaStream_t stream, const Buffers &buffers, std::function<bool()> arrive) {
+    NEED(known(stream) && !stream->graph);
+    for (cudaStream_t other : streams)
+        if (other->has_kernels && !is_before(other, other->clock, stream->clock))
+            emu::die("an exchange begins, and no event orders it after the operations so far");
+    forget_exchanges();
+    emu::note("exchange", stream);
+    Work work;
+    work.exchange = std::make_shared<Exchange>(Exchange{stream, stream->clock, buffers, arrive, false});
+    work.exchange->clock[stream]++;
+    exchanges.push_back(work.exchange);
+    put(stream, work);
 }
 
 void emu::note_word(const char *word) { record += word; }
@@ -102,12 +202,12 @@ void emu::note_real(double value) { record += ' ' + std::to_string(value); }
 
 void emu::enqueue(cudaStream_t stream, std::function<void()> kernel, double us) {
     NEED(known(stream));
-    emu_counts.launches++;
+    emu_counts.launches++, stream->has_kernels = true;
     std::function<void()> work = [=] { kernel(), clock_us += us; };
     if (stream->graph)
         stream->graph->nodes.push_back(std::move(work));
     else
-        put(stream, {std::move(work)});
+        put(stream, work_of(std::move(work)));
 }
 
 // Calls that wait or allocate fail on a device while a stream is captured.
@@ -120,7 +220,10 @@ static bool capturing() {
 static void drain(cudaStream_t stream) {
     NEED(known(stream) && !capturing());
     emu_counts.host_waits++, emu_counts.drains++;
+    if (in_flight()) emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
     while (!stream->work.empty()) step(stream);
+    join(host_clock, stream->clock);
+    forget_exchanges();
 }
 
 static bool is_pinned(const void *host, size_t bytes) {
@@ -155,6 +258,8 @@ cudaError_t cudaDeviceGetPCIBusId(char *, int, int) { return cudaErrorInvalidDev
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     memset(device, 0, sizeof *device);
     strcpy(device->name, "emulated GPU");
+    const int card = number("EMU_CARD", (int)getpid()); // one for each process
+    memcpy(device->uuid.bytes, &card, sizeof card);
     device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
     device->multiProcessorCount = emu_device.multiprocessors;
     device->totalGlobalMem = emu_device.memory;
@@ -235,7 +340,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     NEED(!stream->graph);
     emu::note("event", event, stream);
     uint64_t record = ++event->asked;
-    put(stream, {[=] { event->done = record, event->at_us = clock_us; }});
+    put(stream, work_of([=] { event->done = record, event->at_us = clock_us; }));
+    event->clock = stream->clock;
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -243,6 +349,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     emu::note("stream waits", stream, event);
     Work wait;
     wait.wait = event, wait.needs = event->asked;
+    join(stream->clock, event->clock);
     put(stream, wait);
     return cudaSuccess;
 }
@@ -250,7 +357,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     NEED(!capturing());
     emu::note("wait for an event", event);
     emu_counts.host_waits++;
+    if (in_flight()) emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
     for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
+    join(host_clock, event->clock);
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    NEED(!capturing());
+    if (event->done < event->asked && !step(streams.front())) usleep(100);
+    if (event->done < event->asked) return cudaErrorNotReady;
+    join(host_clock, event->clock);
     return cudaSuccess;
 }
 
@@ -270,11 +386,11 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     if (kind == cudaMemcpyHostToDevice &&
         !is_pinned(from, bytes)) { // the runtime takes pageable bytes before it returns
         std::vector<char> taken((const char *)from, (const char *)from + bytes);
-        put(stream, {[=] { memcpy(to, taken.data(), bytes); }});
+        put(stream, work_of([=] { memcpy(to, taken.data(), bytes); }));
     } else if (stream->graph) {
         stream->graph->nodes.push_back(copy);
     } else {
-        put(stream, {copy});
+        put(stream, work_of(copy));
         if (kind == cudaMemcpyDeviceToHost && !is_pinned(to, bytes)) drain(stream);
     }
     return cudaSuccess;
@@ -286,7 +402,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stre
     if (stream->graph)
         stream->graph->nodes.push_back(set);
     else
-        put(stream, {set});
+        put(stream, work_of(set));
     return cudaSuccess;
 }
 
@@ -313,7 +429,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, e
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     emu::note("graph", graph, stream);
     NEED(!stream->graph);
-    for (auto &node : graph->nodes) put(stream, {node});
+    for (auto &node : graph->nodes) put(stream, work_of(node));
     return cudaSuccess;
 }
 

@@ -28,7 +28,8 @@ enum { STACK = 64 * 1024 };
 #endif
 
 extern "C" {
-int emu_order; // set by the tests: 0 forward, 1 backward, 2 random, 3 random and interleaved
+// Set by the tests, or by EMU_ORDER: 0 forward, 1 backward, 2 random, 3 random and interleaved.
+int emu_order = getenv("EMU_ORDER") ? atoi(getenv("EMU_ORDER")) : 0;
 void emu_switch(void **save, void *load);
 __asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
         "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A planted bug must be caught: mutant.sh BUILD NAME edits one line of the CUDA backend, builds the emulated backend with
-# it, and passes when the named test fails with the expected message. mutant.sh --list prints their names.
+# it, and passes when the named test fails with the expected message. mutant.sh --list prints their names; the bugs of "ranks" are
+# planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
-mutants() { # name | file | the edit, for sed | the test | its message | sm_75 or fp16, if not a card with bf16
+mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75 or fp16, if not a card with bf16
     cat <<'END'
 barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
 wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|finite
@@ -44,18 +45,32 @@ dropped|attention_forward.cu|s/ \& 1)) s\[i\]\[n\]\[e\] = 0;/ \& 1)) s[i][n][e] 
 of_key|attention_backward.cu|s/>> g \& 0x101u/>> g \& 0x100u/|attention_with_dropout|relative error
 of_split|attention_backward.cu|s/kept >> kept_bit(n, e) \& 1 ? dp/weights.mask ? dp/|cuda_attention_gradient_agrees|relative error
 sample|attention.cuh|s/mask.first_sample + (uint32_t)b/mask.first_sample/|attention_with_dropout|relative error
+count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, part, size - collective->rank,/|ranks|different counts in a broadcast|ranks
+type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
+other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
+offset|trainer/optim/step.c|s/start + bucket.first \/ unit/start + bucket.local \/ unit/|ranks|losses of two processes are not those of one|ranks
+before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, computed/d|ranks|no event orders it after the operations so far|ranks
+after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, exchanged/d|ranks|touches a buffer of an exchange|ranks
+gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
+host_wait|collective_nccl.c|s/^    sent += (count/    (void)cudaStreamSynchronize(stream);\n&/|ranks|the host waits while an exchange is in flight|ranks
+no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
-[ "${1:-}" = --list ] && mutants | cut -d'|' -f1 && exit
+if [ "${1:-}" = --list ]; then
+    if command -v mpirun >/dev/null; then mutants; else mutants | grep -v '|ranks$'; fi | cut -d'|' -f1
+    exit
+fi
 build=$1 name=$2
 IFS='|' read -r _ file edit word words card < <(mutants | grep "^$name|")
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
-mkdir -p "$folder/kernels/cuda"
-sed "$edit" "kernels/cuda/$file" >"$folder/kernels/cuda/$file"
+path=kernels/cuda/$file
+[[ $file == */* ]] && path=$file
+mkdir -p "$folder/$(dirname "$path")"
+sed "$edit" "$path" >"$folder/$path"
 [ "$name" = release ] && sed -i 's/^            store_release(turn + tile - 1, .*/            (void)0;/' "$folder/kernels/cuda/$file"
-cmp -s "kernels/cuda/$file" "$folder/kernels/cuda/$file" && echo "the edit of '$name' changes nothing" && exit 1
-source=$folder/kernels/cuda/$file
+cmp -s "$path" "$folder/$path" && echo "the edit of '$name' changes nothing" && exit 1
+source=$folder/$path
 [[ $file == *.cuh ]] && file=attention_forward.cu && source=kernels/cuda/$file # includes the edited header
 sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 object=$file.o program=test-emu
@@ -74,12 +89,25 @@ fp16)
     export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
     object=$file.fp16.o
     ;;
+ranks) program=emulated/trainer ;;
 esac
 objects=$(tr ' ' '\n' <"$build/$program.objects" | grep -v "/$object$")
 # shellcheck disable=SC2086
 $compile -O1 $instrument -I"$folder" -I. -isystem "$CUDA_HOME/include" -c "$source" -o "$folder/mutant.o" || exit 1
 # shellcheck disable=SC2086
 g++ $sanitize -Wl,-S -fopenmp "$folder/mutant.o" $objects "$build/host.a" $EMULIBS -o "$folder/test" || exit 1
-EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
-    echo "planted bug '$name' was not caught" && exit 1
+if [ "$card" = ranks ]; then
+    BIN=$PWD/$build/bin DATA=$PWD/tests/data BATS_FILE_TMPDIR=$folder BATS_TEST_TMPDIR=$folder PROGRAM=$folder/bin/trainer
+    export ASAN_OPTIONS=detect_leaks=0 PROGRAM
+    mkdir "$folder/bin" && mv "$folder/test" "$PROGRAM" && ln -s "$BIN/../lib" "$folder/lib" && ln -s "$BIN/loader" "$folder/bin/loader"
+    . tests/cli/helpers.bash && . tests/cli/ranks.bash && setup_ranks && make_character_data && make_emulated_conf || exit 1
+    if timeout 100 bash -c "$(declare -f ranks); data=$data; ranks 2 --device=cuda --out_dir=two" >log 2>&1; then
+        ranks 1 --device=cuda --out_dir=one >/dev/null 2>&1
+        close_losses one two >/dev/null && echo "planted bug '$name' was not caught" && exit 1
+        echo "the losses of two processes are not those of one" >>log
+    fi
+else
+    EMU_MULTIPROCESSORS=0 timeout 100 "$folder/test" --data tests/data --bin "$build/bin" "$word" >"$folder/log" 2>&1 &&
+        echo "planted bug '$name' was not caught" && exit 1
+fi
 grep -qi -- "$words" "$folder/log" || { tail -15 "$folder/log" && exit 1; }

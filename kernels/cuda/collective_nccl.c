@@ -1,0 +1,246 @@
+// The NCCL row: the exchange between the GPUs of the ranks, on a stream of its own beside the backend's. It has never
+// run on a GPU: it was tested in the emulator with a stand-in for NCCL.
+//
+// The communicator is not a blocking one: every call returns before the other ranks have made theirs, and this file
+// polls, because NCCL itself waits for a dead process forever. The host never waits for the stream in a step; events
+// order it with the backend's stream.
+//
+// NCCL has shares of one size. Where the last ones are shorter or empty, a group of one reduction or one broadcast for
+// each rank moves the same bytes.
+#include "common/err.h"
+#include "common/log.h"
+#include "kernels/collective.h"
+#include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/nccl.h"
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHECK_MS = 50, MS = 1000000 }; // between two checks of the other ranks during a wait; ns
+
+static const char library_name[] = "libnccl.so.2";
+static Nccl nccl;
+static ncclComm_t comm;
+static cudaStream_t stream;
+static cudaEvent_t computed, exchanged; // the operations before an exchange are done; the exchanges so far are done
+static uint64_t sent;
+
+// ---- loading
+
+static int find_functions(void *library) {
+    static const struct {
+        const char *name;
+        size_t at; // in Nccl
+    } functions[] = {
+#define X(result, name, arguments) {"nccl" #name, offsetof(Nccl, name)},
+        NCCL_FUNCTIONS(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *function = dlsym(library, functions[i].name);
+        if (!function)
+            return fail(EX_GPU, "%s has no %s: NCCL 2.14 or later is needed", library_name, functions[i].name);
+        memcpy((char *)&nccl + functions[i].at, &function, sizeof function);
+    }
+    return 0;
+}
+
+static int nccl_load(uint8_t card[COLLECTIVE_CARD]) {
+    int device = 0, version = 0;
+    struct cudaDeviceProp facts;
+    cuda_check(cudaGetDevice(&device), "naming the GPU");
+    cuda_check(cudaGetDeviceProperties(&facts, device), "naming the GPU");
+    memcpy(card, facts.uuid.bytes, COLLECTIVE_CARD);
+    if (nccl.GetVersion) return 0;
+    void *library = dlopen(library_name, RTLD_NOW); // as cuBLASLt: LD_LIBRARY_PATH, CUDA's folder, the system's folders
+    if (!library)
+        return fail(EX_GPU,
+                    "several processes on GPUs need NCCL: cannot load it (%s): install libnccl2, or set "
+                    "LD_LIBRARY_PATH to the folder of %s",
+                    dlerror(), library_name);
+    if (find_functions(library) < 0) return memset(&nccl, 0, sizeof nccl), -1;
+    if (nccl.GetVersion(&version) == NCCL_SUCCESS && version >= NCCL_VERSION_NEEDED) return 0;
+    memset(&nccl, 0, sizeof nccl);
+    return fail(EX_GPU, "%s is version %d.%d.%d of NCCL, 2.14 or later is needed: install a later one", library_name,
+                version / 10000, version / 100 % 100, version % 100);
+}
+
+// ---- waits
+
+// Lets time pass. -1 after fail() when a rank was lost, or none has answered for too long.
+static int pass(const Collective *collective, uint64_t started_ns, uint64_t *checked_ns, unsigned polls) {
+    if (polls < 1000) return sched_yield(), 0;
+    usleep(50);
+    const uint64_t now = clock_ns();
+    if (now - *checked_ns < (uint64_t)CHECK_MS * MS) return 0;
+    *checked_ns = now;
+    return collective_check(collective, (now - started_ns) / MS);
+}
+
+static int failed(int code, const char *what, ncclResult_t result) {
+    const char *more = nccl.GetLastError(comm);
+    return fail(code, "%s%s: NCCL reports: %s%s%s", code == EX_AGAIN ? "stopped: " : "", what,
+                nccl.GetErrorString(result), more && *more ? ": " : "", more ? more : "");
+}
+
+// Ends a call that has returned `result`: NCCL may still be connecting the ranks. code: of an error.
+static int settle(const Collective *collective, ncclResult_t result, int code, const char *what) {
+    const uint64_t started = clock_ns();
+    uint64_t checked = started;
+    for (unsigned polls = 0; result == NCCL_IN_PROGRESS; polls++) {
+        ncclResult_t state = NCCL_SUCCESS;
+        const ncclResult_t asked = nccl.CommGetAsyncError(comm, &state);
+        result = asked ? asked : state;
+        if (result == NCCL_IN_PROGRESS && pass(collective, started, &checked, polls) < 0) return -1;
+    }
+    return result == NCCL_SUCCESS ? 0 : failed(code, what, result);
+}
+
+static int nccl_wait(const Collective *collective) {
+    const uint64_t started = clock_ns();
+    uint64_t checked = started;
+    for (unsigned polls = 0;; polls++) {
+        const cudaError_t done = cudaEventQuery(exchanged);
+        if (done == cudaSuccess) return 0;
+        if (done != cudaErrorNotReady) cuda_check(done, "exchanging with other GPUs");
+        (void)cudaGetLastError(); // else the next launch would report it
+        ncclResult_t state = NCCL_SUCCESS;
+        const ncclResult_t asked = nccl.CommGetAsyncError(comm, &state);
+        if (asked || state) return failed(EX_AGAIN, "exchanging with other GPUs", asked ? asked : state);
+        if (pass(collective, started, &checked, polls) < 0) return -1;
+    }
+}
+
+// ---- exchanges
+
+static void begin(void) {
+    cuda_check(cudaEventRecord(computed, cuda.stream), "ordering an exchange");
+    cuda_check(cudaStreamWaitEvent(stream, computed, 0), "ordering an exchange");
+}
+
+static size_t share_of(size_t total, size_t share, unsigned rank) {
+    const size_t first = rank * share;
+    if (first >= total) return 0;
+    return total - first < share ? total - first : share;
+}
+
+// Ends a group with the first error of its calls, else its own.
+static ncclResult_t end_group(ncclResult_t result) {
+    const ncclResult_t ended = nccl.GroupEnd();
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS ? ended : result;
+}
+
+static ncclResult_t reduce_to_each(const Collective *collective, float *values, size_t count, size_t share) {
+    ncclResult_t result = nccl.GroupStart();
+    for (unsigned rank = 0; rank < collective->world && result == NCCL_SUCCESS; rank++) {
+        const size_t size = share_of(count, share, rank);
+        float *part = values + rank * share;
+        if (size) result = nccl.Reduce(part, part, size, NCCL_FLOAT32, NCCL_SUM, (int)rank, comm, stream);
+        if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS; // the group's end reports it
+    }
+    return end_group(result);
+}
+
+static ncclResult_t broadcast_of_each(const Collective *collective, char *values, size_t bytes, size_t share) {
+    ncclResult_t result = nccl.GroupStart();
+    for (unsigned rank = 0; rank < collective->world && result == NCCL_SUCCESS; rank++) {
+        const size_t size = share_of(bytes, share, rank);
+        char *part = values + rank * share;
+        if (size) result = nccl.Broadcast(part, part, size, NCCL_UINT8, (int)rank, comm, stream);
+        if (result == NCCL_IN_PROGRESS) result = NCCL_SUCCESS;
+    }
+    return end_group(result);
+}
+
+static int nccl_reduce_scatter(const Collective *collective, float *values, size_t count, size_t share) {
+    const bool even = count == collective->world * share;
+    begin();
+    const ncclResult_t result = even ? nccl.ReduceScatter(values, values + collective->rank * share, share,
+                                                          NCCL_FLOAT32, NCCL_SUM, comm, stream)
+                                     : reduce_to_each(collective, values, count, share);
+    sent += (count - share_of(count, share, collective->rank)) * sizeof *values; // as a ring does
+    return settle(collective, result, EX_AGAIN, "summing gradients of GPUs");
+}
+
+static int nccl_all_gather(const Collective *collective, void *buffer, size_t bytes, size_t share) {
+    char *values = buffer;
+    const bool even = bytes == collective->world * share;
+    begin();
+    const ncclResult_t result =
+        even ? nccl.AllGather(values + collective->rank * share, values, share, NCCL_UINT8, comm, stream)
+             : broadcast_of_each(collective, values, bytes, share);
+    sent += bytes - share_of(bytes, share, collective->rank);
+    return settle(collective, result, EX_AGAIN, "copying between GPUs");
+}
+
+static void nccl_finish(void) {
+    cuda_check(cudaEventRecord(exchanged, stream), "ordering an exchange");
+    cuda_check(cudaStreamWaitEvent(cuda.stream, exchanged, 0), "ordering an exchange");
+}
+
+// ---- open and close
+
+// Each exchange once, so that NCCL connects the GPUs and allocates its buffers before free memory is measured.
+static int warm_up(const Collective *collective) {
+    const size_t world = collective->world, share = 1024;
+    float *values = NULL;
+    cuda_check(cudaMalloc((void **)&values, world * share * sizeof *values), "memory to try NCCL");
+    cuda_check(cudaMemsetAsync(values, 0, world * share * sizeof *values, cuda.stream), "clearing device memory");
+    for (int even = 0; even < 2; even++) {
+        const size_t count = world * share - (even ? 0 : share / 2);
+        if (nccl_reduce_scatter(collective, values, count, share) < 0) return -1;
+        if (nccl_all_gather(collective, values, count * sizeof *values, share * sizeof *values) < 0) return -1;
+    }
+    nccl_finish();
+    if (nccl_wait(collective) < 0) return -1;
+    cuda_check(cudaStreamSynchronize(cuda.stream), "trying NCCL");
+    cuda_check(cudaFree(values), "trying NCCL");
+    sent = 0;
+    return 0;
+}
+
+static int nccl_make_id(uint8_t id[COLLECTIVE_ID]) {
+    ncclUniqueId made;
+    const ncclResult_t result = nccl.GetUniqueId(&made);
+    if (result != NCCL_SUCCESS) return failed(EX_GPU, "starting NCCL", result);
+    memcpy(id, made.bytes, COLLECTIVE_ID);
+    return 0;
+}
+
+static int nccl_open(const Collective *collective, const uint8_t id[COLLECTIVE_ID]) {
+    ncclUniqueId made;
+    ncclConfig_t config = {sizeof config, NCCL_CONFIG_MAGIC, NCCL_VERSION_NEEDED, 0};
+    int version = 0;
+    memcpy(made.bytes, id, COLLECTIVE_ID);
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
+    cuda_check(cudaEventCreateWithFlags(&computed, cudaEventDisableTiming), "creating an event");
+    cuda_check(cudaEventCreateWithFlags(&exchanged, cudaEventDisableTiming), "creating an event");
+    const ncclResult_t result =
+        nccl.CommInitRankConfig(&comm, (int)collective->world, made, (int)collective->rank, &config);
+    if (settle(collective, result, EX_GPU, "joining the GPUs of all processes") < 0) return -1;
+    if (warm_up(collective) < 0) return -1;
+    backend_cuda_measure();
+    (void)nccl.GetVersion(&version);
+    log_line("NCCL %d.%d.%d joins %u GPUs", version / 10000, version / 100 % 100, version % 100, collective->world);
+    return 0;
+}
+
+static uint64_t nccl_sent(void) { return sent; }
+
+// An abort is also the end of a communicator that has nothing to do, and never waits for another rank.
+static void nccl_close(void) {
+    if (comm) (void)nccl.CommAbort(comm);
+    comm = NULL;
+    if (stream) {
+        (void)cudaStreamSynchronize(stream);
+        (void)cudaEventDestroy(computed);
+        (void)cudaEventDestroy(exchanged);
+        (void)cudaStreamDestroy(stream);
+    }
+    stream = NULL;
+}
+
+const DeviceCollectiveRow collective_nccl = {"nccl",          nccl_load,   nccl_make_id, nccl_open, nccl_reduce_scatter,
+                                             nccl_all_gather, nccl_finish, nccl_wait,    nccl_sent, nccl_close};
