@@ -59,5 +59,5 @@ make_character_data() {
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters characters -o data text.txt
 }
 make_emulated_conf() {
-    sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 3/; s/^dtype =.*/dtype = 'auto'/" tiny.conf
+    sed -i -E "s/^n_layer =.*/n_layer = 2/; s/^n_embd =.*/n_embd = 64/; s/^block_size =.*/block_size = 8/; s/^batch_size =.*/batch_size = 1/; s/^max_iters =.*/max_iters = 2/; s/^dtype =.*/dtype = 'auto'/" tiny.conf
 }
