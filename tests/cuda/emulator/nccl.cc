@@ -217,8 +217,7 @@ ncclResult_t GetVersion(int *version) {
 }
 
 ncclResult_t GetUniqueId(ncclUniqueId *id) {
-    const char *folder = getenv("TMPDIR");
-    snprintf(id->bytes, sizeof id->bytes, "%.90s/nccl-XXXXXX", folder ? folder : "/tmp");
+    strcpy(id->bytes, "nccl-XXXXXX"); // in the folder of all ranks
     const int file = mkstemp(id->bytes);
     if (file < 0 || ftruncate(file, sizeof(Common)) < 0) refuse("cannot create ", id->bytes);
     return close(file), NCCL_SUCCESS;
