@@ -14,7 +14,7 @@ static int add_params(DocumentInputs *inputs, const char *path, const ShardFile 
         memcpy(params->vocab_fp, shard->vocab_fp, 32);
     }
     if (memcmp(params->vocab_fp, shard->vocab_fp, 32) || params->eot_id != shard->eot_id)
-        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", inputs->inputs.files[0].path, path);
+        return fail(EX_DATA, "'%s' and '%s' have different vocabularies", inputs->inputs.arguments[0].path, path);
     if (shard->members->index.data[0] & SHARD_CONTINUES_BEFORE)
         return fail(EX_DATA, "'%s' begins inside a document: give its whole dataset", path);
     return 0;
@@ -49,13 +49,13 @@ static int add_split(DocumentInputs *inputs, InputArgument *argument, const char
 int documents_open(DocumentInputs *inputs, int count, char **paths) {
     *inputs = (DocumentInputs){0};
     if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset (- is standard input)");
-    inputs->inputs.files = allocate_zeroed((size_t)count, sizeof(InputFile));
+    inputs_add_names(&inputs->inputs, (const char *const *)paths, (unsigned)count);
     inputs->inputs.arguments = allocate_zeroed((size_t)count, sizeof(InputArgument));
     inputs->inputs.file_count = inputs->inputs.argument_count = (uint64_t)count;
     int status = 0;
     for (int i = 0; status == 0 && i < count; i++) {
         InputArgument *argument = &inputs->inputs.arguments[i];
-        inputs->inputs.files[i].path = argument->path = paths[i];
+        argument->path = paths[i];
         Sha256 digest;
         uint8_t hash[32];
         sha256_open(&digest);
@@ -73,8 +73,7 @@ int documents_open(DocumentInputs *inputs, int count, char **paths) {
 }
 
 void documents_close(DocumentInputs *inputs) {
-    free(inputs->inputs.files);
-    free(inputs->inputs.arguments);
+    inputs_close(&inputs->inputs);
     free(inputs->val);
     *inputs = (DocumentInputs){0};
 }
@@ -84,7 +83,7 @@ int documents_next(DocumentCursor *cursor) {
     for (;;) {
         if (!cursor->is_open) {
             if (cursor->position.file == inputs->file_count) return 0;
-            const char *path = inputs->files[cursor->position.file].path;
+            const char *path = inputs->arguments[cursor->position.file].path;
             bool has_split = cursor->split == SPLIT_TRAIN || dataset_is(path);
             if (has_split && token_reader_open(&cursor->tokens, path, cursor->split) < 0) return -1;
             if (!has_split && ++cursor->position.file) continue;
@@ -127,7 +126,7 @@ int documents_begin(const Output *output, const DocumentInputs *inputs, int spli
     return fail(EX_DATA,
                 "the document before document %" PRIu64 " of '%s' has no end-of-text id, so that both would "
                 "become one",
-                position.document, inputs->inputs.files[position.file].path);
+                position.document, inputs->inputs.arguments[position.file].path);
 }
 
 typedef struct {

@@ -271,18 +271,22 @@ static int split_of(const char *path) {
 }
 
 // Whether a file is to be read: the index beside a file, or a README found in a folder, is not.
-static int choose_file(Import *import, const InputFile *input, bool *chosen) {
+static int choose_file(Import *import, const Inputs *inputs, uint64_t number, bool *chosen) {
     const Format *format = &formats[from];
-    *chosen = has_extension(input->path, format->extension) || !input->is_listed;
-    if (*chosen && format->has_index && !has_extension(input->path, format->extension))
-        return fail(EX_USAGE, "'%s' does not end in %s, which the name of its index is made from", input->path,
+    char path[PATH_MAX_BYTES];
+    input_path(inputs, &inputs->files[number], path);
+    const bool fits = has_extension(path, format->extension);
+    *chosen = fits || !*input_folder(inputs, &inputs->files[number])->path;
+    if (*chosen && format->has_index && !fits)
+        return fail(EX_USAGE, "'%s' does not end in %s, which the name of its index is made from", path,
                     format->extension);
-    if (*chosen) import->splits[split_of(input->path)].files++;
+    if (*chosen) import->splits[split_of(path)].files++;
     return 0;
 }
 
 static int import_file(Import *import, const Inputs *inputs, uint64_t number) {
-    const char *path = inputs->files[number].path;
+    char path[PATH_MAX_BYTES];
+    input_path(inputs, &inputs->files[number], path);
     Bytes file;
     if (input_map(&file, path) < 0) return -1;
     import->path = path, import->split = split_of(path);
@@ -308,7 +312,7 @@ static int import_all(Import *import, const Inputs *inputs) {
     bool *chosen = allocate_zeroed(inputs->file_count + 1, sizeof *chosen);
     int status = 0;
     for (uint64_t i = 0; status == 0 && i < inputs->file_count; i++)
-        status = choose_file(import, &inputs->files[i], &chosen[i]);
+        status = choose_file(import, inputs, i, &chosen[i]);
     if (status == 0 && train->files + val->files == 0)
         status = fail(EX_NOINPUT, "no input file ends in %s", formats[from].extension);
     if (status == 0 && import->output.to_stdout && train->files && val->files)

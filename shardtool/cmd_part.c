@@ -65,7 +65,9 @@ int part_take(RunPart *part, Inputs *inputs) {
                     part->count, files, PLURAL(files));
     XXH64_hash_t hash = 0;
     for (uint64_t i = 0; i < files; i++) {
-        hash = XXH3_64bits_withSeed(inputs->files[i].path, strlen(inputs->files[i].path) + 1, hash);
+        char path[PATH_MAX_BYTES];
+        input_path(inputs, &inputs->files[i], path);
+        hash = XXH3_64bits_withSeed(path, strlen(path) + 1, hash);
         hash = XXH3_64bits_withSeed(&inputs->files[i].bytes, sizeof inputs->files[i].bytes, hash);
     }
     snprintf(part->text, sizeof part->text, "%u/%u %016" PRIx64, part->number, part->count, (uint64_t)hash);

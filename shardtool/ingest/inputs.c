@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 enum { DIGEST_BYTES = 65536, CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
+static const uint32_t SKIPPED = UINT32_MAX; // the folder of a further name of a file
 
 struct InputStrings {
     InputStrings *next;
@@ -24,15 +26,15 @@ struct InputStrings {
 };
 
 typedef struct {
-    dev_t device;
     ino_t inode;
-    uint64_t file; // its number
+    uint32_t device; // the 12 and 20 bits of its numbers
+    uint32_t file;   // its number
 } Identity;
 
 typedef struct {
     Inputs *inputs;
     const InputFilter *filter;
-    Buffer files, identities;
+    Buffer files, folders, names, identities;
     Buffer path;        // of the file or directory being visited, without NUL
     size_t root_length; // of the argument in `path`
     uint32_t argument;
@@ -70,17 +72,31 @@ static const char *path_string(Walk *walk) {
     return (const char *)walk->path.data;
 }
 
-static void add_file(Walk *walk, const struct stat *st, bool is_listed) {
-    bool regular = S_ISREG(st->st_mode);
-    InputFile file = {.path = keep_string(&walk->inputs->strings, walk->path.data, walk->path.size),
-                      .regular = regular,
-                      .is_listed = is_listed,
-                      .bytes = regular ? (uint64_t)st->st_size : 0,
-                      .argument = walk->argument};
-    Identity identity = {st->st_dev, st->st_ino, walk->files.size / sizeof file};
+// The folder that the first bytes of the path name, or "" for a file that the user named.
+typedef struct {
+    uint32_t number;
+    size_t length;
+} Folder;
+
+static Folder add_folder(Walk *walk, size_t length) {
+    const InputFolder folder = {keep_string(&walk->inputs->strings, walk->path.data, length), walk->argument};
+    buffer_add(&walk->folders, &folder, sizeof folder);
+    return (Folder){(uint32_t)(walk->folders.size / sizeof folder - 1), length};
+}
+
+static int add_file(Walk *walk, const struct stat *st, Folder folder) {
+    const uint64_t number = walk->files.size / sizeof(InputFile);
+    const InputFile file = {.name = (uint32_t)walk->names.size,
+                            .bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
+                            .folder = folder.number};
+    buffer_add(&walk->names, walk->path.data + folder.length, walk->path.size - folder.length);
+    buffer_add(&walk->names, "", 1);
+    if (walk->names.size > UINT32_MAX)
+        return fail(EX_LIMIT, "the names of more than %" PRIu64 " files do not fit: name fewer folders", number);
+    Identity identity = {st->st_ino, (uint32_t)(major(st->st_dev) << 20 | minor(st->st_dev)), (uint32_t)number};
     buffer_add(&walk->files, &file, sizeof file);
     buffer_add(&walk->identities, &identity, sizeof identity);
-    walk->inputs->bytes += file.bytes;
+    return 0;
 }
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -134,7 +150,7 @@ static bool is_wanted(Walk *walk, const char *name) {
     return !matches(&filter->exclude, below, name);
 }
 
-static int add_listed(Walk *walk, const char *name) {
+static int add_listed(Walk *walk, const char *name, Folder folder) {
     struct stat st;
     if (!is_wanted(walk, name)) return 0;
     if (stat(path_string(walk), &st)) {
@@ -142,8 +158,7 @@ static int add_listed(Walk *walk, const char *name) {
         if (!walk->dangling++) log_warn("skipped '%s': a link to a file that does not exist", path_string(walk));
         return 0;
     }
-    if (S_ISREG(st.st_mode)) add_file(walk, &st, true);
-    return 0;
+    return S_ISREG(st.st_mode) ? add_file(walk, &st, folder) : 0;
 }
 
 static int walk_directory(Walk *walk) {
@@ -151,15 +166,16 @@ static int walk_directory(Walk *walk) {
     size_t length = walk->path.size;
     int status = list_names(walk, &names);
     char **list = (char **)(void *)names.list.data;
+    if (walk->path.data[length - 1] != '/') buffer_add(&walk->path, "/", 1), length++;
+    const Folder folder = add_folder(walk, length);
     for (size_t i = 0; status == 0 && i < names.list.size / sizeof *list; i++) {
-        if (walk->path.data[length - 1] != '/') buffer_add(&walk->path, "/", 1);
         size_t name_length = strlen(list[i]);
         bool is_directory = list[i][name_length - 1] == '/';
         buffer_add(&walk->path, list[i], name_length - is_directory);
         if (walk->path.size >= PATH_MAX_BYTES - 1)
             status = fail(EX_NOINPUT, "path too long: '%.60s...'", path_string(walk));
         else
-            status = is_directory ? walk_directory(walk) : add_listed(walk, list[i]);
+            status = is_directory ? walk_directory(walk) : add_listed(walk, list[i], folder);
         walk->path.size = length;
     }
     buffer_close(&names.list);
@@ -175,15 +191,22 @@ static int walk_argument(Walk *walk, const char *path) {
     if (!strcmp(path, "-")) {
         if (fstat(STDIN_FILENO, &st)) return fail_errno("cannot read standard input");
         st.st_mode = S_IFIFO; // even a file: its read position is not known
-        add_file(walk, &st, false);
-        return 0;
+        walk->inputs->arguments[walk->argument].stream = true;
+        return add_file(walk, &st, add_folder(walk, 0));
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
     if (S_ISDIR(st.st_mode)) return walk_directory(walk);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
-    add_file(walk, &st, false);
-    return 0;
+    walk->inputs->arguments[walk->argument].stream = !S_ISREG(st.st_mode);
+    return add_file(walk, &st, add_folder(walk, 0));
+}
+
+const InputFolder *input_folder(const Inputs *inputs, const InputFile *file) { return &inputs->folders[file->folder]; }
+
+const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]) {
+    snprintf(path, PATH_MAX_BYTES, "%s%s", input_folder(inputs, file)->path, inputs->names + file->name);
+    return path;
 }
 
 static int by_identity(const void *a, const void *b) {
@@ -207,15 +230,16 @@ static int refuse_twice(Walk *walk) {
             continue;
         }
         InputFile *one = &files[a->file], *two = &files[b->file];
-        if (one->argument != two->argument)
-            return fail(EX_USAGE, "the same file twice: '%s' and '%s'", one->path, two->path);
-        if (!linked++) log_warn("skipped '%s': the same file as '%s'", two->path, one->path);
-        walk->inputs->bytes -= two->bytes;
-        two->path = NULL;
+        char path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
+        input_path(walk->inputs, one, path), input_path(walk->inputs, two, other);
+        if (input_folder(walk->inputs, one)->argument != input_folder(walk->inputs, two)->argument)
+            return fail(EX_USAGE, "the same file twice: '%s' and '%s'", path, other);
+        if (!linked++) log_warn("skipped '%s': the same file as '%s'", other, path);
+        two->folder = SKIPPED;
     }
     if (linked > 1) log_warn("skipped %" PRIu64 " further names of files", linked);
     for (uint64_t i = 0; linked && i < count; i++)
-        if (files[i].path) files[kept++] = files[i];
+        if (files[i].folder != SKIPPED) files[kept++] = files[i];
     if (linked) walk->files.size = kept * sizeof *files;
     return 0;
 }
@@ -223,7 +247,10 @@ static int refuse_twice(Walk *walk) {
 static int refuse_unreadable(const Inputs *inputs) {
     for (uint64_t i = 0; i < inputs->file_count; i++) {
         const InputFile *file = &inputs->files[i];
-        if (file->regular && access(file->path, R_OK)) return fail_errno("cannot open '%s'", file->path);
+        char path[PATH_MAX_BYTES];
+        input_path(inputs, file, path);
+        if (!inputs->arguments[input_folder(inputs, file)->argument].stream && access(path, R_OK))
+            return fail_errno("cannot open '%s'", path);
     }
     return 0;
 }
@@ -258,13 +285,16 @@ static int list_arguments(Inputs *inputs, int count, char **arguments, const Inp
     return 0;
 }
 
+// Counts the files of the arguments.
 static void set_arguments(Inputs *inputs) {
+    inputs->bytes = 0;
+    for (uint64_t i = 0; i < inputs->argument_count; i++) inputs->arguments[i].files = inputs->arguments[i].bytes = 0;
     for (uint64_t i = 0; i < inputs->file_count; i++) {
         const InputFile *file = &inputs->files[i];
-        InputArgument *argument = &inputs->arguments[file->argument];
+        InputArgument *argument = &inputs->arguments[input_folder(inputs, file)->argument];
         argument->files++;
         argument->bytes += file->bytes;
-        argument->stream |= !file->regular;
+        inputs->bytes += file->bytes;
     }
 }
 
@@ -284,36 +314,40 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
         status = walk_argument(&walk, sorted[walk.argument]);
     }
     if (walk.dangling > 1) log_warn("skipped %" PRIu64 " links to files that do not exist", walk.dangling);
+    inputs->folders = (InputFolder *)(void *)walk.folders.data, inputs->names = (char *)walk.names.data;
+    inputs->folder_count = walk.folders.size / sizeof *inputs->folders, inputs->names_bytes = walk.names.size;
     if (status == 0) status = refuse_twice(&walk);
     buffer_close(&walk.identities);
     buffer_close(&walk.path);
     buffer_close(&list);
     inputs->files = (InputFile *)(void *)walk.files.data;
     inputs->file_count = walk.files.size / sizeof *inputs->files;
-    set_arguments(inputs);
-    if (status == 0) status = refuse_unreadable(inputs);
+    if (status == 0) set_arguments(inputs), status = refuse_unreadable(inputs);
     if (status < 0) inputs_close(inputs);
     return status;
 }
 
-static int digest_file(XXH3_state_t *state, const InputFile *file, uint8_t *block, uint64_t *times) {
+static int digest_file(XXH3_state_t *state, const Inputs *inputs, const InputFile *file, uint8_t *block,
+                       uint64_t *times) {
     struct stat st;
-    int fd = file_open(file->path);
+    char path[PATH_MAX_BYTES];
+    input_path(inputs, file, path);
+    int fd = file_open(path);
     if (fd < 0 || fstat(fd, &st)) {
         if (fd >= 0) close(fd);
-        return fail_errno("cannot open '%s'", file->path);
+        return fail_errno("cannot open '%s'", path);
     }
     *times = XXH3_64bits_withSeed(&st.st_mtim, sizeof st.st_mtim, *times);
-    XXH3_128bits_update(state, file->path, strlen(file->path) + 1);
+    XXH3_128bits_update(state, path, strlen(path) + 1);
     XXH3_128bits_update(state, &file->bytes, sizeof file->bytes);
-    ssize_t got = fd_read(fd, block, DIGEST_BYTES, file->path);
+    ssize_t got = fd_read(fd, block, DIGEST_BYTES, path);
     if (got > 0) XXH3_128bits_update(state, block, (size_t)got);
     if (got == DIGEST_BYTES && file->bytes > DIGEST_BYTES) {
         uint64_t tail = file->bytes - DIGEST_BYTES < DIGEST_BYTES ? DIGEST_BYTES : file->bytes - DIGEST_BYTES;
         if (lseek(fd, (off_t)tail, SEEK_SET) < 0)
-            got = fail_errno("cannot seek in '%s'", file->path);
+            got = fail_errno("cannot seek in '%s'", path);
         else
-            got = fd_read(fd, block, DIGEST_BYTES, file->path);
+            got = fd_read(fd, block, DIGEST_BYTES, path);
         if (got > 0) XXH3_128bits_update(state, block, (size_t)got);
     }
     close(fd);
@@ -329,8 +363,9 @@ int inputs_digest(Inputs *inputs) {
     for (uint64_t i = 0, at = 0; status == 0 && i < inputs->argument_count; i++) {
         InputArgument *argument = &inputs->arguments[i];
         XXH3_128bits_reset(state);
-        for (; status == 0 && at < inputs->file_count && inputs->files[at].argument == i; at++)
-            if (!argument->stream) status = digest_file(state, &inputs->files[at], block.data, &argument->times);
+        for (; status == 0 && at < inputs->file_count && input_folder(inputs, &inputs->files[at])->argument == i; at++)
+            if (!argument->stream)
+                status = digest_file(state, inputs, &inputs->files[at], block.data, &argument->times);
         XXH128_canonical_t digest;
         XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(state));
         if (!argument->stream) memcpy(argument->digest, &digest, sizeof argument->digest);
@@ -340,31 +375,47 @@ int inputs_digest(Inputs *inputs) {
     return status;
 }
 
+static void *grown(void *array, uint64_t bytes) {
+    void *larger = realloc(array, bytes);
+    if (!larger) die(EX_MEMORY, "no memory for a list of files");
+    return larger;
+}
+
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count) {
-    inputs->files = realloc(inputs->files, (inputs->file_count + count) * sizeof *inputs->files);
-    if (!inputs->files) die(EX_MEMORY, "no memory for a list of files");
-    for (unsigned i = 0; i < count; i++) inputs->files[inputs->file_count + i] = (InputFile){.path = names[i]};
+    inputs->files = grown(inputs->files, (inputs->file_count + count) * sizeof *inputs->files);
+    inputs->folders = grown(inputs->folders, (inputs->folder_count + 1) * sizeof *inputs->folders);
+    inputs->folders[inputs->folder_count] = (InputFolder){"", 0};
+    for (unsigned i = 0; i < count; i++) {
+        const size_t size = names[i] ? strlen(names[i]) + 1 : 1;
+        inputs->names = grown(inputs->names, inputs->names_bytes + size);
+        memcpy(inputs->names + inputs->names_bytes, names[i] ? names[i] : "", size);
+        inputs->files[inputs->file_count + i] =
+            (InputFile){.name = (uint32_t)inputs->names_bytes, .folder = (uint32_t)inputs->folder_count};
+        inputs->names_bytes += size;
+    }
+    inputs->folder_count++;
 }
 
 void inputs_keep_every(Inputs *inputs, uint64_t first, uint64_t step) {
-    uint64_t files = 0, arguments = 0, last = UINT64_MAX;
-    inputs->bytes = 0;
-    for (uint64_t i = first; i < inputs->file_count; i += step) {
-        InputFile *file = &inputs->files[files++];
-        *file = inputs->files[i];
-        if (file->argument != last) {
-            last = file->argument;
-            inputs->arguments[arguments++] = (InputArgument){.path = inputs->arguments[last].path};
-        }
-        file->argument = (uint32_t)(arguments - 1);
-        inputs->bytes += file->bytes;
-    }
-    inputs->file_count = files, inputs->argument_count = arguments;
+    uint64_t files = 0;
+    uint32_t *numbers = allocate_zeroed(inputs->argument_count + 1, sizeof *numbers), arguments = 0;
+    for (uint64_t i = first; i < inputs->file_count; i += step) inputs->files[files++] = inputs->files[i];
+    inputs->file_count = files;
     set_arguments(inputs);
+    for (uint64_t i = 0; i < inputs->argument_count; i++) {
+        numbers[i] = arguments;
+        if (inputs->arguments[i].files) inputs->arguments[arguments++] = inputs->arguments[i];
+    }
+    for (uint64_t i = 0; i < inputs->folder_count; i++)
+        inputs->folders[i].argument = numbers[inputs->folders[i].argument];
+    inputs->argument_count = arguments;
+    free(numbers);
 }
 
 void inputs_close(Inputs *inputs) {
     free(inputs->files);
+    free(inputs->folders);
+    free(inputs->names);
     free(inputs->arguments);
     free_strings(inputs->strings);
     *inputs = (Inputs){0};

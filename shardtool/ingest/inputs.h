@@ -2,23 +2,28 @@
 #pragma once
 
 #include "common/cli.h"
+#include "common/file.h"
 #include <stdbool.h>
 #include <stdint.h>
 
+// 16 bytes and a name for each of millions of files. What the files of a folder share is in InputFolder.
 typedef struct {
-    const char *path; // "-" is standard input
-    uint64_t bytes;   // 0 unless it is a regular file
-    bool regular;
-    bool is_listed; // found in a folder, not named by the user
-    uint32_t argument;
+    uint64_t bytes;  // 0 unless it is a regular file
+    uint32_t name;   // its offset in Inputs.names; "-" is standard input
+    uint32_t folder; // its number in Inputs.folders
 } InputFile;
+
+typedef struct {
+    const char *path; // with a slash at the end; "" for a file that the user named
+    uint32_t argument;
+} InputFolder;
 
 typedef struct {
     const char *path; // as typed
     uint64_t files, bytes;
     uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB; zero for a stream
     uint64_t times;     // a hash of the times when the files were modified last: of the journal, not of the dataset
-    bool stream;        // standard input or a pipe: nothing can be said about it beforehand
+    bool stream;        // standard input or a pipe: one file, and nothing can be said about it beforehand
 } InputArgument;
 
 // What --files-from, --include and --exclude select.
@@ -31,6 +36,9 @@ typedef struct InputStrings InputStrings;
 typedef struct {
     InputStrings *strings;
     InputFile *files;
+    InputFolder *folders;
+    char *names;
+    uint64_t folder_count, names_bytes;
     InputArgument *arguments;
     uint64_t file_count, argument_count, bytes;
 } Inputs;
@@ -40,8 +48,12 @@ typedef struct {
 // missing one 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests
-// Appends names to `files` without counting them: for positions in files that this run does not read.
+// Appends names to `files` without counting them: for positions in files that this run does not read itself.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);
 // Keeps the files first, first + step, ... and the arguments that still have files. Before inputs_digest.
 void inputs_keep_every(Inputs *inputs, uint64_t first, uint64_t step);
 void inputs_close(Inputs *inputs); // accepts a zeroed struct
+
+// Writes the path of a file to `path`, and returns it.
+const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]);
+const InputFolder *input_folder(const Inputs *inputs, const InputFile *file);

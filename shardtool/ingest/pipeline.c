@@ -91,7 +91,8 @@ static bool is_finished(const Pipeline *pipeline, InputPosition position, bool v
 static uint16_t *batch_ids(const Batch *batch) { return (uint16_t *)(void *)batch->ids.data; }
 
 static int fail_document(const Pipeline *pipeline, InputPosition position) {
-    return fail_in("'%s' document %llu", pipeline->inputs->files[position.file].path,
+    char path[PATH_MAX_BYTES];
+    return fail_in("'%s' document %llu", input_path(pipeline->inputs, &pipeline->inputs->files[position.file], path),
                    (unsigned long long)position.document);
 }
 

@@ -104,8 +104,9 @@ static int open_shard(ShardSink *sink, int split, const FrameJob *job) {
     return 0;
 }
 
-static DatasetPosition dataset_position(const ShardSink *sink, InputPosition position) {
-    return (DatasetPosition){sink->inputs->files[position.file].path, position.document};
+static DatasetPosition dataset_position(const ShardSink *sink, InputPosition position,
+                                        char path[static PATH_MAX_BYTES]) {
+    return (DatasetPosition){input_path(sink->inputs, &sink->inputs->files[position.file], path), position.document};
 }
 
 static int finish_shard(ShardSink *sink, int split) {
@@ -113,12 +114,13 @@ static int finish_shard(ShardSink *sink, int split) {
     ShardWriter *shard = &from->shard;
     from->open = false; // finish closes it in any case
     if (shard_writer_finish(shard) < 0) return -1;
+    char first[PATH_MAX_BYTES], last[PATH_MAX_BYTES];
     DatasetShard added = {.tokens = shard->tokens,
                           .documents = shard->documents,
                           .bytes = shard->offset,
                           .source_bytes = shard->source_bytes,
-                          .from = dataset_position(sink, from->shard_from),
-                          .to = dataset_position(sink, from->shard_to)};
+                          .from = dataset_position(sink, from->shard_from, first),
+                          .to = dataset_position(sink, from->shard_to, last)};
     memcpy(added.content_hash, shard->content_hash, sizeof added.content_hash);
     memcpy(added.stored_hash, shard->stored_hash, sizeof added.stored_hash);
     dataset_add(sink->dataset, split, &added);

@@ -12,7 +12,8 @@
 typedef struct {
     Stream stream;
     int fd;
-    const InputFile *file;
+    bool regular;
+    uint64_t size;            // when the inputs were listed
     uint64_t bytes;           // read so far
     struct timespec modified; // when it was opened
 } FileStream;
@@ -30,7 +31,7 @@ struct Source {
 // A file that was rewritten with the same size has another modification time.
 static int check_unchanged(const FileStream *file) {
     struct stat st;
-    if (!file->file->regular || fstat(file->fd, &st)) return 0;
+    if (!file->regular || fstat(file->fd, &st)) return 0;
     bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec;
     return same ? 0 : fail(EX_IO, "'%s' changed while it was read", file->stream.name);
 }
@@ -40,10 +41,9 @@ static ssize_t file_read_some(Stream *stream, void *data, size_t size) {
     ssize_t got = fd_read(file->fd, data, size, stream->name);
     if (got < 0) return -1;
     file->bytes += (uint64_t)got;
-    if (file->file->regular &&
-        ((size_t)got < size ? file->bytes != file->file->bytes : file->bytes > file->file->bytes))
+    if (file->regular && ((size_t)got < size ? file->bytes != file->size : file->bytes > file->size))
         return fail(EX_IO, "'%s' changed while it was read: %" PRIu64 " bytes at first, now at least %" PRIu64,
-                    stream->name, file->file->bytes, file->bytes);
+                    stream->name, file->size, file->bytes);
     return (size_t)got < size && check_unchanged(file) < 0 ? -1 : got;
 }
 
@@ -63,15 +63,18 @@ static int file_seek(Stream *stream, uint64_t offset) {
 
 static int open_file(Source *source) {
     const InputFile *file = &source->inputs->files[source->next_file++];
-    bool is_stdin = !strcmp(file->path, "-");
+    const InputFolder *folder = input_folder(source->inputs, file);
+    char path[PATH_MAX_BYTES];
+    input_path(source->inputs, file, path);
+    bool is_stdin = !strcmp(path, "-");
     FileStream *stream = &source->stream;
     stream->stream = (Stream){.read = file_read_some};
-    if (file->regular)
+    stream->regular = !source->inputs->arguments[folder->argument].stream, stream->size = file->bytes;
+    if (stream->regular)
         stream->stream.read_at = file_read_at, stream->stream.seek = file_seek, stream->stream.size = file->bytes;
-    stream_name(&stream->stream, is_stdin ? "standard input" : file->path, NULL);
-    stream->stream.is_listed = file->is_listed;
-    stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(file->path);
-    stream->file = file;
+    stream_name(&stream->stream, is_stdin ? "standard input" : path, NULL);
+    stream->stream.is_listed = *folder->path != 0;
+    stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(path);
     stream->bytes = 0;
     if (source->options->points) source->options->points->file = source->next_file - 1;
     source->document = source->start_document;

@@ -172,7 +172,9 @@ def large(folder, tool, gigabytes):
     one = measured(tokenize + [tar])
     line(f"{count} documents in one tar", one)
     result = measured(tokenize + [many])
-    line(f"{count} files", result, note=f"{result[1] - one[1]:.1f} CPU s more")
+    allowed = 64 + 16 * CORES
+    over = " (EXCEEDED)" if result[2] > allowed else ""
+    line(f"{count} files", result, note=f"{result[1] - one[1]:.1f} CPU s more; {allowed} MiB allowed{over}")
     shutil.rmtree(many)
     os.remove(tar)
 

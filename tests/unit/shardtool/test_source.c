@@ -194,7 +194,8 @@ TEST(folders_are_walked_in_byte_order_of_paths) {
     char *arguments[] = {"d"};
     NEED(inputs_open(&inputs, 1, arguments, NULL) == 0);
     CHECK_EQUAL(inputs.file_count, 7);
-    for (int i = 0; i < 7; i++) CHECK(!strcmp(inputs.files[i].path, want[i]));
+    char path[PATH_MAX_BYTES];
+    for (int i = 0; i < 7; i++) CHECK(!strcmp(input_path(&inputs, &inputs.files[i], path), want[i]));
     CHECK_EQUAL(inputs.arguments[0].files, 7);
     inputs_close(&inputs);
 }
