@@ -63,6 +63,13 @@ int fail_errno(const char *format, ...) {
     return -1;
 }
 
+int fail_create(const char *path) {
+    const bool no_parent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP, first = !pending.code;
+    fail_errno("cannot create '%s'", path);
+    if (no_parent && first) pending.code = EX_CREATE;
+    return -1;
+}
+
 int fail_in(const char *format, ...) {
     char where[sizeof pending.text / 2];
     va_list arguments;

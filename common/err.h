@@ -24,6 +24,9 @@ int fail(int code, const char *format, ...) PRINTF_LIKE(2, 3);
 // EMFILE 71, ENOMEM 82, EROFS and the like 73, all others 74).
 int fail_errno(const char *format, ...) PRINTF_LIKE(1, 2);
 
+// Same for a file or directory that could not be created: 73 also when its parent is missing.
+int fail_create(const char *path);
+
 // Puts "where: " before the pending sentence, for a caller that knows more about the place. Returns -1.
 int fail_in(const char *format, ...) PRINTF_LIKE(1, 2);
 

@@ -22,9 +22,7 @@ int file_open_regular(const char *path, int flags) {
     const bool creates = flags & O_CREAT;
     int fd = (int)TEMP_FAILURE_RETRY(open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666));
     struct stat st;
-    if (fd < 0 && creates && (errno == ENOENT || errno == ENOTDIR))
-        return fail(EX_CREATE, "cannot create '%s': %s", path, strerror(errno));
-    if (fd < 0 && errno != ENXIO) return fail_errno("cannot %s '%s'", creates ? "create" : "open", path);
+    if (fd < 0 && errno != ENXIO) return creates ? fail_create(path) : fail_errno("cannot open '%s'", path);
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return fd;
     if (fd >= 0) close(fd);
     return fail(creates ? EX_CREATE : EX_NOINPUT, "'%s' is not a regular file", path);
@@ -123,8 +121,7 @@ int fd_write(int fd, const void *data, size_t size, const char *what) {
     return 0;
 }
 
-// Splits path into its directory ("." when there is none) and its last part.
-static const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {
+const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {
     const char *slash = strrchr(path, '/');
     if (!slash) {
         snprintf(directory, PATH_MAX_BYTES, ".");
@@ -134,11 +131,16 @@ static const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) 
     return slash + 1;
 }
 
-// Never opens an existing file: processes of two containers may have the same pid. Then a random number is added.
-static int create_temp(char temp[PATH_MAX_BYTES]) {
-    size_t length = strlen(temp);
+// Processes of two containers may have the same pid. Then a random number is added.
+int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory) {
+    char parent[PATH_MAX_BYTES];
+    const char *name = path_split(path, parent);
+    size_t length = (size_t)snprintf(temp, PATH_MAX_BYTES, "%s/.%s.tmp.%d", parent, name, (int)getpid());
+    if (length >= PATH_MAX_BYTES) return errno = ENAMETOOLONG, -1;
     for (int attempt = 0; attempt < 16; attempt++) {
-        int fd = (int)TEMP_FAILURE_RETRY(open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+        int fd = directory
+                     ? mkdir(temp, 0777)
+                     : (int)TEMP_FAILURE_RETRY(open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
         unsigned number;
         if (fd >= 0 || errno != EEXIST || length + 10 >= PATH_MAX_BYTES) return fd;
         if (getrandom(&number, sizeof number, 0) < 0) return -1;
@@ -150,22 +152,17 @@ static int create_temp(char temp[PATH_MAX_BYTES]) {
 int newfile_open(NewFile *file, const char *path) {
     *file = (NewFile){.fd = -1};
     char directory[PATH_MAX_BYTES];
-    const char *name = path_split(path, directory);
-    int length = snprintf(file->temp, sizeof file->temp, "%s/.%s.tmp.%d", directory, name, (int)getpid());
-    if (length >= (int)sizeof file->temp || strlen(path) >= sizeof file->path)
-        return fail(EX_CREATE, "path too long: '%.60s...'", path);
+    if (strlen(path) >= sizeof file->path) return fail(EX_CREATE, "path too long: '%.60s...'", path);
     memcpy(file->path, path, strlen(path) + 1);
-    file->fd = create_temp(file->temp);
+    file->fd = temp_create(file->temp, path, false);
     if (file->fd >= 0) {
         file->cleanup = cleanup_add(file->temp);
         return 0;
     }
     file->temp[0] = '\0';
-    int error = errno;
-    if (error == ENOENT || error == ENOTDIR)
-        return fail(EX_CREATE, "cannot create '%s': no directory '%s'", path, directory);
-    errno = error;
-    return fail_errno("cannot create '%s'", path);
+    if (errno != ENOENT && errno != ENOTDIR) return fail_create(path);
+    path_split(path, directory);
+    return fail(EX_CREATE, "cannot create '%s': no directory '%s'", path, directory);
 }
 
 int newfile_write(NewFile *file, const void *data, size_t size) {
@@ -220,9 +217,7 @@ int dir_make(const char *path) {
             continue;
         }
         if (errno == EEXIST) continue;
-        if (errno == ENOENT || errno == ENOTDIR)
-            return fail(EX_CREATE, "cannot create '%s': %s", part, strerror(errno));
-        return fail_errno("cannot create '%s'", part);
+        return fail_create(part);
     }
     struct stat st;
     if (stat(path, &st)) return fail_errno("cannot stat '%s'", path);
@@ -249,17 +244,20 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
     return remove(path);
 }
 
-void dir_sweep(const char *path) {
+void dir_remove(const char *path) { nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS); }
+
+void dir_sweep(const char *path, const char *name) {
     DIR *directory = opendir(path);
     if (!directory) return;
     for (struct dirent *entry; (entry = readdir(directory));) {
         const char *mark = strstr(entry->d_name, ".tmp.");
         if (entry->d_name[0] != '.' || !mark) continue;
+        const size_t length = (size_t)(mark - entry->d_name - 1);
+        if (name && (strlen(name) != length || memcmp(name, entry->d_name + 1, length))) continue;
         char *end, full[PATH_MAX_BYTES];
         long pid = strtol(mark + 5, &end, 10);
         if ((*end && *end != '-') || pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
-        if (snprintf(full, sizeof full, "%s/%s", path, entry->d_name) < (int)sizeof full)
-            nftw(full, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+        if (snprintf(full, sizeof full, "%s/%s", path, entry->d_name) < (int)sizeof full) dir_remove(full);
     }
     closedir(directory);
 }
@@ -269,7 +267,7 @@ int lock_take(Lock *lock, const char *path) {
     if (snprintf(name, sizeof name, "%s/.lock", path) >= (int)sizeof name)
         return fail(EX_CREATE, "path too long: '%.60s...'", path);
     lock->fd = (int)TEMP_FAILURE_RETRY(open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (lock->fd < 0) return fail_errno("cannot create '%s'", name);
+    if (lock->fd < 0) return fail_create(name);
     bool locked = (int)TEMP_FAILURE_RETRY(flock(lock->fd, LOCK_EX | LOCK_NB)) == 0;
     if (!locked && (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK)) { // some network file systems
         log_warn("'%s': this file system has no locks: start no second run there", path);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include <stdbool.h>
 #include <sys/types.h>
 
 enum { PATH_MAX_BYTES = 4096 };
@@ -26,6 +27,13 @@ ssize_t fd_read(int fd, void *data, size_t size, const char *what);
 ssize_t fd_read_at(int fd, uint64_t offset, void *data, size_t size, const char *what); // the same, at any offset
 int fd_write(int fd, const void *data, size_t size, const char *what);                  // writes all of it
 
+// Splits a path into its directory ("." when there is none) and its last part, which is returned.
+const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
+
+// Creates .NAME.tmp.PID beside `path`, which must be new: a directory, or a file of which it returns the descriptor. -1
+// with errno.
+int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory);
+
 // A file that appears under its name only when it is complete and on disk: it is written beside it as .NAME.tmp.PID,
 // then renamed. Zero it before use; newfile_abandon accepts it in every state.
 typedef struct {
@@ -42,11 +50,13 @@ void newfile_abandon(NewFile *file); // closes and removes the temporary file, i
 
 int file_write(const char *path, Bytes bytes); // a NewFile in one call
 
-int dir_make(const char *path); // creates the directory and its parents; an existing directory is fine
-int dir_sync(const char *path); // fsync of the directory itself
+int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine
+int dir_sync(const char *path);    // fsync of the directory itself
+void dir_remove(const char *path); // with all that it holds; ignores errors
 
-// Removes entries .*.tmp.PID (files and directories) of processes that no longer exist. Not recursive; ignores errors.
-void dir_sweep(const char *path);
+// Removes the entries .NAME.tmp.PID (files and directories) of processes that no longer exist; NULL: of any name. Not
+// recursive; ignores errors.
+void dir_sweep(const char *path, const char *name);
 
 // An exclusive lock on the directory `path` (by flock on the file .lock in it), held until lock_drop or until the
 // process ends. -1 (73, with the holder's pid) when another process holds it.

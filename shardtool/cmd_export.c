@@ -1,7 +1,7 @@
 // export: writes the token files of other tools (interchange.h).
 #include "common/err.h"
+#include "common/folder.h"
 #include "common/log.h"
-#include "shardtool/cmd_folder.h"
 #include "shardtool/cmd_options.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/interchange.h"

@@ -1,6 +1,6 @@
 // trainer export: a checkpoint as a directory that other tools load as it is.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/folder.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/memory_plan.h"
@@ -21,6 +21,7 @@ static const Option options[] = {
 
 static int run(int count, char **files) {
     ConfigReader reader;
+    NewFolder folder = {0};
     char path[PATH_MAX_BYTES];
     int result = config_read(&reader, count, files);
     if (result == 0 && !output) result = fail(EX_USAGE, "missing -o DIR");
@@ -28,8 +29,11 @@ static int run(int count, char **files) {
     if (result == 0) result = model_config_apply(&reader, path);
     if (result == 0) result = vocabulary_resolve(&reader, path);
     const ModelShape shape = model_shape(&reader.config);
-    if (result == 0) result = model_export(path, output, &shape, (Dtype)type);
-    if (result == 0) result = vocabulary_keep(&reader.config, output);
+    if (result == 0) result = newfolder_open(&folder, output, false, NULL);
+    if (result == 0) result = model_export(path, folder.temp, &shape, (Dtype)type);
+    if (result == 0) result = vocabulary_keep(&reader.config, folder.temp);
+    if (result == 0) result = newfolder_commit(&folder);
+    newfolder_abandon(&folder);
     if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));
     config_close(&reader);
     return result;

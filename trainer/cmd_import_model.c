@@ -1,6 +1,6 @@
 // trainer import: a model of nanoGPT or llm.c as a directory that init_from names.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/folder.h"
 #include "common/log.h"
 #include "trainer/import/foreign_model.h"
 #include "trainer/run/export.h"
@@ -18,10 +18,14 @@ static const Option options[] = {
 
 static int write_directory(const ForeignModel *foreign) {
     char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/model.safetensors", PATH_MAX_BYTES - 32, output);
-    if (export_begin(output) < 0) return -1;
-    if (foreign_write(foreign, path) == 0 && export_finish(output, &foreign->model.shape, DTYPE_FP32) == 0) return 0;
-    return fail_in("import to '%s', which is not complete", output);
+    NewFolder folder;
+    if (newfolder_open(&folder, output, false, NULL) < 0) return -1;
+    snprintf(path, sizeof path, "%.*s/model.safetensors", PATH_MAX_BYTES - 32, folder.temp);
+    int result = foreign_write(foreign, path);
+    if (result == 0) result = export_finish(folder.temp, &foreign->model.shape, DTYPE_FP32);
+    if (result == 0) result = newfolder_commit(&folder);
+    newfolder_abandon(&folder);
+    return result < 0 ? fail_in("import to '%s'", output) : 0;
 }
 
 static int run(int count, char **files) {

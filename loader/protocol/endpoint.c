@@ -84,7 +84,7 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
         *slash = 0;
         if (dir_make(parent) < 0) return -1;
     }
-    if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", endpoint->dir);
+    if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_create(endpoint->dir);
     // Before the sockets are bound: libzmq silently takes over the socket path of a running loader.
     return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
 }

@@ -24,7 +24,7 @@ int keys_make(KeyPair *pair, const char *path) {
         return fail(EX_LIMIT, "cannot create keys: %s", zmq_strerror(errno));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EEXIST) return fail(EX_CREATE, "'%s' exists already: choose another file", path);
-    if (fd < 0) return fail_errno("cannot create '%s'", path);
+    if (fd < 0) return fail_create(path);
     int length = snprintf(text, sizeof text, "%s\n%s\n", pair->public_key, pair->secret_key);
     int status = fd_write(fd, text, (size_t)length, path);
     if (status == 0 && fsync(fd) < 0) status = fail_errno("cannot write '%s'", path);

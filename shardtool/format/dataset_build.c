@@ -99,7 +99,7 @@ static int remove_folder(void *directory, const char *folder) {
 
 // Removes manifest, shards, temporary files and empty folders.
 static int remove_dataset(const char *directory) {
-    dir_sweep(directory);
+    dir_sweep(directory, NULL);
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
     if (remove_file(directory, DATASET_SKIPS) < 0) return -1;
     if (dataset_files(directory, remove_shard, (void *)(uintptr_t)directory) < 0) return -1;
@@ -155,7 +155,7 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
     build->directory = directory;
     int status = 0;
     if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
-    dir_sweep(directory);
+    dir_sweep(directory, NULL);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
     if (status == 0 && build->has_manifest) status = remove_journal(directory);
     if (status < 0) dataset_build_close(build);
@@ -200,7 +200,7 @@ static int remove_temp(void *directory, const char *file) {
 }
 
 int dataset_build_continue(DatasetBuild *build) {
-    dir_sweep(build->target);
+    dir_sweep(build->target, NULL);
     return dataset_files(build->target, remove_temp, build->target);
 }
 

@@ -148,6 +148,14 @@ run_code() {
 # For tests under ulimit -v.
 needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }
 
+# kill_at CALL N COMMAND...: runs COMMAND and kills it at its N-th system call CALL; fails when there are fewer calls.
+kill_at() {
+    local call=$1 number=$2
+    shift 2
+    strace -f -qq -o /dev/null -e trace="$call" -e inject="$call:signal=KILL:when=$number" "$@" >/dev/null 2>&1 && return 1
+    return 0
+}
+
 # The leak sanitizer does not work in a program that is traced.
 strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
 export -f strace

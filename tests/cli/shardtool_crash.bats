@@ -11,14 +11,6 @@ setup() {
 
 leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
 
-# kill_at CALL N COMMAND...: runs COMMAND and kills it at its N-th system call CALL; fails when there are fewer calls.
-kill_at() {
-    local call=$1 number=$2
-    shift 2
-    strace -f -qq -o /dev/null -e trace="$call" -e inject="$call:signal=KILL:when=$number" "$@" >/dev/null 2>&1 && return 1
-    return 0
-}
-
 @test "after kill -9 at any moment no torn shard has a final name, and the same command completes the dataset" {
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"

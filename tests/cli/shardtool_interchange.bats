@@ -33,7 +33,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     dataset
     shardtool export -q --to megatron -o out d
     run_code 73 shardtool export --to nanogpt -o out d
-    [[ "$output" == *"'out' is not empty; --force replaces it"* ]]
+    [[ "$output" == *"'out' is not empty: choose another directory, or --force"* ]]
     shardtool export -q --to nanogpt --force -o out d
     [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
     echo notes >out/notes.txt

@@ -228,7 +228,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
     remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
     if (check_space(out_dir, checkpoint_bytes(network)) < 0)
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
-    int result = mkdir(temp, 0777) < 0 ? fail_errno("cannot create '%s'", temp) : 0;
+    int result = mkdir(temp, 0777) < 0 ? fail_create(temp) : 0;
     if (result == 0) result = write_files(network, state, config, temp);
     if (result == 0) result = dir_sync(temp);
     if (result == 0 && rename(temp, path) < 0) result = fail_errno("cannot rename '%s' to '%s'", temp, path);

@@ -50,7 +50,7 @@ static void print_header(const SafeWriter *writer, Buffer *out) {
 int safe_create(SafeWriter *writer, const char *path, Dtype type) {
     *writer = (SafeWriter){.path = path, .type = type};
     writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0) return fail_errno("cannot create '%s'", path);
+    if (writer->fd < 0) return fail_create(path);
     writer->hasher = XXH3_createState();
     if (!writer->hasher) die(EX_MEMORY, "no memory for a hash");
     return 0;

@@ -7,11 +7,8 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/run/export_llama.h"
 #include "trainer/run/tokenizer_files.h"
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PIECE = 64 << 10 };
 
@@ -58,12 +55,6 @@ static int copy_model(const char *from, const char *to, Dtype type) {
     return result;
 }
 
-int export_begin(const char *to) {
-    if (mkdir(to, 0777) == 0) return 0;
-    return errno == EEXIST ? fail(EX_CREATE, "'%s' exists: name a new directory", to)
-                           : fail_errno("cannot create '%s'", to);
-}
-
 int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
@@ -74,15 +65,14 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
         log_line("without tokenizer files: the vocabulary is not GPT-2's");
     else if (result == 0)
         result = tokenizer_files_write(to, shape);
-    return result < 0 ? -1 : dir_sync(to);
+    return result;
 }
 
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type) {
     char source[PATH_MAX_BYTES], path[PATH_MAX_BYTES];
     const bool gpt2 = model_is_gpt2(shape);
-    if ((!gpt2 && llama_check(shape) < 0) || export_begin(to) < 0) return -1;
+    if (!gpt2 && llama_check(shape) < 0) return -1;
     join(source, from, "model.safetensors"), join(path, to, "model.safetensors");
     int result = gpt2 ? copy_model(source, path, type) : llama_write(source, path, shape, type);
-    if (result == 0) result = export_finish(to, shape, type);
-    return result < 0 ? fail_in("export to '%s', which is not complete", to) : 0;
+    return result < 0 ? -1 : export_finish(to, shape, type);
 }

@@ -4,14 +4,12 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/model/params.h"
 
-// Copies the model.safetensors of `from`, a model of that shape in F32, to the new directory `to`. -1 after fail(): 65
-// when a number is too large for the type, 73 when `to` exists, 2 when other tools have no model like it.
+// Copies the model.safetensors of `from`, a model of that shape in F32, to the empty directory `to`. -1 after fail():
+// 65 when a number is too large for the type, 2 when other tools have no model like it.
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type);
 
 // Numbers of the tensor `name`. -1 after fail(): 65 when one is too large for the type of the file.
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count);
 
-// For a model.safetensors from elsewhere: makes the new directory (73 when it exists), and writes the files beside the
-// tensors, which are of that type. -1 after fail().
-int export_begin(const char *to);
+// For a model.safetensors from elsewhere: writes the files beside the tensors, which are of that type. -1 after fail().
 int export_finish(const char *to, const ModelShape *shape, Dtype type);

@@ -107,13 +107,13 @@ static int make_directory(LoaderProcess *loader_process) {
     char base[48];
     struct stat st;
     snprintf(base, sizeof base, "/tmp/millrace-%u", (unsigned)getuid());
-    if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_errno("cannot create '%s'", base);
+    if (mkdir(base, 0700) < 0 && errno != EEXIST) return fail_create(base);
     if (lstat(base, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077))
         return fail(EX_PERMISSION, "'%s' is accessible to other users: remove it, or give --loader", base);
     remove_stale_directories(base);
     do { // again when another trainer removed the directory before its owner was locked
         snprintf(loader_process->directory, sizeof loader_process->directory, "%s/run-XXXXXX", base);
-        if (!mkdtemp(loader_process->directory)) return fail_errno("cannot create '%s'", loader_process->directory);
+        if (!mkdtemp(loader_process->directory)) return fail_create(loader_process->directory);
         loader_process->owner = lock_owner(loader_process->directory, O_CREAT);
     } while (loader_process->owner < 0 && (errno == ENOENT || errno == EWOULDBLOCK));
     if (loader_process->owner < 0) return fail_errno("cannot lock '%s/owner'", loader_process->directory);

@@ -24,7 +24,7 @@ static int move_aside(const char *out_dir) {
     for (int i = 1;; i++) {
         snprintf(folder, sizeof folder, "%.*s/before-%d", PATH_MAX_BYTES - 64, out_dir, i);
         if (mkdir(folder, 0777) == 0) break;
-        if (errno != EEXIST) return fail_errno("cannot create '%s'", folder);
+        if (errno != EEXIST) return fail_create(folder);
     }
     uint64_t step;
     char from[PATH_MAX_BYTES], to[PATH_MAX_BYTES];
@@ -53,7 +53,7 @@ static int move_aside(const char *out_dir) {
 static int open_directory(Run *run, bool fresh) {
     const char *out_dir = run->config->out_dir;
     if (dir_make(out_dir) < 0 || lock_take(&run->lock, out_dir) < 0) return -1;
-    dir_sweep(out_dir);
+    dir_sweep(out_dir, NULL);
     if (fresh && move_aside(out_dir) < 0) return -1;
     state_open(&run->state);
     int found = checkpoint_find(out_dir, run->config, run->checkpoint, &run->state);

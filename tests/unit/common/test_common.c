@@ -197,7 +197,9 @@ TEST(dir_sweep_removes_only_what_dead_processes_left) {
     write_file(name, "", 0);
     write_file(mine, "", 0);
     write_file("a.tmp.1", "", 0);
-    dir_sweep(".");
+    dir_sweep(".", "b");
+    CHECK(access(name, F_OK) == 0);
+    dir_sweep(".", "a");
     CHECK(access(name, F_OK) < 0);
     CHECK(access(mine, F_OK) == 0 && access("a.tmp.1", F_OK) == 0);
 }

@@ -27,7 +27,7 @@ static RunState state_at(uint64_t step) {
 static int resume_and_save(void) {
     char path[PATH_MAX_BYTES];
     RunState found;
-    dir_sweep("run");
+    dir_sweep("run", NULL);
     if (checkpoint_find("run", &tiny.config, path, &found) != 1) return -1;
     found.step = NEW_STEP;
     return checkpoint_save(&tiny.network, &found, &tiny.config, "run");

@@ -1,19 +1,13 @@
 // Builds a directory beside its place and renames it.
-#include "shardtool/cmd_folder.h"
+#include "common/folder.h"
 #include "common/err.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
 
 // Refuses a directory with entries that this command did not write.
 static int check_entries(const NewFolder *folder, bool force, const char *pattern) {
@@ -24,7 +18,8 @@ static int check_entries(const NewFolder *folder, bool force, const char *patter
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..")) continue;
         if (!force)
-            status = fail(EX_CREATE, "'%s' is not empty; --force replaces it", folder->path);
+            status = fail(EX_CREATE, "'%s' is not empty: choose another directory%s", folder->path,
+                          pattern ? ", or --force" : "");
         else if (fnmatch(pattern, name, FNM_EXTMATCH))
             status = fail(EX_CREATE, "'%s' holds '%s', which is no output of this command: choose another directory",
                           folder->path, name);
@@ -33,17 +28,9 @@ static int check_entries(const NewFolder *folder, bool force, const char *patter
     return status;
 }
 
-// The directory of `path`, "." when there is none, and its last component.
-static void split_path(const char *path, char parent[PATH_MAX_BYTES], const char **name) {
-    const char *slash = strrchr(path, '/');
-    *name = slash ? slash + 1 : path;
-    snprintf(parent, PATH_MAX_BYTES, "%.*s", slash ? (slash == path ? 1 : (int)(slash - path)) : 1, slash ? path : ".");
-}
-
 int newfolder_open(NewFolder *folder, const char *path, bool force, const char *pattern) {
     *folder = (NewFolder){0};
-    char parent[PATH_MAX_BYTES];
-    const char *name;
+    char parent[PATH_MAX_BYTES], temp[PATH_MAX_BYTES];
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') length--;
     if (length + 64 > sizeof folder->path) return fail(EX_CREATE, "path too long: '%.60s...'", path);
@@ -52,23 +39,19 @@ int newfolder_open(NewFolder *folder, const char *path, bool force, const char *
     folder->exists = stat(folder->path, &st) == 0;
     if (folder->exists && !S_ISDIR(st.st_mode)) return fail(EX_CREATE, "'%s' is not a directory", path);
     if (folder->exists && check_entries(folder, force, pattern) < 0) return -1;
-    split_path(folder->path, parent, &name);
+    const char *name = path_split(folder->path, parent);
     if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
         return fail(EX_USAGE, "'%s' has no name that a new directory could take", path);
     if (dir_make(parent) < 0) return -1;
-    dir_sweep(parent);
-    char temp[PATH_MAX_BYTES];
-    if (snprintf(temp, sizeof temp, "%s/.%s.tmp.%d", parent, name, (int)getpid()) >= (int)sizeof temp)
-        return fail(EX_CREATE, "path too long: '%.60s...'", path);
-    if (mkdir(temp, 0777)) return fail_errno("cannot create '%s'", temp);
+    dir_sweep(parent, name);
+    if (temp_create(temp, folder->path, true) < 0) return fail_create(path);
     memcpy(folder->temp, temp, sizeof temp);
     return 0;
 }
 
 int newfolder_commit(NewFolder *folder) {
     char parent[PATH_MAX_BYTES];
-    const char *name;
-    split_path(folder->path, parent, &name);
+    path_split(folder->path, parent);
     int status = dir_sync(folder->temp);
     // An exchange, so that the name always belongs to one of the two.
     if (status == 0 && renameat2(AT_FDCWD, folder->temp, AT_FDCWD, folder->path, folder->exists ? RENAME_EXCHANGE : 0))
@@ -80,6 +63,6 @@ int newfolder_commit(NewFolder *folder) {
 }
 
 void newfolder_abandon(NewFolder *folder) {
-    if (folder->temp[0]) nftw(folder->temp, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    if (folder->temp[0]) dir_remove(folder->temp);
     folder->temp[0] = '\0';
 }
