@@ -16,23 +16,24 @@ enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million to
 
 static const char *address, *key_file, *allow_file, *metrics_file, *schedule_file;
 static uint64_t cache_bytes;
-static bool insecure, die_with_parent;
+static bool insecure;
+static int64_t parent; // 0: none
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint",        &address,         "ENDPOINT",
+    {OPT_STRING, "endpoint",        &address,       "ENDPOINT",
      "where trainers connect: ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or "
-     "tcp://HOST:PORT"                                                                                                                       },
-    {OPT_STRING, "key",             &key_file,        "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
-    {OPT_STRING, "allow",           &allow_file,      "FILE",
-     "file with the public keys of the trainers that may connect, one per line"                                                              },
-    {OPT_STRING, "metrics",         &metrics_file,    "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
-    {OPT_SIZE,   "cache",           &cache_bytes,     "BYTES",
-     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"                             },
-    {OPT_STRING, "schedule",        &schedule_file,   "FILE",
-     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"                           },
-    {OPT_FLAG,   "insecure",        &insecure,        NULL,       "serve tcp without keys: to every process that can connect"                },
-    {OPT_FLAG,   "die-with-parent", &die_with_parent, NULL,       "stop when the parent process ends"                                        },
-    {OPT_END,    NULL,              NULL,             NULL,       NULL                                                                       },
+     "tcp://HOST:PORT"                                                                                                                     },
+    {OPT_STRING, "key",             &key_file,      "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
+    {OPT_STRING, "allow",           &allow_file,    "FILE",
+     "file with the public keys of the trainers that may connect, one per line"                                                            },
+    {OPT_STRING, "metrics",         &metrics_file,  "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
+    {OPT_SIZE,   "cache",           &cache_bytes,   "BYTES",
+     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"                           },
+    {OPT_STRING, "schedule",        &schedule_file, "FILE",
+     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"                         },
+    {OPT_FLAG,   "insecure",        &insecure,      NULL,       "serve tcp without keys: to every process that can connect"                },
+    {OPT_INT,    "die-with-parent", &parent,        "PID",      "stop when the parent, process PID, ends"                                  },
+    {OPT_END,    NULL,              NULL,           NULL,       NULL                                                                       },
 };
 
 // Memory of this machine, or of this process's control group where that is less.
@@ -66,10 +67,12 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
 }
 
 static int run(int count, char **arguments) {
-    pid_t parent = getppid();
-    if (die_with_parent) {
+    if (parent) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent) return 0;
+        if (getppid() != parent) { // it ended before the call above, which then sends nothing
+            log_line("the parent, process %lld, has ended", (long long)parent);
+            return 0;
+        }
     }
     ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file};
     if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0) return -1;

@@ -188,14 +188,15 @@ static void bench_read(void) {
 static const char ring_endpoint[] = "ipc://place";
 
 static pid_t start_loader_on(char *program, char *dataset, const char *endpoint, char *cache) {
-    char option[64];
+    char option[64], parent[40];
+    snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());
     snprintf(option, sizeof option, "--endpoint=%s", endpoint);
     char *arguments[] = {program,
                          (char[]){"serve"},
                          dataset,
                          option,
                          (char[]){"--insecure"},
-                         (char[]){"--die-with-parent"},
+                         parent,
                          (char[]){"--quiet"},
                          (char[]){"--cache"},
                          cache,

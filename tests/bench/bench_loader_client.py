@@ -48,7 +48,8 @@ def main():
             file.write('{"text": "%s"}\n' % text)
     subprocess.run([f"{BIN}/shardtool", "tokenize", "--quiet", "--val", "0", "-o", "data", "text.jsonl"], check=True)
     subprocess.run("zstd -dcq data/train/*/*.zst >train.bin", shell=True, check=True)
-    loader = subprocess.Popen([f"{BIN}/loader", "serve", "data", "--endpoint", "ipc://place", "--quiet", "--die-with-parent"])
+    loader = subprocess.Popen([f"{BIN}/loader", "serve", "data", "--endpoint", "ipc://place", "--quiet",
+                               f"--die-with-parent={os.getpid()}"])
     for rows in (16, 64, 512):
         figures = {}
         for mode in ("epoch", "crop"):

@@ -82,7 +82,7 @@ def main(folder, minutes, between="60"):
     pathlib.Path("text").write_text("".join(f"line {i} of {i * 7919 % 9973}\n" for i in range(200000)))
     subprocess.run([f"{folder}/shardtool", "tokenize", "--quiet", "--val", "0", "-o", "set", "text"], check=True)
     loader = subprocess.Popen([f"{folder}/loader", "serve", "set", "--endpoint", "ipc://place", "--cache", "16M",
-                               "--die-with-parent"], stderr=open("log", "w"))
+                               f"--die-with-parent={os.getpid()}"], stderr=open("log", "w"))
     failed = multiprocessing.Event()
     clients = [start_client(seed, failed) for seed in range(CLIENTS)]
     time.sleep(min(20, float(between)))

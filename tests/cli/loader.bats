@@ -104,10 +104,28 @@ start() { serve_until_ready set "$@"; }
 }
 
 @test "with --die-with-parent the loader ends with its parent process" {
-    sh -c '"$BIN/loader" serve set --endpoint ipc://place --die-with-parent 2>log & echo $! >pid
+    sh -c '"$BIN/loader" serve set --endpoint ipc://place --die-with-parent=$$ 2>log & echo $! >pid
            while ! grep -q ready log; do sleep 0.01; done' 3>&-
     LOADER=$(cat pid)
     wait_until is_gone "$LOADER"
+    run_code 0 "$BIN/loader" serve set --endpoint ipc://place --die-with-parent=1
+    [[ "$output" == *"the parent, process 1, has ended"* ]]
+}
+
+# Also one that ends while the loader starts, before the loader has requested the signal of its parent's end.
+@test "a trainer that ends at once leaves no loader" {
+    write_tiny_conf tiny.conf
+    "$BIN/shardtool" tokenize --quiet --val 0.5 --docs lines -o halves text.txt
+    "$BIN/trainer" train tiny.conf --quiet --dataset=halves --out_dir=out --max_iters=1 --sample_tokens=0
+    loaders() { pgrep -f "serve $PWD/halves " || true; }
+    no_loader() { [ -z "$(loaders)" ]; }
+    for i in $(seq 10); do
+        MILLRACE_ISA=none run_code 2 "$BIN/trainer" eval tiny.conf --dataset="$PWD/halves" --out_dir=out
+        "$BIN/trainer" eval tiny.conf --dataset="$PWD/halves" --out_dir=out >/dev/null 3>&- &
+        until is_gone $! || pgrep -P $! >/dev/null; do :; done
+        kill -9 $! && wait $! || true
+    done 2>/dev/null
+    wait_until no_loader || { loaders | xargs -r kill -9 && return 1; }
 }
 
 @test "a trainer without a dataset and a loader says at once what it waits for, and gives up after 5 seconds" {
@@ -258,6 +276,7 @@ END
     [ "$(stat -c %a loader.key)" = 600 ]
     run "$BIN/loader" keygen loader.key
     [ "$status" -eq 73 ]
+    run_code 73 "$BIN/loader" keygen missing/loader.key
 }
 
 @test "serve refuses one key file without the other, a readable secret key (77) and a line that is not a key (2)" {

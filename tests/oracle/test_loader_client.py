@@ -31,7 +31,8 @@ class Loader:
     """A loader process on dataset `data`; `kill` ends it and `start` starts it again."""
 
     def __init__(self, endpoint, data="data", options=()):
-        self.command = [BIN / "loader", "serve", data, "--endpoint", endpoint, "--quiet", "--die-with-parent", *options]
+        self.command = [BIN / "loader", "serve", data, "--endpoint", endpoint, "--quiet", f"--die-with-parent={os.getpid()}",
+                        *options]
         self.start()
 
     def start(self):

@@ -43,9 +43,11 @@ int loader_program(char path[PATH_MAX_BYTES]) {
 // In its own process group: Ctrl-C reaches only the trainer, which stops the loader when it has saved. The signals that
 // the trainer blocks are not blocked there.
 static int spawn(LoaderProcess *loader_process) {
+    char parent[40];
+    snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());
     char *arguments[] = {loader_process->program,  (char[]){"serve"},
                          loader_process->dataset,  (char[]){"--endpoint"},
-                         loader_process->endpoint, (char[]){"--die-with-parent"},
+                         loader_process->endpoint, parent,
                          (char[]){"--quiet"},      NULL};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);

@@ -69,14 +69,14 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
 }
 
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2) {
-    char program[4096], endpoint[4096], log[4096];
+    char program[4096], endpoint[4096], log[4096], parent[40];
     snprintf(program, sizeof program, "%s/loader", test_bin);
+    snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());
     bool tcp = strstr(place, "://");
     snprintf(endpoint, sizeof endpoint, "--endpoint=%s%s", tcp ? "" : "ipc://", place);
     snprintf(log, sizeof log, "%s.log", tcp ? "tcp" : place);
-    const char *arguments[] = {
-        program, "serve", dataset, endpoint, "--die-with-parent", tcp && !option ? "--insecure" : option,
-        option2, NULL};
+    const char *arguments[] = {program, "serve", dataset, endpoint, parent, tcp && !option ? "--insecure" : option,
+                               option2, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, log, O_WRONLY | O_CREAT | O_APPEND, 0644);
