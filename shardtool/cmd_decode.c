@@ -5,6 +5,7 @@
 #include "common/spool.h"
 #include "shardtool/cmd_ids.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/document_reader.h"
 #include "tokenizer/tokenizer.h"
 #include <ctype.h>
@@ -146,8 +147,7 @@ static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
 // The vocabulary of a dataset of characters, unless another one was named.
 static int take_vocabulary(Decoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
-    snprintf(kept, sizeof kept, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, path);
-    if (characters || merges || !dataset_is(path) || access(kept, F_OK) < 0) return 0;
+    if (characters || merges || !dataset_is(path) || !characters_file(kept, path)) return 0;
     vocab_close(decoding->vocab);
     decoding->vocab = vocab_open_characters(kept);
     return decoding->vocab ? 0 : -1;
@@ -159,8 +159,9 @@ static int check_vocabulary(const Decoding *decoding, TokenReader *tokens, const
     if (!shard) return tokens->tokens ? -1 : 0;
     vocab_fingerprint(decoding->vocab, fingerprint);
     if (!memcmp(fingerprint, shard->vocab_fp, sizeof fingerprint)) return 0;
-    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids: name its file (--characters)", path,
-                shard->vocab_size);
+    return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s: name its file (--characters)", path,
+                shard->vocab_size,
+                vocab_is_characters(decoding->vocab) && !characters ? ", than its " CHARACTERS_FILE : "");
 }
 
 static int decode_shard(Decoding *decoding, const char *path) {

@@ -4,6 +4,7 @@
 #include "shardtool/cmd_options.h"
 #include "shardtool/cmd_part.h"
 #include "shardtool/cmd_tokenize_compare.h"
+#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,6 +75,8 @@ static int merge_locked(DatasetBuild *build, int count, char **paths) {
         dataset_close(&part);
     }
     if (status == 0) status = dataset_build_finish(build, &whole);
+    char characters[PATH_MAX_BYTES];
+    if (status == 0) status = characters_keep(output, characters_file(characters, paths[0]) ? characters : NULL);
     if (status == 0)
         log_line("%d dataset%s, %" PRIu64 " train and %" PRIu64 " val tokens", count, PLURAL(count),
                  whole.tokens[SPLIT_TRAIN], whole.tokens[SPLIT_VAL]);

@@ -1,6 +1,7 @@
 // Writes datasets from ids: opens the directory, feeds the shard sink, writes the manifest.
 #include "shardtool/cmd_output.h"
 #include "common/err.h"
+#include "shardtool/cmd_vocabulary.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -50,6 +51,16 @@ static int is_same(const Output *output, const char *path, bool *same) {
     return 0;
 }
 
+// The dataset keeps the characters of its vocabulary, those of its inputs.
+static int keep_characters(const Output *output) {
+    const Dataset *dataset = &output->dataset;
+    char path[PATH_MAX_BYTES];
+    bool found = false;
+    for (uint64_t i = 0; dataset->vocab_size != TOKEN_COUNT && i < dataset->source_count && !found; i++)
+        found = characters_file(path, dataset->sources[i].path);
+    return characters_keep(output->build.directory, found ? path : NULL);
+}
+
 static int open_directory(Output *output, const OutputPlan *plan, const char *path) {
     for (uint64_t i = 0; i < plan->inputs->argument_count; i++)
         if (refuse_as_output(plan->inputs->arguments[i].path, path) < 0) return -1;
@@ -61,7 +72,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
         if (!same)
             return fail(EX_CREATE, "'%s' already holds another dataset: choose another directory, or --force", path);
         log_line("'%s' is already complete", path);
-        return 1;
+        return keep_characters(output) < 0 ? -1 : 1; // if that run was killed before it did
     }
     dataset_close(&output->dataset);
     if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
@@ -133,6 +144,7 @@ int output_finish(Output *output) {
     int status = shard_sink_finish(output->sink);
     if (status == 0 && output->added == 0) status = fail(EX_NOINPUT, "no documents are left to write");
     if (status == 0 && !output->to_stdout) status = dataset_build_finish(&output->build, &output->dataset);
+    if (status == 0 && !output->to_stdout) status = keep_characters(output);
     progress_finish(&output->progress);
     const Dataset *dataset = &output->dataset;
     uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];

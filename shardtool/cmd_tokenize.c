@@ -5,6 +5,7 @@
 #include "shardtool/cmd_part.h"
 #include "shardtool/cmd_tokenize_compare.h"
 #include "shardtool/cmd_tokenize_summary.h"
+#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/append.h"
 #include <errno.h>
@@ -223,18 +224,6 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     return status;
 }
 
-// The vocabulary is kept in the dataset, from which decode and the trainer take it. GPT-2's is built in.
-static int keep_characters(const char *directory) {
-    char path[PATH_MAX_BYTES];
-    Buffer text = {0};
-    snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, directory);
-    if (!characters) return unlink(path) < 0 && errno != ENOENT ? fail_errno("cannot remove '%s'", path) : 0;
-    int status = file_read(&text, characters, 1 << 20);
-    if (status == 0) status = file_write(path, (Bytes){text.data, text.size});
-    buffer_close(&text);
-    return status;
-}
-
 // Called with the lock of the directory held. A finished dataset is complete already, or is appended to or replaced.
 static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     const char *params = (const char *)run->line.data;
@@ -251,7 +240,7 @@ static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *input
     if (complete > 0) log_line("'%s' is already complete", output);
     int status = complete ? complete : tokenize_locked(build, run, inputs);
     dataset_close(&base);
-    return status < 0 ? -1 : keep_characters(output);
+    return status < 0 ? -1 : characters_keep(output, characters);
 }
 
 static int tokenize(RunParams *run, Inputs *inputs, bool to_stdout) {

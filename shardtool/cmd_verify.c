@@ -5,6 +5,7 @@
 #include "common/mapguard.h"
 #include "common/pool.h"
 #include "shardtool/cmd_options.h"
+#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -168,6 +169,7 @@ static void verify_path(Verifier *verifier, const char *path) {
             const DatasetShard *shard = &dataset.shards[split][i];
             submit(verifier, shard->path, shard, &dataset);
         }
+    if (characters_check(&dataset) < 0) report(verifier, path, 0);
     Unlisted unlisted = {verifier, &dataset};
     if (dataset_files(path, report_unlisted, &unlisted) < 0) report(verifier, path, 0);
     dataset_close(&dataset);

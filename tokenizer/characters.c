@@ -44,17 +44,46 @@ const Vocab *vocab_open_characters(const char *path) {
     return NULL;
 }
 
+// The id of the character at `at`, whose length is set; `place`: of the character in the document. NO_TOKEN after
+// fail().
+static unsigned character_id(const Vocab *vocab, const uint8_t *at, const uint8_t *end, uint64_t place,
+                             unsigned *length) {
+    uint32_t point;
+    *length = utf8_decode(at, end, &point);
+    if (point > UTF8_LAST) {
+        fail(EX_DATA, "invalid UTF-8 at byte %llu", (unsigned long long)place);
+        return NO_TOKEN;
+    }
+    const unsigned id = vocab->characters[point];
+    if (id == NO_TOKEN)
+        fail(EX_DATA, "the character U+%04X at byte %llu is not in the vocabulary", point, (unsigned long long)place);
+    return id;
+}
+
 ssize_t characters_encode(const Vocab *vocab, Bytes text, uint64_t offset, uint16_t *ids) {
     uint16_t *out = ids;
-    for (const uint8_t *at = text.data, *end = at + text.size; at < end; out++) {
-        uint32_t point;
-        const unsigned length = utf8_decode(at, end, &point);
-        const unsigned long long place = offset + (uint64_t)(at - text.data);
-        if (point > UTF8_LAST) return fail(EX_DATA, "invalid UTF-8 at byte %llu", place);
-        *out = vocab->characters[point];
-        if (*out == NO_TOKEN)
-            return fail(EX_DATA, "the character U+%04X at byte %llu is not in the vocabulary", point, place);
-        at += length;
+    unsigned length;
+    for (const uint8_t *at = text.data, *end = at + text.size; at < end; at += length) {
+        const unsigned id = character_id(vocab, at, end, offset + (uint64_t)(at - text.data), &length);
+        if (id == NO_TOKEN) return -1;
+        *out++ = (uint16_t)id;
     }
     return out - ids;
+}
+
+bool vocab_is_characters(const Vocab *vocab) { return vocab->characters; }
+
+int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset) {
+    const uint8_t *at = text->data, *end = at + text->size;
+    uint32_t point;
+    int status = 0;
+    for (unsigned length; at < end; at += length) {
+        if (!last && end - at < UTF8_BYTES_MAX && (utf8_decode(at, end, &point), point == UTF8_CUT)) break;
+        if (character_id(vocab, at, end, offset + (uint64_t)(at - text->data), &length) == NO_TOKEN) {
+            status = -1;
+            break;
+        }
+    }
+    text->size = (size_t)(at - text->data);
+    return status;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include <stdbool.h>
 #include <sys/types.h>
 
 enum { TOKEN_COUNT = 50257, TOKEN_END_OF_TEXT = 50256, TOKEN_MAX_BYTES = 128 };
@@ -19,6 +20,13 @@ void vocab_close(const Vocab *vocab); // accepts NULL
 enum { CHARACTERS_MAX = 50000 };
 #define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
 const Vocab *vocab_open_characters(const char *path);
+
+bool vocab_is_characters(const Vocab *vocab);
+
+// Checks a part of a document before it is encoded in a vocabulary of characters, `offset` bytes after its begin. Cuts
+// *text to the whole characters that are in the vocabulary; -1 after fail() (65) where another one follows them.
+// Without `last` a character that the end of the part cuts is not one.
+int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset);
 
 unsigned vocab_size(const Vocab *vocab); // with the end of a text, the last id
 uint16_t vocab_end_of_text(const Vocab *vocab);

@@ -53,6 +53,58 @@ setup() {
     [[ "$output" == *"another vocabulary"* ]]
 }
 
+@test "verify compares the characters of a dataset with its manifest" {
+    cp -r "$data" set
+    run_code 0 shardtool verify set
+    tr 'D' 'E' <"$text" >other.txt
+    shardtool characters other.txt >set/characters.txt # as many
+    run_code 1 shardtool verify --quick set
+    [[ "$output" == *"'set/characters.txt' is damaged or of another dataset"* ]]
+    run_code 76 shardtool decode set
+    [[ "$output" == *"another vocabulary, of $(($(wc -m <"$abc") + 1)) ids, than its characters.txt"* ]]
+    head -c 5 "$abc" >set/characters.txt
+    run_code 1 shardtool verify set
+    rm set/characters.txt
+    run_code 1 shardtool verify --json set
+    [[ "$output" == *"'set/characters.txt' is missing"* ]]
+}
+
+@test "datasets that are made of one of characters keep its characters" {
+    shardtool shuffle -q -o mixed "$data"
+    shardtool merge -q -o joined mixed
+    shardtool split -q --parts 2 -o parts "$data"
+    rm mixed/characters.txt && shardtool shuffle -q -o mixed "$data" # of a run that was killed at its end
+    for set in mixed joined parts/part-000000; do
+        cmp "$abc" $set/characters.txt
+        shardtool verify -q $set
+    done
+    shardtool tokenize -q -o gpt2 "$text" && cp "$abc" gpt2/
+    shardtool shuffle -q --force -o mixed gpt2
+    [ ! -e mixed/characters.txt ]
+}
+
+@test "--keep-going and --max-bad pass over documents with other characters, and list them" {
+    mkdir in
+    printf 'Die M\xc3\xbchle\n' | tee in/a.txt in/d.txt >in/f.txt
+    echo 'a Zebra' >in/b.txt
+    printf 'Die \xff' >in/c.txt
+    { cat "$text" "$text" "$text" "$text"; } >in/e.txt                 # more than one batch of 1 MiB
+    while [ "$(stat -c %s in/e.txt)" -lt 2500000 ]; do cat in/e.txt in/e.txt >e && mv e in/e.txt; done
+    printf 'Zebra %s' "$(cat "$text")" >>in/e.txt
+    run_code 65 shardtool tokenize -q --characters "$abc" -o out in
+    [[ "$output" == *"'in/b.txt' document 0: the character U+005A at byte 2 is not in the vocabulary"* ]]
+    run_code 65 shardtool tokenize -q --characters "$abc" --max-bad 2 -o out in
+    for j in 1 3; do
+        run_code 0 shardtool tokenize --characters "$abc" --keep-going --val 0 -j $j -o out$j in
+        [[ "$output" == *"skipped 3 bad inputs, the first: 'in/b.txt' document 0"* ]]
+    done
+    shardtool diff out1 out3 && cmp out1/skipped.jsonl out3/skipped.jsonl
+    [ "$(jq -r .input out1/skipped.jsonl | tr '\n' ' ')" = "in/b.txt in/c.txt in/e.txt " ]
+    [ "$(jq -c .document out1/skipped.jsonl | sort -u)" = 0 ]
+    eot='<|endoftext|>' # the long document ends before its first other character
+    cmp <(cat in/a.txt; printf $eot; cat in/d.txt; printf $eot; sed '/Zebra/Q' in/e.txt; printf $eot; cat in/f.txt; printf $eot) <(shardtool decode out1)
+}
+
 @test "a model takes the vocabulary of its dataset, samples with it and is resumed only with it" {
     trainer train "${tiny[@]}" --out_dir=run --max_iters=5 --sample_tokens=10
     cmp "$abc" run/characters.txt
@@ -96,6 +148,25 @@ setup() {
     rm model/characters.txt
     run_code 66 trainer sample --init_from=./model --start='Die' --device=cpu
     [[ "$output" == *"name its characters.txt by --vocabulary"* ]]
+}
+
+@test "a killed export leaves nothing under its name, and the same command completes it" {
+    trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=1 --sample_tokens=0
+    export=("$BIN/trainer" export -q -o made/model --out_dir=run)
+    trainer export -q -o whole --out_dir=run
+    for call in mkdir write fsync rename renameat; do
+        for number in $(seq 1 50); do
+            rm -rf made
+            kill_at $call "$number" "${export[@]}" || break
+            if [ -e made/model ]; then diff -r made/model whole; else "${export[@]}"; fi
+            diff -r made/model whole
+            [ "$(ls -A made)" = model ] || { ls -A made && return 1; }
+        done
+        [ "$number" -gt 1 ]
+    done
+    run_code 73 "${export[@]}"
+    [[ "$output" == *"'made/model' is not empty: choose another directory" ]]
+    run_code 73 trainer export -o "$text/model" --out_dir=run
 }
 
 @test "a loader that serves another vocabulary is refused" {
