@@ -35,8 +35,11 @@ static int print_characters(Source *source) {
     int status;
     while ((status = source_next(source, &part)) > 0)
         if ((status = mark_part(seen, part.text, part.last, &held)) < 0) break;
+    unsigned count = 0;
     for (uint32_t point = 0; status == 0 && point <= UTF8_LAST; point++)
-        if (seen[point]) buffer_add(&out, bytes, utf8_encode(point, bytes));
+        if (seen[point]) buffer_add(&out, bytes, utf8_encode(point, bytes)), count++;
+    if (count > CHARACTERS_MAX)
+        status = fail(EX_DATA, "the documents have %u characters, and a vocabulary at most %d", count, CHARACTERS_MAX);
     if (status == 0 && !out.size) status = fail_no_documents();
     if (status == 0) status = fd_write(STDOUT_FILENO, out.data, out.size, "the output");
     buffer_close(&held);

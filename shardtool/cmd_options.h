@@ -57,7 +57,7 @@ void log_replaced(uint64_t replaced, uint64_t text_bytes);
 #define ROW_CHARACTERS(variable)                                                                                       \
     {                                                                                                                  \
         OPT_STRING, "characters", variable, "FILE",                                                                    \
-            "a vocabulary of the characters in FILE (see the command characters)"                                      \
+            "a vocabulary of the characters in FILE, at most 50000 (see the command characters)"                       \
     }
 #define ROW_JOBS(variable)                                                                                             \
     { OPT_SIZE, "j,jobs", variable, "N", "worker threads, 0 = one per core" }

@@ -123,6 +123,7 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
     pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
+    pipeline.skips = &source_options.skips;
     pipeline.journal = journal, pipeline.resume = resume;
     AccessPoints *points = journal ? allocate_zeroed(1, sizeof *points) : NULL;
     source_options.points = points;

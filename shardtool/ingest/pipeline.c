@@ -56,6 +56,8 @@ struct Pipeline {
 
     Batch *batch;           // being filled
     BatchDocument document; // being added to `batch`
+    bool checks;            // documents with characters that are not in the vocabulary are skipped
+    Buffer held;            // of a document that is checked
 
     // The encoder of the windows, and the number of windows submitted and done.
     Encoder *long_encoder;
@@ -244,27 +246,63 @@ static void show_progress(const Pipeline *pipeline, const Source *source) {
     progress_update(progress, source_bytes_read(source));
 }
 
+// Adds text of the open document to the batch.
+static int add_text(Pipeline *pipeline, Bytes left, bool *is_long) {
+    while (left.size) {
+        size_t space = BATCH_BYTES - pipeline->batch->text_bytes, take = left.size < space ? left.size : space;
+        if (!space) {
+            if (handle_full_batch(pipeline, is_long) < 0) return -1;
+            continue;
+        }
+        memcpy(pipeline->batch->text + pipeline->batch->text_bytes, left.data, take);
+        pipeline->batch->text_bytes += take, pipeline->document.bytes += take;
+        left.data += take, left.size -= take;
+    }
+    return 0;
+}
+
+static int next_part(Source *source, Part *part) {
+    int status = source_next(source, part);
+    return status > 0 ? 0 : status < 0 ? -1 : fail(EX_BUG, "the source ended within a document");
+}
+
+// Skips the open document after fail(): all of it, or where windows of it were submitted, the rest.
+static int skip_document(Pipeline *pipeline, Source *source, Part *part, bool is_long) {
+    const InputPosition *position = &pipeline->document.position;
+    Skips *skips = pipeline->options->skips;
+    fail_document(pipeline, *position);
+    if (skips_add(skips, pipeline->inputs->files[position->file].path, "document", position->document) < 0) return -1;
+    while (!part->last)
+        if (next_part(source, part) < 0) return -1;
+    if (is_long) return submit_window(pipeline, false, true);
+    pipeline->batch->text_bytes -= pipeline->document.bytes;
+    skips->documents--;
+    return 0;
+}
+
 static int add_document(Pipeline *pipeline, Source *source, Part *part) {
+    const Vocab *vocab = pipeline->options->vocab;
+    Buffer *held = &pipeline->held; // with `checks`: text whose characters are checked, and one that a part cut
+    uint64_t offset = 0;
     bool is_long = false;
+    held->size = 0;
     pipeline->document = (BatchDocument){
         .position = {.file = part->file, .document = part->document, .place = part->place, .behind = part->behind}
     };
     for (;;) {
-        Bytes left = part->text;
-        while (left.size) {
-            size_t space = BATCH_BYTES - pipeline->batch->text_bytes, take = left.size < space ? left.size : space;
-            if (!space) {
-                if (handle_full_batch(pipeline, &is_long) < 0) return -1;
-                continue;
-            }
-            memcpy(pipeline->batch->text + pipeline->batch->text_bytes, left.data, take);
-            pipeline->batch->text_bytes += take, pipeline->document.bytes += take;
-            left.data += take, left.size -= take;
+        Bytes text = part->text;
+        int status = 0;
+        if (pipeline->checks) {
+            buffer_add(held, text.data, text.size);
+            text = (Bytes){held->data, held->size};
+            status = vocab_check(vocab, &text, part->last, offset);
         }
+        if (add_text(pipeline, text, &is_long) < 0) return -1;
+        if (status < 0) return skip_document(pipeline, source, part, is_long);
+        if (pipeline->checks) memmove(held->data, held->data + text.size, held->size -= text.size), offset += text.size;
         show_progress(pipeline, source);
         if (part->last) break;
-        int status = source_next(source, part);
-        if (status <= 0) return status < 0 ? -1 : fail(EX_BUG, "the source ended within a document");
+        if (next_part(source, part) < 0) return -1;
     }
     if (is_long) return submit_window(pipeline, false, true);
     pipeline->batch->documents[pipeline->batch->count++] = pipeline->document;
@@ -332,6 +370,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
         pipeline->resume[i] = options->resume->positions[i];
         pipeline->drop[i] = pipeline->resume[i].token;
     }
+    pipeline->checks = vocab_is_characters(options->vocab) && options->skips && skips_any_allowed(options->skips);
     pipeline->encoder_count = threads;
     pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++) {
@@ -367,6 +406,7 @@ static void pipeline_close(Pipeline *pipeline) {
     }
     for (unsigned i = 0; i < pipeline->encoder_count; i++) encoder_close(pipeline->encoders[i]);
     encoder_close(pipeline->long_encoder);
+    buffer_close(&pipeline->held);
     free(pipeline->batches);
     free(pipeline->encoders);
     pthread_cond_destroy(&pipeline->window_done);

@@ -27,6 +27,7 @@ typedef struct {
     Journal *journal;            // of `directory`; NULL with standard output
     const JournalResume *resume; // of a run that continues, or NULL
     const Dataset *base;         // appended to, or NULL
+    Skips *skips;                // for documents with characters that the vocabulary lacks
     uint64_t max_tokens;         // the run ends with the document that reaches it; 0 = no limit
 } PipelineOptions;
 

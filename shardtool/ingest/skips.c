@@ -34,6 +34,8 @@ static bool is_allowed(const Skips *skips) {
     return skips->count < skips->max;
 }
 
+bool skips_any_allowed(const Skips *skips) { return skips->keep_going || skips->max_share > 0 || skips->max; }
+
 static int open_list(Skips *skips) {
     if (skips->file.temp[0]) return 0;
     Buffer lines = {0};

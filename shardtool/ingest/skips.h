@@ -18,6 +18,8 @@ typedef struct {
 
 int skips_parse_limit(Skips *skips, const char *text); // "N" or "P%"; 2 when it is neither
 
+bool skips_any_allowed(const Skips *skips); // by the options
+
 // Handles the pending error of something that could be skipped: `name`, and line or row `number` of it when `unit` is
 // not NULL. Returns 0, with the error cleared and listed, when it is bad input within the limit, else -1.
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number);
