@@ -23,6 +23,10 @@ void arena_close(Arena *arena) {
     *arena = (Arena){0};
 }
 
+size_t arena_bytes(const Arena *arena) {
+    return arena->block ? arena->block->all - arena->block->capacity + arena->used : 0;
+}
+
 static void add_block(Arena *arena, size_t bytes) {
     size_t capacity = arena->block ? arena->block->all : FIRST_BYTES;
     if (capacity < bytes) capacity = bytes;

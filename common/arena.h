@@ -9,7 +9,8 @@ typedef struct {
     size_t used;       // of it
 } Arena;               // empty when zeroed
 
-void arena_close(Arena *arena); // frees everything; the arena is empty again
+size_t arena_bytes(const Arena *arena); // pushed so far, with the unused rest of full blocks
+void arena_close(Arena *arena);         // frees everything; the arena is empty again
 
 // Zeroed memory, aligned to 64 bytes, until arena_close. Never NULL: exits (82) when there is no memory.
 void *arena_push(Arena *arena, size_t bytes);

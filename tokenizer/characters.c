@@ -28,20 +28,24 @@ static int add_all(Vocab *vocab, Bytes text) {
     return 0;
 }
 
-const Vocab *vocab_open_characters(const char *path) {
-    Buffer text = {0};
-    if (file_read(&text, path, CHARACTERS_MAX * UTF8_BYTES_MAX) < 0) return NULL;
+const Vocab *vocab_of_characters(Bytes text, const char *name) {
     Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
     const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
     vocab->characters = malloc(bytes);
     if (!vocab->characters) die(EX_MEMORY, "out of memory for a vocabulary");
     memset(vocab->characters, 0xFF, bytes); // NO_TOKEN
-    int status = add_all(vocab, (Bytes){text.data, text.size});
-    buffer_close(&text);
-    if (status == 0) return vocab;
-    fail_in("the vocabulary '%s'", path);
+    if (add_all(vocab, text) == 0) return vocab;
+    fail_in("the vocabulary '%s'", name);
     vocab_close(vocab);
     return NULL;
+}
+
+const Vocab *vocab_open_characters(const char *path) {
+    Buffer text = {0};
+    if (file_read(&text, path, CHARACTERS_MAX * UTF8_BYTES_MAX) < 0) return NULL;
+    const Vocab *vocab = vocab_of_characters((Bytes){text.data, text.size}, path);
+    buffer_close(&text);
+    return vocab;
 }
 
 // The id of the character at `at`, whose length is set; `place`: of the character in the document. NO_TOKEN after

@@ -20,6 +20,7 @@ void vocab_close(const Vocab *vocab); // accepts NULL
 enum { CHARACTERS_MAX = 50000 };
 #define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
 const Vocab *vocab_open_characters(const char *path);
+const Vocab *vocab_of_characters(Bytes text, const char *name); // the same, of the content of a file
 
 bool vocab_is_characters(const Vocab *vocab);
 

@@ -14,6 +14,56 @@ setup() { cd "$BATS_TEST_TMPDIR" && files=$DATA/fuzz/import; }
     [ ! -e out ]
 }
 
+@test "a model of characters is imported with its characters, and the end of a text is a new id" {
+    run_code 76 trainer import -o out "$files/float32.pt"
+    [[ "$output" == *"the vocabulary has 11 ids, and GPT-2's has 50257: name the characters of the ids by --characters"* ]]
+    python3 -c 'import pickle; c = "\n abcdefg\u00fcz"; pickle.dump({"vocab_size": 11, "itos": dict(enumerate(c)), "stoi": {x: i for i, x in enumerate(c)}}, open("meta.pkl", "wb"))'
+    printf '\n abcdefg\xc3\xbcz' >abc
+    trainer import -q --characters meta.pkl -o out "$files/float32.pt"
+    trainer import -q --characters abc -o same "$files/float32.pt"
+    diff -r out same
+    cmp out/characters.txt abc
+    jq -e '.vocab_size == 12 and .eos_token_id == 11' out/config.json
+    python3 - <<'EOF'
+import array, json
+raw = open("out/model.safetensors", "rb").read()
+size = int.from_bytes(raw[:8], "little")
+table = json.loads(raw[8:8 + size])["transformer.wte.weight"]
+begin, end = table["data_offsets"]
+assert table["shape"] == [12, 4]
+assert array.array("f", raw[8 + size:])[begin // 4:end // 4].tolist() == [float(i) for i in range(44)] + [0.0] * 4
+EOF
+    [[ "$(trainer sample --init_from=./out --start=abc --max_new_tokens=3 --num_samples=1 --block_size=3 --device=cpu)" == abc* ]]
+    printf abc >short
+    run_code 76 trainer import -o other --characters short "$files/float32.pt"
+    [[ "$output" == *"'short' has 3 characters, and the model in"*"11 ids"* ]]
+    printf aa >twice
+    run_code 65 trainer import -o other --characters twice "$files/float32.pt"
+    [ ! -e other ]
+}
+
+@test "a killed import leaves nothing under its name, and the same command completes it" {
+    printf 0123456789 >abc
+    import=("$BIN/trainer" import -q -o made/out --characters abc "$files/llmc3.bin")
+    trainer import -q -o whole --characters abc "$files/llmc3.bin"
+    for call in mkdir fsync rename renameat write; do
+        for number in $(seq 1 50); do
+            rm -rf made
+            kill_at $call "$number" "${import[@]}" || break
+            if [ -e made/out ]; then diff -r made/out whole; else "${import[@]}"; fi
+            diff -r made/out whole
+            [ "$(ls -A made)" = out ] || { ls -A made && return 1; }
+        done
+        [ "$number" -gt 1 ]
+    done
+    run_code 73 "${import[@]}"
+    [[ "$output" == *"'made/out' is not empty: choose another directory" ]]
+    : >file
+    run_code 73 trainer import -o file/out --characters abc "$files/llmc3.bin"
+    (ulimit -f 1 && run_code 74 trainer import -o small --characters abc "$files/llmc3.bin")
+    [ -z "$(find . -name '*small*')" ]
+}
+
 @test "import names what a file is that holds no model" {
     for number in 20240527 20240328 20240803; do
         perl -e 'print pack("l<256", shift)' $number >file.bin

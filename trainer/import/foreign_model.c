@@ -104,8 +104,8 @@ void foreign_close(ForeignModel *foreign) {
 // ---- writing
 
 // One row of the file at a time; a vector is one row. A bias that the model does not have is written as zeros, because
-// transformers' GPT-2 always has biases.
-static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignTensor *from) {
+// transformers' GPT-2 always has biases, and so are rows behind the first `present`.
+static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignTensor *from, size_t present) {
     const bool turned = tensor_transposed(tensor) || tensor->cols == 1;
     const size_t rows = (size_t)tensor->file_rows, cols = (size_t)tensor->cols;
     const size_t lines = turned ? cols : rows, length = turned ? rows : cols;
@@ -114,15 +114,16 @@ static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignT
     int result = 0;
     for (size_t n = 0; n < lines && result == 0; n++) {
         for (size_t i = 0; from && i < length; i++)
-            line[i] = safe_value(from->data, from->type, turned ? i * cols + n : n * cols + i);
+            line[i] =
+                turned || n < present ? safe_value(from->data, from->type, turned ? i * cols + n : n * cols + i) : 0;
         result = safe_write(writer, line, length);
     }
     free(line);
     return result;
 }
 
-int foreign_write(const ForeignModel *foreign, const char *path) {
-    ModelShape whole = foreign->model.shape;
+int foreign_write(const ForeignModel *foreign, const char *path, const ModelShape *shape) {
+    ModelShape whole = *shape;
     Model all;
     SafeWriter writer;
     whole.bias = true;
@@ -132,7 +133,8 @@ int foreign_write(const ForeignModel *foreign, const char *path) {
     checkpoint_name_tensors(&writer, &all);
     for (int i = 0; i < all.count && result == 0; i++) {
         const Tensor *own = model_tensor(&foreign->model, all.tensors[i].id, all.tensors[i].layer);
-        result = write_tensor(&writer, &all.tensors[i], own ? &foreign->tensors[own - foreign->model.tensors] : NULL);
+        const ForeignTensor *from = own ? &foreign->tensors[own - foreign->model.tensors] : NULL;
+        result = write_tensor(&writer, &all.tensors[i], from, own ? (size_t)own->file_rows : 0);
     }
     model_close(&all);
     if (result == 0) result = safe_finish(&writer, NULL);

@@ -1,4 +1,5 @@
-// A virtual machine for the opcodes of pickle protocol 2 that torch.save writes. It only builds values.
+// A virtual machine for the opcodes of pickle protocol 2 that torch.save writes, and of protocol 4 in a dict of
+// numbers and text. It only builds values.
 #include "trainer/import/pickle.h"
 #include "common/err.h"
 
@@ -33,7 +34,11 @@ enum {
     OP_PERSISTENT = 'Q',
     OP_REDUCE = 'R',
     OP_BUILD = 'b',
-    OP_PROTOCOL = 0x80
+    OP_PROTOCOL = 0x80,
+    // of protocol 4
+    OP_TEXT1 = 0x8c,
+    OP_MEMOIZE = 0x94,
+    OP_FRAME = 0x95
 };
 
 typedef enum { GLOBAL_TENSOR, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
@@ -133,9 +138,9 @@ static int take_float(Machine *machine) {
     return 0;
 }
 
-static int take_text(Machine *machine) {
+static int take_text(Machine *machine, size_t length_bytes) {
     uint64_t bytes;
-    if (take_number(machine, 4, &bytes) < 0) return -1;
+    if (take_number(machine, length_bytes, &bytes) < 0) return -1;
     const uint8_t *text = cursor_take(&machine->cursor, bytes);
     if (!text) return damaged(machine, "a text ends after it");
     push(machine, PICKLE_TEXT)->text = (Bytes){text, bytes};
@@ -171,23 +176,25 @@ static int make_tuple(Machine *machine, int64_t count, bool marked) {
     return 0;
 }
 
-// Every number of the memo was put there by bytes of the pickle, so a number above its size is none of torch.save.
-static int memo_put(Machine *machine, size_t bytes) {
+// Every place of the memo is written once, in their order.
+static int memo_add(Machine *machine) {
     const PickleItems *stack = &machine->stack;
-    uint64_t place;
-    if (take_number(machine, bytes, &place) < 0) return -1;
-    if (place > (size_t)(machine->cursor.at - machine->begin)) return damaged(machine, "a memo out of order");
     if (!stack->count || stack->at[stack->count - 1]->kind == PICKLE_MARK)
         return damaged(machine, "a value is missing");
-    while (machine->memo.count <= place) items_add(machine, &machine->memo, NULL);
-    machine->memo.at[place] = stack->at[stack->count - 1];
+    items_add(machine, &machine->memo, stack->at[stack->count - 1]);
     return 0;
+}
+
+static int memo_put(Machine *machine, size_t bytes) {
+    uint64_t place;
+    if (take_number(machine, bytes, &place) < 0) return -1;
+    return place == machine->memo.count ? memo_add(machine) : damaged(machine, "a memo out of order");
 }
 
 static int memo_get(Machine *machine, size_t bytes) {
     uint64_t place;
     if (take_number(machine, bytes, &place) < 0) return -1;
-    if (place >= machine->memo.count || !machine->memo.at[place]) return damaged(machine, "an empty memo is read");
+    if (place >= machine->memo.count) return damaged(machine, "an empty memo is read");
     items_add(machine, &machine->stack, machine->memo.at[place]);
     return 0;
 }
@@ -282,6 +289,8 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
     switch (opcode) {
     case OP_PROTOCOL:
         return take_number(machine, 1, &ignored);
+    case OP_FRAME:
+        return take_number(machine, 8, &ignored);
     case OP_MARK:
         return push(machine, PICKLE_MARK), 0;
     case OP_NONE:
@@ -300,7 +309,9 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
     case OP_FLOAT:
         return take_float(machine);
     case OP_TEXT:
-        return take_text(machine);
+        return take_text(machine, 4);
+    case OP_TEXT1:
+        return take_text(machine, 1);
     case OP_EMPTY_LIST:
         return push(machine, PICKLE_LIST), 0;
     case OP_EMPTY_DICT:
@@ -325,6 +336,8 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
         return memo_put(machine, 1);
     case OP_PUT4:
         return memo_put(machine, 4);
+    case OP_MEMOIZE:
+        return memo_add(machine);
     case OP_GET1:
         return memo_get(machine, 1);
     case OP_GET4:
@@ -338,17 +351,20 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
     case OP_BUILD:
         return build(machine);
     default:
-        return fail(EX_DATA, "the pickle has the opcode 0x%02x, which torch.save does not write", opcode);
+        return fail(EX_DATA, "the pickle has the opcode 0x%02x, which is none of tensors, numbers and text", opcode);
     }
 }
 
 PickleValue *pickle_read(Arena *arena, Bytes pickle) {
     Machine machine = {cursor_init(pickle), pickle.data, arena, {0}, {0}};
+    const size_t before = arena_bytes(arena);
     if (pickle.size > PICKLE_MAX_BYTES)
         return fail(EX_DATA, "the pickle has %zu bytes, more than %d", pickle.size, PICKLE_MAX_BYTES), NULL;
     for (uint8_t opcode; cursor_u8(&machine.cursor, &opcode);) {
         if (opcode == OP_STOP) return pop(&machine);
         if (run_opcode(&machine, opcode) < 0) return NULL;
+        if (arena_bytes(arena) - before > PICKLE_MAX_MEMORY)
+            return fail(EX_DATA, "the values of the pickle take more than %d MiB", PICKLE_MAX_MEMORY >> 20), NULL;
     }
     return damaged(&machine, "it ends early"), NULL;
 }

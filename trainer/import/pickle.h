@@ -1,12 +1,16 @@
-// The pickles that torch.save writes: tensors, dicts, lists, tuples, numbers and text. Nothing of a pickle is executed:
-// its opcodes build the values below, and a global that is not in the table of pickle.c is refused by its name.
+// The pickles that torch.save and nanoGPT's prepare.py write: tensors, dicts, lists, tuples, numbers and text. Nothing
+// of a pickle is executed: its opcodes build the values below, and a global that is not in the table of pickle.c is
+// refused by its name.
 #pragma once
 
 #include "common/arena.h"
 #include "common/bytes.h"
 #include "kernels/backend.h"
 
-enum { PICKLE_MAX_BYTES = 4 << 20 }; // names and shapes of GPT-2 1558M and its optimizer: 0.5 MB
+enum {
+    PICKLE_MAX_BYTES = 4 << 20,  // names and shapes of GPT-2 1558M and its optimizer: 0.5 MB
+    PICKLE_MAX_MEMORY = 64 << 20 // of the values; one byte of a pickle can make a value of 128
+};
 
 typedef enum {
     PICKLE_NONE,

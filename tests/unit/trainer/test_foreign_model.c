@@ -4,6 +4,7 @@
 #include "common/file.h"
 #include "tests/test.h"
 #include "trainer/import/foreign_model.h"
+#include "trainer/import/nanogpt_meta.h"
 #include "trainer/import/pickle.h"
 
 static const ParamId order[] = {PARAM_WTE,    PARAM_WPE,    PARAM_LN1_W, PARAM_LN1_B, PARAM_QKV_W, PARAM_QKV_B,
@@ -85,7 +86,42 @@ TEST(a_pickle_that_would_run_code_is_refused_by_name) {
     REFUSED("\x80\x02"
             "(i__main__\nA\n.",
             "the opcode 0x69");
-    REFUSED("\x80\x04\x95", "the opcode 0x95");
+    REFUSED("\x80\x04\x93", "the opcode 0x93");
+}
+
+// Of a byte for each value.
+TEST(a_pickle_whose_values_take_too_much_memory_is_refused) {
+    enum { DEPTH = 3 << 20 };
+    char *nested = malloc(DEPTH);
+    memset(nested, 0x85, DEPTH); // TUPLE1
+    memcpy(nested, "\x80\x02)", 3);
+    nested[DEPTH - 1] = '.';
+    check_refused(nested, DEPTH, "the values of the pickle take more than 64 MiB");
+    free(nested);
+}
+
+static void check_meta(const char *pickle, size_t size, const char *message) {
+    Buffer characters = {0};
+    CHECK_EQUAL(nanogpt_meta_read(&characters, (Bytes){(const uint8_t *)pickle, size}), -1);
+    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_TEXT(err_text(), message);
+    err_clear();
+    buffer_close(&characters);
+}
+
+// Dicts by pickle.dump of Python 3.11.
+TEST(the_characters_of_nanogpts_meta_are_in_the_order_of_their_ids) {
+    static const char meta[] =
+        "\x80\x04\x95I\0\0\0\0\0\0\0}\x94(\x8c\nvocab_size\x94K\3\x8c\4itos\x94}\x94(K\0\x8c\1\n\x94"
+        "K\1\x8c\1a\x94K\2\x8c\2\xc3\xbc\x94u\x8c\4stoi\x94}\x94(h\4K\0h\5K\1h\6K\2uu.";
+    Buffer characters = {0};
+    NEED(nanogpt_meta_read(&characters, (Bytes){(const uint8_t *)meta, sizeof meta - 1}) == 0);
+    CHECK(characters.size == 4 && !memcmp(characters.data, "\na\xc3\xbc", 4));
+    buffer_close(&characters);
+#define META_REFUSED(pickle, message) check_meta(pickle, sizeof pickle - 1, message)
+    META_REFUSED("\x80\4}\x94.", "it has no 'itos'");
+    META_REFUSED("\x80\4}\x94\x8c\4itos}K\1\x8c\1ass.", "from 0 in their order");
+    META_REFUSED("\x80\4}\x94\x8c\4itos}K\0\x8c\2abss.", "a text for id 0 that is not one character");
 }
 
 TEST(a_damaged_pickle_is_refused) {
