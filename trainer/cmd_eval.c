@@ -16,7 +16,7 @@ static const Option options[] = {
     {OPT_STRING, "ckpt",    &which,   "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"                                                 },
     {OPT_STRING, "choices", &choices, "FILE",
-     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's"                           },
+     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard input"                           },
     {OPT_FLAG,   "json",    &json,    NULL,               "print JSON objects: one for each split, or each item and the accuracy"},
     {OPT_END,    NULL,      NULL,     NULL,               NULL                                                                   },
 };
@@ -96,12 +96,23 @@ static int print_accuracy(Trained *trained) {
     return 0;
 }
 
+// A dataset of a configuration file may be that of the training run.
+static int check_choices(const ConfigReader *reader) {
+    static const int keys[] = {KEY_dataset, KEY_loader};
+    for (size_t i = 0; *choices && i < sizeof keys / sizeof *keys; i++)
+        if (!strncmp(reader->origin[keys[i]], "--", 2))
+            return fail(EX_USAGE, "%s and --choices, which evaluates the items of a file and no dataset: give one of the two",
+                        reader->origin[keys[i]]);
+    return 0;
+}
+
 static int run(int count, char **files) {
     ConfigReader reader;
     Trained trained = {0};
     LoaderProcess loader_process = {0};
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
+    if (result == 0) result = check_choices(&reader);
     if (result == 0 && !*choices) result = loader_process_open(&loader_process, config);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);

@@ -79,7 +79,8 @@ static int conclude(Run *run) {
     return 0;
 }
 
-static int run_all(Run *run, const Config *config) {
+static int run_all(Run *run, const ConfigReader *reader) {
+    const Config *config = &reader->config;
     char count[16], bytes[16], host[16];
     if (ranks_open(run, config, print_ranks) < 0 || run_open(run, config, fresh) < 0) return -1;
     const bool offloaded = run->plan.host_bytes;
@@ -89,6 +90,7 @@ static int run_all(Run *run, const Config *config) {
              (unsigned long long)(run_sequences(run) * (uint64_t)config->block_size));
     if (run->collective.world > 1) log_line("%u processes, started by MPI", run->collective.world);
     if (config->eval_only) return evaluate_only(run);
+    config_warn(reader);
     schedule_warn(config);
     if (train(run) < 0) return -1;
     return run_owns(run) ? conclude(run) : 0;
@@ -105,7 +107,7 @@ static int run(int count, char **files) {
     else if (result == 0) {
         signal(SIGPIPE, SIG_IGN); // a closed stdout is an error of a write
         result = stop_on_signals(&the_run.stop);
-        if (result == 0) result = run_all(&the_run, &reader.config);
+        if (result == 0) result = run_all(&the_run, &reader);
         run_close(&the_run);
     }
     config_close(&reader);

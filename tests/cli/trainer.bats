@@ -279,9 +279,41 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     warns --warmup_iters=2
     [[ "$output" == *"the warmup of 2 steps is not shorter than the run of 1"* ]]
     warns --cooldown_iters=2
-    [[ "$output" == *"cooldown_iters is used with lr_schedule=wsd only"* ]]
+    [[ "$output" == *"--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd"* ]]
     warns --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
     [[ "$output" == *"the cooldown of 20 steps begins before the warmup of 5 steps ends"* ]]
+}
+
+@test "keys that have no effect are a warning, where their value is not the default" {
+    warns() { run_code 0 train --max_iters=1 --sample_tokens=0 --out_dir=run --fresh "$@"; }
+    warns --muon_learning_rate=1 --rope_theta=5 --spike_z=2 --recompute=none --recompute_layers=1 --spike_action=off
+    for key in "muon_learning_rate' has no effect unless optimizer is muon" "rope_theta' has no effect unless position is rope" \
+        "spike_z' has no effect where spike_action is off" "recompute_layers' has no effect where recompute is none"; do
+        [[ "$output" == *"$key"* ]] || { echo "no '$key' in: $output" && return 1; }
+    done
+    warns --recompute=block --recompute_layers=5
+    [[ "$output" == *"'recompute_layers' has no effect unless it is below n_layer"* ]]
+    "$BIN/trainer" train tiny.conf --print_config >all.conf # sets every key, to its default
+    run_code 0 "$BIN/trainer" train all.conf --dataset="$data" --max_iters=1 --sample_tokens=0 --out_dir=all
+    [[ "$output" != *"no effect"* ]]
+    warns --grad_checkpoint=True --n_layer=2 --recompute_layers=1
+    [[ "$output" == *"grad_checkpoint: recompute = block"* && "$output" != *"no effect"* ]]
+}
+
+@test "eval --choices reads a pipe, and refuses a dataset" {
+    train --out_dir=run --quiet --max_iters=1 --sample_tokens=0
+    echo '{"ctx": "the mill", "endings": ["wheel", "stone"], "label": 1}' >items
+    evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --device=cpu --json "$@"; }
+    evaluate --choices=items >whole
+    cmp whole <(evaluate --choices=- <items)
+    cmp whole <(cat items | evaluate --choices=/dev/stdin)
+    echo "dataset = '$data'" >with.conf # of the training run
+    cmp whole <(evaluate with.conf --choices=items)
+    run_code 2 evaluate --choices=items --dataset="$data"
+    [[ "$output" == *"--dataset and --choices"* ]]
+    printf '\xef\xbb\xbf{}\n' >marked
+    run_code 65 evaluate --choices=marked
+    [[ "$output" == *"'marked' line 1: not a JSON object: "* ]]
 }
 
 @test "lines of nanoGPT's files are read, and ignored keys are named" {

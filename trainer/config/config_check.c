@@ -111,7 +111,7 @@ static void check_model(ConfigReader *reader) {
     if (config->eval_block_size > config->block_size)
         config_mistake(reader, KEY_eval_block_size, "'eval_block_size' %lld is larger than 'block_size' %lld",
                        (long long)config->eval_block_size, (long long)config->block_size);
-    if (config->grad_checkpoint && config->recompute != RECOMPUTE_AUTO && config->recompute != RECOMPUTE_BLOCK)
+    if (config->grad_checkpoint && config->recompute != RECOMPUTE_BLOCK)
         config_mistake(reader, KEY_grad_checkpoint,
                        "'grad_checkpoint' is True, which is recompute = block, and 'recompute' is set");
     if (config->recompute_layers && config->recompute == RECOMPUTE_AUTO)
@@ -169,16 +169,43 @@ static void split_step(ConfigReader *reader) {
         config->gradient_accumulation_steps = tokens / unit;
 }
 
+void config_warn(const ConfigReader *reader) {
+    const Config *config = &reader->config;
+    const struct {
+        int key;
+        bool is_used;
+        const char *when;
+    } rows[] = {
+        {KEY_muon_learning_rate, config->optimizer == OPTIMIZER_MUON,                             "unless optimizer is muon"},
+        {KEY_muon_momentum,      config->optimizer == OPTIMIZER_MUON,                             "unless optimizer is muon"},
+        {KEY_rope_theta,         config->position == POSITION_ROPE,                               "unless position is rope" },
+        {KEY_gelu,               config->mlp == MLP_GELU,                                         "unless mlp is gelu"      },
+        {KEY_lr_schedule,        config->decay_lr,                                                "unless decay_lr is True" },
+        {KEY_cooldown_iters,     config->decay_lr && config->lr_schedule == LR_WSD,               "unless lr_schedule is wsd"},
+        {KEY_spike_z,            config->spike_action != SPIKE_OFF,                               "where spike_action is off"},
+        {KEY_recompute_layers,   config->recompute != RECOMPUTE_NONE,                             "where recompute is none" },
+        {KEY_recompute_layers,   config->recompute_layers < config->n_layer,                      "unless it is below n_layer"},
+        {KEY_loader_key,         *config->loader,                                                 "without loader"          },
+        {KEY_key_file,           *config->loader,                                                 "without loader"          },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char value[64], initial[64];
+        config_value(config, rows[i].key, value, sizeof value);
+        config_default(rows[i].key, initial, sizeof initial);
+        if (!rows[i].is_used && strcmp(value, initial))
+            log_warn("%s: '%s' has no effect %s", reader->origin[rows[i].key], config_key(rows[i].key), rows[i].when);
+    }
+}
+
 int config_check(ConfigReader *reader) {
+    Config *config = &reader->config;
+    const bool checkpoints = config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO;
+    if (checkpoints) config->recompute = RECOMPUTE_BLOCK;
     check_ranges(reader);
     check_model(reader);
     check_schedule(reader);
     split_step(reader);
-    Config *config = &reader->config;
-    if (!reader->mistake_count && config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO) {
-        config->recompute = RECOMPUTE_BLOCK;
-        log_line("grad_checkpoint: recompute = block");
-    }
+    if (!reader->mistake_count && checkpoints) log_line("grad_checkpoint: recompute = block");
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)
         log_warn("%.*s", (int)(end - line), line);

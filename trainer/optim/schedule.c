@@ -14,7 +14,6 @@ static double wsd_left(const Config *config, double at) {
 void schedule_warn(const Config *config) {
     const long long warmup = config->warmup_iters, end = config->lr_decay_iters, steps = config->max_iters;
     const bool decays = config->lr_schedule != LR_CONSTANT, is_wsd = config->lr_schedule == LR_WSD;
-    if (config->cooldown_iters && !is_wsd) log_warn("cooldown_iters is used with lr_schedule=wsd only");
     if (!config->decay_lr) return;
     if (decays && config->min_lr > config->learning_rate)
         log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or decay_lr=False", config->learning_rate,

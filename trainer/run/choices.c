@@ -106,7 +106,9 @@ static int evaluate_line(Choices *choices, Bytes line) {
     const int rows = choices->network->plan->eval.rows;
     json_error_t error;
     json_t *object = json_parse(line, JSON_ALLOW_NUL, &error);
-    const int result = json_is_object(object) ? read_item(choices, object) : fail(EX_DATA, "not a JSON object");
+    const int result = json_is_object(object) ? read_item(choices, object)
+                       : object              ? fail(EX_DATA, "not a JSON object")
+                                             : fail(EX_DATA, "not a JSON object: %s", error.text);
     json_decref(object);
     if (result < 0) return -1;
     for (int first = 0; first < item->endings; first += rows)
@@ -151,7 +153,7 @@ int choices_evaluate(Network *network, const char *path, void (*found)(void *con
                     network->model->shape.vocab, TOKEN_COUNT);
     Buffer text = {0};
     const Vocab *vocab = vocab_open();
-    int result = vocab ? file_read(&text, path, FILE_MAX_BYTES) : -1;
+    int result = vocab ? file_read_stream(&text, strcmp(path, "-") ? path : "/dev/stdin", FILE_MAX_BYTES) : -1;
     if (result == 0) {
         Choices choices = {.network = network, .encoder = encoder_open(vocab, INVALID_REPLACE, NULL)};
         const size_t ids = (size_t)pass->rows * (size_t)(pass->block + 1);

@@ -278,6 +278,10 @@ TEST(config_takes_the_keys_of_other_nanogpt_forks) {
     const Config *c = &reader.config;
     CHECK(c->recompute == RECOMPUTE_BLOCK && c->eval_block_size == 256 && c->device == DEVICE_CUDA + 3);
     config_close(&reader);
+    read_text("grad_checkpoint = True\nrecompute_layers = 2\n");
+    CHECK_EQUAL(config_check(&reader), 0);
+    CHECK(c->recompute == RECOMPUTE_BLOCK && c->recompute_layers == 2);
+    config_close(&reader);
     read_text("grad_checkpoint = True\nrecompute = 'gelu'\nblock_size = 128\neval_block_size = 256\n");
     CHECK_EQUAL(config_check(&reader), -1);
     CHECK_TEXT(mistakes(), "a.py:1: 'grad_checkpoint' is True, which is recompute = block");
