@@ -16,7 +16,8 @@ static const Option options[] = {
     {OPT_STRING, "ckpt",    &which,   "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"                                                 },
     {OPT_STRING, "choices", &choices, "FILE",
-     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard input"                           },
+     "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard "
+     "input"                                                                                                                     },
     {OPT_FLAG,   "json",    &json,    NULL,               "print JSON objects: one for each split, or each item and the accuracy"},
     {OPT_END,    NULL,      NULL,     NULL,               NULL                                                                   },
 };
@@ -101,7 +102,8 @@ static int check_choices(const ConfigReader *reader) {
     static const int keys[] = {KEY_dataset, KEY_loader};
     for (size_t i = 0; *choices && i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(reader->origin[keys[i]], "--", 2))
-            return fail(EX_USAGE, "%s and --choices, which evaluates the items of a file and no dataset: give one of the two",
+            return fail(EX_USAGE,
+                        "%s and --choices, which evaluates the items of a file and no dataset: give one of the two",
                         reader->origin[keys[i]]);
     return 0;
 }

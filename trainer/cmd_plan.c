@@ -61,8 +61,8 @@ static int print_plan(Config *config) {
     memory_plan_print(&plan, config, &model, backend, &text);
     print_time(config, &model, backend, &text);
     plan_print_choices(config, loss_chunk_rows, &model, backend, &text);
-    fwrite(text.data, 1, text.size, stdout);
     int result = memory_plan_check(&plan, config, backend, false);
+    if (result == 0 || err_code() != EX_USAGE) fwrite(text.data, 1, text.size, stdout); // also one that is too large
     buffer_close(&text);
     model_close(&model);
     backend->close();

@@ -31,6 +31,8 @@ static CollectiveSettings settings;
 static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
+static int *partners;         // the rank of each, -1: none is known
+static int waiting;           // number of requests that wait_all waits for
 static float *received;       // a piece from each rank
 static uint64_t sent;         // bytes
 
@@ -40,17 +42,36 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static MPI_Request *new_request(int *count, int partner) {
+    partners[*count] = partner;
+    return &requests[(*count)++];
+}
+
+// Names the rank of the first request that is not done.
+static int fail_silent(char *why) {
+    const int seconds = (int)(settings.timeout_ms / 1000);
+    int silent = -1;
+    for (int i = 0, done; i < waiting && silent < 0; i++)
+        if (MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) silent = partners[i];
+    if (silent < 0)
+        snprintf(why, COLLECTIVE_WHY, "a rank did not answer for %d s", seconds);
+    else
+        snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) did not answer for %d s", silent, (int)peers[silent].pid,
+                 seconds);
+    return -1;
+}
+
 static int mpi_check(uint64_t waited_ms, char *why) {
     for (int i = 0; i < world; i++)
         if (!strcmp(peers[i].machine, peers[rank].machine) && kill((pid_t)peers[i].pid, 0) < 0 && errno == ESRCH)
             return snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) has ended", i, (int)peers[i].pid), -1;
-    if (waited_ms > settings.timeout_ms)
-        return snprintf(why, COLLECTIVE_WHY, "a rank did not answer for %d s", (int)(settings.timeout_ms / 1000)), -1;
+    if (waited_ms > settings.timeout_ms) return fail_silent(why);
     return settings.while_waiting ? settings.while_waiting(settings.self) : 0;
 }
 
 static int wait_all(int count, char *why) {
     uint64_t started = now_ns(), checked = started;
+    waiting = count;
     for (int polls = 0, done = 0;; polls++) {
         if (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
             return snprintf(why, COLLECTIVE_WHY, "MPI reports a failed transfer"), -1;
@@ -91,10 +112,10 @@ static int mpi_reduce_scatter(float *values, size_t count, size_t share, char *w
             if (i == rank) continue;
             if (mine)
                 MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
-                          &requests[pending++]);
+                          new_request(&pending, i));
             if (theirs)
                 send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, 0,
-                     &requests[pending++]);
+                     new_request(&pending, i));
         }
         if (wait_all(pending, why) < 0) return -1;
         memcpy(received + (size_t)rank * PIECE, sum, mine * sizeof *sum);
@@ -117,8 +138,8 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
             if (i == rank) continue;
             if (theirs)
                 MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, 1, MPI_COMM_WORLD,
-                          &requests[pending++]);
-            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, 1, &requests[pending++]);
+                          new_request(&pending, i));
+            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, 1, new_request(&pending, i));
         }
         if (wait_all(pending, why) < 0) return -1;
     }
@@ -128,14 +149,14 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
 static int mpi_broadcast(void *values, size_t bytes, char *why) {
     for (size_t at = 0; at < bytes; at += BROADCAST) {
         const size_t size = bytes - at < BROADCAST ? bytes - at : BROADCAST;
-        MPI_Ibcast((char *)values + at, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD, requests);
+        MPI_Ibcast((char *)values + at, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD, new_request(&(int){0}, rank ? 0 : -1));
         if (wait_all(1, why) < 0) return -1;
     }
     return 0;
 }
 
 static int mpi_barrier(char *why) {
-    MPI_Ibarrier(MPI_COMM_WORLD, requests);
+    MPI_Ibarrier(MPI_COMM_WORLD, new_request(&(int){0}, -1));
     return wait_all(1, why);
 }
 
@@ -159,8 +180,10 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     *place = (RankPlace){.rank = (unsigned)rank, .world = (unsigned)world};
     peers = calloc((size_t)world, sizeof *peers);
     requests = calloc((size_t)world * 2, sizeof *requests);
+    partners = calloc((size_t)world * 2, sizeof *partners);
     received = calloc((size_t)world * PIECE, sizeof *received);
-    if (!peers || !requests || !received) return snprintf(why, COLLECTIVE_WHY, "no memory for %d ranks", world), -1;
+    if (!peers || !requests || !partners || !received)
+        return snprintf(why, COLLECTIVE_WHY, "no memory for %d ranks", world), -1;
     Peer self = {.pid = getpid()};
     name_machine(self.machine, sizeof self.machine);
     for (int i = 0; i < world; i++) peers[i] = self; // until they are known
@@ -174,7 +197,7 @@ static uint64_t mpi_sent(void) { return sent; }
 
 static void mpi_close(void) {
     MPI_Finalize();
-    free(peers), free(requests), free(received);
+    free(peers), free(requests), free(partners), free(received);
 }
 
 extern const CollectiveRow collective_mpi;

@@ -87,9 +87,14 @@ load ranks
 }
 
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
-    run_code 2 ranks 3 --out_dir=run
-    [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
-    [ "$(grep -c 'does not divide' <<<"$output")" = 1 ]
+    for i in $(seq 10); do # mpirun kills the others when the first has ended
+        run_code 2 ranks 3 --out_dir=run
+        [ "$(grep -c 'gradient_accumulation_steps 4 does not divide by the 3 processes' <<<"$output")" = 1 ]
+    done
+    run_code 2 ranks 2 --offload=all --out_dir=run
+    run_code 2 "$BIN/trainer" plan tiny.conf --world=2 --offload=all
+    [[ "$output" == *"several processes keep their gradients in the arena: set offload to none, optimizer or residuals"* ]]
+    [ "$(wc -l <<<"$output")" = 2 ] # and no plan
     two() { # OPTION OPTION [PROGRAM]: of rank 0 and of rank 1
         local common=(train tiny.conf --dataset="$data" --out_dir=run)
         mpirun -n 1 "$BIN/trainer" "${common[@]}" "$1" : -n 1 "${3:-$BIN/trainer}" "${common[@]}" "$2"
@@ -98,6 +103,10 @@ load ranks
     [[ "$output" == *"rank 1: this process has n_layer=2, rank 0 has n_layer=1"* ]]
     run_code 2 two --zero_stage=0 --zero_stage=1
     [[ "$output" == *"rank 1: this process has zero_stage=1, rank 0 has zero_stage=0"* ]]
+    run_code 2 two --max_iters=6 --dataset="${data}2"
+    [[ "$output" == *"rank 1: this process has dataset='${data}2', rank 0, whose loader it would use, has dataset='$data'"* ]]
+    run_code 2 two --max_iters=6 --loader=ipc://one
+    [[ "$output" == *"rank 1: this process has loader='ipc://one', rank 0"* ]]
     "$BIN/loader" serve "$data" --endpoint ipc://one 2>>log 3>&- & LOADER=$!
     "$BIN/loader" serve "${data}2" --endpoint ipc://two 2>>log 3>&- & TRAINER=$!
     run_code 2 mpirun -n 1 "$BIN/trainer" train tiny.conf --loader=ipc://one --out_dir=run : \

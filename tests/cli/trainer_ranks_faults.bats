@@ -77,6 +77,17 @@ END
     is_saved
 }
 
+@test "a process that does not answer is named" {
+    launch 4 --data_timeout=1
+    wait_for_more_steps run
+    kill -STOP "$(cat pid.2)"
+    wait_until test -e status.0
+    kill -9 "$(cat pid.2)"
+    wait_until is_gone "$TRAINER"
+    TRAINER=
+    grep -q "stopped: rank 2 (process $(cat pid.2)) did not answer for 11 s" words
+}
+
 @test "one loader serves the processes of all machines over tcp, with a key" {
     endpoint=tcp://127.0.0.1:$(free_port)
     "$BIN/loader" keygen loader.key >loader.public

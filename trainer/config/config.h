@@ -68,8 +68,8 @@ void config_flag(ConfigReader *reader, const char *assignment); // "key=value", 
 bool config_is_set(const ConfigReader *reader, int key);        // by a file or a flag
 // Adds a mistake about a key, with the place where it was set. config_check prints it.
 void config_mistake(ConfigReader *reader, int key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-int config_check(ConfigReader *reader); // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
-void config_warn(const ConfigReader *reader);                  // of values that other values make meaningless
+int config_check(ConfigReader *reader);       // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
+void config_warn(const ConfigReader *reader); // of values that other values make meaningless
 void config_close(ConfigReader *reader);
 
 void config_print(const ConfigReader *reader); // to stdout: a file that gives this configuration, with origins

@@ -176,17 +176,17 @@ void config_warn(const ConfigReader *reader) {
         bool is_used;
         const char *when;
     } rows[] = {
-        {KEY_muon_learning_rate, config->optimizer == OPTIMIZER_MUON,                             "unless optimizer is muon"},
-        {KEY_muon_momentum,      config->optimizer == OPTIMIZER_MUON,                             "unless optimizer is muon"},
-        {KEY_rope_theta,         config->position == POSITION_ROPE,                               "unless position is rope" },
-        {KEY_gelu,               config->mlp == MLP_GELU,                                         "unless mlp is gelu"      },
-        {KEY_lr_schedule,        config->decay_lr,                                                "unless decay_lr is True" },
-        {KEY_cooldown_iters,     config->decay_lr && config->lr_schedule == LR_WSD,               "unless lr_schedule is wsd"},
-        {KEY_spike_z,            config->spike_action != SPIKE_OFF,                               "where spike_action is off"},
-        {KEY_recompute_layers,   config->recompute != RECOMPUTE_NONE,                             "where recompute is none" },
-        {KEY_recompute_layers,   config->recompute_layers < config->n_layer,                      "unless it is below n_layer"},
-        {KEY_loader_key,         *config->loader,                                                 "without loader"          },
-        {KEY_key_file,           *config->loader,                                                 "without loader"          },
+        {KEY_muon_learning_rate, config->optimizer == OPTIMIZER_MUON,               "unless optimizer is muon"  },
+        {KEY_muon_momentum,      config->optimizer == OPTIMIZER_MUON,               "unless optimizer is muon"  },
+        {KEY_rope_theta,         config->position == POSITION_ROPE,                 "unless position is rope"   },
+        {KEY_gelu,               config->mlp == MLP_GELU,                           "unless mlp is gelu"        },
+        {KEY_lr_schedule,        config->decay_lr,                                  "unless decay_lr is True"   },
+        {KEY_cooldown_iters,     config->decay_lr && config->lr_schedule == LR_WSD, "unless lr_schedule is wsd" },
+        {KEY_spike_z,            config->spike_action != SPIKE_OFF,                 "where spike_action is off" },
+        {KEY_recompute_layers,   config->recompute != RECOMPUTE_NONE,               "where recompute is none"   },
+        {KEY_recompute_layers,   config->recompute_layers < config->n_layer,        "unless it is below n_layer"},
+        {KEY_loader_key,         *config->loader,                                   "without loader"            },
+        {KEY_key_file,           *config->loader,                                   "without loader"            },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char value[64], initial[64];

@@ -133,6 +133,7 @@ void plan_auto(Config *config, const Backend *backend, bool here) {
         asked.eval_tokens = asked.eval_iters * rows_asked * config_eval_block(&asked);
     for (int i = 0; i < (automatic && !is_cpu(backend) ? PLACES : 1) && best == INFINITY; i++) {
         if (automatic) asked.offload = places[i];
+        if (config_world(config) > 1 && asked.offload & OFFLOAD_GRADIENTS) continue; // check_processes refuses it
         choose(config, &asked, &model, backend, &available, &best, &least);
         least = 0; // if nothing fits: the smallest plan without offload
     }
@@ -199,6 +200,7 @@ static void suggest(const Config *asked, const Backend *backend, const Available
         if (asked->recompute != RECOMPUTE_AUTO && level < asked->recompute) continue;
         if (level != asked->recompute) config.recompute = level, config.recompute_layers = 0;
         if (i >= STEPS) config.offload = places[i / STEPS];
+        if (config_world(asked) > 1 && config.offload & OFFLOAD_GRADIENTS) continue;
         if (step >= LEVELS && config.loss_chunk_rows > SMALL_CHUNK) config.loss_chunk_rows = SMALL_CHUNK;
         if (step > LEVELS && config.block_size > 1) config.block_size /= 2;
         size_t bytes = shrink(&config, backend, available);
@@ -225,6 +227,9 @@ static int check_processes(const MemoryPlan *plan, const Config *config) {
     if (config->gradient_accumulation_steps % world)
         return fail(EX_USAGE, "gradient_accumulation_steps %lld does not divide by the %u processes",
                     (long long)config->gradient_accumulation_steps, world);
+    if (config->offload & OFFLOAD_GRADIENTS)
+        return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
+                              "residuals, or start one process");
     if (plan->shards > 1 && plan->optimizer->whole_kinds)
         return fail(EX_USAGE,
                     "optimizer=%s updates whole matrices, which several processes cannot divide: set zero_stage=0, and "

@@ -107,8 +107,8 @@ static int evaluate_line(Choices *choices, Bytes line) {
     json_error_t error;
     json_t *object = json_parse(line, JSON_ALLOW_NUL, &error);
     const int result = json_is_object(object) ? read_item(choices, object)
-                       : object              ? fail(EX_DATA, "not a JSON object")
-                                             : fail(EX_DATA, "not a JSON object: %s", error.text);
+                       : object               ? fail(EX_DATA, "not a JSON object")
+                                              : fail(EX_DATA, "not a JSON object: %s", error.text);
     json_decref(object);
     if (result < 0) return -1;
     for (int first = 0; first < item->endings; first += rows)

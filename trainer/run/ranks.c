@@ -130,15 +130,26 @@ int ranks_share_state(Run *run) {
 }
 
 int ranks_share_loader(Run *run) {
-    enum { ENDPOINT_BYTES = sizeof run->loader_process.endpoint };
+    typedef struct {
+        char endpoint[sizeof run->loader_process.endpoint], key[8], source[PATH_MAX_BYTES];
+    } Loader;
     Collective *ranks = &run->collective;
+    const Config *config = run->config;
     if (ranks->world == 1) return 0;
-    char(*endpoints)[ENDPOINT_BYTES] = allocate_zeroed(ranks->world, ENDPOINT_BYTES);
-    memcpy(endpoints[ranks->rank], run->loader_process.endpoint, ENDPOINT_BYTES);
-    int status = collective_all_gather(ranks, endpoints, (size_t)ranks->world * ENDPOINT_BYTES, ENDPOINT_BYTES);
-    memcpy(run->loader_process.endpoint, endpoints[ranks->local_first], ENDPOINT_BYTES);
-    free(endpoints);
-    return status;
+    Loader *loaders = allocate_zeroed(ranks->world, sizeof *loaders);
+    Loader *own = &loaders[ranks->rank], *first = &loaders[ranks->local_first];
+    memcpy(own->endpoint, run->loader_process.endpoint, sizeof own->endpoint);
+    snprintf(own->key, sizeof own->key, "%s", *config->loader ? "loader" : "dataset");
+    snprintf(own->source, sizeof own->source, "%s", *config->loader ? config->loader : config->dataset);
+    int status = collective_all_gather(ranks, loaders, ranks->world * sizeof *loaders, sizeof *loaders);
+    // Datasets that loaders already serve are compared by their fingerprints.
+    const bool differs = strcmp(own->key, first->key) || (!*config->loader && strcmp(own->source, first->source));
+    if (status == 0 && differs)
+        status = fail(EX_USAGE, "this process has %s='%s', rank %u, whose loader it would use, has %s='%s'", own->key,
+                      own->source, ranks->local_first, first->key, first->source);
+    memcpy(run->loader_process.endpoint, first->endpoint, sizeof first->endpoint);
+    free(loaders);
+    return ranks_agree(run, status);
 }
 
 bool ranks_take_over(Run *run) {
@@ -148,6 +159,15 @@ bool ranks_take_over(Run *run) {
     err_clear();
     err_give(&cause);
     return taken;
+}
+
+void ranks_close(Run *run) {
+    const Collective *ranks = &run->collective;
+    if (ranks->world > 1 && !ranks->lost && ranks_first(run) && err_code()) {
+        log_error("train", err_text());
+        log_silent = true; // until the program ends, which would print it again
+    }
+    collective_close(&run->collective, run->stop);
 }
 
 void ranks_print_batch(void *self, const FeedBatch *batch) {

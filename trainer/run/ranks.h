@@ -17,7 +17,9 @@ int ranks_compare_data(Run *run);
 
 int ranks_share_state(Run *run);   // rank 0's RunState
 int ranks_share_weights(Run *run); // parameters and optimizer state from rank 0's ranks_whole
-int ranks_share_loader(Run *run);  // the endpoint of the loader that the first rank of this machine has started
+// The endpoint of the loader that the first rank of this machine has started. -1 (2) when another one has another data
+// source.
+int ranks_share_loader(Run *run);
 
 // The network that checkpoints are read into and written from: of rank 0 where the ranks divide the state, and then it
 // is the copy of the checkpoint writer, else this process's own.
@@ -28,6 +30,9 @@ int ranks_gather_state(Run *run, bool *needed);
 
 // After a rank was lost: whether this process, which is not rank 0, now owns the directory, because rank 0 has ended.
 bool ranks_take_over(Run *run);
+
+// Waits for all ranks, after rank 0 has printed the pending error: mpirun kills what is left as soon as one has failed.
+void ranks_close(Run *run);
 
 void ranks_print_batch(void *run, const FeedBatch *batch); // for --print_ranks
 

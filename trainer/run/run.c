@@ -229,9 +229,6 @@ static int open_backend(Run *run, const Config *config_given, bool fresh) {
 // Everything else that can be refused before a loader is started or memory is allocated.
 static int prepare(Run *run, bool fresh) {
     const Config *config = run->config;
-    if (run->collective.world > 1 && config->offload & OFFLOAD_GRADIENTS)
-        return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
-                              "residuals, or start one process");
     run->resolved.dtype = run->backend->act_type;
     plan_auto(&run->resolved, run->backend, true);
     ModelShape shape = model_shape(config);
@@ -294,7 +291,7 @@ int run_open(Run *run, const Config *config_given, bool fresh) {
 
 void run_close(Run *run) {
     checkpoint_writer_close(&run->writer);
-    collective_close(&run->collective, run->stop);
+    ranks_close(run);
     feed_close(run->feed);
     loader_process_close(&run->loader_process);
     metrics_close(&run->metrics);
