@@ -217,7 +217,7 @@ $(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
 	$(LINK)
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=archive, jsonl, parquet, parquet_page, shard, manifest, wire or bpe_cache, random bytes
+## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=archive, jsonl, parquet, parquet_page, shard, manifest, wire, bpe_cache or import, random bytes
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else

@@ -148,25 +148,23 @@ TEST(cuda_trains_a_gpt_like_the_cpu) {
     buffer_close(&bits[0]), buffer_close(&bits[1]);
 }
 
-// The masks of the CPU at every site, whatever is computed again.
-TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
-    double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
+// Trains as `cpu` says, which differs from plain AdamW, on CUDA: kept, then offloaded and with `again` computed again.
+// The losses are near those of the CPU, and closer to them than to those of plain AdamW by far; both have the same
+// bits.
+static void check_like_cpu(Form cpu, Recompute again, double rounded_once, double difference) {
+    double want[STEPS], losses[STEPS], plain[STEPS], norm, want_norm;
     Buffer bits[2] = {{0}, {0}};
-    const Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW};
-    Form dropping = cpu;
-    dropping.dropout = 0.5;
-    train(cpu, without, &want_norm, &bits[0]);
-    train(dropping, want, &want_norm, &bits[0]);
+    train((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW}, plain, &norm, &bits[0]);
+    train(cpu, want, &want_norm, &bits[0]);
     const bool fp16 = is_fp16();
-    const double rounded_once = fp16 ? 0.0005 : 0.004;
+    if (fp16) rounded_once /= 8;
     if (getenv("PAIR_VERBOSE"))
-        for (int step = 0; step < STEPS; step++)
-            print_message("%.5f, without dropout %.5f\n", want[step], without[step]);
-    CHECK(fabs(want[STEPS - 1] - without[STEPS - 1]) > 4 * rounded_once * want[STEPS - 1]); // the losses can tell
+        for (int step = 0; step < STEPS; step++) print_message("%.5f, plain %.5f\n", want[step], plain[step]);
+    CHECK(fabs(want[STEPS - 1] - plain[STEPS - 1]) > difference * rounded_once * want[STEPS - 1]);
     for (int run = 0; run < 2; run++) {
         if (&emu_order) emu_order = run * 3;
-        Form form = form_of(true, GELU_EXACT, run ? RECOMPUTE_BLOCK : RECOMPUTE_NONE, !run, fp16 ? 1024 : 1, run);
-        form.dropout = dropping.dropout;
+        Form form = form_of(true, GELU_EXACT, run ? again : RECOMPUTE_NONE, !run, fp16 ? 1024 : 1, run);
+        form.dropout = cpu.dropout, form.optimizer = cpu.optimizer;
         bits[run].size = 0;
         train(form, losses, &norm, &bits[run]);
         for (int step = 0; step < STEPS; step++) {
@@ -180,34 +178,16 @@ TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
     buffer_close(&bits[0]), buffer_close(&bits[1]);
 }
 
+// The masks of the CPU at every site, whatever is computed again.
+TEST(cuda_trains_a_gpt_with_dropout_like_the_cpu) {
+    check_like_cpu((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0.5, OPTIMIZER_ADAMW}, RECOMPUTE_BLOCK,
+                   0.004, 4);
+}
+
 // With Muon, whose matrices are whole slices when its state is offloaded.
 TEST(cuda_trains_a_gpt_with_muon_like_the_cpu) {
-    double want[STEPS], losses[STEPS], without[STEPS], norm, want_norm;
-    Buffer bits[2] = {{0}, {0}};
-    Form cpu = {on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_ADAMW};
-    train(cpu, without, &want_norm, &bits[0]);
-    cpu.optimizer = OPTIMIZER_MUON;
-    train(cpu, want, &want_norm, &bits[0]);
-    const bool fp16 = is_fp16();
-    const double rounded_once = fp16 ? 0.00025 : 0.002;
-    if (getenv("PAIR_VERBOSE"))
-        for (int step = 0; step < STEPS; step++) print_message("%.5f, with AdamW %.5f\n", want[step], without[step]);
-    CHECK(fabs(want[STEPS - 1] - without[STEPS - 1]) > 2 * rounded_once * want[STEPS - 1]); // the losses can tell
-    for (int run = 0; run < 2; run++) {
-        if (&emu_order) emu_order = run * 3;
-        Form form = form_of(true, GELU_EXACT, RECOMPUTE_NONE, !run, fp16 ? 1024 : 1, run);
-        form.optimizer = OPTIMIZER_MUON;
-        bits[run].size = 0;
-        train(form, losses, &norm, &bits[run]);
-        for (int step = 0; step < STEPS; step++) {
-            if (getenv("PAIR_VERBOSE")) print_message("loss %.5f, the CPU's %.5f\n", losses[step], want[step]);
-            CHECK(fabs(losses[step] - want[step]) < rounded_once * want[step]);
-        }
-        CHECK(fabs(norm - want_norm) < 10 * rounded_once * want_norm);
-        CHECK(run == 0 || (bits[0].size == bits[1].size && !memcmp(bits[0].data, bits[1].data, bits[0].size)));
-    }
-    if (&emu_order) emu_order = 0;
-    buffer_close(&bits[0]), buffer_close(&bits[1]);
+    check_like_cpu((Form){on_cpu, GELU_EXACT, RECOMPUTE_NONE, false, 1, false, 0, OPTIMIZER_MUON}, RECOMPUTE_NONE,
+                   0.002, 2);
 }
 
 // With the GELU that an epilogue may do: deterministic=False, then two runs that keep what was the fastest.

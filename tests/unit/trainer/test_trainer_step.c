@@ -140,44 +140,56 @@ TEST(steps_match_for_any_split_into_micro_batches) {
     free(a), free(b);
 }
 
-// Runs both shapes: losses and parameters must be bit-identical.
-static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
-    enum { MOST = 8 };
-    double losses[MOST], others[MOST];
-    NEED(count <= MOST);
-    float *a = run_steps(one, count, losses), *b = run_steps(other, count, others);
-    CHECK(!memcmp(losses, others, (size_t)count * sizeof *losses));
-    ModelShape shape = tiny_model(one->layers);
+// A run, whose losses and parameters others must have bit for bit.
+enum { STEPS_MAX = 8 };
+typedef struct {
+    int count; // of steps
+    double losses[STEPS_MAX];
+    float *params;
+    size_t elements;
+} TinyRun;
+
+static TinyRun run_tiny(const TinyShape *shape, int count) {
+    TinyRun run = {.count = count};
+    NEED(count <= STEPS_MAX);
+    run.params = run_steps(shape, count, run.losses);
+    ModelShape whole = tiny_model(shape->layers);
     Model model;
-    model_open(&model, &shape);
-    CHECK(!memcmp(a, b, model.elements * sizeof *a));
+    model_open(&model, &whole);
+    run.elements = model.elements;
     model_close(&model);
-    free(a), free(b);
+    return run;
+}
+
+static void check_same_run(const TinyRun *want, const TinyShape *shape, float scale) {
+    double losses[STEPS_MAX];
+    float *params = run_scaled(shape, want->count, scale, losses);
+    CHECK(!memcmp(want->losses, losses, (size_t)want->count * sizeof *losses));
+    CHECK(!memcmp(want->params, params, want->elements * sizeof *params));
+    free(params);
+}
+
+static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
+    TinyRun run = run_tiny(one, count);
+    check_same_run(&run, other, 1);
+    free(run.params);
 }
 
 TEST(steps_repeat_bit_for_bit) { check_same_steps(&tiny_shape, &tiny_shape, 5); }
 
 // Activations computed again in the backward pass are bit-identical, for every level and for mixes of two.
 TEST(steps_are_bit_identical_for_every_recompute) {
-    enum { LAYERS = 3, COUNT = 2 };
-    Model model;
-    const ModelShape whole = tiny_model(LAYERS);
-    model_open(&model, &whole);
+    enum { LAYERS = 3 };
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
         shape.layers = LAYERS, shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20, shape.threads = 1;
-        double losses[COUNT], others[COUNT];
-        float *kept = run_steps(&shape, COUNT, losses);
+        TinyRun kept = run_tiny(&shape, 2);
         for (int run = 0; run < 10; run++) {
             shape.recompute = (Recompute)(RECOMPUTE_GELU + run / 2), shape.recompute_layers = run % 2 * (LAYERS - 1);
-            float *again = run_steps(&shape, COUNT, others);
-            CHECK(!memcmp(losses, others, sizeof losses));
-            CHECK(!memcmp(kept, again, model.elements * sizeof *kept));
-            free(again);
+            check_same_run(&kept, &shape, 1);
         }
-        free(kept);
+        free(kept.params);
     }
-    model_close(&model);
 }
 
 // Its masks are computed, not stored: the same for every recompute, number of threads and place of the optimizer.
@@ -210,19 +222,9 @@ TEST(steps_with_dropout_match_for_any_split_into_micro_batches) {
 TEST(steps_are_bit_identical_for_every_loss_scale) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 2;
-    double losses[5], scaled[5];
-    ModelShape model_shape = tiny_model(2);
-    Model model;
-    model_open(&model, &model_shape);
-    float *params = run_steps(&shape, 5, losses);
-    for (float scale = 1024; scale <= 0x1p20f; scale *= 1024) {
-        float *same = run_scaled(&shape, 5, scale, scaled);
-        CHECK(!memcmp(losses, scaled, sizeof losses));
-        CHECK(!memcmp(params, same, model.elements * sizeof *same));
-        free(same);
-    }
-    model_close(&model);
-    free(params);
+    TinyRun unscaled = run_tiny(&shape, 5);
+    for (float scale = 1024; scale <= 0x1p20f; scale *= 1024) check_same_run(&unscaled, &shape, scale);
+    free(unscaled.params);
 }
 
 // The optimizer state in host memory streams through three slots in eight slices.
@@ -238,27 +240,18 @@ TEST(steps_are_bit_identical_with_an_offloaded_optimizer) {
 
 // Gradients and inputs of layers in host memory: five layers use three slots, each micro-batch adds to what is there.
 TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
-    enum { LAYERS = 5, COUNT = 2 };
-    Model model;
-    const ModelShape whole = tiny_model(LAYERS);
-    model_open(&model, &whole);
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
-        shape.layers = LAYERS, shape.type = type, shape.accumulation = 3, shape.threads = 1;
+        shape.layers = 5, shape.type = type, shape.accumulation = 3, shape.threads = 1;
         shape.dropout = type == DTYPE_BF16 ? 0.1 : 0;
-        double losses[COUNT], others[COUNT];
-        float *kept = run_steps(&shape, COUNT, losses);
+        TinyRun kept = run_tiny(&shape, 2);
         for (OffloadMode mode = OFFLOAD_GRADIENTS; mode <= OFFLOAD_ALL; mode++) {
             shape.offload = mode, shape.recompute = (Recompute)(mode % 6), shape.recompute_layers = (int)mode % 3;
             shape.warm_up = mode == OFFLOAD_ALL;
-            float *again = run_steps(&shape, COUNT, others);
-            CHECK(!memcmp(losses, others, sizeof losses));
-            CHECK(!memcmp(kept, again, model.elements * sizeof *kept));
-            free(again);
+            check_same_run(&kept, &shape, 1);
         }
-        free(kept);
+        free(kept.params);
     }
-    model_close(&model);
 }
 
 TEST(optimizer_reset_clears_state_in_the_arena_and_in_host_memory) {
