@@ -318,3 +318,20 @@ END
     [ "$status" -eq 0 ]
     [[ "$output" == *"learning_rate is now 0.0005, was 0.001 until step 2"* ]] || { echo "$output" && return 1; }
 }
+
+@test "a signal at any moment of the start ends the run with 75, or as without a handler, and leaves nothing" {
+    loaders() { pgrep -f "serve $PWD/data " || true; }
+    no_loader() { [ -z "$(loaders)" ]; }
+    cp -r "$data" data
+    for wait in 0 0.005 0.01 0.02 0.03 0.05 0.1 0.2; do
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run "${endless[@]}" >lines 2>words 3>&- &
+        sleep $wait
+        kill "$!"
+        status=0
+        wait "$!" || status=$?
+        [ $status = 75 ] || [ $status = 143 ] || { echo "after $wait s: $status" && cat words && return 1; }
+    done
+    wait_until no_loader || { loaders | xargs -r kill -9 && return 1; }
+    [ -z "$(compgen -G 'run/.*.tmp.*')" ]
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run --max_iters=$(($(steps run) + 1))
+}
