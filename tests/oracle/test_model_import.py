@@ -1,9 +1,13 @@
-"""trainer import: files of torch.save and of llm.c's layout give the logits of the model in torch, and files that do not fit are refused."""
+"""trainer import: a model has the weights of its file and, where torch is, the logits of the model in torch; files that do
+not fit are refused. The files are made by numpy and pickle (foreign_files.py), and also by torch.save where torch is."""
+import json
 import os
+import struct
 import subprocess
 
 import numpy as np
 
+import foreign_files as files
 import runner
 
 try:
@@ -14,6 +18,15 @@ except ImportError as missing:
     models, why = None, missing
 
 TRAINER = os.path.join(os.environ["BIN"], "trainer")
+TRANSPOSED = "c_attn.weight", "c_proj.weight", "c_fc.weight"
+# name, type, bias, form of GELU, prefix and masks of the file
+KINDS = (("plain", np.float32, False, "exact", {}), ("bias", np.float32, True, "exact", {"masks": True}),
+         ("old", np.float32, True, "tanh", {"prefix": "_orig_mod."}), ("half", np.float16, False, "exact", {}),
+         ("bf16", files.BFLOAT16, True, "exact", {}))  # fmt: skip
+
+
+def writers():
+    return [files] + ([models] if models else [])
 
 
 def needs_torch():
@@ -31,50 +44,100 @@ def refused(path, code, message):
     assert not os.path.exists(path + ".model")
 
 
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    header.pop("__metadata__", None)
+    assert all(entry["dtype"] == "F32" for entry in header.values())
+    return {name: np.frombuffer(data[slice(*entry["data_offsets"])], "<f4").reshape(entry["shape"]) for name, entry in header.items()}
+
+
+def same_weights(path, tensors, *options):
+    """Every tensor as Hugging Face's GPT-2 has it, with all bits; a bias that the file does not have is zero."""
+    result = import_model(path, *options)
+    assert result.returncode == 0, result.stderr
+    model = {name.removeprefix("transformer."): numbers for name, numbers in read_safetensors(path + ".model/model.safetensors").items()}
+    for name, tensor in tensors.items():
+        wanted, got = files.widen(tensor), model.pop(name.removeprefix("transformer."))
+        wanted = wanted.T if name.endswith(TRANSPOSED) else wanted[: got.shape[0]]
+        assert got.shape == wanted.shape and got.tobytes() == wanted.tobytes(), name
+    assert all(name.endswith(".bias") and not numbers.any() for name, numbers in model.items()), model.keys()
+    with open(path + ".model/config.json") as file:
+        return json.load(file)
+
+
+def test_a_checkpoint_of_nanogpt_gives_its_weights(folder):
+    for name, dtype, bias, gelu, rest in KINDS:
+        tensors, path = files.weights(files.SMALL, bias, dtype), f"{folder}/{name}.pt"
+        files.save_nanogpt(path, tensors, files.SMALL, bias, **rest)
+        config = same_weights(path, tensors, "--gelu", gelu)
+        assert [config[key] for key in ("n_layer", "n_head", "n_embd", "n_positions", "vocab_size")] == list(files.SMALL.values())
+        assert config["activation_function"] == {"exact": "gelu", "tanh": "gelu_new"}[gelu]
+
+
+def test_a_padded_vocabulary_of_nanogpt_is_cut(folder):
+    sizes = files.SMALL | {"V": 50304}
+    tensors, path = files.weights(sizes, False), f"{folder}/ckpt.pt"
+    files.save_nanogpt(path, tensors, sizes, False)
+    assert same_weights(path, tensors)["vocab_size"] == 50257
+
+
+def test_a_model_of_llmc_gives_its_weights(folder):
+    for version, dtype in (3, np.float32), (5, files.BFLOAT16):
+        tensors, path = files.weights(files.SMALL, True, dtype), f"{folder}/{version}.bin"
+        files.save_llmc(path, tensors, files.SMALL, version)
+        assert same_weights(path, tensors)["activation_function"] == "gelu_new"
+
+
 def same_logits(path, tensors, tanh, *options):
     result = import_model(path, *options)
     assert result.returncode == 0, result.stderr
     model = transformers.GPT2LMHeadModel.from_pretrained(path + ".model").eval()
     with torch.no_grad():
-        got = model(models.inputs(**models.SMALL)).logits[0]
-    off = (got - models.logits(tensors, models.SMALL, tanh)[:, : got.shape[1]]).abs().max().item()
+        got = model(models.inputs(**files.SMALL)).logits[0]
+    off = (got - models.logits(tensors, files.SMALL, tanh)[:, : got.shape[1]]).abs().max().item()
     assert off < 1e-5, off
-    return model
 
 
-def test_a_checkpoint_of_nanogpt_gives_its_logits(folder):
+def test_torch_reads_the_files_that_pickle_wrote(folder):
     needs_torch()
-    for name, dtype, bias, tanh, rest in (("plain", torch.float32, False, False, {}),
-                                          ("bias", torch.float32, True, False, {"masks": True}),
-                                          ("old", torch.float32, True, True, {"prefix": "_orig_mod."}),
-                                          ("half", torch.float16, False, False, {}),
-                                          ("bf16", torch.bfloat16, True, False, {})):  # fmt: skip
-        tensors, path = models.weights(models.SMALL, bias, dtype), f"{folder}/{name}.pt"
-        models.save_nanogpt(path, tensors, models.SMALL, bias, **rest)
-        same_logits(path, tensors, tanh, "--gelu", "tanh" if tanh else "exact")
+    for name, dtype, bias, _, rest in KINDS:
+        tensors, path = files.weights(files.SMALL, bias, dtype), f"{folder}/{name}.pt"
+        files.save_nanogpt(path, tensors, files.SMALL, bias, **rest)
+        read = torch.load(path, weights_only=True)["model"]
+        for tensor, numbers in tensors.items():
+            assert torch.equal(read[rest.get("prefix", "") + tensor], models.to_torch(numbers)), tensor
 
 
-def test_a_padded_vocabulary_of_nanogpt_is_cut(folder):
+def test_a_checkpoint_of_torch_gives_its_logits(folder):
     needs_torch()
-    sizes = models.SMALL | {"V": 50304}
-    tensors, path = models.weights(sizes, False), f"{folder}/ckpt.pt"
+    for name, dtype, bias, gelu, rest in KINDS:
+        tensors, path = files.weights(files.SMALL, bias, dtype), f"{folder}/{name}.pt"
+        models.save_nanogpt(path, tensors, files.SMALL, bias, **rest)
+        same_logits(path, tensors, gelu == "tanh", "--gelu", gelu)
+
+
+def test_a_padded_vocabulary_of_torch_gives_its_logits(folder):
+    needs_torch()
+    sizes = files.SMALL | {"V": 50304}
+    tensors, path = files.weights(sizes, False), f"{folder}/ckpt.pt"
     models.save_nanogpt(path, tensors, sizes, False)
-    model = same_logits(path, tensors, False)
-    assert model.transformer.wte.weight.shape[0] == 50257
+    same_logits(path, tensors, False)
 
 
 def test_a_model_of_llmc_gives_its_logits(folder):
     needs_torch()
-    for version, dtype in (3, torch.float32), (5, torch.bfloat16):
-        tensors, path = models.weights(models.SMALL, True, dtype), f"{folder}/{version}.bin"
-        models.save_llmc(path, tensors, models.SMALL, version)
+    for version, dtype in (3, np.float32), (5, files.BFLOAT16):
+        tensors, path = files.weights(files.SMALL, True, dtype), f"{folder}/{version}.bin"
+        files.save_llmc(path, tensors, files.SMALL, version)
         same_logits(path, tensors, True)
 
 
 def test_an_imported_model_evaluates_as_transformers_does(folder):
     needs_torch()
-    tensors, path = models.weights(models.SMALL, True), f"{folder}/ckpt.pt"
-    models.save_nanogpt(path, tensors, models.SMALL, True)
+    tensors, path = files.weights(files.SMALL, True), f"{folder}/ckpt.pt"
+    models.save_nanogpt(path, tensors, files.SMALL, True)
     same_logits(path, tensors, False)
     with open(f"{folder}/text", "w") as file:
         file.writelines(f"line {i} about mills and rivers\n" for i in range(300))
@@ -92,32 +155,38 @@ def test_an_imported_model_evaluates_as_transformers_does(folder):
 
 
 def test_a_checkpoint_of_nanogpt_that_does_not_fit_is_refused_by_name(folder):
+    tensors, sizes = files.weights(files.SMALL, False), files.SMALL
+    at, matrix, other = files.MATRIX, tensors[files.MATRIX], tensors["transformer.wte.weight"] + 1
+    bad = matrix.copy()
+    bad[3, 5], bad[0, 0] = np.nan, np.inf
+    for writer in writers():
+
+        def save(name, change, **rest):
+            path = f"{folder}/{writer.__name__}-{name}.pt"
+            writer.save_nanogpt(path, {k: v for k, v in (tensors | change).items() if v is not None}, sizes, False, **rest)
+            return path
+
+        refused(save("nan", {at: bad}), 65, "2 of its numbers are not finite, the first in 'h.0.mlp.c_fc.weight'")
+        refused(save("missing", {at: None}), 65, f"there is no tensor '{at}'")
+        refused(save("extra", {"transformer.h.2.ln_1.weight": np.ones(16, np.float32)}), 65, "'transformer.h.2.ln_1.weight' is no tensor of the model")
+        refused(save("shape", {at: matrix[1:].copy()}), 65, f"'{at}' has another shape than the model's 64 x 16")
+        refused(save("turned", {at: matrix.T.copy().T}), 65, f"'{at}' is not contiguous")
+        refused(save("untied", {}, head=other), 65, "only models with a tied head are read")
+        refused(save("double", {at: matrix.astype(np.float64)}), 65, "the pickle names 'torch.DoubleStorage', which is refused")
+        refused(save("call", {}, more={"f": os.path.join}), 65, "the pickle names 'posixpath.join', which is refused")
+        refused(save("code", {}, more={"f": Danger()}), 65, "system', which is refused")
+        assert not os.path.exists("executed")
+        path = save("damaged", {})
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) // 2)
+            file.write(b"damage")
+        refused(path, 65, "its CRC-32 is wrong")
+        writer.save({"model": {}}, f"{folder}/other.pt")
+        refused(f"{folder}/other.pt", 65, "it has no 'model' and 'model_args'")
+
+
+def test_a_checkpoint_of_an_old_torch_is_refused(folder):
     needs_torch()
-    tensors, sizes = models.weights(models.SMALL, False), models.SMALL
-    matrix, at, other = tensors[models.MATRIX], models.MATRIX, tensors["transformer.wte.weight"] + 1
-
-    def save(name, change, **rest):
-        models.save_nanogpt(f"{folder}/{name}.pt", {k: v for k, v in (tensors | change).items() if v is not None}, sizes, False, **rest)
-        return f"{folder}/{name}.pt"
-
-    bad = matrix.clone()
-    bad[3, 5], bad[0, 0] = float("nan"), float("inf")
-    refused(save("nan", {at: bad}), 65, "2 of its numbers are not finite, the first in 'h.0.mlp.c_fc.weight'")
-    refused(save("missing", {at: None}), 65, f"there is no tensor '{at}'")
-    refused(save("extra", {"transformer.h.2.ln_1.weight": torch.ones(16)}), 65, "'transformer.h.2.ln_1.weight' is no tensor of the model")
-    refused(save("shape", {at: matrix[1:].clone()}), 65, f"'{at}' has another shape than the model's 64 x 16")
-    refused(save("turned", {at: matrix.t().contiguous().t()}), 65, f"'{at}' is not contiguous")
-    refused(save("untied", {}, head=other), 65, "only models with a tied head are read")
-    refused(save("double", {at: matrix.double()}), 65, "the pickle names 'torch.DoubleStorage', which is refused")
-    refused(save("call", {}, more={"f": os.path.join}), 65, "the pickle names 'posixpath.join', which is refused")
-    refused(save("code", {}, more={"f": Danger()}), 65, "system', which is refused")
-    path = save("damaged", {})
-    with open(path, "r+b") as file:
-        file.seek(os.path.getsize(path) // 2)
-        file.write(b"damage")
-    refused(path, 65, "its CRC-32 is wrong")
-    torch.save({"model": {}}, f"{folder}/other.pt")
-    refused(f"{folder}/other.pt", 65, "it has no 'model' and 'model_args'")
     torch.save({"model": {}}, f"{folder}/old.pt", _use_new_zipfile_serialization=False)
     refused(f"{folder}/old.pt", 65, "of a torch.save before version 1.6")
 
@@ -128,9 +197,8 @@ class Danger:
 
 
 def test_a_file_of_llmc_that_does_not_fit_is_refused_by_name(folder):
-    needs_torch()
-    tensors, path = models.weights(models.SMALL, True), f"{folder}/model.bin"
-    models.save_llmc(path, tensors, models.SMALL)
+    tensors, path = files.weights(files.SMALL, True), f"{folder}/model.bin"
+    files.save_llmc(path, tensors, files.SMALL)
     with open(path, "rb") as file:
         whole = file.read()
     words = np.frombuffer(whole[:1024], "<i4")
