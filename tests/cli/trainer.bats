@@ -715,6 +715,29 @@ END
     [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
 }
 
+@test "a spike is a warning, skipped or nothing, as spike_action says, beside the steps before a resume" {
+    train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
+    for action in off warn skip; do
+        cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
+        run train --out_dir=$action --max_iters=72 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action
+        [ "$status" -eq 0 ]
+        said=$(grep -cE 'step 72: loss .* standard deviations above those of the last 71 steps' <<<"$output" || true)
+        skipped=$(grep -cE '^step +72/72 .* \| spike: not applied$' <<<"$output" || true)
+        marked=$(jq -c 'select(.spike) | [.step, .spike > 6, .applied]' $action/metrics.jsonl)
+        case $action in
+        off) [ "$said $skipped $marked" = "0 0 " ] ;;
+        warn) [ "$said $skipped $marked" = "1 0 [72,true,true]" ] ;;
+        skip) [ "$said $skipped $marked" = "1 1 [72,true,false]" ] ;;
+        esac || { echo "$action: $said $skipped $marked" && return 1; }
+    done
+}
+
+@test "lr_schedule=wsd: the rate rises, stays, and falls to min_lr in the last cooldown_iters steps" {
+    train --out_dir=run --quiet --eval_interval=0 --lr_schedule=wsd --cooldown_iters=6 --min_lr=0 --sample_tokens=0
+    jq -se '[.[] | select(.loss) | .lr * 1e3] | length == 24 and (.[:5] | . == sort and .[4] < 1) and (.[5:19] | unique == [1])
+        and (.[18:] | . == (sort | reverse) and (unique | length) == 6 and .[-1] > 0)' run/metrics.jsonl
+}
+
 @test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
     begin --dataset="$data" --out_dir=killed --dtype=float16 "${often[@]}"
     wait_for_checkpoint killed
