@@ -178,3 +178,48 @@ setup() {
     trainer train --quiet "${tiny[@]}" --dataset= --loader="ipc://$PWD/mill" --vocabulary="$abc" --out_dir=run2 --max_iters=2 --sample_tokens=0
     kill $loader
 }
+
+@test "nanoGPT's train_shakespeare_char.py and its README's flags for a CPU run unchanged, as config/shakespeare_char.conf does" {
+    mkdir data && ln -s "$data" data/shakespeare_char
+    cat >train_shakespeare_char.py <<'END'
+out_dir = 'out-shakespeare-char'
+eval_interval = 250 # keep frequent because we'll overfit
+eval_iters = 200
+log_interval = 10
+always_save_checkpoint = False
+
+wandb_log = False # override via command line if you like
+wandb_project = 'shakespeare-char'
+wandb_run_name = 'mini-gpt'
+
+dataset = 'shakespeare_char'
+gradient_accumulation_steps = 1
+batch_size = 64
+block_size = 256
+
+n_layer = 6
+n_head = 6
+n_embd = 384
+dropout = 0.2
+
+learning_rate = 1e-3
+max_iters = 5000
+lr_decay_iters = 5000
+min_lr = 1e-4
+beta2 = 0.99
+
+warmup_iters = 100
+# device = 'cpu'
+# compile = False
+END
+    run trainer train train_shakespeare_char.py --device=cpu --compile=False --eval_iters=20 --log_interval=1 --block_size=64 \
+        --batch_size=12 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=2 --lr_decay_iters=2000 --dropout=0.0 --threads=1
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"ignored: wandb_log, wandb_project, wandb_run_name, compile"* ]]
+    jq -e '.n_layer == 4 and .n_embd == 128 and .n_positions == 64' out-shakespeare-char/ckpt-00000002/config.json
+    cmp "$abc" out-shakespeare-char/characters.txt
+    trainer sample --out_dir=out-shakespeare-char --start='Die M' --max_new_tokens=9 --num_samples=1 --device=cpu | grep -q '^Die M'
+    run trainer train "$BATS_TEST_DIRNAME/../../config/shakespeare_char.conf" --dataset=shakespeare_char --out_dir=out-conf --max_iters=2 --device=cpu --threads=1
+    [ "$status" -eq 0 ]
+    cmp out-shakespeare-char/ckpt-00000002/config.json out-conf/ckpt-00000002/config.json
+}
