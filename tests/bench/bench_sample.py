@@ -21,6 +21,7 @@ options = options.parse_args()
 
 torch.manual_seed(1337)
 torch.set_num_threads(options.threads)
+transformers.logging.disable_progress_bar()
 model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
 start = " the" * options.context
 
