@@ -183,6 +183,8 @@ bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
 bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
 bench-sample: all test-deps ; $(Q)build/venv/bin/python tests/bench/bench_sample.py $(O)/bin/trainer
+## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
+bench-chars: all test-deps ; $(Q)build/venv/bin/python tests/bench/bench_chars.py $(O)/bin $(FILE)
 ## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
 bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
 	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader

@@ -1,4 +1,6 @@
 """nanoGPT's model, as its train.py builds it, for the benchmarks that stand beside it."""
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -26,9 +28,9 @@ class GPT(nn.Module):
         self.wte, self.wpe = nn.Embedding(V, C), nn.Embedding(T, C)
         self.blocks = nn.ModuleList(Block(C, H, bias) for _ in range(L))
         self.ln = nn.LayerNorm(C, bias=bias)
-        for p in self.parameters():
+        for name, p in self.named_parameters():
             if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * L) if name.endswith(("att.weight", "proj.weight")) else 0.02)
 
     def forward(self, ids, targets):
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
