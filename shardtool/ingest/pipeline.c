@@ -271,7 +271,9 @@ static int skip_document(Pipeline *pipeline, Source *source, Part *part, bool is
     const InputPosition *position = &pipeline->document.position;
     Skips *skips = pipeline->options->skips;
     fail_document(pipeline, *position);
-    if (skips_add(skips, pipeline->inputs->files[position->file].path, "document", position->document) < 0) return -1;
+    char path[PATH_MAX_BYTES];
+    input_path(pipeline->inputs, &pipeline->inputs->files[position->file], path);
+    if (skips_add(skips, path, "document", position->document) < 0) return -1;
     while (!part->last)
         if (next_part(source, part) < 0) return -1;
     if (is_long) return submit_window(pipeline, false, true);
