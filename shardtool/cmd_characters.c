@@ -2,7 +2,6 @@
 #include "common/err.h"
 #include "common/utf8.h"
 #include "shardtool/cmd_options.h"
-#include "shardtool/ingest/source.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -48,17 +47,7 @@ static int print_characters(Source *source) {
     return status;
 }
 
-static int run(int count, char **arguments) {
-    Inputs inputs;
-    if (input_check() < 0 || inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
-    Source *source = source_open(&inputs, &source_options);
-    int status = print_characters(source);
-    if (status == 0) status = skips_finish(&source_options.skips);
-    if (status == 0) log_skips();
-    source_close(source);
-    inputs_close(&inputs);
-    return status;
-}
+static int run(int count, char **arguments) { return input_read(count, arguments, print_characters); }
 
 const Command shardtool_characters = {
     "characters", "[INPUT...]", "print each character of the documents once: a vocabulary", options, run, NULL};

@@ -44,6 +44,18 @@ int input_set_threads(uint64_t threads) {
     return 0;
 }
 
+int input_read(int count, char **arguments, int (*take)(Source *source)) {
+    Inputs inputs;
+    if (input_check() < 0 || inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
+    Source *source = source_open(&inputs, &source_options);
+    int status = take(source);
+    if (status == 0) status = skips_finish(&source_options.skips);
+    if (status == 0) log_skips();
+    source_close(source);
+    inputs_close(&inputs);
+    return status;
+}
+
 int refuse_as_output(const char *input, const char *output) {
     char *in = realpath(input, NULL), *out = realpath(output, NULL);
     int status = 0;

@@ -4,7 +4,7 @@
 #include "common/cli.h"
 #include "shardtool/format/split.h"
 #include "shardtool/ingest/input_format.h"
-#include "shardtool/ingest/inputs.h"
+#include "shardtool/ingest/source.h"
 #include "tokenizer/tokenizer.h"
 
 #define DOCS_WORDS         "file|lines|paragraphs" // SourceDocs
@@ -41,6 +41,8 @@ extern const char *input_max_bad;
 int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
 int input_check(void);                   // parses the input options; 2 when one is malformed
 int input_set_threads(uint64_t threads); // of -j, checked
+// Opens the INPUTs, has `take` read all documents, and reports what was skipped.
+int input_read(int count, char **arguments, int (*take)(Source *source));
 // 2 when both are one directory: a command that is killed while it replaces its own input cannot be repeated.
 int refuse_as_output(const char *input, const char *output);
 void log_skips(void);        // how many were skipped, and the first, if any

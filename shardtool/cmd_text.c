@@ -2,7 +2,6 @@
 #include "common/err.h"
 #include "common/json_write.h"
 #include "shardtool/cmd_options.h"
-#include "shardtool/ingest/source.h"
 #include <unistd.h>
 
 enum { FLUSH_BYTES = 1 << 18 };
@@ -49,17 +48,7 @@ static int print_documents(Source *source) {
 }
 
 static int run(int count, char **arguments) {
-    Inputs inputs;
-    if (input_check() < 0 || input_set_threads(threads) < 0 ||
-        inputs_open(&inputs, count, arguments, &input_filter) < 0)
-        return -1;
-    Source *source = source_open(&inputs, &source_options);
-    int status = print_documents(source);
-    if (status == 0) status = skips_finish(&source_options.skips);
-    if (status == 0) log_skips();
-    source_close(source);
-    inputs_close(&inputs);
-    return status;
+    return input_set_threads(threads) < 0 ? -1 : input_read(count, arguments, print_documents);
 }
 
 const Command shardtool_text = {"text", "[INPUT...]", "print documents without tokenizing", options, run, NULL};
