@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,8 +38,16 @@ int newfolder_open(NewFolder *folder, const char *path, bool force, const char *
     while (length > 1 && path[length - 1] == '/') length--;
     if (length + 64 > sizeof folder->path) return fail(EX_CREATE, "path too long: '%.60s...'", path);
     snprintf(folder->path, sizeof folder->path, "%.*s", (int)length, path);
-    struct stat st;
+    struct stat st, link;
     folder->exists = stat(folder->path, &st) == 0;
+    if (lstat(folder->path, &link) == 0 &&
+        S_ISLNK(link.st_mode)) { // the directory behind a link is made, not the link replaced
+        char target[PATH_MAX];
+        if (!folder->exists) return fail(EX_CREATE, "'%s' is a link to a directory that does not exist", path);
+        if (!realpath(folder->path, target)) return fail_errno("cannot resolve '%s'", path);
+        if (strlen(target) + 64 > sizeof folder->path) return fail(EX_CREATE, "path too long: '%.60s...'", target);
+        memcpy(folder->path, target, strlen(target) + 1);
+    }
     if (folder->exists && !S_ISDIR(st.st_mode)) return fail(EX_CREATE, "'%s' is not a directory", path);
     if (folder->exists && check_entries(folder, force, pattern) < 0) return -1;
     const char *name = path_split(folder->path, parent);

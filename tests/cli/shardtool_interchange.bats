@@ -45,6 +45,18 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     shardtool export -q --to npy -o empty d
 }
 
+@test "an export through a link is made in the directory behind it" {
+    dataset
+    mkdir disk
+    ln -s disk link
+    ln -s nowhere dangling
+    shardtool export --to nanogpt -q -o link d
+    [ -L link ] && [ -e disk/train.bin ]
+    run_code 73 shardtool export --to nanogpt -o dangling d
+    [[ $output == *"link to a directory that does not exist"* ]]
+    [ -z "$(compgen -G '.*.tmp.*')" ]
+}
+
 @test "a failed or killed export leaves the earlier one and no file behind" {
     dataset
     shardtool export -q --to nanogpt -o out d
