@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # The benchmark of a device and its report, as far as a machine without one can run them.
+load helpers
 
 setup() { cd "$BATS_TEST_DIRNAME/../.." && out="$BATS_TEST_TMPDIR"; }
 
@@ -40,7 +41,8 @@ END
     grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
     rm bench.jsonl && echo "passed loss (1 s)" >tests.txt
     python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
-    grep -q '^passed loss' gpu-results.md && grep -q '^| attention_forward | 12' gpu-results.md
+    grep -q '^passed loss' gpu-results.md
+    grep -q '^| attention_forward | 12' gpu-results.md
 }
 
 @test "a planner that cannot run is not a model that does not fit" {
@@ -51,12 +53,12 @@ END
     chmod +x fake/nvidia-smi build/bin/trainer
     run python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
     [ "$status" = 1 ]
-    ! grep -q "no micro-batch fits" results/bench.jsonl
+    not grep -q "no micro-batch fits" results/bench.jsonl
     grep -q "trainer plan: broken" results/bench.jsonl
     # a later run in which the planner works replaces the note
     ln -sf /bin/true build/bin/trainer
     printf '#!/bin/sh\necho "{\\"ms\\": 5}"\n' >build/bench_gpu && chmod +x build/bench_gpu
     python3 tests/bench/bench_gpu.py build --out results --only "limit 124M|step" || true
     grep -q '"ms": 5' results/bench.jsonl
-    ! grep -q "trainer plan: broken" results/bench.jsonl
+    not grep -q "trainer plan: broken" results/bench.jsonl
 }

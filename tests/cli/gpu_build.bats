@@ -54,7 +54,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     printf x >>"$pack/tests/cuda/device/losses.py"
     run "$pack/run.sh" --dry-run --out "$BATS_TEST_TMPDIR/out"
     [ "$status" = 65 ]
-    ! grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
+    not grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
 }
 
 # A device is played by an nvidia-smi and a test-gpu of this test.
@@ -71,7 +71,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     [ "$status" = 1 ]
     grep -q "^FAILED operation_loss.*exit 3" out/tests.txt
     [ "$(grep -c '^passed operation_gelu' out/tests.txt)" -ge 2 ]
-    ! grep -q "^passed operation_loss" out/tests.txt
+    not grep -q "^passed operation_loss" out/tests.txt
     touch hangs
     device --only operation_loss >words &
     wait_until test -e hangs.now

@@ -5,6 +5,9 @@
 : "${BIN:=$BATS_TEST_DIRNAME/../../build/bin}" "${DATA:=$BATS_TEST_DIRNAME/../data}" # without run.sh: the last build
 export BIN DATA
 
+# A line of a test fails it by its status, but not as "A && B" where A fails, and never as "! A".
+not() { ! "$@"; }
+
 endless=(--max_iters=1000000)
 often=("${endless[@]}" --eval_interval=3 --eval_iters=1) # with a checkpoint after a few steps
 

@@ -19,7 +19,8 @@ END
     }
     for right in "embed_forward(res, rows, par, par, 1, 1, 8)" "embed_forward(any, any, any, any, 1, 1, 8)" \
         "gelu_backward(act, grad, act, 1, 8, true, false)"; do
-        call "$right" && compile
+        call "$right"
+        compile
     done
     for wrong in "embed_forward(act, rows, par, par, 1, 1, 8)" "embed_forward(res, rows, res, par, 1, 1, 8)" \
         "embed_forward(par, rows, res, par, 1, 1, 8)" "gelu_backward(grad, act, act, 1, 8, true, false)" \

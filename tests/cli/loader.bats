@@ -159,7 +159,8 @@ umask_mode() { touch fresh && stat -c %a fresh; }
         run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics $file
         [[ "$output" == *"'$file' is not a regular file"* ]]
     done
-    [ -p pipe ] && [ -L link ]
+    [ -p pipe ]
+    [ -L link ]
     cp set/dataset.jsonl before
     run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics set/dataset.jsonl
     [[ "$output" == *"is another file, which the metrics would replace"* ]]

@@ -24,7 +24,7 @@ teardown() { end_background; }
     unshare -Urm sh -c 'mount -t tmpfs -o size=64k none /dev/shm &&
         exec "$BIN/trainer" train tiny.conf --quiet --max_iters=3 --loader=ipc://place --out_dir=run' 3>&- >out 2>&1 || cat out
     [ "$(steps run)" -ge 3 ]
-    ! grep -q "no shared ring" out
+    not grep -q "no shared ring" out
 }
 
 @test "where no memory can be locked, training runs" {
@@ -78,7 +78,7 @@ END
     kill -HUP "$LOADER"
     wait_until [ -e waits ]
     wait_for_more_steps run 100
-    ! grep -q "opened again" log
+    not grep -q "opened again" log
     rm slow
     wait_until grep -q "opened again" log
     wait_for_more_steps run

@@ -4,7 +4,9 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
 @test "install puts programs, manual pages and completion under PREFIX" {
     scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
     cd "$BATS_TEST_TMPDIR/usr"
-    [ -x bin/shardtool ] && [ -x bin/millrace-loader ] && [ -x bin/millrace-trainer ]
+    [ -x bin/shardtool ]
+    [ -x bin/millrace-loader ]
+    [ -x bin/millrace-trainer ]
     bin/shardtool --version | grep -E 'millrace\) [0-9]'
     groff -man -Tutf8 -ww share/man/man1/millrace-trainer.1 2>"$BATS_TEST_TMPDIR/warnings" | grep -q block_size
     [ ! -s "$BATS_TEST_TMPDIR/warnings" ]
@@ -17,7 +19,8 @@ setup() { cd "$BATS_TEST_DIRNAME/../.."; }
         COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace-loader; [ "${COMPREPLY[0]}" = serve ]'
     bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
     run bin/millrace-trainer nothing
-    [ "$status" = 2 ] && [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
+    [ "$status" = 2 ]
+    [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
 }
 
 @test "help lists the targets" {

@@ -47,7 +47,8 @@ texts() { # a folder of small documents
     shardtool tokenize -q --no-bpe-cache -o plain in
     [ ! -e plain/.bpe-cache ]
     shardtool tokenize -q -o out in
-    cmp plain/train/000/000000.zst out/train/000/000000.zst && cmp plain/dataset.jsonl out/dataset.jsonl
+    cmp plain/train/000/000000.zst out/train/000/000000.zst
+    cmp plain/dataset.jsonl out/dataset.jsonl
     cp out/.bpe-cache cache
     [ "$(stat -c %s cache)" -gt 10000 ]
     # a run that starts from it adds nothing to it, from this directory or from another
@@ -57,7 +58,8 @@ texts() { # a folder of small documents
     run_code 0 shardtool tokenize --bpe-cache cache -o other in
     [[ "$output" != *"empty BPE cache"* ]]
     cmp cache other/.bpe-cache
-    cmp plain/train/000/000000.zst other/train/000/000000.zst && cmp plain/dataset.jsonl other/dataset.jsonl
+    cmp plain/train/000/000000.zst other/train/000/000000.zst
+    cmp plain/dataset.jsonl other/dataset.jsonl
     # standard output gets the same shard
     shardtool tokenize -q --bpe-cache cache -o - in | cmp - <(shardtool tokenize -q -o - in)
     # every other command ignores it
@@ -65,8 +67,12 @@ texts() { # a folder of small documents
     run_code 0 timeout 60 shardtool tokenize --bpe-cache fifo -o fifo-out in
     [[ "$output" == *"starting with an empty BPE cache: 'fifo' is not a regular file"* ]]
     echo "no cache" >out/.bpe-cache
-    shardtool verify out && shardtool info out >/dev/null && shardtool diff plain out
-    shardtool merge -q -o merged out && [ ! -e merged/.bpe-cache ] && shardtool diff --content merged out
+    shardtool verify out
+    shardtool info out >/dev/null
+    shardtool diff plain out
+    shardtool merge -q -o merged out
+    [ ! -e merged/.bpe-cache ]
+    shardtool diff --content merged out
 }
 
 @test "a BPE cache that is damaged, cut or of another vocabulary is replaced, with one line" {
@@ -127,7 +133,8 @@ texts() { # a folder of small documents
     shardtool tokenize -o - in/a.txt >a.zst
     shardtool tokenize -o - <in/a.txt >b.zst
     shardtool tokenize -o - - <in/a.txt >c.zst
-    cmp a.zst b.zst && cmp a.zst c.zst
+    cmp a.zst b.zst
+    cmp a.zst c.zst
     shardtool verify a.zst
 }
 
@@ -136,7 +143,8 @@ texts() { # a folder of small documents
     [[ "$output" == *"absent.txt"* ]]
     : >empty.txt
     run_code 66 shardtool tokenize -o out empty.txt
-    [ ! -e out/dataset.jsonl ] && [ ! -e out/train ]
+    [ ! -e out/dataset.jsonl ]
+    [ ! -e out/train ]
     mkdir folder
     run_code 66 shardtool tokenize -o out2 folder
     run_code 66 shardtool text folder
@@ -181,7 +189,8 @@ texts() { # a folder of small documents
     head -c 2000 a.txt.xz >cut.txt.xz
     run_code 65 shardtool tokenize -o out cut.txt.xz
     [[ "$output" == *"cut.txt.xz"*"truncated"* ]]
-    [ ! -e out/dataset.jsonl ] && [ -z "$(find out -name '*.zst*')" ]
+    [ ! -e out/dataset.jsonl ]
+    [ -z "$(find out -name '*.zst*')" ]
 }
 
 @test "a bad JSON line is 65 with file and line, unless --max-bad allows it" {
@@ -220,7 +229,8 @@ texts() { # a folder of small documents
     seq 200000 >big.txt
     run_code 74 bash -c 'ulimit -f 64; shardtool tokenize -o out big.txt'
     [[ "$output" == *"000000.zst"* ]]
-    [ -z "$(find out -name '*.zst*')" ] && [ ! -e out/dataset.jsonl ]
+    [ -z "$(find out -name '*.zst*')" ]
+    [ ! -e out/dataset.jsonl ]
     run_code 74 bash -c 'shardtool tokenize -o - big.txt >/dev/full'
     run_code 0 shardtool tokenize -o out big.txt
     shardtool verify out
@@ -235,7 +245,8 @@ texts() { # a folder of small documents
     done
     [ $((size % 1024)) -lt 40 ]
     run_code 74 bash -c "trap '' XFSZ; ulimit -f $((size / 1024)); shardtool tokenize -o out in.txt"
-    [ -z "$(find out -name '*.zst*')" ] && [ ! -e out/dataset.jsonl ]
+    [ -z "$(find out -name '*.zst*')" ]
+    [ ! -e out/dataset.jsonl ]
 }
 
 @test "a disk too small for the result is refused before any work, with the missing space" {
@@ -261,7 +272,8 @@ texts() { # a folder of small documents
     : >out/train/000/.000002.zst.tmp.99999999
     : >out/.journal # of a run that was killed
     run_code 0 shardtool tokenize -o out in
-    [ ! -e out/train/000/000001.zst ] && [ ! -e out/train/000/.000002.zst.tmp.99999999 ]
+    [ ! -e out/train/000/000001.zst ]
+    [ ! -e out/train/000/.000002.zst.tmp.99999999 ]
     run_code 0 shardtool verify out
 }
 
@@ -310,7 +322,8 @@ texts() { # a folder of small documents
     run_code 0 shardtool info out out/train/000/000000.zst
     [[ "$output" == *"train_documents 3"* ]]
     shardtool info out out/train/000/000000.zst >rows
-    [ "$(grep -c '^$' rows)" = 1 ] && [ -n "$(tail -1 rows)" ] # an empty line between the two
+    [ "$(grep -c '^$' rows)" = 1 ]
+    [ -n "$(tail -1 rows)" ] # an empty line between the two
     shardtool info --json out out/train/000/000000.zst >rows
     [ "$(wc -l <rows)" = 2 ]
     python3 -c '
@@ -326,7 +339,8 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     shardtool verify all.zst
     zstd -dcq out/train/000/*.zst >want
     zstd -dcq all.zst | cmp - want
-    shardtool cat --raw -o all.bin out/train/000/*.zst && cmp all.bin want
+    shardtool cat --raw -o all.bin out/train/000/*.zst
+    cmp all.bin want
     shardtool cat -o - out/train/000/*.zst | cmp - all.zst
     run_code 73 shardtool cat -o all.zst out/train/000/000000.zst
     [[ "$output" == *"--force"* ]]
@@ -336,7 +350,8 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
 @test "cat gives the same bytes and the same error with any number of threads" {
     seq 3000 >numbers.txt
     shardtool tokenize -q -o out --docs lines --frame-tokens 64 --shard-tokens 4096 numbers.txt
-    shardtool cat -j 1 out >want && zstd -dcq out/train/*/*.zst | cmp - want
+    shardtool cat -j 1 out >want
+    zstd -dcq out/train/*/*.zst | cmp - want
     shardtool cat -j 1 -o want.zst out
     for jobs in 2 7; do
         shardtool cat -j $jobs out | cmp - want
@@ -345,7 +360,8 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     for n in 0 1; do printf '\xff' | dd of=out/train/000/00000$n.zst bs=1 seek=300 conv=notrunc status=none; done
     for jobs in 1 7; do
         run_code 65 shardtool cat -j $jobs -o bad.zst out
-        [[ "$output" == *"000000.zst': frame "*" at offset"* ]] && [ ! -e bad.zst ]
+        [[ "$output" == *"000000.zst': frame "*" at offset"* ]]
+        [ ! -e bad.zst ]
     done
     run_code 2 shardtool cat -j 1025 out
 }
@@ -418,7 +434,8 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool get --split val out 10: | cmp - <(tail -c +21 raw_val)
     shardtool get out/train/000/000001.zst 3:200 | cmp - <(zstd -dcq out/train/000/000001.zst | tail -c +7 | head -c 394)
     run_code 0 shardtool get --ids out 2:5 7:9
-    [ "${lines[0]}" = "$(slice raw 2 5 | od -An -tu2 | xargs)" ] && [ "${lines[1]}" = "$(slice raw 7 9 | od -An -tu2 | xargs)" ]
+    [ "${lines[0]}" = "$(slice raw 2 5 | od -An -tu2 | xargs)" ]
+    [ "${lines[1]}" = "$(slice raw 7 9 | od -An -tu2 | xargs)" ]
     run_code 2 shardtool get --ids out 0:$((total + 1))
     run_code 2 shardtool get --ids out 5:4
     run_code 2 shardtool get --ids out 5
@@ -480,7 +497,8 @@ slice() { # FILE FIRST END: bytes of those ids
     shardtool tokenize -q -o other --docs file a.txt
     run_code 2 shardtool merge -o x a other
     [[ "$output" == *"'a' was made with --frame-tokens=64, 'other' with --frame-tokens=32768: make them with the same options" ]]
-    [ ! -e x/dataset.jsonl ] && [ -z "$(find x -name '*.zst')" ]
+    [ ! -e x/dataset.jsonl ]
+    [ -z "$(find x -name '*.zst')" ]
     run_code 66 shardtool merge -o y a absent
     run_code 2 shardtool merge --force -o both/ a both
     shardtool verify -q both a
@@ -504,12 +522,15 @@ slice() { # FILE FIRST END: bytes of those ids
     # the old tables find the frames behind the damaged one
     run_code 0 shardtool index -q --rebuild whole.zst --force flipped.zst
     [[ "$output" == *"left out 1 damaged frame of "* ]]
-    zstd -dcq whole.zst | cmp - <(head -c 640 raw && tail -c +769 raw) && shardtool verify whole.zst
+    zstd -dcq whole.zst | cmp - <(head -c 640 raw && tail -c +769 raw)
+    shardtool verify whole.zst
     cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$(($(shardtool index --json $shard | sed -n '1s/.*"offset":\([0-9]*\).*/\1/p') + 12)) conv=notrunc status=none
-    shardtool index --rebuild whole.zst --force flipped.zst && zstd -dcq whole.zst | cmp - <(tail -c +129 raw)
+    shardtool index --rebuild whole.zst --force flipped.zst
+    zstd -dcq whole.zst | cmp - <(tail -c +129 raw)
     head -c -30 flipped.zst >cut.zst # no tables and no frame
     run_code 65 shardtool index --rebuild none.zst cut.zst
-    [[ "$output" == *"no undamaged frame"* ]] && [ ! -e none.zst ]
+    [[ "$output" == *"no undamaged frame"* ]]
+    [ ! -e none.zst ]
     run_code 73 shardtool index --rebuild whole.zst $shard
     run_code 65 shardtool index --rebuild x.zst lines.txt
     [ ! -e x.zst ]

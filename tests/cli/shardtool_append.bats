@@ -59,7 +59,8 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool tokenize -o old $common a.jsonl
     printf '{"text": 1}\n' >d.jsonl
     run_code 65 shardtool tokenize --append -o out $common d.jsonl
-    shardtool verify -q out && shardtool diff out old
+    shardtool verify -q out
+    shardtool diff out old
     mv b.jsonl 0.jsonl # sorts before a.jsonl
     run_code 0 shardtool tokenize --append -o out --frame-tokens 256 --shard-tokens 4096 --val 0.2 0.jsonl
     [[ "$output" == *"'0.jsonl' come after those of 'a.jsonl'"* ]]
@@ -106,7 +107,8 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     run_code 0 shardtool tokenize --append -o out ${common#-q} b.jsonl c.txt
     [[ "$output" == *"continuing after"* ]]
     shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
-    same_files out whole && [ -z "$(leftovers)" ]
+    same_files out whole
+    [ -z "$(leftovers)" ]
 }
 
 @test "--max-tokens ends with the document that reaches it, whatever -j, and after a kill too" {

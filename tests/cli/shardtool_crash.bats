@@ -32,7 +32,8 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     seq 3000 >lines.txt
     many="-q --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 1024 lines.txt"
     few="-q a.txt"
-    shardtool tokenize -o many $many && shardtool tokenize -o few $few
+    shardtool tokenize -o many $many
+    shardtool tokenize -o few $few
     for call in unlink rename rmdir; do
         for number in $(seq 1 40); do
             rm -rf out && cp -r many out
@@ -96,7 +97,8 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
 }
 
 @test "verify finds shards that the manifest does not list" {
-    shardtool tokenize -q -o out a.txt && shardtool tokenize -q -o other b.txt
+    shardtool tokenize -q -o out a.txt
+    shardtool tokenize -q -o other b.txt
     cp other/train/000/000000.zst out/train/000/000001.zst
     run_code 1 shardtool verify out
     [[ "$output" == *"'out/train/000/000001.zst' is not listed in the manifest"* ]]
@@ -334,8 +336,11 @@ END
         done
         code=0
         signalled -e inject=fsync:signal=$signal:when=12 shardtool tokenize -o out $options || code=$?
-        [ $code -gt 128 ] && [ -d out/train ] && [ -z "$(find out -name '*.tmp.*')" ]
-        shardtool tokenize -o out $options && cmp out/dataset.jsonl whole/dataset.jsonl
+        [ $code -gt 128 ]
+        [ -d out/train ]
+        [ -z "$(find out -name '*.tmp.*')" ]
+        shardtool tokenize -o out $options
+        cmp out/dataset.jsonl whole/dataset.jsonl
         rm -r out
     done
     # one that is ignored stays ignored

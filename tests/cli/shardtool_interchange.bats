@@ -51,7 +51,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     ln -s disk link
     ln -s nowhere dangling
     shardtool export --to nanogpt -q -o link d
-    [ -L link ] && [ -e disk/train.bin ]
+    [ -L link ]
+    [ -e disk/train.bin ]
     run_code 73 shardtool export --to nanogpt -o dangling d
     [[ $output == *"link to a directory that does not exist"* ]]
     [ -z "$(compgen -G '.*.tmp.*')" ]

@@ -159,7 +159,8 @@ setup() {
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
     strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=10 shardtool tokenize -j 1 -o out $options || true
-    [ -s out/.journal ] && [ -s out/.pending ]
+    [ -s out/.journal ]
+    [ -s out/.pending ]
     for name in .journal .pending; do
         cp -r out old$name && rm old$name/$name && mkfifo old$name/$name
         run_code 73 timeout 60 shardtool tokenize -o old$name $options

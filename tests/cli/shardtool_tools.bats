@@ -102,7 +102,8 @@ dataset() {
     run_code 2 shardtool diff --content d s.zst
     [[ "$output" == *"'d' has two splits"*"--split val"* ]]
     run_code 66 shardtool diff d nowhere
-    shardtool shuffle -q -o other d && run_code 1 shardtool diff other d
+    shardtool shuffle -q -o other d
+    run_code 1 shardtool diff other d
     run_code 0 shardtool diff --split train d d
 }
 

@@ -358,7 +358,9 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"n_layer is 2, was 1"* ]]
     run train --out_dir=run --n_layer=2 --max_iters=2 --fresh
     [ "$status" -eq 0 ]
-    [ -e run/before-1/metrics.jsonl ] && [ -d run/before-1/ckpt-00000002 ] && [ -d run/ckpt-00000002 ]
+    [ -e run/before-1/metrics.jsonl ]
+    [ -d run/before-1/ckpt-00000002 ]
+    [ -d run/ckpt-00000002 ]
 }
 
 @test "a damaged checkpoint is reported, and the one before it is used" {
@@ -522,7 +524,7 @@ END
     run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
     [ "$status" -eq 0 ]
     [ -d run/ckpt-00000004 ]
-    ! grep -q val_loss run/metrics.jsonl
+    not grep -q val_loss run/metrics.jsonl
     run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=6
     [[ "$output" == *"resuming at step 4"* ]]
 }

@@ -61,7 +61,8 @@ says() { grep -q "$1" words; }
     run as_user "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run --max_iters=3
     [ "$status" -eq 77 ]
     [[ "$output" == *"Permission denied"* && "$output" != *DAMAGED* ]]
-    [ -d out/run/ckpt-00000002 ] && [ ! -e out/run/ckpt-00000003 ]
+    [ -d out/run/ckpt-00000002 ]
+    [ ! -e out/run/ckpt-00000003 ]
 }
 
 @test "a checkpoint that does not fit the free space is refused before it is written" {
@@ -72,7 +73,7 @@ says() { grep -q "$1" words; }
         ls -A small/run' "$data" >output 2>&1
     grep -q "a checkpoint needs .* in 'small/run', and .* are free" output
     grep -q "exit 74" output
-    ! grep -q ckpt- output
+    not grep -q ckpt- output
 }
 
 @test "SIGHUP saves and exits with 75; under nohup it is ignored" {
@@ -119,8 +120,9 @@ says() { grep -q "$1" words; }
         wait_until a_save_runs
         kill -$signal "$TRAINER"
         ends 75
-        "$BIN/trainer" status run >/dev/null 2>damaged && [ ! -s damaged ]
-        ! a_save_runs
+        "$BIN/trainer" status run >/dev/null 2>damaged
+        [ ! -s damaged ]
+        not a_save_runs
     done
 }
 
@@ -283,7 +285,7 @@ END
             status=0
             "$BIN/trainer" status copy/run >out 2>err || status=$?
             [ $status -eq 0 ] || { [ $status -eq 66 ] && ! compgen -G "copy/run/ckpt-*"; } || { cat err && exit 1; }
-            ! grep -q DAMAGED err
+            not grep -q DAMAGED err
             umount copy
         done
         kill -9 $TRAINER
@@ -306,7 +308,8 @@ END
     [ "$status" -eq 0 ]
     [ -d $'run-\xff/ckpt-00000001' ]
     run train --out_dir="${long:0:5000}" --max_iters=1
-    [ "$status" -ne 0 ] && [ "$status" -lt 126 ]
+    [ "$status" -ne 0 ]
+    [ "$status" -lt 126 ]
 }
 
 @test "a resumed run logs a setting that may change, and refuses one that may not with both values, 2" {

@@ -86,7 +86,8 @@ EOF
     zip -q0r ckpt.pt ckpt
     run_code 65 trainer import -o out ckpt.pt
     [[ "$output" == *"the pickle names 'posix.system', which is refused"* ]]
-    [ ! -e here ] && [ ! -e out ]
+    [ ! -e here ]
+    [ ! -e out ]
     zip -q9 small.zip "$files/float32.pt"
     run_code 65 trainer import -o out small.zip
     [[ "$output" == *"is compressed or encrypted"* ]]

@@ -18,7 +18,8 @@ is_saved() { # the last step has a checkpoint, and none is half written
         grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
         # rank 0 can have recorded a step that the others did not finish: the next start removes its line
         step=$(sed -nE 's/.*saved at step ([0-9]+): .*/\1/p' words | sort -n | tail -1)
-        [ -d "$(checkpoint run "$step")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
+        [ -d "$(checkpoint run "$step")" ]
+        [ -z "$(compgen -G 'run/.ckpt*')" ]
         [ $(($(steps run) - step)) -le $([ $victim = 0 ] && echo 1 || echo 0) ]
     done
     grep -q 'rank 0 has ended: saving in its place' words
