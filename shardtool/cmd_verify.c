@@ -35,8 +35,9 @@ typedef struct {
 
 typedef struct {
     Pool *pool;
-    uint64_t shards, bad, tokens;
-    int code;               // exit code
+    uint64_t shards, bad, tokens; // bad: shards
+    uint64_t other;               // bad manifests, vocabularies and unlisted files
+    int code;                     // exit code
     bool chained, open_end; // the previous check was the previous shard of the dataset; its last document continues
 } Verifier;
 
@@ -84,8 +85,6 @@ static int check_shard(void *data, unsigned worker) {
 
 static void report(Verifier *verifier, const char *path, uint64_t tokens) {
     bool bad = err_code() != 0;
-    verifier->shards++;
-    verifier->bad += bad;
     verifier->tokens += tokens;
     if (bad && (verifier->code == 0 || err_code() == EX_DATA))
         verifier->code = err_code() == EX_DATA ? EX_NO : err_code();
@@ -104,6 +103,11 @@ static void report(Verifier *verifier, const char *path, uint64_t tokens) {
     err_clear();
 }
 
+static void report_other(Verifier *verifier, const char *path) {
+    verifier->other++;
+    report(verifier, path, 0);
+}
+
 // Waits for the oldest check. False when none is in flight.
 static bool report_oldest(Verifier *verifier) {
     void *done;
@@ -114,6 +118,8 @@ static bool report_oldest(Verifier *verifier) {
     if (status == 0 && chained && check->before != verifier->open_end)
         fail(EX_DATA, "shard '%s': its first document does not continue the previous shard", check->path);
     verifier->chained = status == 0 && check->listed, verifier->open_end = check->after;
+    verifier->shards++;
+    verifier->bad += err_code() != 0;
     report(verifier, check->path, check->tokens);
     return true;
 }
@@ -150,7 +156,7 @@ static int report_unlisted(void *context, const char *file) {
         !strcmp(dataset->shards[split][number].path, path))
         return 0;
     fail(EX_DATA, "'%s' is not listed in the manifest", path);
-    report(unlisted->verifier, path, 0);
+    report_other(unlisted->verifier, path);
     return 0;
 }
 
@@ -161,7 +167,7 @@ static void verify_path(Verifier *verifier, const char *path) {
     }
     Dataset dataset;
     if (dataset_open(&dataset, path) < 0) {
-        report(verifier, path, 0);
+        report_other(verifier, path);
         return;
     }
     for (int split = 0; split < SPLIT_COUNT; split++)
@@ -169,9 +175,9 @@ static void verify_path(Verifier *verifier, const char *path) {
             const DatasetShard *shard = &dataset.shards[split][i];
             submit(verifier, shard->path, shard, &dataset);
         }
-    if (characters_check(&dataset) < 0) report(verifier, path, 0);
+    if (characters_check(&dataset) < 0) report_other(verifier, path);
     Unlisted unlisted = {verifier, &dataset};
-    if (dataset_files(path, report_unlisted, &unlisted) < 0) report(verifier, path, 0);
+    if (dataset_files(path, report_unlisted, &unlisted) < 0) report_other(verifier, path);
     dataset_close(&dataset);
 }
 
@@ -188,9 +194,12 @@ static int run(int count, char **arguments) {
         for (int i = 0; i < count; i++) verify_path(&verifier, arguments[i]);
         while (report_oldest(&verifier)) {
         }
-        if (verifier.bad)
-            log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad", verifier.bad, verifier.shards,
-                     PLURAL(verifier.shards), verifier.bad == 1 ? "is" : "are");
+        char other[64] = "";
+        if (verifier.other)
+            snprintf(other, sizeof other, "; %" PRIu64 " other error%s", verifier.other, PLURAL(verifier.other));
+        if (verifier.bad || verifier.other)
+            log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad%s", verifier.bad, verifier.shards,
+                     PLURAL(verifier.shards), verifier.bad == 1 ? "is" : "are", other);
         else
             log_line("%" PRIu64 " shard%s, %" PRIu64 " tokens: all good", verifier.shards, PLURAL(verifier.shards),
                      verifier.tokens);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 static bool json;
-static const char *which = "", *choices = "";
+static const char *which = "", *choices;
 static const Option options[] = {
     {OPT_STRING, "ckpt",    &which,   "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"                                                 },
@@ -100,7 +100,8 @@ static int print_accuracy(Trained *trained) {
 // A dataset of a configuration file may be that of the training run.
 static int check_choices(const ConfigReader *reader) {
     static const int keys[] = {KEY_dataset, KEY_loader};
-    for (size_t i = 0; *choices && i < sizeof keys / sizeof *keys; i++)
+    if (choices && !*choices) return fail(EX_USAGE, "--choices names no file");
+    for (size_t i = 0; choices && i < sizeof keys / sizeof *keys; i++)
         if (!strncmp(reader->origin[keys[i]], "--", 2))
             return fail(EX_USAGE,
                         "%s and --choices, which evaluates the items of a file and no dataset: give one of the two",
@@ -115,10 +116,10 @@ static int run(int count, char **files) {
     Config *config = &reader.config;
     int result = config_read(&reader, count, files);
     if (result == 0) result = check_choices(&reader);
-    if (result == 0 && !*choices) result = loader_process_open(&loader_process, config);
+    if (result == 0 && !choices) result = loader_process_open(&loader_process, config);
     config->sample_tokens = 0;
     if (result == 0) result = trained_open(&trained, &reader, which);
-    if (result == 0) result = *choices ? print_accuracy(&trained) : evaluate_with(&trained, config, &loader_process);
+    if (result == 0) result = choices ? print_accuracy(&trained) : evaluate_with(&trained, config, &loader_process);
     loader_process_close(&loader_process);
     trained_close(&trained);
     config_close(&reader);

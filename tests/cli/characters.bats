@@ -60,6 +60,7 @@ setup() {
     shardtool characters other.txt >set/characters.txt # as many
     run_code 1 shardtool verify --quick set
     [[ "$output" == *"'set/characters.txt' is damaged or of another dataset"* ]]
+    [[ "$output" == *"0 of 2 shards are bad; 1 other error"* ]]
     run_code 76 shardtool decode set
     [[ "$output" == *"another vocabulary, of $(($(wc -m <"$abc") + 1)) ids, than its characters.txt"* ]]
     head -c 5 "$abc" >set/characters.txt

@@ -309,6 +309,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     cmp whole <(cat items | evaluate --choices=/dev/stdin)
     echo "dataset = '$data'" >with.conf # of the training run
     cmp whole <(evaluate with.conf --choices=items)
+    run_code 2 evaluate --choices=
     run_code 2 evaluate --choices=items --dataset="$data"
     [[ "$output" == *"--dataset and --choices"* ]]
     printf '\xef\xbb\xbf{}\n' >marked
