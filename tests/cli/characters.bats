@@ -157,16 +157,7 @@ setup() {
     trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=1 --sample_tokens=0
     export=("$BIN/trainer" export -q -o made/model --out_dir=run)
     trainer export -q -o whole --out_dir=run
-    for call in mkdir write fsync rename renameat; do
-        for number in $(seq 1 50); do
-            rm -rf made
-            kill_at $call "$number" "${export[@]}" || break
-            if [ -e made/model ]; then diff -r made/model whole; else "${export[@]}"; fi
-            diff -r made/model whole
-            [ "$(ls -A made)" = model ] || { ls -A made && return 1; }
-        done
-        [ "$number" -gt 1 ]
-    done
+    complete_after_kills whole made/model "${export[@]}"
     run_code 73 "${export[@]}"
     [[ "$output" == *"'made/model' is not empty: choose another directory" ]]
     run_code 73 trainer export -o "$text/model" --out_dir=run

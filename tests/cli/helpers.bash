@@ -159,6 +159,23 @@ kill_at() {
     return 0
 }
 
+# complete_after_kills WHOLE made/DIR COMMAND...: killed at any of its calls that change the disk, COMMAND leaves nothing or all
+# under its name; repeated, it makes what is in WHOLE, and nothing else is left beside it.
+complete_after_kills() {
+    local whole=$1 directory=$2 call number
+    shift 2
+    for call in mkdir write fsync rename renameat; do
+        for number in $(seq 1 50); do
+            rm -rf made
+            kill_at $call "$number" "$@" || break
+            if [ -e "$directory" ]; then diff -r "$directory" "$whole"; else "$@"; fi
+            diff -r "$directory" "$whole"
+            [ "$(ls -A made)" = "${directory#made/}" ] || { ls -A made && return 1; }
+        done
+        [ "$number" -gt 1 ]
+    done
+}
+
 # The leak sanitizer does not work in a program that is traced.
 strace() { ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" command strace "$@"; }
 export -f strace

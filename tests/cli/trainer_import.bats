@@ -46,16 +46,7 @@ EOF
     printf 0123456789 >abc
     import=("$BIN/trainer" import -q -o made/out --characters abc "$files/llmc3.bin")
     trainer import -q -o whole --characters abc "$files/llmc3.bin"
-    for call in mkdir fsync rename renameat write; do
-        for number in $(seq 1 50); do
-            rm -rf made
-            kill_at $call "$number" "${import[@]}" || break
-            if [ -e made/out ]; then diff -r made/out whole; else "${import[@]}"; fi
-            diff -r made/out whole
-            [ "$(ls -A made)" = out ] || { ls -A made && return 1; }
-        done
-        [ "$number" -gt 1 ]
-    done
+    complete_after_kills whole made/out "${import[@]}"
     run_code 73 "${import[@]}"
     [[ "$output" == *"'made/out' is not empty: choose another directory" ]]
     : >file
