@@ -158,7 +158,9 @@ static int add_listed(Walk *walk, const char *name, Folder folder) {
         if (!walk->dangling++) log_warn("skipped '%s': a link to a file that does not exist", path_string(walk));
         return 0;
     }
-    return S_ISREG(st.st_mode) ? add_file(walk, &st, folder) : 0;
+    if (S_ISREG(st.st_mode)) return add_file(walk, &st, folder);
+    if (!S_ISDIR(st.st_mode)) log_warn("skipped '%s': it is no regular file", path_string(walk));
+    return 0;
 }
 
 static int walk_directory(Walk *walk) {

@@ -126,6 +126,9 @@ setup() {
     shardtool characters other.txt >abc2
     shardtool tokenize -q --docs lines --val 0.2 --characters abc2 -o other other.txt
     run_code 76 trainer train "${tiny[@]}" --dataset=other --out_dir=run --max_iters=7
+    run_code 76 trainer train "${tiny[@]}" --vocabulary=abc2 --out_dir=run --max_iters=7
+    [[ "$output" == *"'abc2' has other characters than those with which the run in 'run' was trained"* ]]
+    cmp "$abc" run/characters.txt
     [ "$(wc -m <abc2)" = "$(wc -m <"$abc")" ]
     run_code 76 trainer train "${tiny[@]}" --dataset=gpt2 --out_dir=fresh --max_iters=7 --vocabulary=abc2
     run_code 76 trainer sample --out_dir=run --vocabulary=abc2 --start=a --device=cpu

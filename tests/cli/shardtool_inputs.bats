@@ -379,6 +379,9 @@ in/p.pdf" ]
     run_code 0 shardtool tokenize -q -o out in
     [[ "$output" == *"skipped 'in/link': a link to a file that does not exist"*"skipped 2 links"* ]]
     run_code 66 shardtool text in/link
+    mkfifo in/pipe
+    run_code 0 shardtool text in
+    [[ "$output" == *"skipped 'in/pipe': it is no regular file"* ]]
 }
 
 @test "a second name of a file in a folder or a tar is left out with a warning" {

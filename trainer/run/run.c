@@ -113,7 +113,12 @@ static int open_feed(Run *run) {
     };
     loader_process_configure(&run->loader_process, config, &feed);
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
-    if (!*run->checkpoint && vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
+    if (vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
+    if (*run->checkpoint && memcmp(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp))
+        return fail(EX_PROTOCOL,
+                    "'%s' has other characters than those with which the run in '%s' was trained: name the right file "
+                    "by --vocabulary",
+                    config->vocabulary, config->out_dir);
     if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);
     run->feed = feed_open(&feed);
     if (!run->feed || vocabulary_check(config, feed_dataset(run->feed)) < 0) return -1;
