@@ -195,6 +195,10 @@ void emu::exchange(cudaStream_t stream, const Buffers &buffers, std::function<bo
     put(stream, work);
 }
 
+void emu::abandon_exchanges() {
+    for (auto &one : exchanges) one->done = true;
+}
+
 void emu::note_word(const char *word) { record += word; }
 void emu::note_pointer(const void *pointer) { note_integer((long long)(uintptr_t)pointer); }
 void emu::note_integer(long long value) { record += ' ' + std::to_string(value); }
@@ -332,6 +336,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     NEED(event->asked == event->done);
+    for (cudaStream_t stream : streams) // a stream may still have to come to its wait, which is over
+        for (Work &work : stream->work)
+            if (work.wait == event) work.wait = nullptr;
     delete event;
     emu_counts.live--;
     return cudaSuccess;

@@ -15,6 +15,9 @@ typedef std::vector<std::pair<const void *, size_t>> Buffers;
 // Puts an exchange into a stream. `arrive` is called when its turn has come, and again until it returns true.
 void exchange(cudaStream_t stream, const Buffers &buffers, std::function<bool()> arrive);
 
+// Their communicator was aborted: none of them waits for other processes any more.
+void abandon_exchanges(void);
+
 // For an operation whose code no sanitizer sees.
 void touch(const void *start, size_t bytes);
 

@@ -238,6 +238,7 @@ ncclResult_t CommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, in
 
 ncclResult_t CommAbort(ncclComm_t comm) {
     comm->aborted = true; // kept: exchanges in streams refer to it
+    emu::abandon_exchanges();
     open_comm = nullptr;
     return NCCL_SUCCESS;
 }
