@@ -67,9 +67,10 @@ END
     job --max_iters=$end
     [ "$(steps run)" = $end ]
     [ "$(wc -l <requeued)" = 1 ]
-    # SIGTERM, after which mpirun leaves the processes one second, or what this says
-    OMPI_MCA_odls_base_sigkill_timeout=15 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
-        "${endless[@]}" >lines 2>words 3>&- &
+    # SIGTERM, after which mpirun leaves the processes one second, or what this says. It no longer reads their output then: a
+    # process that prints more than a terminal holds would wait until it is killed.
+    OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
+        --log_interval=1000000 "${endless[@]}" >lines 2>words 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill "$TRAINER"
