@@ -19,6 +19,9 @@
 enum { DIGEST_BYTES = 65536, CHUNK_BYTES = 1 << 20, FILE_LIST_BYTES_MAX = 1 << 30 };
 static const uint32_t SKIPPED = UINT32_MAX; // the folder of a further name of a file
 
+// What walk_directory calls is not inlined: its frame is on the stack once for each level of folders.
+#define SMALL_FRAME __attribute__((noinline))
+
 struct InputStrings {
     InputStrings *next;
     size_t used, capacity;
@@ -108,7 +111,7 @@ typedef struct {
     Buffer list; // char *
 } Names;
 
-static int list_names(Walk *walk, Names *names) {
+SMALL_FRAME static int list_names(Walk *walk, Names *names) {
     DIR *directory = opendir(path_string(walk));
     if (!directory) return fail_errno("cannot open directory '%s'", path_string(walk));
     int status = 0;
@@ -150,7 +153,7 @@ static bool is_wanted(Walk *walk, const char *name) {
     return !matches(&filter->exclude, below, name);
 }
 
-static int add_listed(Walk *walk, const char *name, Folder folder) {
+SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     struct stat st;
     if (!is_wanted(walk, name)) return 0;
     if (stat(path_string(walk), &st)) {
