@@ -6,15 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TORCHRUN "torchrun"
-
 static const struct {
     const char *rank, *world, *launcher;
 } launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun" },
-    {"PMI_RANK",             "PMI_SIZE",             "mpiexec"},
-    {"SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "srun"   },
-    {"RANK",                 "WORLD_SIZE",           TORCHRUN },
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"       },
+    {"PMI_RANK",             "PMI_SIZE",             "mpiexec"      },
+    {"SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "srun"         },
+    {"RANK",                 "WORLD_SIZE",           LAUNCH_TORCHRUN},
 };
 
 int launch_number(const char *variable, unsigned *number) {
@@ -36,11 +34,12 @@ int launch_find(Launch *launch) {
         int has_rank = launch_number(launchers[i].rank, &rank), has_world = launch_number(launchers[i].world, &world);
         if (has_rank < 0 || has_world < 0) return -1;
         if (!has_rank || !has_world) continue;
-        if (!strcmp(launchers[i].launcher, TORCHRUN) && !getenv("MASTER_ADDR")) continue; // names that others use, too
+        if (!strcmp(launchers[i].launcher, LAUNCH_TORCHRUN) && !getenv("MASTER_ADDR"))
+            continue; // names that others use, too
         if (rank >= world)
             return fail(EX_USAGE, "the environment has %s=%u and %s=%u", launchers[i].rank, rank, launchers[i].world,
                         world);
-        *launch = (Launch){rank, world, launchers[i].launcher, strcmp(launchers[i].launcher, TORCHRUN) != 0};
+        *launch = (Launch){rank, world, launchers[i].launcher};
         return 0;
     }
     return 0;

@@ -1,13 +1,12 @@
 // The place of this process among those that a launcher (mpirun, srun) started together, from its environment.
 #pragma once
 
-#include <stdbool.h>
-
 typedef struct {
     unsigned rank, world; // rank < world
     const char *launcher; // for messages; NULL when no launcher started this process: then it is rank 0 of 1
-    bool has_mpi;         // all but torchrun
 } Launch;
+
+#define LAUNCH_TORCHRUN "torchrun" // the launcher without MPI
 
 // Open MPI's mpirun, MPICH's mpiexec (also srun with its plug-in), srun, and PyTorch's torchrun. A batch script of
 // Slurm was not started by srun, though sbatch sets the number of tasks there too. -1 after fail() (2) when the

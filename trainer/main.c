@@ -3,6 +3,8 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/launch.h"
+#include "common/log.h"
+#include "trainer/run/torchrun.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -46,6 +48,12 @@ int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     bound_spinning(argv);
     if (has_nothing_to_do(argc, argv)) return 0;
+    int status;
+    if (argc > 1 && !strcmp(argv[1], "train") && torchrun_hand_over(argv, &status)) {
+        log_program = "trainer";
+        if (status < 0) log_error("train", err_text());
+        return status < 0 ? err_code() : status;
+    }
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"trainer", "trains a GPT within a memory plan that is made before it starts",

@@ -76,14 +76,69 @@ load ranks
     [ -e exported/model.safetensors ]
     diff <(mpirun -n 3 "$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1) \
         <("$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1)
-    torchrun() { # as it sets the environment
-        RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 MASTER_ADDR=localhost MASTER_PORT=29500 "${@:2}"
-    }
-    run_code 0 torchrun 1 "$BIN/trainer" status --out_dir=run
+    run_code 0 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500 "$BIN/trainer" status --out_dir=run
     [ -z "$output" ]
-    run_code 2 torchrun 1 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run
-    [[ "$output" == *"torchrun started 2 processes, which have no MPI to exchange gradients: start them by mpirun"* ]]
     RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=2 # not torchrun
+}
+
+# As torchrun starts a program: COUNT processes with its variables; when one fails the others get SIGTERM.
+like_torchrun() {
+    local rank pids=() status=0
+    for rank in $(seq 0 $(($1 - 1))); do
+        env RANK="$rank" LOCAL_RANK="$rank" WORLD_SIZE="${WORLD:-$1}" LOCAL_WORLD_SIZE="$1" MASTER_ADDR=localhost MASTER_PORT=29500 \
+            OMP_NUM_THREADS=1 "${@:2}" &
+        pids+=($!)
+    done
+    echo "${pids[0]}" >first.pid
+    for rank in "${!pids[@]}"; do wait "${pids[$rank]}" || status=$?; done
+    return "$status"
+}
+
+@test "torchrun starts ranks of mpirun: the losses, a stop and its errors" {
+    unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe # torchrun's users do not know them
+    like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=two
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 ranks 2 --out_dir=same
+    diff <(losses two) <(losses same)
+    run_code 2 like_torchrun 3 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=three
+    [ "$(grep -c 'gradient_accumulation_steps 4 does not divide by the 3 processes' <<<"$output")" = 1 ]
+    WORLD=4 run_code 2 like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=three
+    [ "$(grep -c 'torchrun started 4 processes on several machines: start them by mpirun -H, or by srun --mpi=pmix' <<<"$output")" = 1 ]
+    mkdir empty
+    PATH=$BIN:$PWD/empty run_code 2 "$(command -v env)" RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost "$BIN/trainer" train
+    [[ "$output" == *"torchrun started 2 processes, and mpirun, which would train in them, does not start: No such file"* ]]
+
+    like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" --log_interval=1000000 2>words >lines 3>&- & TRAINER=$!
+    wait_for_steps run 3
+    kill -TERM "$(cat first.pid)"
+    ends 75
+    grep -q 'saved at step' words
+}
+
+@test "processes that may use the same processors share them" {
+    threads_of() { # PROCESSES
+        mpirun --bind-to none -n "$1" env -u OMP_NUM_THREADS "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --threads=0 \
+            --max_iters=1 --print_ranks 2>&1 | sed -nE 's/^trainer.*: cpu: .*[ ;]([0-9]+) threads?, .*/\1/p' | xargs
+    }
+    all=$(threads_of 1)
+    part=$((all / 2 > 0 ? all / 2 : 1))
+    [ "$(threads_of 2)" = "$part $part" ]
+    [ "$(threads_of 4)" = "$(yes $((all / 4 > 0 ? all / 4 : 1)) | head -4 | xargs)" ]
+}
+
+@test "PyTorch's torchrun starts a run" {
+    torchrun=$BATS_TEST_DIRNAME/../../build/venv/bin/torchrun
+    [ -x "$torchrun" ] || skip "torch is not installed in build/venv"
+    "$torchrun" --standalone --no-python --nproc_per_node=2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=two
+    ranks 2 --out_dir=same
+    diff <(losses two) <(losses same)
+    launched=0
+    "$torchrun" --standalone --no-python --nproc_per_node=2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" \
+        >lines 2>words 3>&- & TRAINER=$!
+    wait_for_steps run 3
+    kill -TERM $TRAINER
+    wait $TRAINER || launched=$?
+    [ "$launched" != 0 ]
+    grep -q 'saved at step' words
 }
 
 @test "what differs between ranks, or does not fit their number, is refused with both values" {

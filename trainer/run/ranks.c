@@ -3,8 +3,11 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/pool.h"
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     VERSION_BYTES = 64,
@@ -40,6 +43,26 @@ int ranks_open(Run *run, const Config *config, bool print) {
     }
     run->print_ranks = print;
     return compare_versions(run);
+}
+
+int ranks_share_processors(Run *run, Config *config) {
+    typedef struct {
+        unsigned machine; // its lowest rank
+        cpu_set_t processors;
+    } Place;
+    Collective *ranks = &run->collective;
+    if (ranks->world == 1) return 0;
+    Place *places = allocate_zeroed(ranks->world, sizeof *places), *own = &places[ranks->rank];
+    own->machine = ranks->local_first;
+    sched_getaffinity(0, sizeof own->processors, &own->processors);
+    int status = collective_all_gather(ranks, places, ranks->world * sizeof *places, sizeof *places);
+    unsigned sharing = 0;
+    for (unsigned rank = 0; rank < ranks->world; rank++) sharing += !memcmp(&places[rank], own, sizeof *own);
+    free(places);
+    const unsigned cores = pool_cores();
+    if (status < 0 || config->threads || getenv("OMP_NUM_THREADS")) return status;
+    config->threads = sharing < cores ? cores / sharing : 1;
+    return 0;
 }
 
 int ranks_agree(Run *run, int status) {

@@ -8,6 +8,10 @@
 // (2) when the programs have different versions.
 int ranks_open(Run *run, const Config *config, bool print);
 
+// With threads=0, and no OMP_NUM_THREADS: processes of a machine that may use the same processors, because their
+// launcher did not bind them, get an equal part of the threads.
+int ranks_share_processors(Run *run, Config *config);
+
 // Every rank passes its status. -1 on all of them, with the error of the first that has one, when one has failed.
 int ranks_agree(Run *run, int status);
 

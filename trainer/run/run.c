@@ -223,6 +223,7 @@ static int open_backend(Run *run, const Config *config_given, bool fresh) {
     const Config *config = run->config = &run->resolved;
     run->resolved = *config_given;
     run->resolved.world = run->collective.world;
+    if (ranks_share_processors(run, &run->resolved) < 0) return -1;
     if (!fresh) checkpoint_resolve_auto(config->out_dir, &run->resolved);
     run->backend = backend_for_rank(config, run->collective.local, run->backend_text);
     if (!run->backend && config_given->dtype != config->dtype)
