@@ -77,14 +77,14 @@ def test_transformers_has_the_loss_and_the_text_of_the_trainer():
     ids = {split: np.frombuffer(run(f"{BIN}/shardtool", "cat", "--split", split, dataset())[0], "<u2").astype(np.int64)
            for split in ("train", "val")}
     for form in FORMS:
-        theirs = transformers.AutoModelForCausalLM.from_pretrained(model(form)).float().eval()
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(model(form)).double().eval()
         out, _ = trainer("eval", f"--out_dir={form}", "--dataset=data", "--eval_tokens=256", "--threads=1", "--dtype=float32", "--json")
         for line in map(json.loads, out.splitlines()):
             rows = torch.from_numpy(ids[line["split"]][: 8 * 32 + 1])
             with torch.no_grad():
                 logits = theirs(rows[:-1].view(8, 32)).logits
             loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), rows[1:]).item()
-            assert abs(loss - line["loss"]) < 2e-6 * loss, (form, line, loss)
+            assert abs(loss - line["loss"]) < 1e-6 * loss, (form, line, loss)
             assert loss < 10, "it has learnt something"
         start = "line 7 of a text"
         tokenizer = transformers.AutoTokenizer.from_pretrained(model(form))
