@@ -27,12 +27,21 @@ typedef struct {
     int64_t pid;
 } Peer;
 
+// A rank that has waited for half of the timeout sends one byte to the others. So each knows who waits as it does, and
+// who is silent.
+typedef struct {
+    MPI_Request incoming;
+    uint64_t heard_ns;
+    char byte;
+} Note;
+enum { TAG_SUMS, TAG_SHARES, TAG_NOTE };
+
 static CollectiveSettings settings;
+static bool noted; // this wait
 static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
-static int *partners;         // the rank of each, -1: none is known
-static int waiting;           // number of requests that wait_all waits for
+static Note *notes;           // of each rank
 static float *received;       // a piece from each rank
 static uint64_t sent;         // bytes
 
@@ -42,36 +51,62 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static MPI_Request *new_request(int *count, int partner) {
-    partners[*count] = partner;
-    return &requests[(*count)++];
+static void expect_note(int from) {
+    MPI_Irecv(&notes[from].byte, 1, MPI_BYTE, from, TAG_NOTE, MPI_COMM_WORLD, &notes[from].incoming);
 }
 
-// Names the rank of the first request that is not done.
-static int fail_silent(char *why) {
+static void exchange_notes(uint64_t waited_ms) {
+    const bool half = waited_ms > settings.timeout_ms / 2, due = half && !noted;
+    noted = half;
+    for (int i = 0, done; i < world; i++) {
+        MPI_Request outgoing;
+        if (i == rank) continue;
+        if (due && MPI_Isend("", 1, MPI_BYTE, i, TAG_NOTE, MPI_COMM_WORLD, &outgoing) == MPI_SUCCESS)
+            MPI_Request_free(&outgoing);
+        if (MPI_Test(&notes[i].incoming, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
+        notes[i].heard_ns = now_ns();
+        expect_note(i);
+    }
+}
+
+// The first rank that has not said during this wait that it waits, too. -1: all have.
+static int find_silent(uint64_t waited_ms) {
+    const uint64_t started = now_ns() - waited_ms * MS;
+    for (int i = 0; i < world; i++)
+        if (i != rank && notes[i].heard_ns < started) return i;
+    return -1;
+}
+
+static int fail_silent(int silent, char *why) {
     const int seconds = (int)(settings.timeout_ms / 1000);
-    int silent = -1;
-    for (int i = 0, done; i < waiting && silent < 0; i++)
-        if (MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) silent = partners[i];
     if (silent < 0)
-        snprintf(why, COLLECTIVE_WHY, "a rank did not answer for %d s", seconds);
+        snprintf(why, COLLECTIVE_WHY, "every rank has waited for the others for %d s", seconds);
     else
         snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) did not answer for %d s", silent, (int)peers[silent].pid,
                  seconds);
     return -1;
 }
 
-static int mpi_check(uint64_t waited_ms, char *why) {
+static int find_ended(void) {
     for (int i = 0; i < world; i++)
         if (!strcmp(peers[i].machine, peers[rank].machine) && kill((pid_t)peers[i].pid, 0) < 0 && errno == ESRCH)
-            return snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) has ended", i, (int)peers[i].pid), -1;
-    if (waited_ms > settings.timeout_ms) return fail_silent(why);
+            return i;
+    return -1;
+}
+
+// Towards the end of a wait, a rank that has ended may be one that gave up first: the silent one is the cause.
+static int mpi_check(uint64_t waited_ms, char *why) {
+    exchange_notes(waited_ms);
+    const int ended = find_ended(), silent = find_silent(waited_ms);
+    const bool late = waited_ms > settings.timeout_ms / 10 * 9;
+    if (waited_ms > settings.timeout_ms || (ended >= 0 && late && silent >= 0)) return fail_silent(silent, why);
+    if (ended >= 0)
+        return snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) has ended", ended, (int)peers[ended].pid), -1;
     return settings.while_waiting ? settings.while_waiting(settings.self) : 0;
 }
 
 static int wait_all(int count, char *why) {
     uint64_t started = now_ns(), checked = started;
-    waiting = count;
     for (int polls = 0, done = 0;; polls++) {
         if (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
             return snprintf(why, COLLECTIVE_WHY, "MPI reports a failed transfer"), -1;
@@ -111,11 +146,11 @@ static int mpi_reduce_scatter(float *values, size_t count, size_t share, char *w
             const size_t theirs = piece_of(count, share, i, at);
             if (i == rank) continue;
             if (mine)
-                MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, 0, MPI_COMM_WORLD,
-                          new_request(&pending, i));
+                MPI_Irecv(received + (size_t)i * PIECE, (int)mine, MPI_FLOAT, i, TAG_SUMS, MPI_COMM_WORLD,
+                          &requests[pending++]);
             if (theirs)
-                send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, 0,
-                     new_request(&pending, i));
+                send(values + (size_t)i * share + at, theirs, MPI_FLOAT, theirs * sizeof *values, i, TAG_SUMS,
+                     &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
         memcpy(received + (size_t)rank * PIECE, sum, mine * sizeof *sum);
@@ -137,9 +172,9 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
             const size_t theirs = piece_of(bytes, share, i, at);
             if (i == rank) continue;
             if (theirs)
-                MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, 1, MPI_COMM_WORLD,
-                          new_request(&pending, i));
-            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, 1, new_request(&pending, i));
+                MPI_Irecv(base + (size_t)i * share + at, (int)theirs, MPI_BYTE, i, TAG_SHARES, MPI_COMM_WORLD,
+                          &requests[pending++]);
+            if (mine) send(base + (size_t)rank * share + at, mine, MPI_BYTE, mine, i, TAG_SHARES, &requests[pending++]);
         }
         if (wait_all(pending, why) < 0) return -1;
     }
@@ -149,14 +184,14 @@ static int mpi_all_gather(void *values, size_t bytes, size_t share, char *why) {
 static int mpi_broadcast(void *values, size_t bytes, char *why) {
     for (size_t at = 0; at < bytes; at += BROADCAST) {
         const size_t size = bytes - at < BROADCAST ? bytes - at : BROADCAST;
-        MPI_Ibcast((char *)values + at, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD, new_request(&(int){0}, rank ? 0 : -1));
+        MPI_Ibcast((char *)values + at, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD, requests);
         if (wait_all(1, why) < 0) return -1;
     }
     return 0;
 }
 
 static int mpi_barrier(char *why) {
-    MPI_Ibarrier(MPI_COMM_WORLD, new_request(&(int){0}, -1));
+    MPI_Ibarrier(MPI_COMM_WORLD, requests);
     return wait_all(1, why);
 }
 
@@ -180,13 +215,17 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     *place = (RankPlace){.rank = (unsigned)rank, .world = (unsigned)world};
     peers = calloc((size_t)world, sizeof *peers);
     requests = calloc((size_t)world * 2, sizeof *requests);
-    partners = calloc((size_t)world * 2, sizeof *partners);
+    notes = calloc((size_t)world, sizeof *notes);
     received = calloc((size_t)world * PIECE, sizeof *received);
-    if (!peers || !requests || !partners || !received)
+    if (!peers || !requests || !notes || !received)
         return snprintf(why, COLLECTIVE_WHY, "no memory for %d ranks", world), -1;
     Peer self = {.pid = getpid()};
     name_machine(self.machine, sizeof self.machine);
-    for (int i = 0; i < world; i++) peers[i] = self; // until they are known
+    for (int i = 0; i < world; i++) {
+        peers[i] = self; // until they are known
+        notes[i].incoming = MPI_REQUEST_NULL;
+        if (i != rank) expect_note(i);
+    }
     if (mpi_all_gather(peers, (size_t)world * sizeof *peers, sizeof *peers, why) < 0) return -1;
     while (strcmp(peers[place->local_first].machine, self.machine)) place->local_first++;
     for (int i = 0; i < rank; i++) place->local += !strcmp(peers[i].machine, self.machine);
@@ -196,8 +235,13 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
 static uint64_t mpi_sent(void) { return sent; }
 
 static void mpi_close(void) {
+    for (int i = 0; i < world; i++) {
+        if (i == rank) continue;
+        MPI_Cancel(&notes[i].incoming);
+        MPI_Request_free(&notes[i].incoming);
+    }
     MPI_Finalize();
-    free(peers), free(requests), free(partners), free(received);
+    free(peers), free(requests), free(notes), free(received);
 }
 
 extern const CollectiveRow collective_mpi;
