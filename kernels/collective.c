@@ -190,6 +190,7 @@ int collective_all_reduce(Collective *collective, double *values, int count) {
 
 int collective_broadcast(Collective *collective, void *values, size_t bytes) { CALL(broadcast, values, bytes, why); }
 int collective_barrier(Collective *collective) { CALL(barrier, why); }
+int collective_check_ended(Collective *collective) { CALL(check, 0, why); }
 
 uint64_t collective_sent(const Collective *collective) {
     if (collective->world == 1) return 0;

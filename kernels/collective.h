@@ -93,6 +93,10 @@ int collective_all_reduce(Collective *collective, double *values, int count); //
 int collective_broadcast(Collective *collective, void *values, size_t bytes); // of rank 0
 int collective_barrier(Collective *collective);
 
+// For a rank that waits for something else than an exchange: -1 after fail() (75) when a rank of this machine has
+// ended.
+int collective_check_ended(Collective *collective);
+
 uint64_t collective_sent(const Collective *collective); // bytes so far; one process sends none
 
 // For a row during a wait, about every 50 ms: -1 after fail() when it is to end.

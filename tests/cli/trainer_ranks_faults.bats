@@ -38,6 +38,7 @@ is_saved() { # the last step has a checkpoint, and none is half written
         for rank in 0 1 2 3; do
             [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
         done
+        not grep 'no data from the loader at .* for 300 s' words # where the loader was rank 0's
         step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
         [ -d "$(checkpoint run "$step")" ]
     done
@@ -131,7 +132,7 @@ END
     launch 4
     for kill in 1 2 3; do
         wait_for_more_steps run
-        pgrep -P "$(cat pid.0)" -x loader >loader.pid
+        wait_until pgrep -P "$(cat pid.0)" -x loader >loader.pid # it may be just starting again
         [ "$(wc -l <loader.pid)" = 1 ]
         for rank in 1 2 3; do ! pgrep -P "$(cat pid.$rank)" -x loader; done
         kill -9 "$(cat loader.pid)"

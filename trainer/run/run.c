@@ -99,6 +99,13 @@ static int check_threads(const Config *config) {
     return 0;
 }
 
+// While a rank waits for data: where the loader is that of a rank that has ended, none would ever come.
+static int check_while_waiting(void *self) {
+    Run *run = self;
+    if (loader_process_check(&run->loader_process) < 0) return -1;
+    return collective_check_ended(&run->collective);
+}
+
 static int open_feed(Run *run) {
     const Config *config = run->config;
     int64_t rows =
@@ -112,6 +119,7 @@ static int open_feed(Run *run) {
         .stop = &run->stop,
     };
     loader_process_configure(&run->loader_process, config, &feed);
+    feed.while_waiting = check_while_waiting, feed.while_waiting_self = run;
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
     if (vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
     if (*run->checkpoint && memcmp(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp))
