@@ -423,7 +423,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     cmp whole/config.json "$(last run)/config.json"
     "$BIN/trainer" export -o half --out_dir=run --dtype=float16
     [ "$(stat -c %s half/model.safetensors)" -lt $(($(stat -c %s whole/model.safetensors) * 51 / 100)) ]
-    losses() { "$BIN/trainer" eval "$@" --dataset="$data" --dtype=float32 --eval_tokens=128 --threads=1 --json 2>/dev/null; }
+    losses() { "$BIN/trainer" eval "$@" --dataset="$data" --dtype=float32 --eval_tokens=128 --eval_batch_size=2 --threads=1 --json 2>/dev/null; }
     [ "$(losses --init_from=./whole)" = "$(losses --out_dir=run)" ]
     [ "$(losses --init_from=./half | sed -nE 's/.*"loss": (.{5}).*/\1/p')" = "$(losses --out_dir=run | sed -nE 's/.*"loss": (.{5}).*/\1/p')" ]
     python3 - "$BATS_TEST_DIRNAME/../oracle" <<'EOF'
