@@ -90,19 +90,18 @@ static int start(char **argv, unsigned world) {
 
 bool torchrun_hand_over(char **argv, int *status) {
     Launch launch;
-    unsigned local = 0;
     *status = -1;
     if (launch_find(&launch) < 0) return true;
     if (launch.world == 1 || strcmp(launch.launcher, LAUNCH_TORCHRUN)) return false;
-    const int known = launch_number("LOCAL_WORLD_SIZE", &local);
-    if (known < 0) return true;
-    if (launch.rank > 0)
-        *status = 0;
-    else if (known && local != launch.world)
-        fail(EX_USAGE,
-             "torchrun started %u processes on several machines: start them by mpirun -H, or by srun --mpi=pmix",
-             launch.world);
+    unsigned local = 0, local_world = launch.world;
+    if (launch_number("LOCAL_RANK", &local) < 0 || launch_number("LOCAL_WORLD_SIZE", &local_world) < 0) return true;
+    if (local_world != launch.world) // every process is refused, and the first of each machine says so
+        *status = local ? EX_USAGE
+                        : fail(EX_USAGE,
+                               "torchrun started %u processes on several machines: start them by mpirun -H, or by "
+                               "srun --mpi=pmix",
+                               launch.world);
     else
-        *status = start(argv, launch.world);
+        *status = launch.rank ? 0 : start(argv, launch.world);
     return true;
 }
