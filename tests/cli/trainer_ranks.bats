@@ -107,7 +107,7 @@ like_torchrun() {
     done
     mkdir empty
     PATH=$BIN:$PWD/empty run_code 2 "$(command -v env)" RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost "$BIN/trainer" train
-    [[ "$output" == *"torchrun started 2 processes, and mpirun, which would train in them, does not start: No such file"* ]]
+    [[ "$output" == *"torchrun started 2 processes, and mpirun, which would train in them, does not start: No such file or directory (install Open MPI"* ]]
 
     like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" --log_interval=1000000 2>words >lines 3>&- & TRAINER=$!
     wait_for_steps run 3

@@ -84,7 +84,9 @@ static int start(char **argv, unsigned world) {
     const bool started = read(report[0], &error, sizeof error) == 0; // the end of the file, closed by execvp
     close(report[0]);
     if (started) return supervise(mpirun, &signals);
-    return fail(EX_USAGE, "torchrun started %u processes, and mpirun, which would train in them, does not start: %s",
+    return fail(EX_USAGE,
+                "torchrun started %u processes, and mpirun, which would train in them, does not start: %s "
+                "(install Open MPI, or add its folder to PATH)",
                 world, strerror(error));
 }
 
