@@ -27,8 +27,8 @@ typedef struct {
     int64_t pid;
 } Peer;
 
-// A rank that has waited for half of the timeout sends one byte to the others. So each knows who waits as it does, and
-// who is silent.
+// A rank that has waited for half of the timeout sends a note of one byte to each other rank. The rank that does not
+// answer sends none.
 typedef struct {
     MPI_Request incoming;
     uint64_t heard_ns;

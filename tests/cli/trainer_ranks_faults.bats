@@ -134,7 +134,7 @@ END
         wait_for_more_steps run
         wait_until pgrep -P "$(cat pid.0)" -x loader >loader.pid # it may be just starting again
         [ "$(wc -l <loader.pid)" = 1 ]
-        for rank in 1 2 3; do ! pgrep -P "$(cat pid.$rank)" -x loader; done
+        for rank in 1 2 3; do not pgrep -P "$(cat pid.$rank)" -x loader; done
         kill -9 "$(cat loader.pid)"
     done
     wait_for_more_steps run

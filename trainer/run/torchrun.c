@@ -97,7 +97,7 @@ bool torchrun_hand_over(char **argv, int *status) {
     if (launch.world == 1 || strcmp(launch.launcher, LAUNCH_TORCHRUN)) return false;
     unsigned local = 0, local_world = launch.world;
     if (launch_number("LOCAL_RANK", &local) < 0 || launch_number("LOCAL_WORLD_SIZE", &local_world) < 0) return true;
-    if (local_world != launch.world) // every process is refused, and the first of each machine says so
+    if (local_world != launch.world) // every process fails, the first of each machine prints why
         *status = local ? EX_USAGE
                         : fail(EX_USAGE,
                                "torchrun started %u processes on several machines: start them by mpirun -H, or by "
