@@ -9,7 +9,7 @@ enum { WIDE_ROWS = 128 }; // rows widened at a time
 
 static const CpuVariant *variant;
 static CpuProducts products;
-static bool weight_by_panels; // by multiply_weight(): on AVX2 twice as fast as oneDNN for the head, else slower
+static bool weight_by_panels; // dw of floats by multiply_weight(), see by_panels()
 bool cpu_amx;
 static const Backend *operations;
 
@@ -50,9 +50,14 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     }
 }
 
+// Whether dw is faster by panels than by oneDNN: on AVX2 always, on AVX-512 but for the head.
+static bool by_panels(int rows, int cols) {
+    return weight_by_panels && (products != PRODUCTS_PACKED || rows <= 4 * cols);
+}
+
 static void multiply_weight(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
                             size_t used) {
-    if (weight_by_panels)
+    if (by_panels(rows, cols))
         variant->multiply_weight(dw, dout, in, M, rows, cols, add,
                                  scratch_take(&used, variant->weight_scratch(cols, omp_get_max_threads())));
     else
@@ -165,7 +170,8 @@ void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, C
     variant = its_variant;
     products = how;
     cpu_amx = operations->act_type == DTYPE_BF16 && how == PRODUCTS_PACKED && product_has_amx() && amx_open();
-    weight_by_panels = how != PRODUCTS_PACKED && !product_has_avx512() && variant->multiply_weight;
+    weight_by_panels = variant->multiply_weight &&
+                       (how == PRODUCTS_PACKED ? operations->act_type == DTYPE_FP32 : !product_has_avx512());
     product_open(operations->act_type == DTYPE_BF16 && how != PRODUCTS_WIDENED, how == PRODUCTS_PACKED);
 }
 

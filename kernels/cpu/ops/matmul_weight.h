@@ -11,7 +11,7 @@
 #include <omp.h>
 
 enum {
-    WEIGHT_ROWS = 6, // of dw, with 2 vectors of columns each: what 16 registers hold beside the operands
+    WEIGHT_ROWS = W == 16 ? 12 : 6, // of dw, with 2 vectors of columns each: 32 and 16 registers hold them
     WEIGHT_COLS = 2 * W,
     WEIGHT_TILES = 16,   // tiles of rows that a thread packs at a time
     WEIGHT_TOKENS = 256, // of a product of panels
@@ -40,19 +40,22 @@ static inline void multiply_tile(float *dw, size_t stride, int rows, int cols, c
     V sum[WEIGHT_ROWS][2] = {0};
     for (int t = 0; t < tokens; t++, a += WEIGHT_ROWS, b += WEIGHT_COLS) {
         const V left = v_load(b), right = v_load(b + W);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
         for (int i = 0; i < WEIGHT_ROWS; i++) {
             const V output = v_set(a[i]);
             sum[i][0] = v_fma(output, left, sum[i][0]);
             sum[i][1] = v_fma(output, right, sum[i][1]);
         }
     }
-    for (int i = 0; i < rows; i++, dw += stride)
+#pragma GCC unroll 12
+    for (int i = 0; i < WEIGHT_ROWS; i++, dw += stride) {
+        if (i == rows) return;
         for (int half = 0; half < 2 && half * W < cols; half++) {
             float *to = dw + half * W;
             const int left = cols - half * W;
             v_store_part(to, add ? v_load_part(to, left) + sum[i][half] : sum[i][half], left);
         }
+    }
 }
 
 // dout (M,rows), in (M,cols); scratch: weight_scratch(cols, threads) bytes
