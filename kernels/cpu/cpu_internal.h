@@ -15,14 +15,19 @@ enum { CHUNK_ROWS = 32 };
 extern OptimizerState cpu_optimizer_state; // of the open backend; adamw reads it
 extern bool cpu_amx;                       // bf16 products may use AMX tiles
 
+// Where a weight (rows,cols) is packed in oneDNN's blocked layouts, and the tiles of it that one thread packs at a
+// time. rows and cols are multiples of the block of each layout and of 32.
+typedef struct {
+    void *transposed, *plain; // for w^T, in blocks of tile_rows outputs, and for w, in blocks of `block`
+    int tile_rows, block, tile_cols;
+} Packing;
+
 // Kernels of one activation type, compiled for one instruction set.
 typedef struct {
     void (*install)(Backend *backend);           // sets every operation of ops.def
     size_t (*scratch_bytes)(const Shape *shape); // the largest need of an operation
-    // For weights in oneDNN's blocked layout, rows of `block` outputs: rows and cols are multiples of it and of 32.
-    void (*pack_transposed)(const float *w, int rows, int cols, int block, void *packed); // for w^T
-    void (*pack_plain)(const float *w, int rows, int cols, int block, void *packed);      // for w
-    // matmul_forward of a single row, by what pack_transposed has written.
+    void (*pack_tiles)(const float *w, int rows, int cols, const Packing *to);
+    // matmul_forward of a single row, by what pack_tiles has written to `transposed`.
     void (*multiply_row)(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block);
     void (*multiply_row_plain)(void *out, const void *in, const float *w, const float *bias, int rows, int cols);
@@ -57,6 +62,8 @@ void cpu_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w,
 void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
                               Activation form, bool add);
 void cpu_pack(const Weight *w);
+// Whether `pack` of this weight writes tiles; else only cpu_pack() does it.
+bool matmul_packing(const Weight *w, Packing *packing);
 
 // How matrix products are computed.
 typedef enum {

@@ -131,6 +131,16 @@ void cpu_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *p
     operations->gelu_backward(d, dbias, pre, M, w->cols, form, add);
 }
 
+bool matmul_packing(const Weight *w, Packing *packing) {
+    enum { TILE_BLOCKS = 12 }; // of columns: what AdamW reads and writes of a tile fits the second-level cache
+    if (products != PRODUCTS_PACKED) return false;
+    assert((uintptr_t)w->packed % 64 == 0);
+    const int block = product_layout_block(BACKWARD_INPUT, w->rows, w->cols);
+    *packing = (Packing){packed_of(w, FORWARD), packed_of(w, BACKWARD_INPUT),
+                         product_layout_block(FORWARD, w->rows, w->cols), block, TILE_BLOCKS * block};
+    return packing->tile_rows && block;
+}
+
 void cpu_pack(const Weight *w) {
     const float *params = (const float *)w->param;
     if (products == PRODUCTS_WIDENED) { // rounds to two bytes, as stored weights of that type would be
@@ -144,17 +154,12 @@ void cpu_pack(const Weight *w) {
         }
     }
     if (products != PRODUCTS_PACKED) return;
-    assert((uintptr_t)w->packed % 64 == 0);
-    for (Direction direction = FORWARD; direction <= BACKWARD_INPUT; direction++) {
-        const int block = product_layout_block(direction, w->rows, w->cols);
-        void *packed = packed_of(w, direction);
-        if (!block)
-            product_reorder(direction, params, w->rows, w->cols, packed);
-        else if (direction == FORWARD)
-            variant->pack_transposed(params, w->rows, w->cols, block, packed);
-        else
-            variant->pack_plain(params, w->rows, w->cols, block, packed);
-    }
+    Packing packing;
+    if (matmul_packing(w, &packing))
+        variant->pack_tiles(params, w->rows, w->cols, &packing);
+    else
+        for (Direction direction = FORWARD; direction <= BACKWARD_INPUT; direction++)
+            product_reorder(direction, params, w->rows, w->cols, packed_of(w, direction));
 }
 
 size_t cpu_matmul_scratch(const Shape *s) {

@@ -42,7 +42,7 @@ typedef struct {
     Direction direction;
     int rows, cols;
     dnnl_memory_desc_t desc;
-    int block; // columns of a block when pack_transposed and pack_plain can write it; 0: packed by oneDNN's reorder
+    int block; // columns of a block when pack_tile can write it; 0: packed by oneDNN's reorder
 } Layout;
 
 static struct {
@@ -116,7 +116,7 @@ static void set(dnnl_memory_t memory, const void *data) {
     DNN(dnnl_memory_set_data_handle(memory, (void *)(uintptr_t)data)); // the oneDNN API has no const
 }
 
-// The columns of a block if pack_transposed and pack_plain can write this layout, else 0.
+// The columns of a block if pack_tile can write this layout, else 0.
 static int known_block(const dnnl_memory_desc_t *desc) {
     const dnnl_blocking_desc_t *b = &desc->format_desc.blocking;
     const int pair = mm.type == dnnl_bf16 ? 2 : 1;

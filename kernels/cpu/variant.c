@@ -12,7 +12,6 @@
 #include "kernels/cpu/ops/matmul_row.h"
 #include "kernels/cpu/ops/matmul_weight.h"
 #include "kernels/cpu/ops/muon.h"
-#include "kernels/cpu/ops/pack.h"
 #include "kernels/cpu/ops/swiglu.h"
 
 static void install(Backend *backend) {
@@ -29,13 +28,6 @@ static size_t scratch_bytes(const Shape *shape) {
     return round_up(most, 64);
 }
 
-const CpuVariant CPU_VARIANT = {install,
-                                scratch_bytes,
-                                pack_transposed,
-                                pack_plain,
-                                multiply_row,
-                                multiply_row_plain,
-                                W > 4 ? multiply_weight : NULL,
-                                weight_scratch,
-                                widen,
-                                narrow};
+const CpuVariant CPU_VARIANT = {
+    install,        scratch_bytes, pack_tiles, multiply_row, multiply_row_plain, W > 4 ? multiply_weight : NULL,
+    weight_scratch, widen,         narrow};

@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(THREADS)
 
 void FOR_ACT(cuda_adamw)(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
                          size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
-                         const float *loss_scale) {
-    assert(first % 8 == 0 && count % 8 == 0 && decay_count % 8 == 0);
+                         const float *loss_scale, const Weight *weight) {
+    assert(!weight && first % 8 == 0 && count % 8 == 0 && decay_count % 8 == 0);
     unsigned blocks = blocks_of(count / 8, THREADS);
     const float *g = (const float *)gradients;
     if (cuda.wide_moments)

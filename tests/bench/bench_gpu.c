@@ -225,7 +225,7 @@ static void run_norm(void) {
 static void run_adamw(void) {
     ops->adamw(at(plan.params), at(plan.master), at(plan.grads), at(plan.states[0]), at(plan.states[1]), 0,
                model.elements, model.decay_elements, (const AdamW *)scalars()->optimizer, &scalars()->norm,
-               &scalars()->loss_scale);
+               &scalars()->loss_scale, NULL);
 }
 
 static int bench_ops(void) {

@@ -153,8 +153,8 @@ TIMED(square_sums, (double *sums, const Grad *gradients, size_t n), (sums, gradi
 TIMED(gradient_norm, (float *norm, const double *sums, size_t n, const float *loss_scale), (norm, sums, n, loss_scale))
 TIMED(adamw,
       (Par * params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first, size_t n,
-       size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale),
-      (params, master, gradients, m, v, first, n, decay_count, adamw, norm, loss_scale))
+       size_t decay_count, const AdamW *adamw, const float *norm, const float *loss_scale, const Weight *weight),
+      (params, master, gradients, m, v, first, n, decay_count, adamw, norm, loss_scale, weight))
 TIMED(muon_momentum,
       (Grad * direction, float *momentum, const Grad *gradients, size_t n, const Muon *muon, const float *norm,
        const float *loss_scale),

@@ -25,28 +25,14 @@ typedef enum {
     EMBED,
     NORM,
     ADAMW,
-    PACK,
     DROPOUT,
     BETWEEN,
     KINDS
 } Kind;
-static const char *const kind_names[] = {"matmul forward",
-                                         "matmul dX",
-                                         "matmul dW",
-                                         "head forward",
-                                         "head dX",
-                                         "head dW",
-                                         "attention forward",
-                                         "attention backward",
-                                         "layernorm",
-                                         "GELU",
-                                         "loss",
-                                         "embed",
-                                         "gradient norm",
-                                         "AdamW",
-                                         "pack",
-                                         "dropout",
-                                         "between"};
+static const char *const kind_names[] = {
+    "matmul forward",    "matmul dX",          "matmul dW", "head forward", "head dX", "head dW",
+    "attention forward", "attention backward", "layernorm", "GELU",         "loss",    "embed",
+    "gradient norm",     "AdamW and pack",     "dropout",   "between"};
 static double seconds[KINDS];
 
 static const Backend *ops;
@@ -241,8 +227,29 @@ static void backward(void) {
 
 static void pack(void) {
     for (int l = 0; l < layers; l++)
-        for (int i = 0; i < MATRICES; i++) TIME(PACK, pack(&g.layer[l].w[i]));
-    TIME(PACK, pack(&g.head));
+        for (int i = 0; i < MATRICES; i++) ops->pack(&g.layer[l].w[i]);
+    ops->pack(&g.head);
+}
+
+static void update_range(const AdamW *step, size_t first, size_t count, const Weight *weight) {
+    const size_t at = 4 * first;
+    Par *params = offset(g.params, at);
+    TIME(ADAMW, adamw(params, (float *)params, offset(g.grads, at), offset(g.m, at), offset(g.v, at), first, count,
+                      g.decayed, step, g.norm, &one, weight));
+}
+
+// Of each weight and of what lies between them, as trainer/optim/offload.c does.
+static void update(const AdamW *step) {
+    size_t done = 0;
+    for (int i = -1; i < layers * MATRICES; i++) {
+        const Weight *w = i < 0 ? &g.head : &g.layer[i / MATRICES].w[i % MATRICES];
+        const size_t at = (size_t)((const float *)w->param - (float *)g.params),
+                     count = (size_t)w->rows * (size_t)w->cols;
+        if (at > done) update_range(step, done, at - done, NULL);
+        update_range(step, at, count, ops->packed_bytes(w->rows, w->cols) ? w : NULL);
+        done = at + count;
+    }
+    update_range(step, done, g.count - done, NULL);
 }
 
 static void fill(void) {
@@ -339,8 +346,7 @@ int main(int count, char **arguments) {
         backward();
         TIME(NORM, square_sums(g.sums, g.grads, g.count));
         TIME(NORM, gradient_norm(g.norm, g.sums, norm_pieces(g.count), &one));
-        TIME(ADAMW, adamw(g.params, (float *)g.params, g.grads, g.m, g.v, 0, g.count, g.decayed, &step, g.norm, &one));
-        pack();
+        update(&step);
         const double took = seconds[BETWEEN] = now() - start;
         for (int i = 0; i < BETWEEN; i++) seconds[BETWEEN] -= seconds[i];
         if (settings.step == 1) continue;

@@ -15,7 +15,7 @@ rows = {row["name"]: row for row in map(json.loads, open(sys.argv[1]))}
 step = rows.pop("step")["ms"]
 assert abs(sum(row["ms"] for row in rows.values()) - step) < 1e-3 * len(rows), (rows, step)
 assert rows["layernorm_forward"]["calls"] == 5 and rows["attention_backward"]["calls"] == 2, rows
-assert "head, matmul_forward 512 x 50304 x 64" in rows and rows["adamw"]["calls"] == 1, rows
+assert "head, matmul_forward 512 x 50304 x 64" in rows and rows["adamw"]["calls"] in (1, 11), rows  # 11: each of the 9 weights apart, where they are packed
 END
 }
 

@@ -57,7 +57,7 @@ TEST(cuda_update_rounds_randomly_and_without_bias) {
             end = run && at + 3000 < n ? at + 3000 : n;
             on->adamw(offset(AT(params), 2 * at), offset(run ? AT(master) : AT(params), 4 * at),
                       offset(AT(grads), 4 * at), offset(AT(m), 2 * at), offset(AT(v), 2 * at), at, end - at, decays,
-                      AT(step), AT(norm), AT(scale));
+                      AT(step), AT(norm), AT(scale), NULL);
         });
         check_rounding(m, 1, rounding_seed);
         check_rounding(v, 2, rounding_seed);

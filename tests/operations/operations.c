@@ -421,7 +421,7 @@ void operation_adamw(size_t count, size_t decay_count) {
         ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
                 on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
                 on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
-                          decay_count, AT(steps[clipped]), AT(norm), AT(scale)));
+                          decay_count, AT(steps[clipped]), AT(norm), AT(scale), NULL));
         CHECK_NEAR(norm, 1e-6);
         CHECK_NEAR(m, 1e-6);
         CHECK_NEAR(v, 1e-6);
@@ -435,7 +435,7 @@ void operation_adamw(size_t count, size_t decay_count) {
     ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
             on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
             on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
-                      decay_count, AT(steps[1]), AT(norm), AT(scale)));
+                      decay_count, AT(steps[1]), AT(norm), AT(scale), NULL));
     CHECK(!isfinite(norm->result[TESTED][0]));
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < count; i++) CHECK(m->result[TESTED][i] == (double)(float)m->start[i]);

@@ -354,8 +354,8 @@ static double gradient_scale(const AdamW *adamw, float norm, float loss_scale) {
 
 static void reference_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
                             size_t count, size_t decay_count, const AdamW *adamw, const float *norm,
-                            const float *loss_scale) {
-    (void)master;
+                            const float *loss_scale, const Weight *weight) {
+    (void)master, (void)weight;
     if (!isfinite(*norm)) return;
     const double by = gradient_scale(adamw, *norm, *loss_scale);
     for (size_t i = 0; i < count; i++) {

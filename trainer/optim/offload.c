@@ -21,9 +21,22 @@ static bool is_whole(const Optimizer *optimizer, const Tensor *tensor) {
     return optimizer->whole_kinds >> tensor->kind & 1;
 }
 
+// The packed weight that a tensor is, where the update packs it; else NULL.
+static const Weight *weight_of(const Network *network, const Tensor *tensor) {
+    const void *param = network_at(network, network->plan->params + tensor->offset * network->ops->par_bytes);
+    for (int i = 0; i < network->weight_count && plan_updates_whole(network->plan); i++)
+        if (network->weights[i].param == param && network->weights[i].packed) return &network->weights[i];
+    return NULL;
+}
+
+static bool is_alone(const Network *network, const Tensor *tensor) {
+    return is_whole(network->plan->optimizer, tensor) || weight_of(network, tensor);
+}
+
 // Tensors with the same state may share a slice, unless one of them must be alone in its slice.
-static bool may_share(const Optimizer *optimizer, const Tensor *a, const Tensor *b) {
-    if (is_whole(optimizer, a) || is_whole(optimizer, b)) return false;
+static bool may_share(const Network *network, const Tensor *a, const Tensor *b) {
+    const Optimizer *optimizer = network->plan->optimizer;
+    if (is_alone(network, a) || is_alone(network, b)) return false;
     for (int i = 0; i < optimizer->state_count; i++)
         if (optimizer_has(&optimizer->states[i], a) != optimizer_has(&optimizer->states[i], b)) return false;
     return true;
@@ -81,6 +94,7 @@ static bool next_slice(const Network *network, SliceCursor *cursor, size_t most,
     const size_t first = cursor->first;
     *slice = slice_at(network, first, first);
     slice->tensor = is_whole(optimizer, tensor) ? tensor : NULL;
+    slice->weight = weight_of(network, tensor);
     for (int i = 0; i < optimizer->state_count; i++) {
         const StateRange *state = &optimizer->states[i];
         if (optimizer_has(state, tensor))
@@ -88,10 +102,10 @@ static bool next_slice(const Network *network, SliceCursor *cursor, size_t most,
     }
     int last = cursor->tensor;
     size_t end = tensor_end(model, last);
-    while (end - first < most && last + 1 < model->count && may_share(optimizer, tensor, &model->tensors[last + 1]))
+    while (end - first < most && last + 1 < model->count && may_share(network, tensor, &model->tensors[last + 1]))
         end = tensor_end(model, ++last);
     if (end - first > most) end = first + most;
-    slice->count = slice->tensor ? tensor_elements(slice->tensor) : end - first;
+    slice->count = slice->tensor || slice->weight ? tensor_elements(tensor) : end - first;
     while (cursor->tensor < model->count && tensor_end(model, cursor->tensor) <= end) cursor->tensor++;
     cursor->first = end, cursor->index++;
     return true;

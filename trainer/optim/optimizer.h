@@ -20,6 +20,7 @@ enum { OPTIMIZER_STATES = 4, KINDS_ALL = (1 << PARAM_KINDS) - 1, SCALAR_BYTES = 
 // The part of the parameters that one update call works on: elements first .. first + count - 1; pointers to the first.
 typedef struct {
     const Tensor *tensor; // where its kind is in whole_kinds: the slice is this tensor; else NULL
+    const Weight *weight; // the slice is this packed weight, which `update` packs again; else NULL
     size_t first, count;
     Par *params;
     float *master; // params where they are their own master
@@ -39,7 +40,8 @@ typedef struct {
     size_t (*workspace_bytes)(const Model *model, const Backend *backend); // optional: at MemoryPlan.workspace
     // Computes the scalars of a step, which are then copied to the backend. `update`: updates applied before this one.
     void (*prepare)(void *scalars, const Config *config, double learning_rate, uint64_t update);
-    // Updates the slice, unless the norm is not finite. Operations only, the same at every step: it may be recorded.
+    // Updates the slice, unless the norm is not finite, and packs its weight. Operations only, the same at every step:
+    // it may be recorded.
     void (*update)(const Network *network, const Slice *slice);
 } Optimizer;
 

@@ -128,6 +128,7 @@ static void muon_update(const Network *network, const Slice *slice) {
         update_matrix(network, slice, start, rows[i], tensor->cols);
         start += (size_t)rows[i] * (size_t)tensor->cols;
     }
+    if (slice->weight) network->ops->pack(slice->weight);
 }
 
 extern const Optimizer optimizer_muon;

@@ -142,7 +142,7 @@ void step_end(Network *network) {
         gradient_norm(network);
         offload_update(network);
         if (plan->shards > 1) gather(network, plan->params, network->ops->par_bytes, 1);
-        network_pack(network);
+        if (!plan_updates_whole(plan)) network_pack(network);
         if (recorded) network->ops->graph_end(UPDATE);
     }
     read_results(network);

@@ -106,6 +106,9 @@ typedef struct {
     int table_rows;
 } MemoryPlan;
 
+// Whether an update has whole tensors before it, so that it can pack them.
+static inline bool plan_updates_whole(const MemoryPlan *plan) { return !plan->slice && plan->shards == 1; }
+
 static inline size_t layer_gradients_slot(const LayerGradients *gradients, int layer) {
     return gradients->slots + (size_t)(layer % BACKEND_SLOTS) * gradients->layer_bytes;
 }

@@ -4,7 +4,7 @@
 #include "common/rng.h"
 #include "kernels/adamw_scalars.h"
 #include "kernels/cpu/cpu_internal.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/ops/pack.h"
 
 enum {
     NORM_RUN = 4096, // summed in fp32 before it goes to a double
@@ -90,52 +90,88 @@ static inline float gradient_scale(const AdamW *hyper, float norm, float loss_sc
 
 enum { RANDOM_PARAMS, RANDOM_FIRST, RANDOM_SECOND }; // streams of random bits
 
-// Parameters are fp32 here and their own master; `rounded`, they are kept to values that bf16 has.
-static inline void adamw_as(float *params, const float *gradients, Moment *m, Moment *v, size_t first, size_t count,
-                            size_t decay_count, const AdamW *hyper, float norm, float loss_scale, bool narrow,
-                            bool rounded) {
-    if (!isfinite(norm)) return;
+// A range of parameters and what updates them. Parameters are fp32 here and their own master.
+typedef struct {
+    float *params;
+    const float *gradients;
+    Moment *m, *v;
+    size_t first, decayed; // the flat number of element 0; elements of this range that decay
+    const AdamW *hyper;
+    float scale;          // of the gradients
+    bool narrow, rounded; // moments are bf16; parameters are kept to values that bf16 has
+} Update;
+
+// Elements start .. end-1.
+static inline __attribute__((always_inline)) void update_as(const Update *u, size_t start, size_t end, bool narrow,
+                                                            bool rounded) {
+    const AdamW *hyper = u->hyper;
     const V rate = v_set(hyper->rate), root = v_set(hyper->root), epsilon = v_set(hyper->epsilon);
     const V keep1 = v_set(hyper->beta1), take1 = v_set(1 - hyper->beta1);
-    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2),
-            scale = v_set(gradient_scale(hyper, norm, loss_scale));
-    const size_t decayed = decay_count > first ? decay_count - first : 0;
-#pragma omp parallel for schedule(static)
-    for (size_t start = 0; start < count; start += ADAMW_PIECE) {
-        const size_t end = start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count;
-        for (size_t k = start, stop; k < end; k = stop) {
-            const bool decays = k < decayed;
-            stop = decays && decayed < end ? decayed : end;
-            const V shrink = v_set(decays ? hyper->shrink : 1);
-            for (size_t i = k; i < stop; i += W) {
-                const int left = stop - i < W ? (int)(stop - i) : W;
-                V g = v_load_part(gradients + i, left) * scale;
-                V mean = v_fma(g, take1, moment_load_part(m, i, left, narrow) * keep1);
-                V square = v_fma(g * g, take2, moment_load_part(v, i, left, narrow) * keep2);
-                V change = mean / v_fma(v_sqrt(square), root, epsilon);
-                V p = v_load_part(params + i, left) * shrink - change * rate;
-                if (rounded) p = (V)round_randomly(p, random_bits(hyper, first + i, RANDOM_PARAMS));
-                moment_store_part(m, i, mean, left, narrow, hyper, first + i, RANDOM_FIRST);
-                moment_store_part(v, i, square, left, narrow, hyper, first + i, RANDOM_SECOND);
-                v_store_part(params + i, p, left);
-            }
+    const V keep2 = v_set(hyper->beta2), take2 = v_set(1 - hyper->beta2), scale = v_set(u->scale);
+    for (size_t k = start, stop; k < end; k = stop) {
+        const bool decays = k < u->decayed;
+        stop = decays && u->decayed < end ? u->decayed : end;
+        const V shrink = v_set(decays ? hyper->shrink : 1);
+        for (size_t i = k; i < stop; i += W) {
+            const int left = stop - i < W ? (int)(stop - i) : W;
+            V g = v_load_part(u->gradients + i, left) * scale;
+            V mean = v_fma(g, take1, moment_load_part(u->m, i, left, narrow) * keep1);
+            V square = v_fma(g * g, take2, moment_load_part(u->v, i, left, narrow) * keep2);
+            V change = mean / v_fma(v_sqrt(square), root, epsilon);
+            V p = v_load_part(u->params + i, left) * shrink - change * rate;
+            if (rounded) p = (V)round_randomly(p, random_bits(hyper, u->first + i, RANDOM_PARAMS));
+            moment_store_part(u->m, i, mean, left, narrow, hyper, u->first + i, RANDOM_FIRST);
+            moment_store_part(u->v, i, square, left, narrow, hyper, u->first + i, RANDOM_SECOND);
+            v_store_part(u->params + i, p, left);
         }
     }
 }
 
-static void cpu_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
-                      size_t count, size_t decay_count, const AdamW *hyper, const float *norm,
-                      const float *loss_scale) {
-    (void)master; // the parameters themselves
-    const OptimizerState state = cpu_optimizer_state;
-#define UPDATE(narrow, rounded)                                                                                        \
-    adamw_as((float *)params, (const float *)gradients, m, v, first, count, decay_count, hyper, *norm, *loss_scale,    \
-             narrow, rounded)
-    if (state == STATE_FP32)
-        UPDATE(false, false);
-    else if (state == STATE_BF16)
-        UPDATE(true, false);
+static void update(const Update *u, size_t start, size_t end) {
+    if (u->rounded)
+        update_as(u, start, end, true, true);
+    else if (u->narrow)
+        update_as(u, start, end, true, false);
     else
-        UPDATE(true, true);
-#undef UPDATE
+        update_as(u, start, end, false, false);
+}
+
+// Updates and packs w (rows,cols) tile by tile.
+static void update_and_pack(const Update *u, int rows, int cols, const Packing *to) {
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int row = 0; row < rows; row += to->tile_rows)
+        for (int col = 0; col < cols; col += to->tile_cols) {
+            const int end = smaller(cols, col + to->tile_cols);
+            for (int i = row; i < row + to->tile_rows; i++) {
+                const size_t start = (size_t)i * (size_t)cols;
+                update(u, start + (size_t)col, start + (size_t)end);
+            }
+            pack_tile(u->params, rows, cols, to, row, col);
+        }
+}
+
+static void cpu_adamw(Par *params, float *master, const Grad *gradients, Moment *m, Moment *v, size_t first,
+                      size_t count, size_t decay_count, const AdamW *hyper, const float *norm, const float *loss_scale,
+                      const Weight *weight) {
+    (void)master; // the parameters themselves
+    if (!isfinite(*norm)) return;
+    const Update u = {.params = (float *)params,
+                      .gradients = (const float *)gradients,
+                      .m = m,
+                      .v = v,
+                      .first = first,
+                      .decayed = decay_count > first ? decay_count - first : 0,
+                      .hyper = hyper,
+                      .scale = gradient_scale(hyper, *norm, *loss_scale),
+                      .narrow = cpu_optimizer_state != STATE_FP32,
+                      .rounded = cpu_optimizer_state == STATE_BF16_SR};
+    Packing packing;
+    if (weight && matmul_packing(weight, &packing)) {
+        update_and_pack(&u, weight->rows, weight->cols, &packing);
+        return;
+    }
+#pragma omp parallel for schedule(static)
+    for (size_t start = 0; start < count; start += ADAMW_PIECE)
+        update(&u, start, start + ADAMW_PIECE < count ? start + ADAMW_PIECE : count);
+    if (weight) cpu_pack(weight);
 }

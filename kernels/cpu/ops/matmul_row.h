@@ -68,7 +68,7 @@ multiply_outputs(int vectors, Number *out, const Number *x, const Lane *w, const
     for (int v = 0; v < vectors; v++) act_store(out + v * W, bias ? sum[v] + v_load(bias + v * W) : sum[v]);
 }
 
-// out (rows) = in (cols) * w^T + bias (NULL: none); packed: w by pack_transposed()
+// out (rows) = in (cols) * w^T + bias (NULL: none); packed: w^T by pack_tile()
 static void multiply_row(void *out, const void *in, const void *packed, const float *bias, int rows, int cols,
                          int block) {
     const int lanes = cols / PER_LANE;

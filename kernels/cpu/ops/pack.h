@@ -17,40 +17,37 @@ static inline void stream_end(void) { // before another thread reads
 #endif
 }
 
-// Packs the matrix (K, N) in blocks of `block` columns. A block holds lanes of PER_LANE rows: lane k of column n lies
-// at (n / block * (K / PER_LANE) + k) * block + n % block. For w^T: K = cols, N = rows.
-static void pack_transposed(const float *w, int rows, int cols, int block, void *packed) {
-    const int lanes = cols / PER_LANE;
-#pragma omp parallel for schedule(static)
-    for (int n = 0; n < rows; n += block) {
-        for (int k = 0; k < lanes; k += W)
-            for (int group = 0; group < block; group += W) {
-                VW r[W];
-                for (int i = 0; i < W; i++)
-                    r[i] = lane_of_floats(w + (size_t)(n + group + i) * (size_t)cols + (size_t)k * PER_LANE);
-                v_transpose(r);
-                Lane *out = (Lane *)packed + (size_t)n * (size_t)lanes + (size_t)k * (size_t)block + group;
-                for (int i = 0; i < W; i++) lane_stream(out + (size_t)i * (size_t)block, r[i]);
-            }
-        stream_end();
-    }
+// Packs w (rows,cols) for both directions, each as a matrix (K, N) in blocks of columns. A block holds lanes of
+// PER_LANE rows: lane k of column n lies at (n / block * (K / PER_LANE) + k) * block + n % block. Of w these are the
+// part of to->tile_rows rows and at most to->tile_cols columns at (row, col).
+static void pack_tile(const float *w, int rows, int cols, const Packing *to, int row, int col) {
+    const int end = smaller(cols, col + to->tile_cols), lanes_of_cols = cols / PER_LANE,
+              lanes_of_rows = rows / PER_LANE;
+    const int block = to->tile_rows, wide = to->block; // w^T: K = cols, N = rows
+    for (int k = col / PER_LANE; k < end / PER_LANE; k += W)
+        for (int group = 0; group < block; group += W) {
+            VW r[W];
+            for (int i = 0; i < W; i++)
+                r[i] = lane_of_floats(w + (size_t)(row + group + i) * (size_t)cols + (size_t)k * PER_LANE);
+            v_transpose(r);
+            Lane *out =
+                (Lane *)to->transposed + (size_t)row * (size_t)lanes_of_cols + (size_t)k * (size_t)block + group;
+            for (int i = 0; i < W; i++) lane_stream(out + (size_t)i * (size_t)block, r[i]);
+        }
+    for (int n = col; n < end; n += wide) // w: K = rows, N = cols
+        for (int k = row / PER_LANE; k < (row + block) / PER_LANE; k++) {
+            const float *above = w + (size_t)k * PER_LANE * (size_t)cols + n, *below = above + (PER_LANE - 1) * cols;
+            Lane *out = (Lane *)to->plain + (size_t)n * (size_t)lanes_of_rows + (size_t)k * (size_t)wide;
+            for (int group = 0; group < wide; group += W)
+                lane_stream(out + group, lane_zip(v_load(above + group), v_load(below + group)));
+        }
+    stream_end();
 }
 
-// For w: K = rows, N = cols.
-static void pack_plain(const float *w, int rows, int cols, int block, void *packed) {
-    const int lanes = rows / PER_LANE, tall = 16;
-#pragma omp parallel for schedule(static)
-    for (int k = 0; k < lanes; k += tall) {
-        for (int n = 0; n < cols; n += block)
-            for (int i = k; i < k + tall; i++) {
-                const float *above = w + (size_t)i * PER_LANE * (size_t)cols + n,
-                            *below = above + (PER_LANE - 1) * cols;
-                Lane *out = (Lane *)packed + (size_t)n * (size_t)lanes + (size_t)i * (size_t)block;
-                for (int group = 0; group < block; group += W)
-                    lane_stream(out + group, lane_zip(v_load(above + group), v_load(below + group)));
-            }
-        stream_end();
-    }
+static void pack_tiles(const float *w, int rows, int cols, const Packing *to) {
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int row = 0; row < rows; row += to->tile_rows)
+        for (int col = 0; col < cols; col += to->tile_cols) pack_tile(w, rows, cols, to, row, col);
 }
 
 static void widen(float *out, const void *in, size_t n) {

@@ -51,7 +51,7 @@ other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective-
 offset|trainer/optim/step.c|s/start + bucket.first \/ unit/start + bucket.local \/ unit/|ranks|losses of two processes are not those of one|ranks
 before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, computed/d|ranks|no event orders it after the operations so far|ranks
 after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, exchanged/d|ranks|touches a buffer of an exchange|ranks
-gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
+gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
 host_wait|collective_nccl.c|s/^    sent += (count/    (void)cudaStreamSynchronize(stream);\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts

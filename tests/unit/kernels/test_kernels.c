@@ -225,7 +225,7 @@ TEST(kernels_adamw_and_norm_match_torch) {
         for (settings.step = 1; settings.step <= 3; settings.step++) {
             Grad *g = PUT_GRAD(&k, numbers(9 + settings.step, N, 1), N);
             kernels_norm(&k, norm, g, N, k.one);
-            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
+            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one, NULL);
         }
         expect_torch(&k, "adamw norm", get(&k, norm, 1, 4), 1);
         float *after = get(&k, params, N, 4);
@@ -236,7 +236,7 @@ TEST(kernels_adamw_and_norm_match_torch) {
         Grad *g = PUT_GRAD(&k, bad, N);
         kernels_norm(&k, norm, g, N, k.one);
         CHECK(!isfinite(*get(&k, norm, 1, 4)));
-        k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one);
+        k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, put_adamw(&k, &settings), norm, k.one, NULL);
         CHECK(!memcmp(after, get(&k, params, N, 4), N * sizeof *after));
     }
 }
@@ -280,7 +280,7 @@ TEST(kernels_adamw_init_two_bytes_rounds_the_full_one_randomly) {
         for (int seed = 0; seed < (s ? SEEDS : 1); seed++) {
             const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, (uint64_t)seed});
             k.ops->zero(m, N * width), k.ops->zero(v, N * width), k.ops->upload(params, first, N * 4);
-            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, adamw, norm, k.one);
+            k.ops->adamw(params, (float *)params, g, m, v, 0, N, DECAYED, adamw, norm, k.one, NULL);
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             for (int i = 0; i < 3 && !s; i++) memcpy(exact[i], now[i], sizeof exact[i]);
             if (s == 1) CHECK(!memcmp(now[0], exact[0], sizeof exact[0]));
@@ -317,7 +317,7 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
             for (size_t at = 0, n; at < N; at += n) {
                 n = N - at < slices[i] ? N - at : slices[i];
                 k.ops->adamw(offset(params, 4 * at), offset(params, 4 * at), offset(g, 4 * at), offset(m, at * width),
-                             offset(v, at * width), at, n, DECAYED, adamw, norm, scale);
+                             offset(v, at * width), at, n, DECAYED, adamw, norm, scale, NULL);
             }
             float *now[] = {get(&k, params, N, 4), get(&k, m, N, width), get(&k, v, N, width)};
             if (i)
@@ -328,4 +328,43 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
         }
         kernels_close(&k);
     }
+}
+
+TEST(kernels_adamw_that_packs_has_the_bits_of_adamw_and_pack) {
+    const int shapes[][2] = {
+        {192, 128 },
+        {64,  1600},
+        {72,  40  }  // fills no block of a packed layout
+    };
+    for (Dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
+        for (OptimizerState moments_type = STATE_FP32; moments_type <= STATE_BF16_SR; moments_type++) {
+            Kernels k = kernels_open_state(dtype, 2, moments_type, &shape);
+            const AdamW *adamw = put_adamw(&k, &(AdamWSettings){3e-2, 0.9, 0.95, 1e-8, 0.1, 1, 1, 7});
+            for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+                const int rows = shapes[i][0], cols = shapes[i][1];
+                const size_t n = (size_t)(rows * cols), moments = n * k.ops->moment_bytes,
+                             bytes = k.ops->packed_bytes(rows, cols);
+                if (!bytes) continue;
+                Grad *g = PUT_GRAD(&k, numbers(10, n, 1), n);
+                float *norm = take(&k, 4);
+                kernels_norm(&k, norm, g, n, k.one);
+                char *results[2];
+                for (int packs = 0; packs < 2; packs++) {
+                    Par *params = PUT_PAR(&k, numbers(1, n, 1), n);
+                    Moment *m = take(&k, moments), *v = take(&k, moments);
+                    const Weight w = {params, take(&k, bytes), rows, cols};
+                    k.ops->zero(m, moments), k.ops->zero(v, moments), k.ops->zero(w.packed, bytes);
+                    k.ops->adamw(params, (float *)params, g, m, v, 4096, n, 4096 + n / 2, adamw, norm, k.one,
+                                 packs ? &w : NULL);
+                    if (!packs) k.ops->pack(&w);
+                    results[packs] = host(n * 4 + 2 * moments + bytes, 1);
+                    k.ops->download(results[packs], params, n * 4);
+                    k.ops->download(results[packs] + n * 4, m, moments);
+                    k.ops->download(results[packs] + n * 4 + moments, v, moments);
+                    k.ops->download(results[packs] + n * 4 + 2 * moments, w.packed, bytes);
+                }
+                CHECK(!memcmp(results[0], results[1], n * 4 + 2 * moments + bytes));
+            }
+            kernels_close(&k);
+        }
 }

@@ -169,7 +169,7 @@ static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t s
         loss += model_step(&m, true, true);
         kernels_norm(&k, m.norm, m.grads, count, k.one);
         k.ops->adamw(m.params, (float *)m.params, m.grads, m.m, m.v, 0, count, m.at[BIAS_QKV], put_adamw(&k, &settings),
-                     m.norm, k.one);
+                     m.norm, k.one, NULL);
         model_pack(&m);
         CHECK(isfinite(loss));
         hash = hash * 31 + XXH3_64bits(m.grads, 4 * count) + XXH3_64bits(&loss, sizeof loss);

@@ -39,7 +39,7 @@ static void momentum_update(const Network *network, const Slice *slice) {
         if (momentum) momentum[i] = 0.9f * momentum[i] + g;
         params[i] -= rate * (momentum ? momentum[i] : squares ? g / (sqrtf(squares[i]) + 1e-8f) : g);
     }
-    (void)network;
+    if (slice->weight) network->ops->pack(slice->weight);
 }
 
 static const Optimizer momentum_row = {

@@ -95,6 +95,21 @@ TEST(gradients_match_finite_differences_with_dropout) {
     check_gradients(&shape, 0.01);
 }
 
+// What steps have packed is what a pack of the parameters gives.
+static void check_packed(const Tiny *tiny) {
+    for (int i = 0; i < tiny->network.weight_count; i++) {
+        const Weight *w = &tiny->network.weights[i];
+        const size_t bytes = tiny->backend->packed_bytes(w->rows, w->cols);
+        if (!bytes) continue;
+        char *packed = malloc(bytes);
+        NEED(packed);
+        memcpy(packed, w->packed, bytes);
+        tiny->backend->pack(w);
+        CHECK(!memcmp(packed, w->packed, bytes));
+        free(packed);
+    }
+}
+
 // A run of `steps` on a tiny model; returns the parameters.
 static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, double losses[]) {
     Tiny tiny;
@@ -113,6 +128,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         losses[step] = result.loss;
     }
     if (steps * shape->accumulation > 8) CHECK_EQUAL(memory.most, 4); // the window was full
+    check_packed(&tiny);
     float *params = tiny_read(&tiny, tiny.plan.params);
     free(memory.ids);
     tiny_close(&tiny);
@@ -121,6 +137,17 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
 
 static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
     return run_scaled(shape, steps, 1, losses);
+}
+
+TEST(steps_leave_every_weight_packed_as_it_was_updated) {
+    for (OptimizerName name = OPTIMIZER_ADAMW; name <= OPTIMIZER_MUON; name++)
+        for (OffloadMode offload = OFFLOAD_NONE; offload <= OFFLOAD_OPTIMIZER; offload++)
+            for (Dtype type = DTYPE_FP32; type <= DTYPE_BF16; type++) {
+                TinyShape shape = tiny_shape;
+                shape.optimizer = optimizer_of(name), shape.offload = offload, shape.type = type;
+                double losses[2];
+                free(run_steps(&shape, 2, losses));
+            }
 }
 
 TEST(steps_match_for_any_split_into_micro_batches) {
