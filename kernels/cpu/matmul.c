@@ -50,14 +50,16 @@ static void multiply_widened(Direction direction, int M, const Weight *w, const 
     }
 }
 
-// Whether dw is faster by panels than by oneDNN: on AVX2 always, on AVX-512 but for the head.
-static bool by_panels(int rows, int cols) {
-    return weight_by_panels && (products != PRODUCTS_PACKED || rows <= 4 * cols);
+// Whether dw is faster by panels than by oneDNN: on AVX2 always; on AVX-512 where the rows of `in` are a multiple of
+// 4 KiB apart, so that they share few sets of the caches. Where they are a power of two apart oneDNN copies them too.
+static bool by_panels(int cols) {
+    const bool collide = cols % 1024 == 0 && (cols & (cols - 1));
+    return weight_by_panels && (products != PRODUCTS_PACKED || collide);
 }
 
 static void multiply_weight(float *dw, const float *dout, const float *in, int M, int rows, int cols, bool add,
                             size_t used) {
-    if (by_panels(rows, cols))
+    if (by_panels(cols))
         variant->multiply_weight(dw, dout, in, M, rows, cols, add,
                                  scratch_take(&used, variant->weight_scratch(cols, omp_get_max_threads())));
     else

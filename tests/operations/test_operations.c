@@ -64,6 +64,7 @@ OPERATION(matmul_agrees_with_the_reference) {
     operation_matmul(19, 72, 40);                                  // fills no block of a packed layout
     operation_matmul(37, 1088, 64);                                // the head's long sums: two chunks and a part of one
     if (pair_device == DEVICE_CPU) operation_matmul(1300, 50, 40); // a sum of several chunks of tokens
+    if (pair_device == DEVICE_CPU) operation_matmul(260, 14, 3072); // rows that are 12 KiB apart
 }
 
 OPERATION(matmul_of_a_single_row_agrees_with_the_reference) {
