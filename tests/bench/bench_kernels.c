@@ -238,7 +238,7 @@ static void update_range(const AdamW *step, size_t first, size_t count, const We
                       g.decayed, step, g.norm, &one, weight));
 }
 
-// Of each weight and of what lies between them, as trainer/optim/offload.c does.
+// One call for each weight, which packs it, and one for the parameters between two weights (trainer/optim/offload.c).
 static void update(const AdamW *step) {
     size_t done = 0;
     for (int i = -1; i < layers * MATRICES; i++) {

@@ -97,11 +97,10 @@ typedef struct {
     Moment *m, *v;
     size_t first, decayed; // the flat number of element 0; elements of this range that decay
     const AdamW *hyper;
-    float scale;          // of the gradients
-    bool narrow, rounded; // moments are bf16; parameters are kept to values that bf16 has
+    float scale; // of the gradients
 } Update;
 
-// Elements start .. end-1.
+// Elements start .. end-1. narrow: moments are bf16; rounded: parameters are kept to values that bf16 has.
 static inline __attribute__((always_inline)) void update_as(const Update *u, size_t start, size_t end, bool narrow,
                                                             bool rounded) {
     const AdamW *hyper = u->hyper;
@@ -128,12 +127,12 @@ static inline __attribute__((always_inline)) void update_as(const Update *u, siz
 }
 
 static void update(const Update *u, size_t start, size_t end) {
-    if (u->rounded)
-        update_as(u, start, end, true, true);
-    else if (u->narrow)
+    if (cpu_optimizer_state == STATE_FP32)
+        update_as(u, start, end, false, false);
+    else if (cpu_optimizer_state == STATE_BF16)
         update_as(u, start, end, true, false);
     else
-        update_as(u, start, end, false, false);
+        update_as(u, start, end, true, true);
 }
 
 // Updates and packs w (rows,cols) tile by tile.
@@ -162,9 +161,7 @@ static void cpu_adamw(Par *params, float *master, const Grad *gradients, Moment 
                       .first = first,
                       .decayed = decay_count > first ? decay_count - first : 0,
                       .hyper = hyper,
-                      .scale = gradient_scale(hyper, *norm, *loss_scale),
-                      .narrow = cpu_optimizer_state != STATE_FP32,
-                      .rounded = cpu_optimizer_state == STATE_BF16_SR};
+                      .scale = gradient_scale(hyper, *norm, *loss_scale)};
     Packing packing;
     if (weight && matmul_packing(weight, &packing)) {
         update_and_pack(&u, weight->rows, weight->cols, &packing);
