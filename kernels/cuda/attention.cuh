@@ -49,9 +49,6 @@ struct Weights {
     uint32_t layer_site;
 };
 
-// The score of a key before the first one of its query: finite, since all keys of a tile may be hidden. Its weight is 0
-// as soon as the query has seen a key.
-constexpr float HIDDEN = -1e30f;
 INLINE int first_key_of(const Weights &weights, int b, int query, int T) {
     return query < T ? weights.starts[b * T + query] : 0;
 }

@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     for (int e = 0; e < 4; e++) {
                         const int query = tile * QUERIES + part * PART + n * 8 + 2 * t4 + (e & 1);
                         if (kb * KEYS + warp * 16 + g + (e >> 1) * 8 < first_key_of(weights, b, query, T))
-                            s[n][e] = HIDDEN;
+                            s[n][e] = -INFINITY;
                     }
             if (weights.mask)
 #pragma unroll
@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     for (int n = 0; n < 4; n++)
 #pragma unroll
                         for (int e = 0; e < 2; e++)
-                            if (n * 8 + e < first) s[n][2 * r + e] = HIDDEN;
+                            if (n * 8 + e < first) s[n][2 * r + e] = -INFINITY;
                 }
             if (weights.mask)
 #pragma unroll

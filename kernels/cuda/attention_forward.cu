@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
                     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
                         for (int e = 0; e < 2; e++)
-                            if (n * 8 + e < first) s[i][n][2 * r + e] = HIDDEN;
+                            if (n * 8 + e < first) s[i][n][2 * r + e] = -INFINITY;
                 }
 #pragma unroll
         for (int i = 0; i < M_TILES; i++)
@@ -94,13 +94,15 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once<BLOCKS>)
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++) x = fmaxf(x, fmaxf(s[i][n][2 * r], s[i][n][2 * r + 1]));
                 x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2)); // finite: key 0 is never infinite
-                float fade = exp2_fast((most[i][r] - x) * scale), shift = x * scale, sum = 0;
+                x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+                const float top = x == -INFINITY ? 0 : x; // no key of the row so far
+                float fade = exp2_fast((most[i][r] - top) * scale), shift = top * scale, sum = 0;
                 most[i][r] = x;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
-                    for (int e = 2 * r; e < 2 * r + 2; e++) sum += s[i][n][e] = exp2_fast(s[i][n][e] * scale - shift);
+                    for (int e = 2 * r; e < 2 * r + 2; e++)
+                        sum += s[i][n][e] = exp2_fast(fmaf(s[i][n][e], scale, -shift)); // as nvcc contracts it
                 weight[i][r] = weight[i][r] * fade + sum;
 #pragma unroll
                 for (int d = 0; d < D / 8; d++) sums[i][d][2 * r] *= fade, sums[i][d][2 * r + 1] *= fade;

@@ -72,13 +72,15 @@ void nvml_other_processes(char *text, size_t size) {
 }
 
 double nvml_used_bytes(int card) {
+    // nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as used.
     struct {
-        unsigned long long total, free, used;
-    } memory;
+        unsigned version;
+        unsigned long long total, reserved, free, used;
+    } memory = {.version = sizeof memory | 2 << 24};
     Device device;
     void *library = open_nvml(card, &device);
     if (!library) return -1;
-    int (*info)(Device, void *) = (int (*)(Device, void *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+    int (*info)(Device, void *) = (int (*)(Device, void *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
     const double used = info && info(device, &memory) == 0 ? (double)memory.used : -1;
     close_nvml(library);
     return used;

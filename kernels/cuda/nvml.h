@@ -6,5 +6,5 @@
 // "pid 4711 holds 3.1 GiB, pid 12 holds 200 MiB", without this process; "" when there is none or NVML cannot list them.
 void nvml_other_processes(char *text, size_t size);
 
-// Used memory of a card, by all processes; creates no context. -1: not known.
+// Used memory of a card, by all processes, without what the driver reserves; creates no context. -1: not known.
 double nvml_used_bytes(int card);

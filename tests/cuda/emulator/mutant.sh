@@ -16,6 +16,7 @@ divergent|column_sums.cu|s/^    __syncthreads();/    if (threadIdx.x < 16) __syn
 misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch + first + c + 1)/|layernorm_agrees|misaligned
 copy|attention_forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
 half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
+hidden|attention_forward.cu|/< first) s\[i\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
