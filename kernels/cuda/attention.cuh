@@ -3,7 +3,7 @@
 // columns read as zeros and never written.
 #pragma once
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 enum { TILE = 64 }; // rows of scratch are padded to it
 
@@ -91,4 +91,9 @@ static inline Weights weights_of(const int32_t *starts, const Dropout *dropout, 
 static inline int attention_width(int D) {
     assert(D % 8 == 0 && D <= HEAD_MAX);
     return D <= 64 ? 64 : D <= 96 ? 96 : 128;
+}
+
+// Are heads of up to 64 channels for wgmma: on compute capability 9.0, by code that was compiled for it?
+static inline bool attention_by_wgmma(void) {
+    return cuda.wgmma && (cuda_attention_form == ATTENTION_AUTO || cuda_attention_form == ATTENTION_WGMMA);
 }

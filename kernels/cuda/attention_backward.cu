@@ -38,8 +38,8 @@ constexpr size_t shared_bytes = 16 * (size_t)(2 * WARPS * 16 * (D / 8) + 4 * QUE
                                               (KEPT ? 0 : WARPS * 16 * (QUERIES / 8)));
 
 // PART queries are in work at a time. KEPT: K and V wait in registers, and dS takes V's place in shared memory. EXACT:
-// width is D, which is worth the registers that three blocks are short of.
-template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS>
+// width is D, which is worth the registers that three blocks are short of. WGMMA: the warps multiply together.
+template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS, bool WGMMA>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     keys_gradient(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
                   const act *__restrict__ qkv, const act *__restrict__ dout, const float2 *__restrict__ statistics,
@@ -49,9 +49,11 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     constexpr int WS = QUERIES / 8;                       // chunks of a row of dS
     constexpr int COLUMNS = D / (WARPS / (QUERIES / 16)); // of dQ, a warp
     constexpr int STRETCH =
-        COLUMNS % 32 || BLOCKS < 3 ? COLUMNS : COLUMNS / 2; // columns at a time: the peak of registers
+        COLUMNS % 32 || BLOCKS < 3 || WGMMA ? COLUMNS : COLUMNS / 2; // columns at a time: the peak of registers
     static_assert(!KEPT || QUERIES <= D, "dS takes V's place");
-    if (!is_launched<shared_bytes<D, WARPS, QUERIES, KEPT>>) return;
+    static_assert(!WGMMA || (D == 64 && WARPS == 4 && QUERIES == 64 && PART == 64 && !KEPT && FUSED),
+                  "tiles of 64 x 64");
+    if (!is_launched<shared_bytes<D, WARPS, QUERIES, KEPT>> || (WGMMA && !has_wgmma)) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *k_tile = tiles, *v_tile = k_tile + KEYS * W, *q_tiles = v_tile + KEYS * W;
     uint4 *o_tiles = q_tiles + 2 * QUERIES * W, *s_tiles = o_tiles + 2 * QUERIES * W;
@@ -100,6 +102,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         const uint4 *q_tile = q_tiles + (tile & 1) * QUERIES * W, *o_tile = o_tiles + (tile & 1) * QUERIES * W;
         const uint4 *s_tile = s_tiles + (tile & 1) * QUERIES / 2;
         cp_async_wait<0>();
+        if (WGMMA) async_fence();
         __syncthreads(); // the tile has landed, and all warps have left the one before
         if (FUSED && threadIdx.x == 0 && tile > first)
             store_release(turn + tile - 1, (tile - 1) * QUERIES / KEYS - kb + 1);
@@ -108,7 +111,8 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         bool diagonal = (kb + 1) * KEYS > tile * QUERIES;
 #pragma unroll(BLOCKS < 3 ? 2 : 1) // the unrolled loop would spill with three blocks
         for (int part = 0; part < QUERIES / PART; part++) {
-            uint32_t kept = 0; // bit 2n + (e & 1) + 8(e >> 1): of query n*8 + 2*t4 + (e & 1) and key g + 8(e >> 1)
+            // Bit 2(n & 3) + (e & 1) + 8(e >> 1) of word n / 4: of query n*8 + 2*t4 + (e & 1) and key g + 8(e >> 1).
+            uint32_t kept[(PART + 31) / 32] = {};
             if (weights.mask)
 #pragma unroll
                 for (int n = 0; n < PART / 8; n += 2) {
@@ -116,26 +120,38 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                                                  kb * KEYS + warp * 16, T, lane);
 #pragma unroll
                     for (int q = 0; q < 4; q++)
-                        kept |= (__shfl_sync(0xffffffffu, rows, 2 * (q / 2 * 8 + 2 * t4 + (q & 1))) >> g & 0x101u)
-                                << (2 * n + q);
+                        kept[n / 4] |=
+                            (__shfl_sync(0xffffffffu, rows, 2 * (q / 2 * 8 + 2 * t4 + (q & 1))) >> g & 0x101u)
+                            << (2 * (n & 3) + q);
                 }
-            float s[PART / 8][4] = {}, dp[PART / 8][4] = {};
+            float s[PART / 8][4], dp[PART / 8][4];
+            if constexpr (WGMMA) {
+                wgmma_fence();
 #pragma unroll
-            for (int d = 0; d < D / 16; d++) {
-                uint32_t f[4], kf[4], vf[4];
-                if (!KEPT) {
-                    ldmatrix_x4(kf, k_tile + rows_first<W>(warp * 16, 2 * d, lane));
-                    ldmatrix_x4(vf, v_tile + rows_first<W>(warp * 16, 2 * d, lane));
-                }
+                for (int d = 0; d < D / 16; d++) wgmma<LINE, LINE>(s, k_tile, q_tile, d, d > 0);
 #pragma unroll
-                for (int n = 0; n < PART / 16; n++) {
-                    int at = chunks_first<W>(part * PART + n * 16, 2 * d, lane);
-                    ldmatrix_x4(f, q_tile + at);
-                    mma_16x8x16(s[2 * n], KEPT ? keys[d] : kf, f[0], f[1]);
-                    mma_16x8x16(s[2 * n + 1], KEPT ? keys[d] : kf, f[2], f[3]);
-                    ldmatrix_x4(f, o_tile + at);
-                    mma_16x8x16(dp[2 * n], KEPT ? values[d] : vf, f[0], f[1]);
-                    mma_16x8x16(dp[2 * n + 1], KEPT ? values[d] : vf, f[2], f[3]);
+                for (int d = 0; d < D / 16; d++) wgmma<LINE, LINE>(dp, v_tile, o_tile, d, d > 0);
+                wgmma_commit();
+                wgmma_wait<0>(s), wgmma_wait<0>(dp);
+            } else {
+                memset(s, 0, sizeof s), memset(dp, 0, sizeof dp);
+#pragma unroll
+                for (int d = 0; d < D / 16; d++) {
+                    uint32_t f[4], kf[4], vf[4];
+                    if (!KEPT) {
+                        ldmatrix_x4(kf, k_tile + rows_first<W>(warp * 16, 2 * d, lane));
+                        ldmatrix_x4(vf, v_tile + rows_first<W>(warp * 16, 2 * d, lane));
+                    }
+#pragma unroll
+                    for (int n = 0; n < PART / 16; n++) {
+                        int at = chunks_first<W>(part * PART + n * 16, 2 * d, lane);
+                        ldmatrix_x4(f, q_tile + at);
+                        mma_16x8x16(s[2 * n], KEPT ? keys[d] : kf, f[0], f[1]);
+                        mma_16x8x16(s[2 * n + 1], KEPT ? keys[d] : kf, f[2], f[3]);
+                        ldmatrix_x4(f, o_tile + at);
+                        mma_16x8x16(dp[2 * n], KEPT ? values[d] : vf, f[0], f[1]);
+                        mma_16x8x16(dp[2 * n + 1], KEPT ? values[d] : vf, f[2], f[3]);
+                    }
                 }
             }
             if (weights.starts)
@@ -152,7 +168,8 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                 for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++)
-                        dp[n][e] = kept >> (2 * n + (e & 1) + 8 * (e >> 1)) & 1 ? dp[n][e] * scale_of_kept : 0;
+                        dp[n][e] =
+                            kept[n / 4] >> (2 * (n & 3) + (e & 1) + 8 * (e >> 1)) & 1 ? dp[n][e] * scale_of_kept : 0;
             uint32_t p[PART / 16][4], ds[PART / 16][4];
 #pragma unroll
             for (int n = 0; n < PART / 8; n++) {
@@ -169,9 +186,12 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     int to = (n & 1) * 2 + r;
                     p[n >> 1][to] = pack(s[n][2 * r], s[n][2 * r + 1]);
                     ds[n >> 1][to] = pack(dp[n][2 * r], dp[n][2 * r + 1]);
-                    if (FUSED)
-                        ((uint32_t *)(ds_tile + chunk_at<WS>(warp * 16 + g + r * 8, part * (PART / 8) + n)))[t4] =
-                            ds[n >> 1][to];
+                    uint32_t *shared =
+                        (uint32_t *)(ds_tile + chunk_at<WS>(warp * 16 + g + r * 8, part * (PART / 8) + n));
+                    if (WGMMA)
+                        put_async(shared + t4, ds[n >> 1][to]);
+                    else if (FUSED)
+                        shared[t4] = ds[n >> 1][to];
                 }
             }
             if (weights.mask)
@@ -179,22 +199,32 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                 for (int n = 0; n < PART / 8; n++)
 #pragma unroll
                     for (int r = 0; r < 2; r++) {
-                        const uint32_t pair = kept >> (2 * n + 8 * r);
+                        const uint32_t pair = kept[n / 4] >> (2 * (n & 3) + 8 * r);
                         p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
                     }
+            if constexpr (WGMMA) {
+                async_fence();
+                wgmma_fence();
 #pragma unroll
-            for (int kk = 0; kk < PART / 16; kk++)
+                for (int kk = 0; kk < PART / 16; kk++) wgmma<TERM>(dv, p[kk], o_tile, kk);
 #pragma unroll
-                for (int n = 0; n < D / 16; n++) {
-                    uint32_t f[4];
-                    int at = rows_first<W>(part * PART + kk * 16, 2 * n, lane);
-                    ldmatrix_x4_transposed(f, o_tile + at);
-                    mma_16x8x16(dv[2 * n], p[kk], f[0], f[1]);
-                    mma_16x8x16(dv[2 * n + 1], p[kk], f[2], f[3]);
-                    ldmatrix_x4_transposed(f, q_tile + at);
-                    mma_16x8x16(dk[2 * n], ds[kk], f[0], f[1]);
-                    mma_16x8x16(dk[2 * n + 1], ds[kk], f[2], f[3]);
-                }
+                for (int kk = 0; kk < PART / 16; kk++) wgmma<TERM>(dk, ds[kk], q_tile, kk);
+                wgmma_commit();
+            } else {
+#pragma unroll
+                for (int kk = 0; kk < PART / 16; kk++)
+#pragma unroll
+                    for (int n = 0; n < D / 16; n++) {
+                        uint32_t f[4];
+                        int at = rows_first<W>(part * PART + kk * 16, 2 * n, lane);
+                        ldmatrix_x4_transposed(f, o_tile + at);
+                        mma_16x8x16(dv[2 * n], p[kk], f[0], f[1]);
+                        mma_16x8x16(dv[2 * n + 1], p[kk], f[2], f[3]);
+                        ldmatrix_x4_transposed(f, q_tile + at);
+                        mma_16x8x16(dk[2 * n], ds[kk], f[0], f[1]);
+                        mma_16x8x16(dk[2 * n + 1], ds[kk], f[2], f[3]);
+                    }
+            }
         }
         if (!FUSED) continue;
         int before = tile * QUERIES / KEYS - kb, row16 = warp % (QUERIES / 16), strip = warp / (QUERIES / 16);
@@ -211,16 +241,25 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                     float4 x = __ldcg(dq_tile + (c / 8 + n) * 32);
                     a[n][0] = x.x, a[n][1] = x.y, a[n][2] = x.z, a[n][3] = x.w;
                 }
+            if constexpr (WGMMA) {
+                wgmma_fence();
 #pragma unroll
-            for (int kk = 0; kk < KEYS / 16; kk++) {
-                uint32_t sf[4];
-                ldmatrix_x4_transposed(sf, ds_tile + chunks_first<WS>(kk * 16, 2 * row16, lane));
+                for (int kk = 0; kk < KEYS / 16; kk++) wgmma<TERM, TERM>(a, ds_tile, k_tile, kk);
+                wgmma_commit();
+                wgmma_wait<0>(a), wgmma_wait<0>(dv), wgmma_wait<0>(dk);
+            } else {
 #pragma unroll
-                for (int n = 0; n < STRETCH / 16; n++) {
-                    uint32_t f[4];
-                    ldmatrix_x4_transposed(f, k_tile + rows_first<W>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane));
-                    mma_16x8x16(a[2 * n], sf, f[0], f[1]);
-                    mma_16x8x16(a[2 * n + 1], sf, f[2], f[3]);
+                for (int kk = 0; kk < KEYS / 16; kk++) {
+                    uint32_t sf[4];
+                    ldmatrix_x4_transposed(sf, ds_tile + chunks_first<WS>(kk * 16, 2 * row16, lane));
+#pragma unroll
+                    for (int n = 0; n < STRETCH / 16; n++) {
+                        uint32_t f[4];
+                        ldmatrix_x4_transposed(f, k_tile +
+                                                      rows_first<W>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane));
+                        mma_16x8x16(a[2 * n], sf, f[0], f[1]);
+                        mma_16x8x16(a[2 * n + 1], sf, f[2], f[3]);
+                    }
                 }
             }
 #pragma unroll
@@ -401,14 +440,15 @@ struct Call {
     Scratch scratch;
 };
 
-template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS> struct Keys {
+template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS, bool WGMMA = false>
+struct Keys {
     static constexpr size_t bytes = shared_bytes<D, WARPS, QUERIES, KEPT>;
 
     // How many of its blocks a multiprocessor takes at a time.
     static int resident() {
         static int blocks = 0;
         if (blocks) return blocks;
-        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS>;
+        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS, WGMMA>;
         cuda_check(ALLOW_SHARED(kernel, (int)bytes), "attention_backward");
         cuda_check(BLOCKS_PER_MULTIPROCESSOR(&blocks, kernel, WARPS * 32, bytes), "attention_backward");
         return blocks;
@@ -416,7 +456,7 @@ template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool E
 
     static void launch(const Call &c) {
         if (!resident()) cuda_check(cudaErrorLaunchOutOfResources, "attention_backward");
-        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS>;
+        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS, WGMMA>;
         LAUNCH(kernel, blocks_of((size_t)c.T, WARPS * 16) * (unsigned)(c.B * c.H), WARPS * 32, bytes, cuda.stream,
                c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout, (const float2 *)c.scratch.statistics,
                c.weights, c.T, c.scratch.padded, c.H, c.width);
@@ -443,10 +483,12 @@ static void launch_64(const Call &c) {
     typedef Keys<64, 4, 64, 32, true, true, true, 2> Two;
     typedef Keys<64, 4, 64, 32, true, true, false, 2> Narrow;
     typedef Keys<64, 4, 64, 16, true, false, true, 3> Split;
+    typedef Keys<64, 4, 64, 64, false, true, false, 3, true> Together;
+    if (attention_by_wgmma()) return Together::launch(c);
     if (c.width != 64) return Narrow::launch(c);
     AttentionForm form = cuda_attention_form;
     int blocks = c.B * c.H * (int)blocks_of((size_t)c.T, 64);
-    if (form == ATTENTION_AUTO)
+    if (form == ATTENTION_AUTO || form == ATTENTION_WGMMA)
         form = blocks < 3 * cuda.multiprocessors * Split::resident() ? ATTENTION_SPLIT
                : Three::resident() >= 3                              ? ATTENTION_FUSED_3
                                                                      : ATTENTION_FUSED_2;

@@ -27,14 +27,16 @@ typedef struct {
     int capability; // 80: compute capability 8.0
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
+    bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
     bool fp16;           // activations; else bf16
     bool deterministic;
     bool wide_moments, no_master; // of optimizer_state
 } Cuda;
 extern Cuda cuda;
 
-// How attention backward runs with heads of 64 channels: chosen by the grid and the card, or forced by a test.
-typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3 } AttentionForm;
+// How attention runs with heads of 64 channels: chosen by the grid and the card, or forced by a test. WGMMA only where
+// cuda.wgmma is set.
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3, ATTENTION_WGMMA } AttentionForm;
 extern AttentionForm cuda_attention_form;
 #define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)
 
@@ -46,6 +48,8 @@ int device_open(const BackendChoice *choice, char why[256]);
 // Exits (80) with the runtime's message when `error` is an error; `what` names the call or the kernel.
 void cuda_check(cudaError_t error, const char *what);
 
+// Was the code for this device compiled for it, and not from the PTX for older cards?
+bool attention_has_wgmma_bf16(void), attention_has_wgmma_fp16(void);
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 void column_sums_bf16(Grad *out, const Act *x, int N, int C, bool add);
 void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);

@@ -67,6 +67,7 @@ int device_open(const BackendChoice *choice, char why[256]) {
              device.major, device.minor, device.multiProcessorCount, driver);
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
     cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16; // a card without bf16 computes in fp16
+    cuda.wgmma = cuda.capability == 90 && OF_DEVICE(attention_has_wgmma)();
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
     char memory[16];
     snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,

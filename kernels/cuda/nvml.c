@@ -72,7 +72,8 @@ void nvml_other_processes(char *text, size_t size) {
 }
 
 double nvml_used_bytes(int card) {
-    // nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as used.
+    // nvmlMemory_v2_t, since driver 510. The first version counts what the driver reserves (615 MiB of an H200) as
+    // used.
     struct {
         unsigned version;
         unsigned long long total, reserved, free, used;

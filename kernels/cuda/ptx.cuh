@@ -37,7 +37,7 @@ typedef bf16 act;
 #ifndef EMU
 #define SHARED(type, name, count) __shared__ type name[count]
 #define DYNAMIC_SHARED(type, name)                                                                                     \
-    extern __shared__ __align__(128) unsigned char name##_bytes[];                                                     \
+    extern __shared__ __align__(1024) unsigned char name##_bytes[];                                                    \
     type *name = (type *)name##_bytes
 // it takes the launch for comparisons
 // clang-format off
@@ -46,6 +46,13 @@ typedef bf16 act;
 // clang-format on
 // more than 48 KiB of shared memory must be allowed, once a kernel
 #define ALLOW_SHARED(kernel, bytes) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+// of the code that a launch would run: 90, or 80 where the driver compiled it for a newer card
+template <class K> static inline int ptx_version(K kernel) {
+    cudaFuncAttributes of = {};
+    cuda_check(cudaFuncGetAttributes(&of, kernel), "querying a kernel");
+    return of.ptxVersion;
+}
+INLINE unsigned shared_offset(const void *shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 #define BLOCKS_PER_MULTIPROCESSOR(result, kernel, threads, bytes)                                                      \
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(result, kernel, threads, bytes)
 #define WAIT_UNTIL(condition)                                                                                          \
@@ -64,8 +71,7 @@ INLINE void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint
 }
 // 16 bytes into shared memory by the time a cp_async_wait returns; !read: zeros, and `from` is not touched
 INLINE void cp_async16(void *to, const void *from, bool read = true) {
-    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-                 "r"(read ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(shared_offset(to)), "l"(from), "r"(read ? 16 : 0)
                  : "memory");
 }
 INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -82,13 +88,13 @@ INLINE void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
 INLINE void ldmatrix_x4(uint32_t (&r)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(shared_offset(row))
                  : "memory");
 }
 INLINE void ldmatrix_x4_transposed(uint32_t (&r)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((unsigned)__cvta_generic_to_shared(row))
+                 : "r"(shared_offset(row))
                  : "memory");
 }
 INLINE float exp2_fast(float x) {

@@ -25,14 +25,12 @@ static double device_used_bytes(void) {
     const double used = nvml_used_bytes(0);
     return used >= 0 ? used : used_bytes();
 }
-static int *multiprocessors(void) { return &cuda.multiprocessors; }
+static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
 #else
 static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
-static int *multiprocessors(void) {
-    static int none;
-    return &none;
-}
+typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3, ATTENTION_WGMMA } AttentionForm;
+static void set_attention_form(AttentionForm form) { (void)form; }
 #endif
 
 static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1;
@@ -175,15 +173,15 @@ static void run_attention_backward(void) {
     ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL,
                             NULL, 0, B, T, H, C / H, false);
 }
-// The form is chosen by how often the grid fills the card: no card is full at once, one that is endless never.
-static void run_attention_in(int as_if_multiprocessors) {
-    int real = *multiprocessors();
-    *multiprocessors() = as_if_multiprocessors;
-    run_attention_backward();
-    *multiprocessors() = real;
+static void run_attention_as(AttentionForm form, void (*run)(void)) {
+    set_attention_form(form);
+    run();
+    set_attention_form(ATTENTION_AUTO);
 }
-static void run_attention_fused(void) { run_attention_in(0); }
-static void run_attention_split(void) { run_attention_in(1 << 20); }
+static void run_attention_forward_mma(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_forward); }
+static void run_attention_split(void) { run_attention_as(ATTENTION_SPLIT, run_attention_backward); }
+static void run_attention_fused(void) { run_attention_as(ATTENTION_FUSED_3, run_attention_backward); }
+static void run_attention_wgmma(void) { run_attention_as(ATTENTION_WGMMA, run_attention_backward); }
 static void run_matmul_forward(void) {
     ops->matmul_forward(at(pass->fc), at(pass->ln2), weight(PARAM_FC_W), NULL, B * T);
 }
@@ -194,7 +192,7 @@ static void run_matmul_weight(void) {
     ops->matmul_backward_weight(grad(PARAM_FC_W), at(pass->dfc), at(pass->ln2), B * T, 4 * C, C, true);
 }
 static void run_head(void) {
-    ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_WTE), NULL, plan.chunk_rows);
+    ops->matmul_forward(at(pass->logits), at(pass->ln3), weight(PARAM_HEAD), NULL, plan.chunk_rows);
 }
 static void run_loss(void) {
     ops->cross_entropy(at(pass->logits), at(pass->losses), at(pass->tokens), 0, plan.chunk_rows, T, model.shape.vocab,
@@ -238,22 +236,24 @@ static int bench_ops(void) {
         void (*run)(void);
         double flops, bytes;
     } rows[] = {
-        {"attention forward",         run_attention_forward,  2 * N * T * c,     0            },
-        {"attention backward",        run_attention_backward, 5 * N * T * c,     0            },
-        {"attention backward, fused", run_attention_fused,    5 * N * T * c,     0            },
-        {"attention backward, split", run_attention_split,    5 * N * T * c,     0            },
-        {"matmul forward",            run_matmul_forward,     8 * N * c * c,     0            },
-        {"matmul input",              run_matmul_input,       8 * N * c * c,     0            },
-        {"matmul weight",             run_matmul_weight,      8 * N * c * c,     0            },
-        {"head forward",              run_head,               2 * chunk * V * c, 0            },
-        {"loss",                      run_loss,               0,                 chunk * V * 4},
-        {"layernorm forward",         run_layernorm_forward,  0,                 N * c * 8    },
-        {"layernorm backward",        run_layernorm_backward, 0,                 N * c * 10   },
-        {"gelu forward",              run_gelu_forward,       0,                 N * c * 16   },
-        {"gelu backward",             run_gelu_backward,      0,                 N * c * 24   },
-        {"embed backward",            run_embed_backward,     0,                 N * c * 4    },
-        {"gradient norm",             run_norm,               0,                 P * 4        },
-        {"adamw",                     run_adamw,              0,                 P * 30       },
+        {"attention forward",         run_attention_forward,     2 * N * T * c,     0            },
+        {"attention forward, mma",    run_attention_forward_mma, 2 * N * T * c,     0            },
+        {"attention backward",        run_attention_backward,    5 * N * T * c,     0            },
+        {"attention backward, fused", run_attention_fused,       5 * N * T * c,     0            },
+        {"attention backward, split", run_attention_split,       5 * N * T * c,     0            },
+        {"attention backward, wgmma", run_attention_wgmma,       5 * N * T * c,     0            },
+        {"matmul forward",            run_matmul_forward,        8 * N * c * c,     0            },
+        {"matmul input",              run_matmul_input,          8 * N * c * c,     0            },
+        {"matmul weight",             run_matmul_weight,         8 * N * c * c,     0            },
+        {"head forward",              run_head,                  2 * chunk * V * c, 0            },
+        {"loss",                      run_loss,                  0,                 chunk * V * 4},
+        {"layernorm forward",         run_layernorm_forward,     0,                 N * c * 8    },
+        {"layernorm backward",        run_layernorm_backward,    0,                 N * c * 10   },
+        {"gelu forward",              run_gelu_forward,          0,                 N * c * 16   },
+        {"gelu backward",             run_gelu_backward,         0,                 N * c * 24   },
+        {"embed backward",            run_embed_backward,        0,                 N * c * 4    },
+        {"gradient norm",             run_norm,                  0,                 P * 4        },
+        {"adamw",                     run_adamw,                 0,                 P * 30       },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         rows[i].run();

@@ -10,7 +10,7 @@ __attribute__((constructor)) static void test_cuda(void) { pair_device = DEVICE_
 // A small grid takes the split form by itself; a real run the fused one, which hands tiles of dQ from block to block.
 TEST(cuda_attention_gradient_agrees_with_the_reference_in_every_form) {
     const int T = &emu_order && !getenv("EMU_WHOLE") ? 136 : 1024; // the emulator needs minutes for 1024
-    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_FUSED_3; cuda_attention_form++)
+    for (cuda_attention_form = ATTENTION_SPLIT; cuda_attention_form <= ATTENTION_WGMMA; cuda_attention_form++)
         for (int dropout = 0; dropout < 2; dropout++) operation_attention(1, T, 2, 64, dropout, false);
     cuda_attention_form = ATTENTION_AUTO;
 }

@@ -267,7 +267,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *device, int) {
     device->major = emu_device.capability / 10, device->minor = emu_device.capability % 10;
     device->multiProcessorCount = emu_device.multiprocessors;
     device->totalGlobalMem = emu_device.memory;
-    emu::shared_limit = device->sharedMemPerBlockOptin = emu_device.capability < 80 ? 64 * 1024 : 99 * 1024;
+    emu::shared_limit = device->sharedMemPerBlockOptin = emu_device.capability < 80    ? 64 * 1024
+                                                         : emu_device.capability == 90 ? 227 * 1024
+                                                                                       : 99 * 1024;
     emu::blocks_per_multiprocessor = emu_device.blocks_per_multiprocessor;
     return cudaSuccess;
 }

@@ -3,6 +3,7 @@
 #include "tests/cuda/emulator/device.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -52,7 +53,13 @@ struct Warp {
     std::vector<Meeting *> meetings;
 };
 
+typedef std::array<float, 32> Sums; // of a thread
+
 struct Fiber : Thread {
+    std::vector<std::vector<EmuProduct>> product_groups; // committed wgmma
+    std::vector<EmuProduct> open_products;               // not yet committed
+    std::map<float (*)[4], Sums> sums;                   // of both, as far as they have been computed
+    bool product_fence = false;                          // since the last wait
     std::vector<std::vector<Copy>> groups; // committed cp.async
     std::vector<Copy> open;                // not yet committed
     unsigned writes = 0;                   // write_through calls so far
@@ -85,6 +92,8 @@ struct Write {
 };
 static std::map<const void *, Write> written; // by write_through in this launch
 static std::map<const int *, Seen> flags;     // what a release of the flag has published
+static size_t dynamic_bytes;
+static std::vector<int> unfenced; // for 16 bytes of dynamic shared memory: 1 + the thread that wrote them before an async_fence
 static Seen settled;                          // what all threads of this block know, joined at its barriers
 static std::map<const void *, size_t> allowed_shared;
 
@@ -124,6 +133,7 @@ static void resume(Fiber *fiber) {
 static void fiber_main() {
     (*kernel_body)();
     if (!fiber_of_self()->open.empty()) die("cp.async never committed");
+    if (!fiber_of_self()->sums.empty()) die("wgmma without a wait");
     fiber_of_self()->done = true;
     live--, progress++;
     yield();
@@ -264,6 +274,7 @@ static void run_block() {
     for (Fiber &fiber : fibers) {
         fiber.done = false, fiber.waits_at = nullptr;
         fiber.groups.clear(), fiber.open.clear(), fiber.seen.clear(), fiber.writes = 0;
+        fiber.product_groups.clear(), fiber.open_products.clear(), fiber.sums.clear(), fiber.product_fence = false;
         void **top = (void **)(fiber.stack + STACK) - 2;
         *top = (void *)fiber_main;
         fiber.stack_pointer = memset(top - 6, 0, 6 * sizeof *top);
@@ -308,7 +319,9 @@ void run_grid(const char *name, dim3 grid, dim3 block, size_t dynamic, const std
     for (unsigned i : order_of((size_t)grid.x * grid.y * grid.z)) {
         block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
         size_t size = (dynamic + 127) / 128 * 128;
-        dynamic_shared = size ? (char *)aligned_alloc(128, size) : nullptr;
+        void *memory = nullptr;
+        if (size && posix_memalign(&memory, 1024, size)) abort();
+        dynamic_shared = (char *)memory, dynamic_bytes = size, unfenced.assign(size / 16, 0);
         if (size) memset(dynamic_shared, 0xff, size);
         run_block();
         free(dynamic_shared);
@@ -407,6 +420,105 @@ void emu_ldmatrix(uint32_t (&r)[4], const void *row, bool transposed, const char
     }
 }
 
+// ---- wgmma
+
+unsigned shared_offset(const void *shared) { return (unsigned)((const char *)shared - emu::dynamic_shared); }
+
+static void note_unfenced(const void *to) {
+    const size_t at = (size_t)((const char *)to - emu::dynamic_shared);
+    if (at < emu::dynamic_bytes) emu::unfenced[at / 16] = 1 + self->index;
+}
+
+void async_fence() {
+    for (int &thread : emu::unfenced)
+        if (thread == 1 + self->index) thread = 0;
+}
+
+void put_async(uint32_t *to, uint32_t word) {
+    emu::check_access(to, 4, "put_async");
+    *to = word;
+    note_unfenced(to);
+}
+
+// Element (line, term) of an operand with the 128-byte swizzle, as PTX defines its descriptor.
+static uint32_t operand_bits(uint64_t part, bool rows_are_terms, int line, int term) {
+    if (part >> 62 != 1 || (part >> 32 & 0x3fff) << 4 != 1024) emu::die("wgmma: not a tile with the swizzle of 128 bytes");
+    const int row = rows_are_terms ? term : line, column = rows_are_terms ? line : term;
+    size_t at = (part & 0x3fff) << 4;
+    at += (size_t)(row / 8 * 1024 + row % 8 * 128 + column * 2);
+    at ^= (at >> 7 & 7) << 4;
+    if (at + 2 > emu::dynamic_bytes) emu::die("wgmma reads beyond shared memory");
+    if (emu::unfenced[at / 16]) emu::die("wgmma reads what was written without async_fence");
+    uint16_t bits;
+    memcpy(&bits, emu::dynamic_shared + at, 2);
+    return bits;
+}
+
+static void multiply_group(emu::Fiber *fiber, const EmuProduct &product) {
+    const int first = self->index / 32 % 4 * 16 + (self->lane >> 2), t = self->lane & 3;
+    auto pair = [](uint64_t part, bool terms, int line, int term) {
+        return operand_bits(part, terms, line, term) | operand_bits(part, terms, line, term + 1) << 16;
+    };
+    uint32_t a[4];
+    memcpy(a, product.a, sizeof a);
+    for (int i = 0; i < 4 && !product.a_in_registers; i++)
+        a[i] = pair(product.part_a, product.a_term, first + (i & 1) * 8, 2 * t + (i >> 1) * 8);
+    emu::Sums &sums = fiber->sums[product.sums];
+    if (!product.add) sums.fill(0);
+    for (int n = 0; n < 8; n++) {
+        const int line = n * 8 + (self->lane >> 2);
+        const uint32_t b[2] = {pair(product.part_b, product.b_term, line, 2 * t),
+                               pair(product.part_b, product.b_term, line, 2 * t + 8)};
+        emu_mma((float(&)[4])sums[(size_t)n * 4], a, b, 16, product.fp16);
+    }
+}
+
+void wgmma_fence() { emu::fiber_of_self()->product_fence = true; }
+
+void emu_wgmma(const EmuProduct &product) {
+    emu::Fiber *fiber = emu::fiber_of_self();
+    if (!fiber->product_fence) emu::die("wgmma without wgmma_fence");
+    emu::Sums &sums = fiber->sums[product.sums], poison;
+    poison.fill(NAN);
+    auto pending = [&](const std::vector<EmuProduct> &group) {
+        return std::any_of(group.begin(), group.end(), [&](const EmuProduct &p) { return p.sums == product.sums; });
+    };
+    if (!pending(fiber->open_products) &&
+        std::none_of(fiber->product_groups.begin(), fiber->product_groups.end(), pending))
+        memcpy(sums.data(), product.sums, sizeof sums);
+    memcpy(product.sums, poison.data(), sizeof poison);
+    fiber->open_products.push_back(product);
+}
+
+void wgmma_commit() {
+    emu::Fiber *fiber = emu::fiber_of_self();
+    fiber->product_groups.push_back(std::move(fiber->open_products));
+    fiber->open_products.clear();
+}
+
+void emu_wgmma_wait(int groups) {
+    emu::Fiber *fiber = emu::fiber_of_self();
+    fiber->product_fence = false;
+    while ((int)fiber->product_groups.size() > groups) {
+        const std::vector<EmuProduct> group = std::move(fiber->product_groups.front());
+        fiber->product_groups.erase(fiber->product_groups.begin());
+        for (const EmuProduct &product : group) multiply_group(fiber, product);
+    }
+    for (auto one = fiber->sums.begin(); one != fiber->sums.end();) {
+        auto uses = [&](const EmuProduct &p) { return p.sums == one->first; };
+        auto any_uses = [&](const std::vector<EmuProduct> &group) { return std::any_of(group.begin(), group.end(), uses); };
+        if (any_uses(fiber->open_products) ||
+            std::any_of(fiber->product_groups.begin(), fiber->product_groups.end(), any_uses)) {
+            one++;
+            continue;
+        }
+        for (int i = 0; i < 32; i++)
+            if (!std::isnan(one->first[i / 4][i % 4])) emu::die("the sums of a wgmma were written before its wait");
+        memcpy(one->first, one->second.data(), sizeof one->second);
+        one = fiber->sums.erase(one);
+    }
+}
+
 void cp_async16(void *to, const void *from, bool read) {
     if (((uintptr_t)to | (uintptr_t)from) & 15) emu::die("cp.async: not 16-byte aligned");
     emu::check_access(to, 16, "destination of cp.async");
@@ -428,6 +540,7 @@ void emu_cp_async_wait(int groups) {
                 memcpy(copy.to, copy.from, 16);
             else
                 memset(copy.to, 0, 16);
+            note_unfenced(copy.to);
         }
         fiber->groups.erase(fiber->groups.begin());
     }

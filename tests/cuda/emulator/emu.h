@@ -2,14 +2,15 @@
 // per CUDA thread, so that plain arithmetic, ASan and UBSan can judge them.
 //
 // Barriers, shuffles, votes, ldmatrix and mma.sync are places where threads meet; threads that meet at different
-// places, or never, end the run with the waiting lines. cp.async takes effect only at its wait. Shared memory is fresh
-// for every block and starts as NaN, with a red zone around it. Threads, warps and blocks run in one of four orders
-// (emu_order): forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums
-// must not depend on the order.
+// places, or never, end the run with the waiting lines. cp.async takes effect only at its wait, and so does wgmma: it
+// then reads shared memory, and until then its sums are NaN and must stay so. Shared memory is fresh for every block
+// and starts as NaN, with a red zone around it. Threads, warps and blocks run in one of four orders (emu_order):
+// forward, backward, random, random with warps interleaved. A floating-point atomic is fatal, since sums must not
+// depend on the order.
 //
 // Blocks run one after another. What one block reads of another must be ordered by a release and an acquire, which is
 // checked for accesses by __stcg and __ldcg. A launch with more threads than the launch bounds of its kernel is fatal.
-// Not modelled: TMA, wgmma, mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
+// Not modelled: TMA, mbarriers, clusters; rounding inside a tensor core; registers and occupancy (ptxas tells,
 // see tests/cuda/emulator/registers.py).
 #pragma once
 
@@ -224,6 +225,7 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a
 // Blocks run one after another here: waiting for one that has not run would be for ever.
 #define WAIT_UNTIL(condition) ((condition) ? (void)0 : emu::die("waits for a block that has not run, at " EMU_HERE))
 #define KEEP_PACKED(vector)   ((void)0)
+template <class K> static int ptx_version(K kernel) { return (void)kernel, 90; }
 
 inline int load_acquire(const int *p) {
     emu::acquire(p);
@@ -271,3 +273,21 @@ static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t 
     emu_mma(d, a, &b, 8, EMU_FP16);
 }
 #endif
+
+// The host half of kernels/cuda/wgmma.cuh.
+constexpr bool has_wgmma = true;
+unsigned shared_offset(const void *shared);
+// What a thread tells of a product: a tile in shared memory, or registers where a is not NULL.
+struct EmuProduct {
+    float (*sums)[4];
+    uint32_t a[4];
+    bool a_in_registers, a_term, b_term, add, fp16;
+    uint64_t part_a, part_b;
+};
+void emu_wgmma(const EmuProduct &product);
+void emu_wgmma_wait(int groups);
+void wgmma_fence();
+void wgmma_commit();
+void async_fence();
+void put_async(uint32_t *to, uint32_t word);
+template <int GROUPS> static void wgmma_wait(float (&)[8][4]) { emu_wgmma_wait(GROUPS); }

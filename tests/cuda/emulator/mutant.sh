@@ -4,7 +4,7 @@
 # planted in a trainer, of which two processes and then one train on emulated GPUs with the same losses.
 set -u
 # A kernel is compiled without sanitizers, five times as fast, unless a sanitizer prints the message.
-mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75 or fp16, if not a card with bf16
+mutants() { # name | file, of kernels/cuda if no folder is named | the edit, for sed | the test | its message | sm_75, fp16 or sm_90, if not a card with bf16 and mma
     cat <<'END'
 barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write
 wait|attention_forward.cu|s/^        cp_async_wait<0>();//|attention_of_more|finite
@@ -55,6 +55,14 @@ after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, exchanged/d|ran
 gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
 host_wait|collective_nccl.c|s/^    sent += (count/    (void)cudaStreamSynchronize(stream);\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
+tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
+keys_landed|attention_forward.cu|s/if (WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
+queries_landed|attention_backward.cu|s/if (WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
+ds_written|attention_backward.cu|s/^                async_fence();//|attention_of_64|without async_fence|sm_90
+ds_barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write|sm_90
+scores_wait|attention_forward.cu|s/wgmma_wait<M_TILES - 1>/wgmma_wait<M_TILES>/|attention_of_64|before its wait|sm_90
+sums_wait|attention_forward.cu|s/wgmma_wait<0>(sums/wgmma_wait<1>(sums/|attention_of_64|wgmma without a wait|sm_90
+both_words|attention_backward.cu|s/2 \* (n \& 3) + (e \& 1)/2 * n + (e \& 1)/|attention_with_dropout|error|sm_90
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }
@@ -90,6 +98,7 @@ fp16)
     export TEST_DTYPE=float16 && compile="$compile -DACT_FP16 -DSORTED_TOKENS=32"
     object=$file.fp16.o
     ;;
+sm_90) export EMU_CAPABILITY=90 ;;
 ranks) program=emulated/trainer ;;
 esac
 objects=$(tr ' ' '\n' <"$build/$program.objects" | grep -v "/$object$")

@@ -1,0 +1,84 @@
+// Products of a warpgroup, four warps, on compute capability 9.0 (wgmma): sums (64,64) += a (64,16) b (16,64), with the
+// sums of a warp's 16 rows laid out as those of mma_16x8x16, eight columns after eight.
+//
+// Operands are tiles of 64 rows of 64 activations in shared memory, at multiples of 1024 bytes, as load_tile<8, ..>
+// writes them: chunk_at<8> is wgmma's swizzle of 128 bytes. A product is asynchronous: its registers are not touched
+// between wgmma_fence and wgmma_wait, and what threads write to shared memory for it needs put_async or cp_async16,
+// then async_fence, then a barrier. The emulator checks this (tests/cuda/emulator/emu.cc).
+#pragma once
+
+#include "kernels/cuda/ptx.cuh"
+
+// What a row of a tile is: a row or column of the product with its terms side by side, or a term with all rows or
+// columns.
+enum TileRow { LINE, TERM };
+
+enum { WGMMA_ROWS = 64, WGMMA_TERMS = 16 };
+
+// A tile from its term WGMMA_TERMS * step on, for the instruction: 1024 bytes hold eight rows, 1 << 62 is the swizzle.
+// Bits 16 to 29 would be the distance to the next tile.
+template <TileRow ROW> INLINE uint64_t tile_part(const uint4 *tile, int step) {
+    const unsigned at = shared_offset(tile) + step * (ROW == LINE ? 2 * WGMMA_TERMS : 128 * WGMMA_TERMS);
+    return (uint64_t)(at >> 4) | 1ull << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#ifndef EMU
+#if defined __CUDA_ARCH__ && !defined __CUDA_ARCH_FEAT_SM90_ALL
+constexpr bool has_wgmma = false; // never launched there
+#define WGMMA_ASM(...)
+#else
+constexpr bool has_wgmma = true;
+#define WGMMA_ASM(...) asm volatile(__VA_ARGS__)
+#endif
+
+#define FOUR_SUMS(as, n) as(d[n][0]), as(d[n][1]), as(d[n][2]), as(d[n][3])
+#define ALL_SUMS(as)                                                                                                   \
+    FOUR_SUMS(as, 0), FOUR_SUMS(as, 1), FOUR_SUMS(as, 2), FOUR_SUMS(as, 3), FOUR_SUMS(as, 4), FOUR_SUMS(as, 5),        \
+        FOUR_SUMS(as, 6), FOUR_SUMS(as, 7)
+#define WGMMA_TEXT(add, rest)                                                                                          \
+    "{.reg .pred add; setp.eq.u32 add,0," add "; wgmma.mma_async.sync.aligned.m64n64k16.f32." ACT_TYPE "." ACT_TYPE    \
+    " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,"     \
+    "%29,%30,%31}," rest ";}"
+
+// !add: the sums are new.
+template <TileRow A, TileRow B>
+INLINE void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bool add = true) {
+    const uint64_t part_a = tile_part<A>(a, step), part_b = tile_part<B>(b, step);
+    if (add)
+        WGMMA_ASM(WGMMA_TEXT("0", "%32,%33,add,1,1,%34,%35")
+                  : ALL_SUMS("+f")
+                  : "l"(part_a), "l"(part_b), "n"(A == TERM), "n"(B == TERM));
+    else
+        WGMMA_ASM(WGMMA_TEXT("1", "%32,%33,add,1,1,%34,%35")
+                  : ALL_SUMS("=f")
+                  : "l"(part_a), "l"(part_b), "n"(A == TERM), "n"(B == TERM));
+}
+// The first operand as mma_16x8x16 has it.
+template <TileRow B> INLINE void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
+    WGMMA_ASM(WGMMA_TEXT("0", "{%32,%33,%34,%35},%36,add,1,1,%37")
+              : ALL_SUMS("+f")
+              : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile_part<B>(b, step)), "n"(B == TERM));
+}
+INLINE void wgmma_fence() { WGMMA_ASM("wgmma.fence.sync.aligned;" ::: "memory"); }
+INLINE void wgmma_commit() { WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// All but the last GROUPS committed groups are done: those of d, among others.
+template <int GROUPS> INLINE void wgmma_wait(float (&d)[8][4]) {
+    WGMMA_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+#pragma unroll
+    for (int n = 0; n < 8; n++) asm volatile("" : FOUR_SUMS("+f", n)::"memory"); // no use of d moves before the wait
+}
+// What this thread has written to shared memory so far is seen by products after the next barrier.
+INLINE void async_fence() { WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory"); }
+INLINE void put_async(uint32_t *to, uint32_t word) { *to = word; }
+#else
+template <TileRow A, TileRow B>
+static void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bool add = true) {
+    emu_wgmma({d, {}, false, A == TERM, B == TERM, add, EMU_FP16, tile_part<A>(a, step), tile_part<B>(b, step)});
+}
+template <TileRow B> static void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
+    emu_wgmma({
+        d, {a[0], a[1], a[2], a[3]},
+         true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)
+    });
+}
+#endif
