@@ -105,7 +105,7 @@ $(O)/%.cu.o: %.cu Makefile
 $(O)/%.fp16.cu.o: %.cu Makefile
 	@mkdir -p $(@D); echo "  NVCC $< (fp16)"
 	$(Q)$(call nvcc,$(call gencode,$(NVARCH)) -DACT_FP16)
-WRAP  := malloc calloc realloc aligned_alloc
+WRAP  := malloc calloc realloc aligned_alloc clock_ns
 # The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
 REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
 $(O)/tests/replay/%.o: tests/fuzz/fuzz_%.c Makefile | $(O)/deps.ok

@@ -1,27 +1,49 @@
 // The rate of matrix products.
+//
+// A GPU takes calls faster than it computes them, and a launch and a wait last as long as a small product: so a round
+// of calls with one wait at its end is timed. A call on the CPU is a round of its own.
 #include "trainer/model/product_rate.h"
 #include "common/err.h"
 #include "common/log.h"
+#include <math.h>
 
-enum { COLUMNS_MAX = 2048, ROWS_MAX = 1024 }; // a probe of a wider model measures the same rate
-static const double CALL_FLOPS = 2e10;        // at most, so that a slow processor needs less than a second
+enum {
+    COLUMNS_MAX = 2048, // a probe of a wider model measures the same rate
+    ROWS_MAX = 1024,
+    ROUND_NS = 10000000, // of one round on a device with a queue
+    FAST_NS = 1000000    // a call that takes less is repeated with all rows
+};
+static const double CALL_FLOPS = 2e10; // at most, so that a slow processor needs less than a second
+
+static uint64_t round_ns(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M, int calls) {
+    char done[1]; // a download waits for the device
+    const uint64_t started = clock_ns();
+    for (int call = 0; call < calls; call++) ops->matmul_forward(out, in, weight, NULL, M);
+    ops->download(done, out, sizeof done);
+    return clock_ns() - started;
+}
 
 double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M) {
-    enum { CALLS = 50, PROBE_NS = 200000000 };
+    enum { ROUNDS = 50, PROBE_NS = 200000000 };
     const double row_flops = 2.0 * weight->rows * weight->cols;
+    const bool queued = !ops->in_host_memory;
+    const int rows = M;
     if (M * row_flops > CALL_FLOPS) M = CALL_FLOPS > row_flops ? (int)(CALL_FLOPS / row_flops) : 1;
-    uint64_t best = UINT64_MAX, spent = 0;
-    char done[1]; // a download waits for the device
-    for (int call = 0; call <= CALLS && spent < PROBE_NS; call++) {
-        const uint64_t started = clock_ns();
-        ops->matmul_forward(out, in, weight, NULL, M);
-        ops->download(done, out, sizeof done);
-        const uint64_t ns = clock_ns() - started;
-        if (!call) continue; // it makes the kernel
-        spent += ns;
-        if (ns < best) best = ns;
+    if (queued && M < rows) { // few rows leave some multiprocessors of a GPU idle
+        (void)round_ns(ops, weight, in, out, M, 1);
+        if (round_ns(ops, weight, in, out, M, 1) < FAST_NS) M = rows;
     }
-    return M * row_flops / ((double)best * 1e-9);
+    (void)round_ns(ops, weight, in, out, M, 1); // it makes the kernel
+    double best_ns = INFINITY;
+    uint64_t spent_ns = 0;
+    for (int round = 0, calls = 1; round < ROUNDS && spent_ns < PROBE_NS; round++) {
+        const uint64_t ns = round_ns(ops, weight, in, out, M, calls);
+        const double call_ns = (double)ns / calls;
+        spent_ns += ns;
+        if (call_ns < best_ns) best_ns = call_ns;
+        if (queued && ns < ROUND_NS / 2) calls = (int)(ROUND_NS / (call_ns + 1)) + 1;
+    }
+    return M * row_flops / (best_ns * 1e-9);
 }
 
 double network_product_rate(const Network *network) {

@@ -3,7 +3,7 @@
 
 #include "trainer/model/network.h"
 
-// The best of several calls of out = in * weight^T, M rows; takes some 200 ms.
+// The best of several rounds of out = in * weight^T, at most M rows; takes some 200 ms.
 double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M);
 
 // Of a network, by its widest product on the buffers of the training pass, whose content is lost.

@@ -1,47 +1,95 @@
-// The measured rate of matrix products, on a backend whose products take a known time; and the peaks of GPUs.
+// The measured rate of matrix products, on backends whose products take a known time of a virtual clock; and the peaks
+// of GPUs.
 #include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/run/run.h"
+#include <math.h>
 #include <string.h>
-#include <unistd.h>
+
+enum { US = 1000 }; // ns
+
+static uint64_t virtual_ns; // the time of clock_ns; 0: that of the system
+
+uint64_t __real_clock_ns(void), __wrap_clock_ns(void); // the Makefile puts the second one in place of the first
+uint64_t __wrap_clock_ns(void) { return virtual_ns ? virtual_ns : __real_clock_ns(); }
 
 static int calls, rows_given;
-static uint64_t first_ns, best_ns; // what the calls took: a loaded machine wakes them late
 
 // 40 ms for the first call, which makes the kernel; then 4 ms.
 static void slow_product(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
     (void)out, (void)in, (void)w, (void)bias;
     rows_given = M;
-    const uint64_t started = clock_ns();
-    usleep(calls ? 4000 : 40000);
-    const uint64_t ns = clock_ns() - started;
-    if (!calls++)
-        first_ns = ns, best_ns = UINT64_MAX;
-    else if (ns < best_ns)
-        best_ns = ns;
+    virtual_ns += 4000 * US;
+    if (!calls++) virtual_ns += 36000 * US;
 }
 
 static void copy(void *host, const void *device, size_t bytes) { memcpy(host, device, bytes); }
 
-TEST(product_rate_is_that_of_the_best_call_without_the_first) {
-    const Backend backend = {.matmul_forward = slow_product, .download = copy};
-    const Weight weight = {.rows = 4000, .cols = 500};
+// A GPU: a call puts a product into a queue, and a download waits until all of them are done. The first call of a shape
+// makes its kernel.
+enum { LAUNCH_US = 5, ROW_NS = 50, MAKE_US = 20000, WAIT_US = 300 };
+static uint64_t busy_until_ns;
+static void queued_product(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+    (void)out, (void)in, (void)w, (void)bias;
+    virtual_ns += LAUNCH_US * US;
+    if (M != rows_given) virtual_ns += MAKE_US * US;
+    rows_given = M, calls++;
+    if (busy_until_ns < virtual_ns) busy_until_ns = virtual_ns;
+    busy_until_ns += (uint64_t)M * ROW_NS;
+}
+static void wait_and_copy(void *host, const void *device, size_t bytes) {
+    if (virtual_ns < busy_until_ns) virtual_ns = busy_until_ns;
+    virtual_ns += WAIT_US * US;
+    memcpy(host, device, bytes);
+}
+
+// The rate that is measured, as a part of `flops_per_ns`. The first product begins at 1 s.
+static double measured(const Backend *backend, const Weight *weight, int rows, double flops_per_ns) {
     char out[1] = {0};
-    calls = 0;
-    const double rate = product_rate(&backend, &weight, NULL, (Act *)out, 1000), flops = 2.0 * 1000 * 4000 * 500;
-    assert_int_equal(rows_given, 1000);
-    assert_true(calls >= 3);
-    assert_true(rate <= flops / ((double)best_ns * 1e-9)); // a call cannot take less than its product
-    if (first_ns > 2 * best_ns) assert_true(rate > flops / ((double)first_ns * 1e-9));
+    calls = rows_given = 0, busy_until_ns = 0;
+    virtual_ns = 1000000 * US;
+    const double rate = product_rate(backend, weight, NULL, (Act *)out, rows);
+    const double ms = (double)virtual_ns * 1e-6 - 1000;
+    virtual_ns = 0;
+    CHECK(ms < 300);
+    return rate * 1e-9 / flops_per_ns;
+}
+
+TEST(product_rate_is_that_of_the_best_call_without_the_first) {
+    for (int host = 0; host < 2; host++) {
+        const Backend backend = {.in_host_memory = host, .matmul_forward = slow_product, .download = copy};
+        const Weight weight = {.rows = 4000, .cols = 500};
+        const double part = measured(&backend, &weight, 1000, 2.0 * 1000 * 4000 * 500 / (4000 * US));
+        assert_int_equal(rows_given, 1000);
+        CHECK(calls >= 40);
+        CHECK(fabs(part - 1) < 1e-6);
+    }
 }
 
 TEST(product_rate_takes_few_rows_of_a_wide_model) {
     const Backend backend = {.matmul_forward = slow_product, .download = copy};
     const Weight weight = {.rows = 1 << 18, .cols = 1 << 16};
-    char out[1] = {0};
-    product_rate(&backend, &weight, NULL, (Act *)out, 1024);
+    measured(&backend, &weight, 1024, 1);
     assert_int_equal(rows_given, 1);
+}
+
+// A wait takes as long as several products.
+TEST(product_rate_of_a_queue_is_without_the_time_of_a_wait) {
+    const Backend backend = {.matmul_forward = queued_product, .download = wait_and_copy};
+    const Weight weight = {.rows = 3072, .cols = 768};
+    const double row_flops = 2.0 * 3072 * 768;
+    CHECK(fabs(measured(&backend, &weight, 1000, row_flops / ROW_NS) - 1) < 0.05);
+    assert_int_equal(rows_given, 1000);
+}
+
+// The rows of a step, as their number decides how a GPU's multiprocessors divide a product.
+TEST(product_rate_of_a_fast_device_is_that_of_all_rows) {
+    const Backend backend = {.matmul_forward = queued_product, .download = wait_and_copy};
+    const Weight weight = {.rows = 3072, .cols = 768};
+    const double row_flops = 2.0 * 3072 * 768;
+    CHECK(fabs(measured(&backend, &weight, 65536, row_flops / ROW_NS) - 1) < 0.05);
+    assert_int_equal(rows_given, 65536);
 }
 
 TEST(product_rate_of_the_cpu_is_measured_with_and_without_a_network) {
