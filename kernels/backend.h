@@ -115,6 +115,7 @@ typedef struct {
     OptimizerState optimizer_state;
     bool without_device;   // only the facts are needed, for a plan: no device is opened
     const char *cache_dir; // a folder for what is measured once on a device; NULL: nothing is kept
+    int timeout_s;         // of a wait for a GPU, after which the program exits (80); 0: waits do not end
 } BackendChoice;
 
 // Opens a backend; one is open at a time. `why` receives one sentence: the device, the type and the reason. NULL after

@@ -60,7 +60,7 @@ static void *alloc(size_t bytes) {
 }
 
 static void release(void *arena) {
-    cuda_check(cudaStreamSynchronize(cuda.stream), "waiting for the last operations");
+    cuda_wait(cuda.stream, "waiting for the last operations");
     graph_clear();
     cuda_check(cudaFree(arena), "cudaFree");
 }
@@ -107,7 +107,7 @@ static size_t open_rest(double used_before, const char *cache_dir) {
 
 static void close_device(void) {
     if (!cuda.stream) return;
-    cuda_check(cudaStreamSynchronize(cuda.stream), "waiting for the last operations");
+    cuda_wait(cuda.stream, "waiting for the last operations");
     upload_close();
     cuda_matmul_close();
     cuda_slots_close();
@@ -122,6 +122,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     }
     const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
     cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = choice->dtype == DTYPE_FP16;
+    cuda.timeout_s = choice->timeout_s;
     snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
     size_t free_bytes = 0;
     if (!choice->without_device) {

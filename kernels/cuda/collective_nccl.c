@@ -12,6 +12,7 @@
 #include "kernels/collective.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/nccl.h"
+#include <assert.h>
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
@@ -24,7 +25,15 @@ static const char library_name[] = "libnccl.so.2";
 static Nccl nccl;
 static ncclComm_t comm;
 static cudaStream_t stream;
-static cudaEvent_t computed, exchanged; // the operations before an exchange are done; the exchanges so far are done
+
+// The exchanges between two waits, up to each finish. The operations of a phase run after the exchanges of the one
+// before.
+enum { PHASES = 4 }; // a step has up to three
+static struct {
+    cudaEvent_t computed, exchanged; // the operations before the exchanges are done; the exchanges so far are done
+} phases[PHASES];
+static unsigned phase;
+
 static uint64_t sent;
 
 // ---- loading
@@ -98,9 +107,30 @@ static int settle(const Collective *collective, ncclResult_t result, int code, c
     return result == NCCL_SUCCESS ? 0 : failed(code, what, result);
 }
 
+// Whether the exchanges wait for operations of this rank's GPU, which wait for no other rank.
+static bool is_own_turn(unsigned finished) {
+    for (unsigned i = 0; i < finished; i++) {
+        if (cudaEventQuery(phases[i].computed) == cudaErrorNotReady) return true;
+        if (cudaEventQuery(phases[i].exchanged) == cudaErrorNotReady) return false;
+    }
+    return false;
+}
+
+// Exits (80) when this rank's GPU hangs; the other ranks notice a rank that has ended. given_up: the wait for them
+// ends.
+static void watch_own(DeviceWait *own, unsigned finished, bool given_up) {
+    if (!is_own_turn(finished)) return;
+    device_wait_count(own);
+    if (given_up && own->warned) device_wait_fail(own);
+}
+
 static int nccl_wait(const Collective *collective) {
     const uint64_t started = clock_ns();
-    uint64_t checked = started;
+    uint64_t checked = started, watched = started;
+    DeviceWait own = {.what = "computing before an exchange with other GPUs"};
+    const unsigned finished = phase;
+    const cudaEvent_t exchanged = phases[finished ? finished - 1 : 0].exchanged;
+    phase = 0;
     for (unsigned polls = 0;; polls++) {
         const cudaError_t done = cudaEventQuery(exchanged);
         if (done == cudaSuccess) return 0;
@@ -109,15 +139,19 @@ static int nccl_wait(const Collective *collective) {
         ncclResult_t state = NCCL_SUCCESS;
         const ncclResult_t asked = nccl.CommGetAsyncError(comm, &state);
         if (asked || state) return failed(EX_AGAIN, "exchanging with other GPUs", asked ? asked : state);
-        if (pass(collective, started, &checked, polls) < 0) return -1;
+        const int status = pass(collective, started, &checked, polls);
+        if (watched != checked) watch_own(&own, finished, status < 0);
+        if (status < 0) return -1;
+        watched = checked;
     }
 }
 
 // ---- exchanges
 
 static void begin(void) {
-    cuda_check(cudaEventRecord(computed, cuda.stream), "ordering an exchange");
-    cuda_check(cudaStreamWaitEvent(stream, computed, 0), "ordering an exchange");
+    assert(phase < PHASES);
+    cuda_check(cudaEventRecord(phases[phase].computed, cuda.stream), "ordering an exchange");
+    cuda_check(cudaStreamWaitEvent(stream, phases[phase].computed, 0), "ordering an exchange");
 }
 
 static size_t share_of(size_t total, size_t share, unsigned rank) {
@@ -176,8 +210,10 @@ static int nccl_all_gather(const Collective *collective, void *buffer, size_t by
 }
 
 static void nccl_finish(void) {
-    cuda_check(cudaEventRecord(exchanged, stream), "ordering an exchange");
-    cuda_check(cudaStreamWaitEvent(cuda.stream, exchanged, 0), "ordering an exchange");
+    assert(phase < PHASES);
+    cuda_check(cudaEventRecord(phases[phase].exchanged, stream), "ordering an exchange");
+    cuda_check(cudaStreamWaitEvent(cuda.stream, phases[phase].exchanged, 0), "ordering an exchange");
+    phase++;
 }
 
 // ---- open and close
@@ -195,7 +231,7 @@ static int warm_up(const Collective *collective) {
     }
     nccl_finish();
     if (nccl_wait(collective) < 0) return -1;
-    cuda_check(cudaStreamSynchronize(cuda.stream), "trying NCCL");
+    cuda_wait(cuda.stream, "trying NCCL");
     cuda_check(cudaFree(values), "trying NCCL");
     sent = 0;
     return 0;
@@ -215,8 +251,10 @@ static int nccl_open(const Collective *collective, const uint8_t id[COLLECTIVE_I
     int version = 0;
     memcpy(made.bytes, id, COLLECTIVE_ID);
     cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
-    cuda_check(cudaEventCreateWithFlags(&computed, cudaEventDisableTiming), "creating an event");
-    cuda_check(cudaEventCreateWithFlags(&exchanged, cudaEventDisableTiming), "creating an event");
+    for (int i = 0; i < PHASES; i++) {
+        cuda_check(cudaEventCreateWithFlags(&phases[i].computed, cudaEventDisableTiming), "creating an event");
+        cuda_check(cudaEventCreateWithFlags(&phases[i].exchanged, cudaEventDisableTiming), "creating an event");
+    }
     const ncclResult_t result =
         nccl.CommInitRankConfig(&comm, (int)collective->world, made, (int)collective->rank, &config);
     if (settle(collective, result, EX_GPU, "joining the GPUs of all processes") < 0) return -1;
@@ -234,9 +272,11 @@ static void nccl_close(void) {
     if (comm) (void)nccl.CommAbort(comm);
     comm = NULL;
     if (stream) {
-        (void)cudaStreamSynchronize(stream);
-        (void)cudaEventDestroy(computed);
-        (void)cudaEventDestroy(exchanged);
+        cuda_wait(stream, "ending the exchanges with other GPUs");
+        for (int i = 0; i < PHASES; i++) {
+            (void)cudaEventDestroy(phases[i].computed);
+            (void)cudaEventDestroy(phases[i].exchanged);
+        }
         (void)cudaStreamDestroy(stream);
     }
     stream = NULL;

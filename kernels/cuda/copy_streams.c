@@ -46,8 +46,8 @@ void cuda_slots_open(void) {
 }
 
 void cuda_slots_close(void) {
-    cuda_check(cudaStreamSynchronize(in), "the last copies");
-    cuda_check(cudaStreamSynchronize(out), "the last copies");
+    cuda_wait(in, "waiting for the last copies");
+    cuda_wait(out, "waiting for the last copies");
     for (int i = 0; i < BACKEND_SLOTS; i++) {
         cudaEvent_t events[] = {slots[i].vacated, slots[i].arrived, slots[i].written, slots[i].left};
         for (int k = 0; k < 4; k++) (void)cudaEventDestroy(events[k]);

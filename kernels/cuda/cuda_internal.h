@@ -31,6 +31,7 @@ typedef struct {
     bool fp16;           // activations; else bf16
     bool deterministic;
     bool wide_moments, no_master; // of optimizer_state
+    int timeout_s;                // of a wait of the host; 0: none
 } Cuda;
 extern Cuda cuda;
 
@@ -50,6 +51,23 @@ void cuda_check(cudaError_t error, const char *what);
 
 // Was the code for this device compiled for it, and not from the PTX for older cards?
 bool attention_has_wgmma_bf16(void), attention_has_wgmma_fp16(void);
+
+// Waits of the host, for all operations of a stream or for an event. They poll and sleep, and exit (80) after
+// cuda.timeout_s: cudaStreamSynchronize would wait for ever for a GPU that hangs, and so would a copy between the
+// device and pageable memory. A launch into a full queue (some 1,000 launches) also waits inside the driver, unnoticed.
+void cuda_wait(cudaStream_t stream, const char *what);
+void cuda_wait_event(cudaEvent_t event, const char *what);
+
+// The same for a caller that polls by itself: device_wait_count after each poll that found the GPU busy; it warns, and
+// exits at the end of the time. device_wait_fail exits at once. A zeroed struct but for `what` begins a wait.
+typedef struct {
+    const char *what;
+    uint64_t polled_ns, waited_ns; // waited_ns: a long gap between two polls counts as one second
+    bool warned;                   // a tenth of the time has passed
+} DeviceWait;
+void device_wait_count(DeviceWait *wait);
+__attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
+
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
 void column_sums_bf16(Grad *out, const Act *x, int N, int C, bool add);
 void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_internal.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { CAPABILITY_NEEDED = 75 }; // the lowest that the fp16 kernels are built for; those of bf16 need 8.0
 
@@ -18,6 +19,56 @@ void cuda_check(cudaError_t error, const char *what) {
             cuda.capability / 10, cuda.capability % 10, cuda.capability / 10, cuda.capability % 10);
     if (error != cudaSuccess) die(EX_GPU, "%s: CUDA reports: %s", what, cudaGetErrorString(error));
 }
+
+// ---- waits
+
+enum {
+    SPIN_NS = 2000000,      // a wait that is shorter ends without a sleep
+    SLEEP_US = 20,          // with the kernel's timer slack about 70
+    GAP_NS_MAX = 1000000000 // between two polls; the rest of a longer one is that of a process that was stopped
+};
+
+void device_wait_fail(const DeviceWait *wait) {
+    die(EX_GPU,
+        "%s: the GPU has not finished for %.0f s: a kernel hangs, or the GPU has lost power or left the bus (dmesg "
+        "then "
+        "has lines with Xid); saved checkpoints are whole: run the same command again, after a reset of the GPU if it "
+        "stays so; --device_timeout=N waits N seconds, 0 for ever",
+        wait->what, (double)wait->waited_ns * 1e-9);
+}
+
+void device_wait_count(DeviceWait *wait) {
+    const uint64_t now = clock_ns(), gap_ns = wait->polled_ns ? now - wait->polled_ns : 0;
+    const uint64_t limit_ns = (uint64_t)cuda.timeout_s * 1000000000;
+    wait->polled_ns = now;
+    wait->waited_ns += gap_ns < GAP_NS_MAX ? gap_ns : GAP_NS_MAX;
+    if (!limit_ns) return;
+    if (wait->waited_ns >= limit_ns) device_wait_fail(wait);
+    if (wait->warned || wait->waited_ns < limit_ns / 10) return;
+    wait->warned = true;
+    log_warn("%s: waiting for the GPU for %.3g s; after %d s (device_timeout) it counts as hung", wait->what,
+             (double)wait->waited_ns * 1e-9, cuda.timeout_s);
+}
+
+// After a poll that has returned `error`: true when the wait is over.
+static bool is_over(DeviceWait *wait, cudaError_t error) {
+    if (error != cudaErrorNotReady) return cuda_check(error, wait->what), true;
+    device_wait_count(wait);
+    if (wait->waited_ns > SPIN_NS) usleep(SLEEP_US);
+    return false;
+}
+
+void cuda_wait(cudaStream_t stream, const char *what) {
+    for (DeviceWait wait = {.what = what}; !is_over(&wait, cudaStreamQuery(stream));) {
+    }
+}
+
+void cuda_wait_event(cudaEvent_t event, const char *what) {
+    for (DeviceWait wait = {.what = what}; !is_over(&wait, cudaEventQuery(event));) {
+    }
+}
+
+// ---- opening
 
 // Without a driver the runtime reports a driver that is too old; driver version 0 tells the two apart.
 static int fail_without_device(cudaError_t error) {

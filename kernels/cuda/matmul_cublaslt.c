@@ -237,7 +237,7 @@ static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream)
 static float clock_ms(void) { // of each of REPEATS since
     float ms = 0;
     cuda_check(cudaEventRecord(stopped, cuda.stream), "timing");
-    cuda_check(cudaEventSynchronize(stopped), "timing");
+    cuda_wait_event(stopped, "timing");
     cuda_check(cudaEventElapsedTime(&ms, started, stopped), "timing");
     return ms / REPEATS;
 }

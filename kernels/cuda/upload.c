@@ -77,11 +77,18 @@ static bool is_pinned(const char *host, size_t bytes) {
     return false;
 }
 
+// The runtime copies pageable memory inside the call, after the operations so far. They are waited for here, where a
+// GPU that hangs is noticed.
+static void wait_before_pageable(const void *host, size_t bytes, const char *what) {
+    if (!is_pinned(host, bytes)) cuda_wait(cuda.stream, what);
+}
+
 void cuda_upload(void *device, const void *host, size_t bytes) {
     const char *what = "copying to the GPU";
     if (!cuda.scratch || bytes > STAGE_BYTES || !is_pinned(host, bytes)) {
+        wait_before_pageable(host, bytes, what);
         cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda.stream), what);
-        cuda_check(cudaStreamSynchronize(cuda.stream), what);
+        cuda_wait(cuda.stream, what);
         return;
     }
     Stage *stage = &stages[uploads++ % UPLOAD_STAGES];
@@ -91,12 +98,14 @@ void cuda_upload(void *device, const void *host, size_t bytes) {
     cuda_check(cudaStreamWaitEvent(cuda.stream, stage->arrived, 0), what);
     cuda_check(cudaMemcpyAsync(device, stage->bytes, bytes, cudaMemcpyDeviceToDevice, cuda.stream), what);
     cuda_check(cudaEventRecord(stage->taken, cuda.stream), what);
-    cuda_check(cudaEventSynchronize(stage->arrived), what);
+    cuda_wait_event(stage->arrived, what);
 }
 
 void cuda_download(void *host, const void *device, size_t bytes) {
-    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), "copying from the GPU");
-    cuda_check(cudaStreamSynchronize(cuda.stream), "copying from the GPU");
+    const char *what = "copying from the GPU";
+    wait_before_pageable(host, bytes, what);
+    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda.stream), what);
+    cuda_wait(cuda.stream, what);
 }
 
 void cuda_zero(void *device, size_t bytes) {

@@ -52,7 +52,7 @@ static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
     ops = backend_open(&(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false,
-                                        backend_cache_dir()},
+                                        backend_cache_dir(), 0},
                        why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);

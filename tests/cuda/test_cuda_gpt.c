@@ -89,14 +89,14 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     munmap(slot, 4096);
 }
 
-static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false, NULL};
+static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false, NULL, 0};
 
 // CUDA in the type that $TEST_DTYPE names, or else the card chooses.
 static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
     Dtype dtype = DTYPE_AUTO;
     if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
     return (Form){
-        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL},
+        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL, 0},
         gelu,
         recompute,
         apart,

@@ -28,7 +28,7 @@ void pair_each_type(void (*test)(void)) {
 
 void pair_open(Shape shape) {
     char why[256];
-    BackendChoice choice = {pair_device, type, pair_timing ? 0 : 2, !pair_times, pair_optimizer_state, false, NULL};
+    BackendChoice choice = {pair_device, type, pair_timing ? 0 : 2, !pair_times, pair_optimizer_state, false, NULL, 0};
     sides[REFERENCE] = reference_backend();
     NEED(sides[TESTED] = backend_open(&choice, why));
     const double errors[] = {[DTYPE_FP32] = 1e-6, [DTYPE_BF16] = 0.002, [DTYPE_FP16] = 0.00025};

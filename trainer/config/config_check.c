@@ -69,6 +69,7 @@ static void check_ranges(ConfigReader *reader) {
         {KEY_muon_learning_rate,          0, 1e30     },
         {KEY_muon_momentum,               0, 0.9999999},
         {KEY_data_timeout,                1, 1e9      },
+        {KEY_device_timeout,              0, 1e9      },
         {KEY_threads,                     0, 4096     },
         {KEY_zero_stage,                  0, 1        },
         {KEY_seed,                        0, 0x1p53   },

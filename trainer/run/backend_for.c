@@ -16,8 +16,8 @@ const char *backend_cache_dir(void) {
 
 static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
     const BackendChoice choice = {
-        device,         config->dtype,      (int)config->threads, config->deterministic, config->optimizer_state,
-        without_device, backend_cache_dir()};
+        device,         config->dtype,       (int)config->threads,       config->deterministic, config->optimizer_state,
+        without_device, backend_cache_dir(), (int)config->device_timeout};
     char why[BACKEND_TEXT_BYTES];
     const Backend *backend = backend_open(&choice, why);
     if (!backend) return NULL;

@@ -22,8 +22,12 @@ static int number(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
+// EMU_HANG: while a file of this name exists.
+static bool is_hung_by_file() { return access(getenv("EMU_HANG"), F_OK) == 0; }
+
 struct EmuDevice emu_device = {0, 13000, number("EMU_CAPABILITY", 80), 12ull << 30,
-                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2};
+                               number("EMU_MULTIPROCESSORS", 4), number("EMU_BLOCKS", 2), true, 4, 1, true, -1, true, 2,
+                               getenv("EMU_HANG") ? is_hung_by_file : nullptr};
 struct EmuCounts emu_counts;
 
 // How much of each stream is ordered before a piece of work, an event or what the host does next.
@@ -31,7 +35,8 @@ typedef std::map<cudaStream_t, uint64_t> Clock;
 
 struct CUevent_st {
     bool timed;
-    uint64_t asked = 0, done = 0; // records
+    cudaStream_t stream = nullptr; // of the last record
+    uint64_t asked = 0, done = 0;  // records
     double at_us = 0;
     Clock clock{};
 };
@@ -119,6 +124,10 @@ static void forget_exchanges() {
                     exchanges.end());
 }
 
+[[noreturn]] static void die_in_flight() {
+    emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
+}
+
 static bool touching; // work that no event orders with an exchange runs, and may not touch its buffers
 static void explain_touch() {
     if (touching) fputs("emu: an operation touches a buffer of an exchange, and no event orders them\n", stderr);
@@ -145,20 +154,31 @@ static void run_beside_exchanges(cudaStream_t stream, const Work &work) {
     touching = false;
 }
 
+// An exchange that is not done: is the event recorded in its stream or, by the events that order streams, before it?
+static bool is_of_exchange(cudaEvent_t event) {
+    for (auto &one : exchanges)
+        if (!one->done && (one->stream == event->stream || is_before(event->stream, event->clock, one->clock)))
+            return true;
+    return false;
+}
+
+static bool hung; // a kernel hangs: streams with kernels stand still
+
 static bool ready(cudaStream_t stream) {
-    if (stream->work.empty()) return false;
+    if (stream->work.empty() || (hung && stream->has_kernels)) return false;
     const Work &first = stream->work.front();
     if (first.exchange) return first.exchange->done = first.exchange->done || first.exchange->arrive();
     return !first.wait || first.wait->done >= first.needs;
 }
 
 // Does one piece of work of the stream that the order picks. Last made first: copies overtake what they should not.
-// false: everything waits for other processes.
+// false: everything waits for other processes or for a kernel that hangs.
 static bool step(cudaStream_t waited_for) {
+    hung = emu_device.hangs && emu_device.hangs();
     std::vector<cudaStream_t> able;
     for (cudaStream_t stream : streams)
         if (ready(stream)) able.push_back(stream);
-    if (able.empty() && in_flight()) return false;
+    if (able.empty() && (hung || in_flight())) return false;
     if (able.empty()) emu::die("deadlock: every stream waits for an event");
     cudaStream_t pick = able.back();
     if (emu_order == 2) pick = ready(waited_for) ? waited_for : able.front();
@@ -221,11 +241,14 @@ static bool capturing() {
     return false;
 }
 
+enum { POLL_US = 100 }; // of a query whose answer does not change, so that polling leaves the processor to others
+
 static void drain(cudaStream_t stream) {
     NEED(known(stream) && !capturing());
     emu_counts.host_waits++, emu_counts.drains++;
-    if (in_flight()) emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
-    while (!stream->work.empty()) step(stream);
+    if (in_flight()) die_in_flight();
+    while (!stream->work.empty())
+        if (!step(stream)) usleep(POLL_US);
     join(host_clock, stream->clock);
     forget_exchanges();
 }
@@ -325,7 +348,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     emu_counts.live--;
     return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+// cudaStreamSynchronize and cudaEventSynchronize are missing: a GPU that hangs would block them for ever (cuda_wait).
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    NEED(known(stream) && !capturing());
+    if (in_flight()) die_in_flight();
+    while (!stream->work.empty())
+        if (!step(stream)) return usleep(POLL_US), cudaErrorNotReady;
     emu::note("wait for a stream", stream);
     return drain(stream), cudaSuccess;
 }
@@ -350,7 +378,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     emu::note("event", event, stream);
     uint64_t record = ++event->asked;
     put(stream, work_of([=] { event->done = record, event->at_us = clock_us; }));
-    event->clock = stream->clock;
+    event->clock = stream->clock, event->stream = stream;
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -362,19 +390,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     put(stream, wait);
     return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    NEED(!capturing());
-    emu::note("wait for an event", event);
-    emu_counts.host_waits++;
-    if (in_flight()) emu::die("the host waits while an exchange is in flight: for ever, when a process is lost");
-    for (uint64_t needs = event->asked; event->done < needs;) step(streams.front());
-    join(host_clock, event->clock);
-    return cudaSuccess;
-}
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     NEED(!capturing());
-    if (event->done < event->asked && !step(streams.front())) usleep(100);
-    if (event->done < event->asked) return cudaErrorNotReady;
+    if (in_flight() && !is_of_exchange(event)) die_in_flight();
+    while (event->done < event->asked)
+        if (!step(streams.front())) return usleep(POLL_US), cudaErrorNotReady;
+    emu::note("wait for an event", event);
+    emu_counts.host_waits++;
     join(host_clock, event->clock);
     return cudaSuccess;
 }

@@ -20,10 +20,11 @@ extern struct EmuDevice {
     bool has_cublaslt;             // the library is found
     // What a product takes: 10 us, the fastest of the heuristic's candidates 5. The last two of them do not work.
     int candidates, fastest;
-    bool has_epilogues; // products that do a GELU
-    int epilogue_us;    // what that adds; any other kernel takes 1 us
-    bool can_pin;       // host memory can be page-locked
-    int reduction;      // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
+    bool has_epilogues;  // products that do a GELU
+    int epilogue_us;     // what that adds; any other kernel takes 1 us
+    bool can_pin;        // host memory can be page-locked
+    int reduction;       // of all candidates but the first: a CUBLASLT_REDUCTION_SCHEME
+    bool (*hangs)(void); // a kernel hangs as long as it returns true; called at each step and query; NULL: none does
 } emu_device;
 
 // Counted since the program started.

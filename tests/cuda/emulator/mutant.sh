@@ -18,8 +18,10 @@ copy|attention_forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm
 half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
 hidden|attention_forward.cu|/< first) s\[i\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
-slot|upload.c|/cudaEventSynchronize(stage->arrived)/d|uploads|error
+slot|upload.c|/cuda_wait_event(stage->arrived/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
+pageable|upload.c|s/if (!is_pinned(host, bytes)) cuda_wait(cuda.stream, what);//|gpu_that_hangs|rror
+gap|device.c|s/gap_ns < GAP_NS_MAX ? gap_ns : GAP_NS_MAX/gap_ns/|a_long_gap|rror
 room|copy_streams.c|s/order(cuda.stream, slots\[slot\].vacated, in);//|slots|error
 arrived|copy_streams.c|/cudaStreamWaitEvent(cuda.stream, slots\[slot\].arrived/d|slots|error
 made|copy_streams.c|s/order(cuda.stream, slots\[slot\].written, out);//|slots|error
@@ -50,10 +52,10 @@ count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, 
 type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
 other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
 offset|trainer/optim/step.c|s/start + bucket.first \/ unit/start + bucket.local \/ unit/|ranks|losses of two processes are not those of one|ranks
-before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, computed/d|ranks|no event orders it after the operations so far|ranks
-after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, exchanged/d|ranks|touches a buffer of an exchange|ranks
+before_reduce|collective_nccl.c|/cudaStreamWaitEvent(stream, phases/d|ranks|no event orders it after the operations so far|ranks
+after_gather|collective_nccl.c|/cudaStreamWaitEvent(cuda.stream, phases/d|ranks|touches a buffer of an exchange|ranks
 gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^        if (!plan_updates_whole(plan)) network_pack(network);/        offload_update(network);\n&/|ranks|losses of two processes are not those of one|ranks
-host_wait|collective_nccl.c|s/^    sent += (count/    (void)cudaStreamSynchronize(stream);\n&/|ranks|the host waits while an exchange is in flight|ranks
+host_wait|collective_nccl.c|s/^    sent += (count/    cuda_wait(stream, "");\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
 keys_landed|attention_forward.cu|s/if (WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 40, MODEL_VOCAB = 60, MODEL_STEPS = 2 };
-static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false, NULL};
+static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false, NULL, 0};
 
 static const Backend *opened(void) {
     char why[256];
@@ -245,6 +245,93 @@ TEST(cuda_names_the_build_that_a_card_without_code_needs) {
     size_t size;
     CHECK_TEXT(read_file("words", &size), "no code for a GPU of compute capability 8.0: build it with make NVARCH=80");
     backend->close();
+}
+
+// ---- waits
+
+static int polls, polls_hung, slow_poll;
+static bool hangs(void) {
+    if (++polls == slow_poll) usleep(2500000);
+    return polls <= polls_hung;
+}
+static bool hangs_for_ever(void) { return true; }
+
+// Runs `wait` in a process of its own, where the GPU hangs and device_timeout is `seconds`. Returns its exit code.
+static int wait_in_child(void (*wait)(const Backend *backend, void *device), bool (*hanging)(void), int seconds) {
+    const Backend *backend = opened();
+    void *device = backend->alloc(1 << 16);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        int words = open("words", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(words, 2);
+        alarm(30); // the program waits for ever where a wait is not watched
+        emu_order = 1, cuda.timeout_s = seconds;
+        backend->gelu_forward(device, device, 8, false);
+        emu_device.hangs = hanging;
+        wait(backend, device);
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    backend->release(device);
+    backend->close();
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void wait_for_download(const Backend *backend, void *device) {
+    char got[64];
+    backend->download(got, device, sizeof got);
+}
+static void wait_for_pinned(const Backend *backend, void *device) {
+    static char got[4096] __attribute__((aligned(4096)));
+    backend->pin(got, sizeof got);
+    backend->download(got, device, sizeof got);
+}
+static void wait_for_upload(const Backend *backend, void *device) {
+    const char given[64] = {0};
+    backend->upload(device, given, sizeof given);
+}
+static void wait_for_close(const Backend *backend, void *device) {
+    (void)device;
+    backend->close();
+}
+static void wait_for_release(const Backend *backend, void *device) { backend->release(device); }
+
+TEST(cuda_waits_for_a_gpu_that_hangs_end_with_80) {
+    static const struct {
+        void (*wait)(const Backend *backend, void *device);
+        const char *what;
+    } rows[] = {
+        {wait_for_download, "copying from the GPU"           },
+        {wait_for_pinned,   "copying from the GPU"           },
+        {wait_for_upload,   "copying to the GPU"             },
+        {wait_for_close,    "waiting for the last operations"},
+        {wait_for_release,  "waiting for the last operations"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t size;
+        CHECK_EQUAL(wait_in_child(rows[i].wait, hangs_for_ever, 1), EX_GPU);
+        const char *words = read_file("words", &size);
+        CHECK_TEXT(words, rows[i].what);
+        CHECK_TEXT(words, ": waiting for the GPU for 0.");
+        CHECK_TEXT(words, ": the GPU has not finished for 1 s: a kernel hangs");
+    }
+}
+
+// As SIGSTOP or a suspended machine makes it.
+TEST(cuda_wait_counts_a_long_gap_between_two_polls_as_one_second) {
+    polls = 0, polls_hung = slow_poll = 2;
+    CHECK_EQUAL(wait_in_child(wait_for_download, hangs, 2), 0);
+}
+
+TEST(cuda_wait_without_a_limit_goes_on) {
+    polls_hung = 30, slow_poll = 0;
+    CHECK_EQUAL(wait_in_child(wait_for_download, hangs, 0), 0);
+    size_t size;
+    read_file("words", &size);
+    CHECK_EQUAL(size, 0);
 }
 
 TEST(cuda_queries_the_heuristic_once_per_shape) {
@@ -486,7 +573,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     const uint64_t waits = emu_counts.host_waits;
     CHECK(values && model.elements >= COUNT);
     network_write(&network, plan.params, DTYPE_BF16, 0, COUNT, values);
-    CHECK_EQUAL(emu_counts.host_waits - waits, 1);
+    CHECK_EQUAL(emu_counts.host_waits - waits, 2); // for the operations before and for the copy: it is pageable
     free(values);
     network_close(&network), model_close(&model);
     backend->close();

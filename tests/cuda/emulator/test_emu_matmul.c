@@ -28,7 +28,7 @@ static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
 
 static Bench bench_open_with(bool deterministic, const char *cache) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, cache};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, cache, 0};
     Bench b = {.on = backend_cuda(&choice, why)};
     NEED(b.on);
     const Shape shape = {1, M, ROWS, 2, 64, M, 1};

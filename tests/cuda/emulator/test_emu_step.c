@@ -67,7 +67,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     config.gelu = GELU_TANH;
     char why[256];
     const Backend *backend =
-        backend_open(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, NULL}, why);
+        backend_open(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, NULL, 0}, why);
     NEED(backend);
     ModelShape shape = model_shape(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);

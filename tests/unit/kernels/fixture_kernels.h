@@ -43,7 +43,7 @@ static inline Kernels kernels_open_state(Dtype dtype, int threads, OptimizerStat
     char why[256];
     arena_close(&kernels_host);
     Kernels k = {.tight = dtype == DTYPE_FP32};
-    k.ops = backend_open(&(BackendChoice){DEVICE_CPU, dtype, threads, true, optimizer_state, false, NULL}, why);
+    k.ops = backend_open(&(BackendChoice){DEVICE_CPU, dtype, threads, true, optimizer_state, false, NULL, 0}, why);
     NEED(k.ops);
     k.arena = k.ops->alloc(KERNELS_ARENA);
     NEED(k.arena);

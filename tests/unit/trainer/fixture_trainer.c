@@ -45,7 +45,7 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     if (shape->options) set_options(config, shape->options);
     char why[256];
     const BackendChoice choice = {
-        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false, NULL};
+        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false, NULL, 0};
     tiny->backend = backend_open(&choice, why);
     NEED(tiny->backend);
     ModelShape model = model_shape(config);

@@ -15,7 +15,7 @@ static Config gpt2_124m(void) {
 
 static const Backend *cpu(Dtype dtype) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CPU, dtype, 2, true, STATE_FP32, false, NULL};
+    const BackendChoice choice = {DEVICE_CPU, dtype, 2, true, STATE_FP32, false, NULL, 0};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     return backend;
@@ -274,7 +274,7 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
         {48, 25, 1600, RECOMPUTE_BLOCK, 10,  11,  0  }  // 21 less 11
     };
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -317,7 +317,7 @@ TEST(plan_chooses_the_logits_chunk) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
-        const BackendChoice choice = {rows[i].device, DTYPE_AUTO, 1, true, STATE_FP32, true, NULL};
+        const BackendChoice choice = {rows[i].device, DTYPE_AUTO, 1, true, STATE_FP32, true, NULL, 0};
         const Backend *backend = backend_open(&choice, why);
         NEED(backend);
         Config config = gpt2_124m();
@@ -346,7 +346,7 @@ static void other_processes(char *text, size_t size) { snprintf(text, size, "pid
 // Without mem_limit, auto settings stay below the free memory of the device, and refusals name it.
 TEST(plan_stays_below_the_free_memory_of_the_device) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
@@ -377,7 +377,7 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
 // 1558M in 11.3 GiB: 12 bytes per parameter of master and moments in host memory, chosen only if nothing else fits.
 TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *found = backend_open(&choice, why);
     NEED(found);
     Backend backend = *found;
@@ -424,7 +424,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
 // whole blocks would make it 17 % longer.
 TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     Config config = gpt2_124m();
@@ -444,7 +444,7 @@ TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time)
 // The rates of a GPU against the list of its operations, in ms of a step of 64 sequences.
 TEST(step_cost_of_a_gpu_agrees_with_the_expected_times) {
     char why[256], path[512];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL};
+    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
     Buffer text = {0};
@@ -478,7 +478,7 @@ TEST(plan_of_optimizer_states_matches_the_formula) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
-        const BackendChoice choice = {rows[i].device, DTYPE_BF16, 2, true, rows[i].state, true, NULL};
+        const BackendChoice choice = {rows[i].device, DTYPE_BF16, 2, true, rows[i].state, true, NULL, 0};
         const Backend *backend = backend_open(&choice, why);
         NEED(backend);
         Config config = gpt2_124m();
