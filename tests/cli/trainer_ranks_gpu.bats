@@ -100,3 +100,15 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     gpus 2 "${often[@]}" --out_dir=run --max_iters=$((step + 1)) 2>words
     grep -q "resuming at step $step" words
 }
+
+@test "when the GPU of a process hangs it ends with 80, the other one with 75" {
+    printf '#!/bin/sh\nEMU_HANG=hang.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program
+    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" --device_timeout=2
+    wait_for_checkpoint run
+    wait_for_more_steps run
+    touch hang.1
+    wait_until is_gone "$TRAINER"
+    [ "$(cat status.0 status.1)" = $'75\n80' ]
+    grep -q 'the GPU has not finished for 2 s' words
+    grep -qE "rank 1 \(process [0-9]+\) has ended" words
+}
