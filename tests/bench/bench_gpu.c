@@ -1,6 +1,7 @@
-// Speed on a device. bench_gpu step|trace|ops|gemm [KEY=VALUE...], see the keys at the end: `step` times whole training
-// steps, `trace` every operation of one step, `ops` single operations at the same shapes, `gemm` the largest product
-// there is. One JSON object a line. Random weights, and tokens with the frequencies of text.
+// Speed on a device. bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...], see the keys at the end: `step` times whole
+// training steps, `trace` every operation of one step, `ops` single operations at the same shapes, `gemm` the largest
+// product there is, `hang` nothing: the stream stands still. One JSON object a line. Random weights, and tokens with
+// the frequencies of text.
 #include "common/err.h"
 #include "common/log.h"
 #include "common/rng.h"
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if HAVE_CUDA
 #include "kernels/cuda/cuda_internal.h"
@@ -26,14 +28,21 @@ static double device_used_bytes(void) {
     return used >= 0 ? used : used_bytes();
 }
 static void set_attention_form(AttentionForm form) { cuda_attention_form = form; }
+// A stream that stands still, as after a kernel that hangs.
+static void hang(void *unused) {
+    (void)unused;
+    pause();
+}
+static void hang_device(void) { cuda_check(cudaLaunchHostFunc(cuda.stream, hang, NULL), "hanging"); }
 #else
+static void hang_device(void) {}
 static double used_bytes(void) { return 0; }
 static double device_used_bytes(void) { return 0; }
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_3, ATTENTION_WGMMA } AttentionForm;
 static void set_attention_form(AttentionForm form) { (void)form; }
 #endif
 
-static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1;
+static int L = 12, C = 768, H = 12, T = 1024, B = 16, accumulation = 1, steps = 10, deterministic = 1, timeout;
 static double mem_limit; // GiB
 static char device[16] = "cuda", state[16] = "full", gelu[16] = "exact", dtype[16] = "auto", offload[16] = "none",
             recompute[16] = "none";
@@ -52,7 +61,7 @@ static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
     ops = backend_open(&(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false,
-                                        backend_cache_dir(), 0},
+                                        backend_cache_dir(), timeout},
                        why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);
@@ -303,6 +312,18 @@ static int bench_gemm(void) {
     return 0;
 }
 
+// ---- a GPU that hangs: exits (80) after device_timeout
+
+static int bench_hang(void) {
+    char value;
+    open_backend();
+    void *memory = ops->alloc(1);
+    if (!memory) die(EX_VRAM, "%s", err_text());
+    hang_device();
+    ops->download(&value, memory, 1);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     const struct {
         const char *format;
@@ -322,9 +343,10 @@ int main(int count, char **arguments) {
         {"dtype=%15s",       dtype         },
         {"offload=%15s",     offload       },
         {"gelu=%15s",        gelu          },
+        {"timeout=%d",       &timeout      },
         {"mem_limit=%lf",    &mem_limit    },
     };
-    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm [KEY=VALUE...]");
+    if (count < 2) die(EX_USAGE, "usage: bench_gpu step|trace|ops|gemm|hang [KEY=VALUE...]");
     for (int i = 2; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
@@ -334,6 +356,7 @@ int main(int count, char **arguments) {
     int status = !strcmp(arguments[1], "gemm")    ? bench_gemm()
                  : !strcmp(arguments[1], "ops")   ? bench_ops()
                  : !strcmp(arguments[1], "trace") ? bench_trace()
+                 : !strcmp(arguments[1], "hang")  ? bench_hang()
                                                   : bench_step();
     network_close(&network);
     model_close(&model);

@@ -119,6 +119,8 @@ for name in $([ $gpu = cpu ] || grep -ohE '^(TEST|OPERATION)\(\w+' tests/cuda/*.
     [ $status = 124 ] || check "$name, float16" 60 env TEST_DTYPE=float16 "${one[@]}" "$name"
 done
 
+[ $gpu = cpu ] || check "a GPU that hangs ends the program" 30 sh -c '"$0" hang timeout=3; [ $? = 80 ]' "$build/bench_gpu"
+
 # The memory and the races that only a device has, at the tests' small shapes; not the thousand launches.
 # LAZY: it instruments every module that is loaded, and cuBLASLt alone has more than a thousand.
 if [ $gpu = cpu ]; then
