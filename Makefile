@@ -50,10 +50,11 @@ LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lst
 DEFS      += -isystem $(CUDA_HOME)/include
 DEFS      += -DHAVE_CUDA_BACKEND=1
 # Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three forms (ARCH in
-# ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh). 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
+# ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
 ptx_for    = $(if $(filter 75 90a,$(1)),$(1),$(if $(filter 12%,$(1)),120,80))
 ptx_kept   = $(call ptx_for,$(or $(filter 90,$(1)),$(lastword $(1))))
-gencode    = $(foreach a,$(1:90=90a),-gencode arch=compute_$(call ptx_for,$(a)),code=sm_$(a)) -gencode arch=compute_$(ptx_kept),code=compute_$(ptx_kept)
+hopper    := $(if $(shell printf '12.0\n$(NVCC_VERSION)\n' | sort -CV && echo 1),90a,90)
+gencode    = $(foreach a,$(1:90=$(hopper)),-gencode arch=compute_$(call ptx_for,$(a)),code=sm_$(a)) -gencode arch=compute_$(ptx_kept),code=compute_$(ptx_kept)
 nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif

@@ -28,6 +28,10 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         [[ "$output" != *"older than"* ]]
         run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
         grep -q '^NVARCH := 80 90$' <<<"$output"
+        kernel="$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o" hopper=sm_90a
+        [ $release != 11.8 ] || hopper=sm_90 # compute_90a came with 12.0
+        run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$kernel"
+        [[ "$output" == *"code=$hopper "* ]]
     done
 }
 
