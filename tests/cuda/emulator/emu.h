@@ -277,7 +277,7 @@ static inline void mma_16x8x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t 
 // The host half of kernels/cuda/wgmma.cuh.
 constexpr bool has_wgmma = true;
 unsigned shared_offset(const void *shared);
-// What a thread tells of a product: a tile in shared memory, or registers where a is not NULL.
+// A product as a thread issues it; its first operand is `a` or the tile part_a.
 struct EmuProduct {
     float (*sums)[4];
     uint32_t a[4];
