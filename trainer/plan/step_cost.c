@@ -1,6 +1,6 @@
 // Predicted times of a training step. The rates are facts of one processor and one card; only their ratios matter for a
 // choice. Those of the CPU: bench_kernels threads=1 cpu=1 (124M, B=4, T=256) on a core with AVX-512 and AMX,
-// 2026-11-22; those of the GPU are computed, tests/bench/bench_gpu_expected.json.
+// 2026-11-22; those of the GPU are bench_gpu's of an H200, docs/gpu-results.md, B = 64.
 #include "trainer/plan/step_cost.h"
 
 typedef struct {
@@ -13,7 +13,7 @@ typedef struct {
 
 static const Rates cpu_float = {"rates of one CPU core", 95e9, 40e9, 49e9, 0.86e9, 0.53e9, 0.98e9};
 static const Rates cpu_half = {"rates of one CPU core", 360e9, 82e9, 97e9, 0.93e9, 0.75e9, 0.91e9};
-static const Rates gpu = {"rates computed for an H200, not measured", 630e12, 240e12, 162e12, 1.0e12, 0.48e12, 0.85e12};
+static const Rates gpu = {"rates of an H200", 700e12, 250e12, 184e12, 1.04e12, 0.49e12, 0.87e12};
 
 static const Rates *rates_of(const Backend *backend) {
     if (!backend->in_host_memory) return &gpu;
