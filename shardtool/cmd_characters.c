@@ -18,7 +18,7 @@ static int mark_part(uint8_t *seen, Bytes text, bool last, Buffer *held) {
         uint32_t point;
         const unsigned length = utf8_decode(at, end, &point);
         if (point == UTF8_CUT && !last) break;
-        if (point > UTF8_LAST) return fail(EX_DATA, "a document is not UTF-8");
+        if (point > UTF8_LAST) return fail(EX_DATA, "it is not UTF-8");
         seen[point] = 1;
         at += length;
     }
@@ -33,7 +33,10 @@ static int print_characters(Source *source) {
     Part part;
     int status;
     while ((status = source_next(source, &part)) > 0)
-        if ((status = mark_part(seen, part.text, part.last, &held)) < 0) break;
+        if (mark_part(seen, part.text, part.last, &held) < 0) {
+            status = source_fail_in(source, &part);
+            break;
+        }
     unsigned count = 0;
     for (uint32_t point = 0; status == 0 && point <= UTF8_LAST; point++)
         if (seen[point]) buffer_add(&out, bytes, utf8_encode(point, bytes)), count++;

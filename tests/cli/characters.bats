@@ -21,8 +21,11 @@ setup() {
 @test "characters prints each character of the text once, in order of code points" {
     [ "$(shardtool characters "$text" | tr -d '\n')" = "$(grep -o . "$text" | LC_ALL=C sort -u | tr -d '\n')" ]
     gzip -c "$text" | shardtool characters - | cmp - <(shardtool characters "$text")
-    printf 'a\xff' >bad.txt
-    run_code 65 shardtool characters bad.txt
+    mkdir texts
+    printf 'good\n' >texts/a.txt
+    printf 'good\nnot \xff\n' >texts/b.txt
+    run_code 65 shardtool characters --docs lines texts
+    [[ "$output" == *"'texts/b.txt' document 1: it is not UTF-8"* ]]
 }
 
 @test "tokens are places in the vocabulary, and decode gives the text back" {
