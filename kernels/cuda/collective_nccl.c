@@ -117,11 +117,11 @@ static bool is_own_turn(unsigned finished) {
 }
 
 // Exits (80) when this rank's GPU hangs; the other ranks notice a rank that has ended. given_up: the wait for them
-// ends.
+// ends, and its own GPU has kept this rank all the time.
 static void watch_own(DeviceWait *own, unsigned finished, bool given_up) {
     if (!is_own_turn(finished)) return;
     device_wait_count(own);
-    if (given_up && own->warned) device_wait_fail(own);
+    if (given_up) device_wait_fail(own);
 }
 
 static int nccl_wait(const Collective *collective) {

@@ -80,7 +80,8 @@ static int find_silent(uint64_t waited_ms) {
 static int fail_silent(int silent, char *why) {
     const int seconds = (int)(settings.timeout_ms / 1000);
     if (silent < 0)
-        snprintf(why, COLLECTIVE_WHY, "every rank has waited for the others for %d s", seconds);
+        snprintf(why, COLLECTIVE_WHY, "no rank has gone on for %d s: each waits for another one or for its GPU",
+                 seconds);
     else
         snprintf(why, COLLECTIVE_WHY, "rank %d (process %d) did not answer for %d s", silent, (int)peers[silent].pid,
                  seconds);

@@ -101,14 +101,24 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     grep -q "resuming at step $step" words
 }
 
-@test "when the GPU of a process hangs it ends with 80, the other one with 75" {
+hang_rank_1() { # OPTION...
     printf '#!/bin/sh\nEMU_HANG=hang.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program
-    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" --device_timeout=2
+    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" "$@"
     wait_for_checkpoint run
     wait_for_more_steps run
     touch hang.1
     wait_until is_gone "$TRAINER"
+}
+
+@test "when the GPU of a process hangs it ends with 80, the other one with 75" {
+    hang_rank_1 --device_timeout=2
     [ "$(cat status.0 status.1)" = $'75\n80' ]
     grep -q 'the GPU has not finished for 2 s' words
     grep -qE "rank 1 \(process [0-9]+\) has ended" words
+}
+
+@test "a process that gives up the others while its own GPU hangs ends with 80, whatever device_timeout is" {
+    hang_rank_1 --device_timeout=0 --data_timeout=2
+    [ "$(cat status.1)" = 80 ]
+    grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' words
 }

@@ -11,8 +11,8 @@ import time
 
 HEAD = """# On a GPU
 
-Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. They write this file; nothing in it is
-typed by hand. Without a GPU, `make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
+Results of `make test-gpu` and `make bench-gpu`, with the device they ran on. They write this file. Without a GPU,
+`make test` tests the CUDA backend in an emulator (tests/cuda/emulator).
 """
 # Dense bf16 with fp32 sums, TFLOP/s, by the makers' data sheets.
 EXPECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench/bench_gpu_expected.json")
@@ -20,6 +20,9 @@ TOLERANCE = 0.25
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "H800": 989, "GH200": 989, "A100": 312, "L40S": 362, "RTX 4090": 165, "RTX 4070": 58,
          "RTX 4070 SUPER": 71, "RTX 4070 Ti": 80, "RTX 4070 Ti SUPER": 88,
          "RTX 3090": 71, "RTX 3060": 26, "A10": 125}
+
+LEVELS = ["none", "gelu", "norm", "mlp", "qkv", "block"]
+STATES = {"m8": "moments in bf16", "sr": "moments and parameters in bf16"}
 
 
 def read(name):
@@ -48,12 +51,12 @@ def share(rate, of):
 def settings(row):
     parts = [f"limit {row['limit']} GiB"] if row.get("limit") else []
     if row["what"] == "step":
-        parts += [row["state"]] if row.get("state", "full") != "full" else []
-        parts += [f"recompute {row['recompute']}"] if row.get("recompute", 0) not in (0, "0", "none") else []
+        parts += [STATES[row["state"]]] if row.get("state", "full") != "full" else []
+        parts += [f"recompute {LEVELS[int(row['recompute'])]}"] if row.get("recompute", 0) not in (0, "0", "none") else []
         parts += [f"{row['offload']} offloaded"] if row.get("offload", "none") != "none" else []
         parts += [row["dtype"]] if "dtype" in row else []
         parts += ["gelu tanh"] if row.get("gelu") == "tanh" else []
-        parts += ["deterministic" if row["deterministic"] else "timed"] if "deterministic" in row else []
+        parts += ["deterministic" if row["deterministic"] else "not deterministic"] if "deterministic" in row else []
     return ", ".join(parts)
 
 
@@ -64,7 +67,8 @@ def steps(rows, device):
     flops = {r["model"]: r["flops_per_token"] for r in rows if r.get("flops_per_token")}
     yield ("## A training step\n\nFLOPs are 6 a parameter and attention's, causal counted once. MFU is of"
            f" {peak or 'an unknown number of'} TFLOP/s (data sheet), GEMM is the share of a bf16 product of 8192 cubed"
-           f" in the same run, {gemm:.0f} TFLOP/s. used: the card's memory after, less before. T = 1024.\n")
+           f" on the same device, {gemm:.0f} TFLOP/s. used: the card's memory after, less before, with the context; for PyTorch the"
+           " peak of its tensors alone. T = 1024. The trainer's own lines count all of attention, as nanoGPT does: 7 % more.\n")
     yield "| model | B | by | settings | ms | tok/s | TFLOP/s | MFU | GEMM | planned GiB | used GiB | note |"
     yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     for r in rows:
@@ -72,7 +76,8 @@ def steps(rows, device):
             continue
         rate = r.get("tokens_per_second", 0) * flops.get(r.get("model"), 0) * 1e-12
         used = number(r, "used_bytes" if "used_bytes" in r else "peak_bytes", "{:.2f}", 2**-30)
-        yield (f"| {r.get('model', '')} | {r.get('B', '')} | {'millrace' if r['what'] == 'step' else 'PyTorch ' + r['what']}"
+        by = "millrace" if r["what"] == "step" else " ".join(["PyTorch", r.get("torch", "").split("+")[0], r["what"]])
+        yield (f"| {r.get('model', '')} | {r.get('B', '')} | {by}"
                f" | {settings(r)} | {number(r, 'ms', '{:.1f}')} | {number(r, 'tokens_per_second', '{:,.0f}')}"
                f" | {f'{rate:.0f}' if rate else '-'} | {share(rate, peak)} | {share(rate, gemm)} | {number(r, 'planned_bytes', '{:.2f}', 2**-30)}"
                f" | {used} | {'out of memory' if r.get('oom') else r.get('note', '')} |")

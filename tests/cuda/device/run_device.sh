@@ -10,6 +10,7 @@ set -u
 from=$PWD
 cd "$(dirname "$0")/../../.." || exit 2
 usage() { echo "run_device.sh: $1" >&2 && exit 2; }
+[ $# -gt 0 ] && [ -d "$1" ] || usage "needs the folder of the built programs"
 build=$1 out=$PWD/build/gpu only='' seconds=450 gpu=cuda
 shift
 while [ $# -gt 0 ]; do
