@@ -1,5 +1,4 @@
 // The memory plan: sizes against formulas, the plan against the allocation, auto settings, and suggestions.
-#include "common/file.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/step_cost.h"
@@ -442,22 +441,15 @@ TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time)
 }
 
 // The rates of a GPU against the list of its operations, in ms of a step of 64 sequences.
-TEST(step_cost_of_a_gpu_agrees_with_the_expected_times) {
-    char why[256], path[512];
+TEST(step_cost_of_a_gpu_agrees_with_the_measured_time) {
+    char why[256];
     const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL, 0};
     const Backend *backend = backend_open(&choice, why);
     NEED(backend);
-    Buffer text = {0};
-    snprintf(path, sizeof path, "%s/../bench/bench_gpu_expected.json", test_data);
-    NEED(file_read(&text, path, 1 << 20) == 0);
-    buffer_add(&text, "", 1);
-    const char *step = strstr((const char *)text.data, "\"step\": ");
-    NEED(step);
     const Config config = gpt2_124m();
     const ModelShape shape = model_shape(&config);
-    const double ms = step_cost_passes(&shape, backend) * 64 * 1024 * 1e3, want = strtod(step + 8, NULL);
-    CHECK(fabs(ms / want - 1) < 0.1);
-    buffer_close(&text);
+    const double ms = step_cost_passes(&shape, backend) * 64 * 1024 * 1e3;
+    CHECK(fabs(ms / 108.5 - 1) < 0.1); // an H200, B = 64, T = 1024: docs/gpu-results.md
     backend->close();
 }
 
