@@ -32,9 +32,8 @@ enum {
 void device_wait_fail(const DeviceWait *wait) {
     die(EX_GPU,
         "%s: the GPU has not finished for %.0f s: a kernel hangs, or the GPU has lost power or left the bus (then "
-        "dmesg "
-        "has lines with Xid); saved checkpoints are whole: run the same command again, after a reset of the GPU if it "
-        "stays so; --device_timeout=N waits N seconds, 0 for ever",
+        "dmesg has lines with Xid); saved checkpoints are whole: run the same command again, after a reset of the GPU "
+        "if it stays so; --device_timeout=N waits N seconds, 0 for ever",
         wait->what, (double)wait->waited_ns * 1e-9);
 }
 
