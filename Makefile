@@ -162,7 +162,7 @@ check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
 	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source sampling loader feed; do \
 	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done; \
-	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool.bats
+	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"

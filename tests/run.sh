@@ -87,7 +87,7 @@ jobs() {
     fi
     [ $suites = all ] && for file in tests/oracle/test_*"$word"*.py; do [ -e "$file" ] && echo "python $file"; done
     echo c
-    for file in tests/cli/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
+    for file in tests/cli/*/*"$word"*.bats; do [ -e "$file" ] && echo "bats $file"; done
     [ $suites = all ] && emulator_jobs --list
 }
 if [ $suites != no-python ] && [ ! -x "$build/test-emu" ]; then

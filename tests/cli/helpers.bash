@@ -2,7 +2,8 @@
 # A test waits for events (a step in metrics.jsonl, a line in a log, the end of a process), never for a fixed time. A run
 # that a test interrupts is `endless`: only the test can end it, however slow or fast the machine is.
 
-: "${BIN:=$BATS_TEST_DIRNAME/../../build/bin}" "${DATA:=$BATS_TEST_DIRNAME/../data}" # without run.sh: the last build
+ROOT=$(realpath "${BASH_SOURCE[0]%/*}/../..")
+: "${BIN:=$ROOT/build/bin}" "${DATA:=$ROOT/tests/data}" # without run.sh: the last build
 export BIN DATA
 
 # A line of a test fails it by its status, but not as "A && B" where A fails, and never as "! A".

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every fault that the programs must survive, with the tests that inject it: run_faults.sh BUILD [FIRST-LAST].
-# tests/faults/*.tsv hold a line for each test: row number, fault, suite (a bats file of tests/cli or tests/faults, a Python file
+# tests/faults/*.tsv hold a line for each test: row number, fault, suite (a bats file below tests/cli or in tests/faults, a Python file
 # or C), test. A row passes when all of its tests pass; a row without a test is missing. A test ending in a star stands for all
 # that begin so. In suite - the test is the reason why there is none, and the row is skipped, as is what this machine cannot inject.
 # Rows run one after the other: many inject faults into time, memory or disk.
@@ -16,7 +16,7 @@ run() { # SUITE TEST
     local pattern
     pattern=$(sed -e 's/[][(){}.^$+?|\\/]/\\&/g' -e 's/\*$/.*/' <<<"$2")
     case $1 in
-    *.bats) bats --tap "$(ls tests/cli/"$1" tests/faults/"$1" 2>/dev/null)" -f "^$pattern\$" </dev/null >"$log" 2>&1 && grep -qE '^ok [0-9]' "$log" ;;
+    *.bats) bats --tap "$(ls tests/cli/*/"$1" tests/faults/"$1" 2>/dev/null)" -f "^$pattern\$" </dev/null >"$log" 2>&1 && grep -qE '^ok [0-9]' "$log" ;;
     *.py) build/venv/bin/python "tests/oracle/$1" "${2%\*}" >"$log" 2>&1 && grep -qE '^ok ' "$log" ;;
     C) "$build/test" --data "$DATA" --bin "$BIN" "${2%\*}" >"$log" 2>&1 && grep -qE '^\[  PASSED  \] [1-9]' "$log" ;;
     -) echo "skipped $2" >"$log" ;;

@@ -1,0 +1,64 @@
+#!/usr/bin/env bats
+# The benchmark of a device and its report, as far as a machine without one can run them.
+load ../helpers
+
+setup() { cd "$ROOT" && out="$BATS_TEST_TMPDIR"; }
+
+small="dtype=float32 L=2 C=64 H=2 T=64 B=8"
+
+@test "a trace has every operation of the step, and its rows add up to the step" {
+    [ -x "$BIN/../bench_gpu" ] || skip "built without CUDA"
+    "$BIN/../bench_gpu" trace device=cpu $small 2>/dev/null >"$out/trace"
+    python3 - "$out/trace" <<'END'
+import json, sys
+rows = {row["name"]: row for row in map(json.loads, open(sys.argv[1]))}
+step = rows.pop("step")["ms"]
+assert abs(sum(row["ms"] for row in rows.values()) - step) < 1e-3 * len(rows), (rows, step)
+assert rows["layernorm_forward"]["calls"] == 5 and rows["attention_backward"]["calls"] == 2, rows
+assert "head, matmul_forward 512 x 50304 x 64" in rows and rows["adamw"]["calls"] in (1, 11), rows  # 11: each of the 9 weights apart, where they are packed
+END
+}
+
+@test "the tokens of a benchmark are as frequent as those of text" {
+    [ -x "$BIN/../bench_gpu" ] || skip "built without CUDA"
+    "$BIN/../bench_gpu" step device=cpu $small steps=1 2>/dev/null >"$out/step"
+    python3 -c 'import json, sys; share = json.load(open(sys.argv[1]))["most_frequent_token"]; assert 0.015 < share < 0.06, share' "$out/step"
+}
+
+@test "the report marks times that differ by more than 25 %, and keeps the sections without new results" {
+    echo "NVIDIA H200, 570.1, 143771 MiB" >"$out/device.txt"
+    cat >"$out/bench.jsonl" <<'END'
+{"what": "trace", "name": "attention_forward", "B": 64, "calls": 12, "ms": 5.0, "tflops": 200}
+{"what": "trace", "name": "matmul_forward 65536 x 2304 x 768", "B": 64, "calls": 12, "ms": 9.0, "tflops": 600}
+{"what": "trace", "name": "matmul_forward 65536 x 768 x 768", "B": 64, "calls": 12, "ms": 9.0, "tflops": 300}
+{"what": "trace", "name": "step", "B": 64, "ms": 125.0}
+{"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
+END
+    cd "$out" && python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
+    grep -q '^| attention_forward | 12 | 5.000 | 200 | 5.2 |  |$' gpu-results.md
+    grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
+    grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md
+    grep -q '^| 124M | 64 | 1.00 | 2.00 | 4.00 | 4.50 |$' gpu-results.md
+    rm bench.jsonl && echo "passed loss (1 s)" >tests.txt
+    python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
+    grep -q '^passed loss' gpu-results.md
+    grep -q '^| attention_forward | 12' gpu-results.md
+}
+
+@test "a planner that cannot run is not a model that does not fit" {
+    mkdir -p "$out"/{fake,build/bin} && cp -r tests "$out" # in a checkout the report also goes to docs
+    cd "$out" && export PATH="$PWD/fake:$PATH"
+    printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
+    printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer
+    chmod +x fake/nvidia-smi build/bin/trainer
+    run python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
+    [ "$status" = 1 ]
+    not grep -q "no micro-batch fits" results/bench.jsonl
+    grep -q "trainer plan: broken" results/bench.jsonl
+    # a later run in which the planner works replaces the note
+    ln -sf /bin/true build/bin/trainer
+    printf '#!/bin/sh\necho "{\\"ms\\": 5}"\n' >build/bench_gpu && chmod +x build/bench_gpu
+    python3 tests/bench/bench_gpu.py build --out results --only "limit 124M|step" || true
+    grep -q '"ms": 5' results/bench.jsonl
+    not grep -q "trainer plan: broken" results/bench.jsonl
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# How make chooses between the CPU and the CUDA build, and the pack for a machine with a GPU.
+
+load ../helpers
+
+setup() { cd "$ROOT" && unset MAKELEVEL MAKEFLAGS CUDA SAN CFLAGS; }
+
+toolkit() { # RELEASE: an nvcc that only prints its version
+    printf '#!/bin/sh\ncase $1 in --version) echo "Cuda compilation tools, release %s, V%s.119";; --list-gpu-arch) printf "compute_80\\ncompute_90\\n";; esac\n' \
+        "$1" "$1" >"$BATS_TEST_TMPDIR/nvcc" && chmod +x "$BATS_TEST_TMPDIR/nvcc"
+}
+
+@test "nvcc before 11.8 gives the CPU build, with one line that names the version" {
+    for release in 11.5 9.2; do
+        toolkit $release
+        run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
+        [ "$status" = 0 ]
+        [ "${lines[0]}" = "nvcc $release is older than 11.8: building without CUDA" ]
+        run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
+        [[ "$output" == *"-DHAVE_CUDA=0"* || "$output" == *"/release-cpu"* ]]
+    done
+}
+
+@test "nvcc from 11.8 on gives the CUDA build, for the architectures that it supports" {
+    for release in 11.8 12.4 13.0; do
+        toolkit $release
+        run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
+        [[ "$output" != *"older than"* ]]
+        run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
+        grep -q '^NVARCH := 80 90$' <<<"$output"
+        kernel="$BATS_TEST_TMPDIR/build/release/kernels/cuda/gelu.cu.o" hopper=sm_90a
+        [ $release != 11.8 ] || hopper=sm_90 # compute_90a came with 12.0
+        run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" "$kernel"
+        [[ "$output" == *"code=$hopper "* ]]
+    done
+}
+
+# The pack is made of the programs as they are built here, so LD_LIBRARY_PATH stands for the run path of make gpu-pack.
+@test "the programs of a pack start where there is nothing but libc, and its scripts report a missing GPU" {
+    build="$BIN/.." pack="$BATS_TEST_TMPDIR/gpu-pack"
+    [ -x "$build/test-gpu" ] && [ -x "$build/bench_gpu" ] || skip "built without CUDA"
+    [ "$(id -u)" = 0 ] || skip "chroot needs root"
+    ! command -v nvidia-smi || skip "this machine has an NVIDIA driver"
+    scripts/gpu_pack.sh "$build" "$pack.tar"
+    LD_LIBRARY_PATH=/gpu-pack/lib tests/cuda/device/check_pack.sh "$pack.tar"
+    tar -C "$BATS_TEST_TMPDIR" -xf "$pack.tar"
+    for script in run.sh bench.sh; do
+        run "$pack/$script" --out "$BATS_TEST_TMPDIR/out"
+        [ "$status" = 80 ]
+        [[ "$output" == *": no NVIDIA GPU or driver on this machine" ]]
+    done
+    for wrong in "--only loss extra" "--only (" "--seconds abc" "--only"; do
+        run "$pack/run.sh" $wrong
+        [ "$status" = 2 ]
+    done
+    run "$pack/run.sh" --dry-run --only no-such-test --out "$BATS_TEST_TMPDIR/out"
+    [ "$status" = 1 ]
+    printf x >>"$pack/tests/cuda/device/losses.py"
+    run "$pack/run.sh" --dry-run --out "$BATS_TEST_TMPDIR/out"
+    [ "$status" = 65 ]
+    not grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
+}
+
+# A device is played by an nvidia-smi and a test-gpu of this test.
+@test "the device's tests end at Ctrl-C, and a later run keeps the rows that it does not repeat" {
+    cp -r tests/cuda tests/operations "$BATS_TEST_TMPDIR" # in a checkout the report also goes to docs
+    cd "$BATS_TEST_TMPDIR" && mkdir -p fake build/bin tests && mv cuda operations tests && cp "$BIN"/{trainer,shardtool,loader} build/bin && export PATH="$PWD/fake:$PATH"
+    printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
+    printf '#!/bin/sh\n[ ! -e hangs ] || { touch hangs.now; exec sleep 600; }\nexit ${BAD:-0}\n' | sed "s|hangs|$PWD/hangs|g" >build/test-gpu
+    chmod +x fake/nvidia-smi build/test-gpu
+    device() { exec env --default-signal=INT tests/cuda/device/run_device.sh "$PWD/build" --out "$PWD/out" "$@" 3>&-; }
+    run device --only 'operation_(loss|gelu)'
+    [ "$status" = 0 ]
+    BAD=3 run device --only operation_loss
+    [ "$status" = 1 ]
+    grep -q "^FAILED operation_loss.*exit 3" out/tests.txt
+    [ "$(grep -c '^passed operation_gelu' out/tests.txt)" -ge 2 ]
+    not grep -q "^passed operation_loss" out/tests.txt
+    touch hangs
+    device --only operation_loss >words &
+    wait_until test -e hangs.now
+    kill -INT $!
+    local status=0
+    wait $! || status=$?
+    [ "$status" = 130 ]
+    grep -q "FAILED operation_loss.*: interrupted" out/tests.txt
+}

@@ -1,0 +1,72 @@
+# What the Makefile promises: install, help, a missing library named with its package.
+load ../helpers
+
+setup() { cd "$ROOT"; }
+
+@test "install puts programs, manual pages and completion under PREFIX" {
+    scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    cd "$BATS_TEST_TMPDIR/usr"
+    [ -x bin/shardtool ]
+    [ -x bin/millrace-loader ]
+    [ -x bin/millrace-trainer ]
+    bin/shardtool --version | grep -E 'millrace\) [0-9]'
+    groff -man -Tutf8 -ww share/man/man1/millrace-trainer.1 2>"$BATS_TEST_TMPDIR/warnings" | grep -q block_size
+    [ ! -s "$BATS_TEST_TMPDIR/warnings" ]
+    for name in shardtool millrace-loader millrace-trainer; do
+        [ "$(grep -c "^\(.TH $name \|$name \\\\-\|.B $name$\)" share/man/man1/$name.1)" = 3 ]
+    done
+    bash -c '. share/bash-completion/completions/shardtool
+        COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]
+        . share/bash-completion/completions/millrace-loader
+        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace-loader; [ "${COMPREPLY[0]}" = serve ]'
+    bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
+    run bin/millrace-trainer nothing
+    [ "$status" = 2 ]
+    [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
+}
+
+@test "help lists the targets" {
+    run make -s help
+    [ "$status" = 0 ]
+    for target in all test check demo deps format lint install; do grep -q "make $target " <<<"$output"; done
+}
+
+@test "a missing library is named with its Debian package in one line" {
+    printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
+    chmod +x "$BATS_TEST_TMPDIR/cc"
+    run scripts/deps.sh headers "$BATS_TEST_TMPDIR/cc"
+    [ "$status" = 71 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ "$output" == *"apt-get install libxxhash-dev" ]]
+}
+
+@test "what cannot be written is 74, the help too" {
+    for program in shardtool loader trainer; do
+        for option in --help --version --man --completion; do
+            run bash -c '"$BIN/$0" $1 >/dev/full' $program $option
+            [ "$status" = 74 ]
+        done
+    done
+    run bash -c 'ulimit -f 1; exec "$BIN/trainer" train --help >"$1"' - "$BATS_TEST_TMPDIR/help"
+    [ "$status" = 74 ] # a signal ended it
+}
+
+@test "who is not root gets the one line that installs what is missing, and nothing is installed" {
+    mkdir "$BATS_TEST_TMPDIR/bin"
+    printf '#!/bin/sh\ncase "$*" in *libzmq3-dev*|*libdnnl-dev*) exit 1;; esac\necho -n installed\n' >"$BATS_TEST_TMPDIR/bin/dpkg-query"
+    printf '#!/bin/sh\necho 1000\n' >"$BATS_TEST_TMPDIR/bin/id"
+    printf '#!/bin/sh\n: >"%s/installed"\n' "$BATS_TEST_TMPDIR" >"$BATS_TEST_TMPDIR/bin/apt-get"
+    chmod +x "$BATS_TEST_TMPDIR"/bin/*
+    PATH="$BATS_TEST_TMPDIR/bin:$PATH" run scripts/deps.sh build
+    [ "$status" = 71 ]
+    [ "${#lines[@]}" = 1 ]
+    [[ "$output" == *"sudo apt-get install libzmq3-dev libdnnl-dev" ]]
+    [ ! -e "$BATS_TEST_TMPDIR/installed" ]
+}
+
+@test "the README lists every exit code with its meaning" {
+    sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def >"$BATS_TEST_TMPDIR/codes"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/codes")" -gt 10 ]
+    run diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
+    [ "$status" = 0 ]
+}

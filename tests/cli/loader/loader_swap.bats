@@ -1,0 +1,112 @@
+# Mixtures of datasets whose weights change while a training run reads, loader swap, and who may request it.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    seq 30000 >a.txt
+    for i in $(seq 3000); do echo "the quick brown fox number $i"; done >b.txt
+    for name in a b; do "$BIN/shardtool" tokenize --quiet --val 0 -o $name $name.txt; done
+    write_tiny_conf tiny.conf
+    sed -i 's/eval_interval = 8/eval_interval = 0/' tiny.conf
+}
+
+teardown() { end_background; }
+
+swaps() { grep -c '"old": ' run/metrics.jsonl; }
+has_swapped() { [ "$(swaps)" -ge "$1" ]; }
+
+@test "swap changes the dataset of a training run, which continues each where it was" {
+    serve_until_ready a
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    wait_for_steps run 3
+    mkdir elsewhere # a relative path is that of the command, not of the loader
+    (cd elsewhere && "$BIN/loader" swap ../b:2 --endpoint "ipc://$(realpath ../place)" >../out)
+    grep -q "^now serving 'b', [0-9]* train tokens, fingerprint [0-9a-f]\{16\}$" out
+    wait_until has_swapped 1
+    wait_for_more_steps run
+    "$BIN/loader" swap b a:2 b --endpoint ipc://place # b is in the old dataset, and twice in the new one
+    "$BIN/loader" status --endpoint ipc://place --prometheus | grep -v '^#' | cut -d' ' -f1 >series
+    grep -c 'source_tokens{name="b"' series | grep -qx 3
+    [ -z "$(sort series | uniq -d)" ]
+    "$BIN/loader" swap a --endpoint ipc://place
+    wait_until has_swapped 2
+    wait_for_more_steps run
+    run_code 66 "$BIN/loader" swap nowhere --endpoint ipc://place
+    [[ "$output" == *"'$PWD/nowhere'"* ]]
+    wait_for_more_steps run
+    kill -INT "$TRAINER"
+    ends 75
+    python3 -c '
+import json, sys
+state = json.load(open(sys.argv[1]))
+used = {use["name"]: use["consumed"] for use in state["datasets"]}
+assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, used' \
+        "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
+}
+
+@test "swap needs the loader's own key, and ipc where the loader has none" {
+    "$BIN/loader" keygen loader.key
+    "$BIN/loader" keygen client.key >allow
+    port=$(free_port)
+    serve_until_ready a --endpoint "tcp://127.0.0.1:$port" --key loader.key --allow allow
+    "$BIN/loader" swap b --endpoint "tcp://127.0.0.1:$port" --key loader.key | grep -q "now serving 'b'"
+    end_background
+    port=$(free_port)
+    serve_until_ready a --endpoint "tcp://127.0.0.1:$port" --insecure
+    run_code 77 "$BIN/loader" swap b --endpoint "tcp://127.0.0.1:$port"
+    [[ "$output" == *"without keys"* ]]
+    end_background
+    run_code 69 timeout 30 "$BIN/loader" swap b --endpoint ipc://nobody # not after the minute that a swap may take
+    run_code 69 timeout 30 "$BIN/loader" reweight 1 1 --endpoint ipc://nobody
+}
+
+@test "a change of weights that lies ahead changes no step of a run, and its samples are counted on" {
+    : >schedule
+    : >log
+    "$BIN/loader" serve a:3 b --schedule schedule --endpoint ipc://place 2>>log 3>&- &
+    LOADER=$!
+    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
+    wait_for_steps run 4
+    echo "1000000 1 1" >schedule
+    kill -HUP "$LOADER"
+    wait_until grep -q '"old": ' run/metrics.jsonl
+    wait_for_more_steps run
+    kill -INT "$TRAINER"
+    ends 75
+    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+import json, sys
+sources = [s for s in json.load(sys.stdin)["sources"] if not s["replaced"]]
+assert [s["name"] for s in sources] == ["a", "b"] and [s["weight"] for s in sources] == [49152, 16384], sources
+assert 2.5 < sources[0]["tokens"] / sources[1]["tokens"] < 3.5, sources'
+    # The same steps in one go, with the changed schedule from the start, and with the loader killed between.
+    kill_loader
+    "$BIN/loader" serve a:3 b:1 --schedule schedule --endpoint ipc://place 2>>log 3>&- &
+    LOADER=$!
+    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --max_iters="$(steps run)" --out_dir=whole 3>&-
+    diff <(losses whole) <(losses run)
+    python3 -c '
+import json, sys
+state = json.load(open(sys.argv[1]))
+assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4, state["datasets"]' \
+        "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
+}
+
+@test "weights, sources and schedules that are not valid are refused" {
+    run_code 2 "$BIN/loader" serve a:0 b:0 --endpoint ipc://place
+    [[ "$output" == *"all 0"* ]]
+    run_code 2 "$BIN/loader" serve a --schedule schedule --endpoint ipc://place
+    echo "5000 1" >schedule
+    run_code 2 "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place
+    [[ "$output" == *"'schedule' line 1 is not a sample number and 2 weights"* ]]
+    echo "18446744073709551616 1 1" >schedule # 2^64
+    run_code 2 timeout 60 "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place
+    [[ "$output" == *"'schedule' line 1 is not a sample number and 2 weights"* ]]
+    printf '5000 1 1\n\n# later\n4000 1 2\n' >schedule
+    run_code 2 "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place
+    [[ "$output" == *"'schedule' line 4"* ]]
+    run_code 66 "$BIN/loader" serve a c:2 --endpoint ipc://place
+    mkfifo pipe
+    run_code 66 timeout 60 "$BIN/loader" serve a b --schedule pipe --endpoint ipc://place
+    [[ "$output" == *"'pipe' is not a regular file"* ]]
+}

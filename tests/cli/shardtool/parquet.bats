@@ -1,0 +1,124 @@
+# Parquet files on the command line. small.parquet has five rows in groups of two: text (the third is null), language,
+# language_score and tags, a list.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    cp "$DATA/small.parquet" .
+}
+
+run_code() {
+    local want=$1
+    shift
+    run "$@"
+    [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
+}
+
+@test "the text column becomes documents, in the order of the file" {
+    run_code 0 bash -c 'shardtool text --max-bad 1 small.parquet 2>/dev/null'
+    [ "$output" = '{"text": "First, in English."}
+{"text": "Zweiter, auf Deutsch."}
+{"text": ""}
+{"text": "Fünfter: \"quoted\"\n"}' ]
+}
+
+@test "a row whose text is null is a bad row" {
+    run_code 65 shardtool text small.parquet
+    [[ "$output" == *"'small.parquet' row 2: its text is null" ]]
+    run_code 0 shardtool tokenize --max-bad 1 -o out small.parquet
+    [[ "$output" == *"4 documents"* ]]
+    [[ "$output" == *"'small.parquet' row 2"* ]]
+}
+
+@test "--text-column names another column" {
+    run_code 0 shardtool text -0 --text-column language small.parquet
+    [ "$output" = "endeenende" ]
+}
+
+@test "--where reads the rows that meet every condition" {
+    run_code 0 shardtool text -0 --where 'language_score>=0.65' small.parquet
+    [ "$output" = "$(printf 'First, in English.Zweiter, auf Deutsch.Fünfter: "quoted"\n')" ]
+    run_code 0 shardtool text -0 --where 'language_score >= 0.65' --where "language == 'de'" --where 'text>Z' small.parquet
+    [ "$output" = "Zweiter, auf Deutsch." ]
+    run_code 66 shardtool text --where 'language_score>1' small.parquet
+}
+
+@test "a column that is missing or no text is refused with the columns of the file" {
+    run_code 65 shardtool text --text-column body small.parquet
+    [[ "$output" == *"'small.parquet' has no column 'body'; its columns: text (STRING), language (STRING), language_score (DOUBLE), tags.list.element (list of STRING)" ]]
+    run_code 65 shardtool text --text-column language_score small.parquet
+    [[ "$output" == *"column 'language_score' is DOUBLE, not text: name another with --text-column" ]]
+    run_code 65 shardtool text --text-column tags.list.element small.parquet
+    [[ "$output" == *"a list, not one value"* ]]
+    run_code 65 shardtool text --where 'score>1' small.parquet
+    [[ "$output" == *"--where 'score>1': 'small.parquet' has no column 'score'; its columns: "* ]]
+}
+
+@test "a condition that makes no sense is refused" {
+    run_code 2 shardtool text --where 'language_score=1' small.parquet
+    [[ "$output" == *"is not NAME OP VALUE"* ]]
+    run_code 2 shardtool text --where 'language_score>high' small.parquet
+    [[ "$output" == *"'high' is not a number, and column 'language_score' is DOUBLE" ]]
+    printf '{"text": "a"}\n' >lines.jsonl
+    run_code 65 shardtool text --where 'language_score>1' lines.jsonl
+    [[ "$output" == *"'lines.jsonl' has no columns, so --where"* ]]
+    run_code 2 shardtool tokenize -o out --where 'a=1' lines.jsonl
+    [ ! -e out ]
+}
+
+@test "a Parquet file is found by its first bytes, whatever its name" {
+    mv small.parquet data.txt
+    ln -s data.txt link
+    run_code 0 shardtool text -0 --max-bad 1 link
+    [[ "$output" == "First"* ]]
+}
+
+@test "a file that is only named like Parquet is refused" {
+    mkdir in
+    printf 'hi' >in/b.parquet
+    run_code 65 shardtool text in
+    [[ "$output" == *"'in/b.parquet' is not Parquet: the file does not begin with PAR1" ]]
+    : >in/a.parquet
+    run_code 65 shardtool text in
+    [[ "$output" == *"'in/a.parquet' is empty, but is named like Parquet" ]]
+}
+
+@test "Parquet beside compressed JSON lines in a folder" {
+    mkdir in
+    mv small.parquet in/b.parquet
+    printf '{"text": "json"}\n' | zstd -q >in/a.jsonl.zst
+    printf 'plain' >in/c.txt
+    run_code 0 bash -c 'shardtool text -0 --max-bad 1 in 2>/dev/null'
+    [[ "$output" == "jsonFirst"*plain ]]
+}
+
+@test "Parquet from a pipe or an archive is refused with the way out" {
+    run_code 65 bash -c 'shardtool text <small.parquet | cat; cat small.parquet | shardtool text -'
+    [[ "$output" == *"Parquet can only be read from a file, not from a pipe or an archive"* ]]
+    tar -cf x.tar small.parquet
+    run_code 65 shardtool text x.tar
+    [[ "$output" == *"'x.tar:small.parquet': Parquet can only be read from a file"* ]]
+}
+
+@test "a damaged page is refused with its row group, column and place" {
+    printf 'X' | dd of=small.parquet bs=1 seek=60 conv=notrunc status=none
+    run_code 65 shardtool text small.parquet
+    [[ "$output" == *"'small.parquet' row group 0, column 'text': page at byte 4: its checksum does not fit: the page is damaged" ]]
+}
+
+@test "--keep-going leaves out the rest of a damaged row group and reads the next" {
+    printf 'X' | dd of=small.parquet bs=1 seek=60 conv=notrunc status=none
+    run_code 0 shardtool text -0 --keep-going small.parquet
+    [[ "$output" == *"Fünfter: "* && "$output" == *"skipped 2 "*"row group 0, column 'text': page at byte 4"* ]]
+}
+
+@test "a dataset made with other columns or conditions is not taken for this one" {
+    run_code 0 shardtool tokenize -q -o out --where 'language==en' --max-bad 1 small.parquet
+    run_code 2 shardtool tokenize -q -o out --where 'language==de' --max-bad 1 small.parquet
+    [[ "$output" == *"where=language==en"* ]]
+    run_code 2 shardtool tokenize -q -o out --where 'language==en' --text-column language small.parquet
+    [[ "$output" == *"column=language"* ]]
+    run_code 0 shardtool tokenize -q -o out --where 'language==en' --max-bad 1 small.parquet
+}

@@ -1,0 +1,570 @@
+# shardtool on the command line. Programs come from $BIN, data from $DATA.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+texts() { # a folder of small documents
+    mkdir -p in/sub
+    printf 'The first document.\n' >in/a.txt
+    printf 'The second, in a folder.\n' >in/sub/b.txt
+    printf 'The third.\n' >in/c.txt
+    printf 'hidden' >in/.dot
+}
+
+@test "a folder becomes a dataset: one summary line, shards that zstd reads" {
+    texts
+    run_code 0 shardtool tokenize -o out in
+    [ "${#lines[@]}" -le 2 ]
+    [[ "${lines[0]}" == "shardtool: 3 documents, "*" train and 0 val tokens from 56 B of text"*"MB/s" ]]
+    zstd -tq out/train/000/000000.zst
+    shardtool cat out/train/000/000000.zst >raw
+    zstd -dcq out/train/000/000000.zst | cmp - raw
+    run_code 0 shardtool decode --raw raw
+    [ "$output" = "The first document.
+<|endoftext|>The third.
+<|endoftext|>The second, in a folder.
+<|endoftext|>" ]
+    [ -z "$(find out -name '*.tmp.*')" ]
+}
+
+@test "repeating a finished command changes nothing" {
+    texts
+    shardtool tokenize -q -o out in
+    find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort >before
+    run_code 0 shardtool tokenize -o out in
+    [[ "$output" == *"'out' is already complete"* ]]
+    find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort | cmp - before
+}
+
+@test "the BPE cache is saved beside the dataset and never changes its bytes" {
+    texts
+    many() { for i in $(seq 3000); do echo "word$((i * 7919 % 3001)) and $i"; done; }
+    many >in/many.txt
+    shardtool tokenize -q --no-bpe-cache -o plain in
+    [ ! -e plain/.bpe-cache ]
+    shardtool tokenize -q -o out in
+    cmp plain/train/000/000000.zst out/train/000/000000.zst
+    cmp plain/dataset.jsonl out/dataset.jsonl
+    cp out/.bpe-cache cache
+    [ "$(stat -c %s cache)" -gt 10000 ]
+    # a run that starts from it adds nothing to it, from this directory or from another
+    run_code 0 shardtool tokenize -o out --force in
+    [[ "$output" != *"empty BPE cache"* ]]
+    cmp cache out/.bpe-cache
+    run_code 0 shardtool tokenize --bpe-cache cache -o other in
+    [[ "$output" != *"empty BPE cache"* ]]
+    cmp cache other/.bpe-cache
+    cmp plain/train/000/000000.zst other/train/000/000000.zst
+    cmp plain/dataset.jsonl other/dataset.jsonl
+    # standard output gets the same shard
+    shardtool tokenize -q --bpe-cache cache -o - in | cmp - <(shardtool tokenize -q -o - in)
+    # every other command ignores it
+    rm -f fifo && mkfifo fifo
+    run_code 0 timeout 60 shardtool tokenize --bpe-cache fifo -o fifo-out in
+    [[ "$output" == *"starting with an empty BPE cache: 'fifo' is not a regular file"* ]]
+    echo "no cache" >out/.bpe-cache
+    shardtool verify out
+    shardtool info out >/dev/null
+    shardtool diff plain out
+    shardtool merge -q -o merged out
+    [ ! -e merged/.bpe-cache ]
+    shardtool diff --content merged out
+}
+
+@test "a BPE cache that is damaged, cut or of another vocabulary is replaced, with one line" {
+    texts
+    shardtool tokenize -q -o out in
+    cp out/.bpe-cache cache
+    cp out/train/000/000000.zst shard
+    for damage in cut byte vocabulary text; do
+        cp cache out/.bpe-cache
+        case $damage in
+        cut) truncate -s -5 out/.bpe-cache ;;
+        byte) printf x | dd of=out/.bpe-cache bs=1 seek=60 conv=notrunc status=none ;;
+        vocabulary) printf x | dd of=out/.bpe-cache bs=1 seek=20 conv=notrunc status=none ;;
+        text) echo hello >out/.bpe-cache ;;
+        esac
+        run_code 0 shardtool tokenize -q -o out --force in
+        [ "${#lines[@]}" = 1 ]
+        [[ "$output" == "shardtool: starting with an empty BPE cache: 'out/.bpe-cache' "* ]]
+        cmp shard out/train/000/000000.zst
+        cmp cache out/.bpe-cache
+    done
+    run_code 0 shardtool tokenize -q -o third --bpe-cache absent in
+    [[ "$output" == "shardtool: starting with an empty BPE cache: "*"absent"* ]]
+    cmp shard third/train/000/000000.zst
+}
+
+@test "other options on a finished dataset: 2, naming the difference" {
+    texts
+    shardtool tokenize -q -o out in
+    run_code 2 shardtool tokenize -o out --docs lines in
+    [[ "$output" == *"was made with --docs=file, this run has --docs=lines"*"--force"* ]]
+    run_code 2 shardtool tokenize -o out --val 0.25 in
+    [[ "$output" == *"was made with --val=0.0005, this run has --val=0.25"* ]]
+    run_code 0 shardtool tokenize -o out --force --val 1 in
+    [ ! -e out/train/000/000000.zst ]
+    run_code 0 shardtool verify out
+}
+
+@test "other sources on a finished dataset: 2, naming the source" {
+    texts
+    shardtool tokenize -q -o out in/a.txt in/c.txt
+    run_code 2 shardtool tokenize -o out in/a.txt
+    [[ "$output" == *"'in/c.txt' is missing from this command"* ]]
+    run_code 2 shardtool tokenize -o out in/a.txt in/c.txt in/sub
+    [[ "$output" == *"'in/sub' is new"* ]]
+    printf 'The THIRD.\n' >in/c.txt
+    run_code 2 shardtool tokenize -o out in/a.txt in/c.txt
+    [[ "$output" == *"'in/c.txt' has changed"* ]]
+    run_code 2 shardtool tokenize -o out <in/a.txt
+    [[ "$output" == *"'-' is a stream"* ]]
+}
+
+@test "the order of the arguments does not matter, and standard input works" {
+    texts
+    shardtool tokenize -q -o one in/a.txt in/c.txt in/sub
+    shardtool tokenize -q -o two in/sub in/c.txt in/a.txt
+    cmp one/dataset.jsonl two/dataset.jsonl
+    shardtool tokenize -o - in/a.txt >a.zst
+    shardtool tokenize -o - <in/a.txt >b.zst
+    shardtool tokenize -o - - <in/a.txt >c.zst
+    cmp a.zst b.zst
+    cmp a.zst c.zst
+    shardtool verify a.zst
+}
+
+@test "a missing file, an empty file and an empty folder are 66" {
+    run_code 66 shardtool tokenize -o out absent.txt
+    [[ "$output" == *"absent.txt"* ]]
+    : >empty.txt
+    run_code 66 shardtool tokenize -o out empty.txt
+    [ ! -e out/dataset.jsonl ]
+    [ ! -e out/train ]
+    mkdir folder
+    run_code 66 shardtool tokenize -o out2 folder
+    run_code 66 shardtool text folder
+}
+
+@test "an unreadable file is 77" {
+    texts
+    chmod 000 in/c.txt
+    chmod 777 .
+    run_code 77 as_user shardtool text in
+    [[ "$output" == *"in/c.txt"* ]]
+    run_code 77 as_user shardtool tokenize -o out in
+    [ ! -e out/dataset.jsonl ]
+}
+
+@test "the same file twice is 2, with both names" {
+    texts
+    run_code 2 shardtool text in in/a.txt
+    [[ "$output" == *"'in/a.txt' and 'in/a.txt'"* ]]
+    ln in/a.txt hard
+    run_code 2 shardtool text hard in/a.txt
+}
+
+@test "inputs that are not documents are refused by name with 65" {
+    texts
+    printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs
+    run_code 65 shardtool text lfs
+    [[ "$output" == *"git-lfs"* ]]
+    printf '\n<!DOCTYPE HTML>\n<p>404' >page
+    run_code 65 shardtool text page
+    [[ "$output" == *"HTML"* ]]
+    head -c 5000 "$BIN/shardtool" >binary
+    run_code 65 shardtool text binary
+    [[ "$output" == *"binary"* ]]
+    shardtool tokenize -o - in >own.zst
+    run_code 65 shardtool tokenize -o out own.zst
+    [[ "$output" == *"use cat, decode or merge"* ]]
+}
+
+@test "a truncated .xz is 65 and names the file" {
+    seq 100000 | xz >a.txt.xz
+    head -c 2000 a.txt.xz >cut.txt.xz
+    run_code 65 shardtool tokenize -o out cut.txt.xz
+    [[ "$output" == *"cut.txt.xz"*"truncated"* ]]
+    [ ! -e out/dataset.jsonl ]
+    [ -z "$(find out -name '*.zst*')" ]
+}
+
+@test "a bad JSON line is 65 with file and line, unless --max-bad allows it" {
+    printf '{"text": "one"}\n{"text": 2}\n{"text": "three"}\n' >a.jsonl
+    run_code 65 shardtool tokenize -o out a.jsonl
+    [[ "$output" == *"'a.jsonl' line 2"*"no text"* ]]
+    run_code 0 shardtool tokenize -o out --max-bad 1 a.jsonl
+    [[ "$output" == *"skipped 1 bad input,"*"line 2"* ]]
+}
+
+@test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
+    printf 'a\xffb' >bad.txt
+    run_code 0 shardtool tokenize -o out bad.txt
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 place"* ]]
+    run_code 65 shardtool tokenize -o out2 --invalid-utf8 fail bad.txt
+    [[ "$output" == *"'bad.txt' document 0"* ]]
+    run_code 0 shardtool encode bad.txt
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 place"* ]]
+    shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
+}
+
+@test "a second run on the same directory is 73 and names the pid" {
+    mkdir out
+    (exec 9>out/.lock && flock 9 && echo $BASHPID >&9 && echo ready >held && exec sleep 600) 3>&- &
+    holder=$!
+    wait_until test -s held
+    texts
+    run_code 73 shardtool tokenize -o out in
+    kill $holder
+    [[ "$output" == *"locked by pid $holder"* ]]
+    wait $holder 2>/dev/null || true
+    run_code 0 shardtool tokenize -o out in
+}
+
+@test "a full disk is 74 and leaves no temp behind" {
+    seq 200000 >big.txt
+    run_code 74 bash -c 'ulimit -f 64; shardtool tokenize -o out big.txt'
+    [[ "$output" == *"000000.zst"* ]]
+    [ -z "$(find out -name '*.zst*')" ]
+    [ ! -e out/dataset.jsonl ]
+    run_code 74 bash -c 'shardtool tokenize -o - big.txt >/dev/full'
+    run_code 0 shardtool tokenize -o out big.txt
+    shardtool verify out
+}
+
+@test "a disk that is full at the last bytes of a shard is 74 too" {
+    for lines in $(seq 300 20 9000); do # until a shard ends a few bytes into a new KiB
+        seq "$lines" >in.txt
+        shardtool tokenize -q --force -o whole in.txt
+        size=$(stat -c %s whole/train/000/000000.zst)
+        [ $((size % 1024)) -lt 40 ] && [ $((size % 1024)) -gt 0 ] && break
+    done
+    [ $((size % 1024)) -lt 40 ]
+    run_code 74 bash -c "trap '' XFSZ; ulimit -f $((size / 1024)); shardtool tokenize -o out in.txt"
+    [ -z "$(find out -name '*.zst*')" ]
+    [ ! -e out/dataset.jsonl ]
+}
+
+@test "a disk too small for the result is refused before any work, with the missing space" {
+    truncate -s 15T sparse.txt || skip "no file of that size here"
+    run_code 74 shardtool tokenize -o out sparse.txt
+    [[ "$output" == *"are needed: free"*"TiB more"* ]]
+    [ ! -e out/train ]
+}
+
+@test "an output directory that cannot be created is refused before any work" {
+    texts
+    : >file
+    run_code 73 shardtool tokenize -o file/out in
+    run_code 73 shardtool tokenize -o file in
+    mkdir locked && chmod 555 locked
+    run_code 77 as_user shardtool tokenize -o locked/out in
+}
+
+@test "the next run removes the files of a killed run" {
+    texts
+    mkdir -p out/train/000 out/val/000
+    shardtool tokenize -o - in/a.txt | tee out/train/000/000000.zst >out/train/000/000001.zst
+    : >out/train/000/.000002.zst.tmp.99999999
+    : >out/.journal # of a run that was killed
+    run_code 0 shardtool tokenize -o out in
+    [ ! -e out/train/000/000001.zst ]
+    [ ! -e out/train/000/.000002.zst.tmp.99999999 ]
+    run_code 0 shardtool verify out
+}
+
+@test "verify: 0 when all shards are good, else 1 and one line per bad shard" {
+    texts
+    shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
+    [ "$(ls out/train/000 | wc -l)" -ge 4 ]
+    run_code 0 shardtool verify out
+    [[ "$output" == *"5 shards, 17 tokens: all good" ]]
+    for n in 0 2; do printf '\xff' | dd of=out/train/000/00000$n.zst bs=1 seek=130 conv=notrunc status=none; done
+    run_code 1 shardtool verify out
+    [ "$(grep -c '^shard ' <<<"$output")" = 2 ]
+    [[ "$output" == *"000000.zst': frame 0 at offset"* ]]
+    [[ "$output" == *"2 of 5 shards are bad"* ]]
+    run_code 1 shardtool verify --json out
+    [ "$(grep -c '"ok":false' <<<"$output")" = 2 ]
+    run_code 1 shardtool verify --quick out/train/000/000000.zst
+    run_code 65 shardtool cat -o merged.zst out/train/000/*.zst
+    [ ! -e merged.zst ]
+}
+
+@test "a truncated shard is 65 for readers and 1 for verify" {
+    texts
+    shardtool tokenize -o - in >a.zst
+    head -c -20 a.zst >cut.zst
+    run_code 65 shardtool info cut.zst
+    [[ "$output" == *"cut.zst"*"truncated"* ]]
+    run_code 65 shardtool cat cut.zst
+    run_code 1 shardtool verify cut.zst
+}
+
+@test "shards of another run in a dataset are found" {
+    texts
+    shardtool tokenize -q -o a --docs lines in
+    printf 'The other document.\n' >in/a.txt
+    shardtool tokenize -q -o b --docs lines in
+    cp b/train/000/000000.zst a/train/000/000000.zst
+    run shardtool verify a
+    [ "$status" = 1 ]
+    [[ "$output" == *"content hash differs from the manifest"* ]]
+}
+
+@test "info prints shards and datasets, with --json one object per line" {
+    texts
+    shardtool tokenize -q -o out in
+    run_code 0 shardtool info out out/train/000/000000.zst
+    [[ "$output" == *"train_documents 3"* ]]
+    shardtool info out out/train/000/000000.zst >rows
+    [ "$(grep -c '^$' rows)" = 1 ]
+    [ -n "$(tail -1 rows)" ] # an empty line between the two
+    shardtool info --json out out/train/000/000000.zst >rows
+    [ "$(wc -l <rows)" = 2 ]
+    python3 -c '
+import json
+a, b = map(json.loads, open("rows"))
+assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b["documents"] == 3'
+}
+
+@test "cat merges shards, and overwrites a file only with --force" {
+    texts
+    shardtool tokenize -q -o out --docs lines --frame-tokens 4 --shard-tokens 4 in
+    shardtool cat -o all.zst out/train/000/*.zst
+    shardtool verify all.zst
+    zstd -dcq out/train/000/*.zst >want
+    zstd -dcq all.zst | cmp - want
+    shardtool cat --raw -o all.bin out/train/000/*.zst
+    cmp all.bin want
+    shardtool cat -o - out/train/000/*.zst | cmp - all.zst
+    run_code 73 shardtool cat -o all.zst out/train/000/000000.zst
+    [[ "$output" == *"--force"* ]]
+    shardtool cat --force -o all.zst out/train/000/000000.zst
+}
+
+@test "cat gives the same bytes and the same error with any number of threads" {
+    seq 3000 >numbers.txt
+    shardtool tokenize -q -o out --docs lines --frame-tokens 64 --shard-tokens 4096 numbers.txt
+    shardtool cat -j 1 out >want
+    zstd -dcq out/train/*/*.zst | cmp - want
+    shardtool cat -j 1 -o want.zst out
+    for jobs in 2 7; do
+        shardtool cat -j $jobs out | cmp - want
+        shardtool cat -j $jobs -o - out | cmp - want.zst
+    done
+    for n in 0 1; do printf '\xff' | dd of=out/train/000/00000$n.zst bs=1 seek=300 conv=notrunc status=none; done
+    for jobs in 1 7; do
+        run_code 65 shardtool cat -j $jobs -o bad.zst out
+        [[ "$output" == *"000000.zst': frame "*" at offset"* ]]
+        [ ! -e bad.zst ]
+    done
+    run_code 2 shardtool cat -j 1025 out
+}
+
+@test "decode inverts encode" {
+    run_code 0 shardtool decode <<<"15496 995 50256"
+    [ "$output" = "Hello world<|endoftext|>" ]
+    run_code 0 bash -c 'printf "Hello world" | shardtool encode'
+    [ "$output" = "15496 995" ]
+    printf '{"text": "not sniffed"}' >a.jsonl
+    shardtool encode a.jsonl | shardtool decode | cmp - a.jsonl
+    run_code 65 shardtool decode <<<"15496 50257"
+    [[ "$output" == *"50257"* ]]
+    run_code 65 shardtool decode <<<"x"
+    run_code 65 bash -c 'printf abc | shardtool decode --raw'
+    run_code 65 bash -c "printf 'a\0b\0\121\304c\0' | shardtool decode --raw" # 50257 at byte 4
+    [[ "$output" == *"offset 4: id 50257"* ]]
+}
+
+@test "text prints documents as JSON or NUL-separated" {
+    texts
+    run_code 0 shardtool text in/a.txt
+    [ "$output" = '{"text": "The first document.\n"}' ]
+    shardtool text -0 in | tr '\0' '|' >out
+    [ "$(cat out)" = "The first document.
+|The third.
+|The second, in a folder.
+|" ]
+    seq 1000 | shardtool text | head -c 1 >/dev/null
+}
+
+@test "control characters in the name of an archive member are not printed" {
+    mkdir d && printf '\x00\x01\x02\x03' >"d/$(printf 'a\033[31m')"
+    tar -cf t.tar -C d .
+    run_code 65 shardtool text t.tar
+    [[ "$output" == *"t.tar:./a?[31m"* ]]
+}
+
+@test "bad options are 2 and name the allowed values" {
+    run_code 2 shardtool tokenize
+    [[ "$output" == *"-o DIR"* ]]
+    run_code 2 shardtool tokenize -o out --val 2 x
+    run_code 2 shardtool tokenize -o out -j 1025 x
+    [[ "$output" == *"1024"* ]]
+    run_code 2 shardtool tokenize -o out --docs words x
+    [[ "$output" == *"file|lines|paragraphs"* ]]
+    run_code 2 shardtool text --text-field a..b <<<'{"a": 1}'
+    run_code 2 shardtool tokenize -o out --shard-token 5 x
+    [[ "$output" == *"--shard-tokens"* ]]
+}
+
+pieces() { # a dataset of several shards and frames, its ids in raw
+    seq 3000 >lines.txt
+    shardtool tokenize -q -o out --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 1000 lines.txt
+    zstd -dcq out/train/000/*.zst >raw
+    zstd -dcq out/val/000/*.zst >raw_val
+}
+
+slice() { # FILE FIRST END: bytes of those ids
+    tail -c +$((2 * $2 + 1)) "$1" | head -c $((2 * ($3 - $2)))
+}
+
+@test "get prints any range of a shard or a dataset, across frames and shards" {
+    pieces
+    total=$(($(stat -c %s raw) / 2))
+    for range in 0:1 0:64 63:65 1000:1100 5:4000 0:0 $((total - 1)):$total; do
+        shardtool get out $range | cmp - <(slice raw ${range%:*} ${range#*:})
+    done
+    shardtool get out : | cmp - raw
+    shardtool get --split val out 10: | cmp - <(tail -c +21 raw_val)
+    shardtool get out/train/000/000001.zst 3:200 | cmp - <(zstd -dcq out/train/000/000001.zst | tail -c +7 | head -c 394)
+    run_code 0 shardtool get --ids out 2:5 7:9
+    [ "${lines[0]}" = "$(slice raw 2 5 | od -An -tu2 | xargs)" ]
+    [ "${lines[1]}" = "$(slice raw 7 9 | od -An -tu2 | xargs)" ]
+    run_code 2 shardtool get --ids out 0:$((total + 1))
+    run_code 2 shardtool get --ids out 5:4
+    run_code 2 shardtool get --ids out 5
+    run_code 2 shardtool get --ids --split test out 0:1
+}
+
+@test "sample prints the same ranges for the same seed" {
+    pieces
+    shardtool sample --ids -n 50 --length 5 --seed 7 out >a
+    shardtool sample --ids -n 50 --length 5 --seed 7 out | cmp - a
+    shardtool sample --ids -n 50 --length 5 --seed 8 out >b
+    run cmp -s a b
+    [ "$status" = 1 ]
+    [ "$(wc -l <a)" = 50 ]
+    od -An -v -tu2 -w2 raw | xargs >all
+    while read -r line; do grep -qF " $line " all || grep -q "^$line " all; done <a
+    run_code 2 shardtool sample --ids --length 1000000 out
+}
+
+@test "hist equals sort and uniq" {
+    pieces
+    od -An -v -tu2 -w2 raw | tr -d ' ' | sort | uniq -c | sort -k1,1nr -k2,2n | awk '{print $2, $1}' >want
+    shardtool hist out | awk '{print $1, $2}' | cmp - want
+    run_code 0 shardtool hist --json -n 1 out
+    [ "$output" = "{\"id\":50256,\"count\":$(awk '$1==50256{print $2}' want),\"token\":\"<|endoftext|>\"}" ]
+}
+
+@test "diff reports equality or the first difference" {
+    pieces
+    shardtool tokenize -q -o same --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 1000 lines.txt
+    shardtool tokenize -q -o resharded --docs lines --val 0.2 lines.txt
+    run_code 0 shardtool diff out same
+    run_code 1 shardtool diff out resharded
+    run_code 0 shardtool diff --content out resharded
+    sed 's/^2000$/2001/' lines.txt >changed.txt
+    shardtool tokenize -q -o changed --docs lines --val 0.2 changed.txt
+    run_code 1 shardtool diff --content out changed
+    [[ "$output" == *"train: token "*" is "*"in 'out'"*"in 'changed'"* ]]
+    run_code 0 shardtool diff same/train/000/000000.zst out/train/000/000000.zst
+    run_code 1 shardtool diff out/train/000/000000.zst out/train/000/000001.zst
+    run_code 66 shardtool diff out/train/000/000000.zst absent
+}
+
+@test "merge joins datasets in order by hard links, without copying" {
+    seq 1000 >a.txt && seq 2000 3000 >b.txt
+    for part in a b; do shardtool tokenize -q -o $part --docs lines --val 0.2 --frame-tokens 64 --shard-tokens 500 $part.txt; done
+    run_code 0 shardtool merge -o both a b
+    shardtool verify -q both
+    for split in train val; do
+        zstd -dcq a/$split/*/*.zst b/$split/*/*.zst >want
+        zstd -dcq both/$split/*/*.zst | cmp - want
+    done
+    [ a/train/000/000000.zst -ef both/train/000/000000.zst ]
+    shardtool get both : | cmp - <(zstd -dcq both/train/*/*.zst)
+    run_code 73 shardtool merge -o both a b
+    run_code 0 shardtool merge --force -o both b
+    shardtool diff both b
+    shardtool verify -q a
+    shardtool tokenize -q -o other --docs file a.txt
+    run_code 2 shardtool merge -o x a other
+    [[ "$output" == *"'a' was made with --frame-tokens=64, 'other' with --frame-tokens=32768: make them with the same options" ]]
+    [ ! -e x/dataset.jsonl ]
+    [ -z "$(find x -name '*.zst')" ]
+    run_code 66 shardtool merge -o y a absent
+    run_code 2 shardtool merge --force -o both/ a both
+    shardtool verify -q both a
+}
+
+@test "index lists frames and rebuilds the tables of a truncated or damaged shard" {
+    pieces
+    shard=out/train/000/000000.zst
+    [ "$(shardtool index --json $shard | wc -l)" = "$(shardtool info --json $shard | grep -o '"frames":[0-9]*' | cut -d: -f2)" ]
+    zstd -dcq $shard >raw
+    size=$(stat -c %s $shard)
+    offset=$(shardtool index --json $shard | sed -n '6s/.*"offset":\([0-9]*\).*/\1/p')
+    head -c $((offset + 20)) $shard >cut.zst
+    run_code 0 shardtool index --rebuild whole.zst cut.zst
+    [[ "$output" == *"5 frames, 320 tokens; read $offset of $((offset + 20)) bytes"* ]]
+    shardtool verify whole.zst
+    zstd -dcq whole.zst | cmp - <(head -c 640 raw)
+    shardtool index --rebuild same.zst $shard
+    zstd -dcq same.zst | cmp - raw
+    cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
+    # the old tables find the frames behind the damaged one
+    run_code 0 shardtool index -q --rebuild whole.zst --force flipped.zst
+    [[ "$output" == *"left out 1 damaged frame of "* ]]
+    zstd -dcq whole.zst | cmp - <(head -c 640 raw && tail -c +769 raw)
+    shardtool verify whole.zst
+    cp $shard flipped.zst && printf '\xff' | dd of=flipped.zst bs=1 seek=$(($(shardtool index --json $shard | sed -n '1s/.*"offset":\([0-9]*\).*/\1/p') + 12)) conv=notrunc status=none
+    shardtool index --rebuild whole.zst --force flipped.zst
+    zstd -dcq whole.zst | cmp - <(tail -c +129 raw)
+    head -c -30 flipped.zst >cut.zst # no tables and no frame
+    run_code 65 shardtool index --rebuild none.zst cut.zst
+    [[ "$output" == *"no undamaged frame"* ]]
+    [ ! -e none.zst ]
+    run_code 73 shardtool index --rebuild whole.zst $shard
+    run_code 65 shardtool index --rebuild x.zst lines.txt
+    [ ! -e x.zst ]
+    for length in 3 30 100 120; do
+        head -c $length $shard >cut.zst
+        run shardtool index --rebuild x$length.zst cut.zst
+        [ "$status" = 65 ] || shardtool verify x$length.zst
+    done
+}
+
+@test "rebuilt tables keep the document that continues from another shard, and the bytes of text" {
+    seq 20000 >a.txt && seq 20000 30000 >b.txt
+    shardtool tokenize -q --val 0 --shard-tokens 32k -o out a.txt b.txt
+    for shard in out/train/000/*.zst; do
+        run_code 0 shardtool index --force --rebuild x.zst $shard
+        cmp x.zst $shard
+    done
+    # one frame is damaged, the tables are not: the first document is still no document of this shard
+    shardtool tokenize -q --val 0 --frame-tokens 4k --shard-tokens 32k -o small a.txt b.txt
+    shard=small/train/000/000001.zst
+    offset=$(shardtool index --json $shard | sed -n '5s/.*"offset":\([0-9]*\).*/\1/p')
+    cp $shard damaged.zst && printf '\xff' | dd of=damaged.zst bs=1 seek=$((offset + 12)) conv=notrunc status=none
+    run_code 0 shardtool index --force --rebuild x.zst damaged.zst
+    [[ "$output" == *"7 frames, 28672 tokens"* ]]
+    [ "$(shardtool info --json x.zst | jq .documents)" = "$(shardtool info --json $shard | jq .documents)" ]
+    # a truncated shard has no tables
+    head -c $((offset + 20)) $shard >cut.zst
+    run_code 0 shardtool index --force --rebuild x.zst cut.zst
+    [[ "$output" == *"no undamaged tables"* ]]
+}
+
+@test "options that keep their default are not part of a dataset's fingerprint" {
+    echo hello >a.txt
+    shardtool tokenize -q -o d a.txt
+    [ "$(head -1 d/dataset.jsonl | jq -r .params)" = \
+        "frame_tokens=32768;codec=dfast,4,17,16,17,1;eot=after;invalid=replace;docs=file;field=text;val=0.0005;val_seed=0;shard_tokens=134217728" ]
+}

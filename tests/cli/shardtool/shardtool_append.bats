@@ -1,0 +1,144 @@
+# shardtool tokenize: --append and --max-tokens. Programs come from $BIN, data from $DATA.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    seq 400 | jq -c '{text: ("document \(.) of the first part " * (. % 37 + 1))}' >a.jsonl
+    sed 's/first/second/' a.jsonl >b.jsonl
+    seq 20000 >c.txt # one document over several shards
+    common="-q --frame-tokens 256 --shard-tokens 4096 --val 0.2"
+}
+
+leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
+
+same_files() { # DIR DIR: the same files with the same bytes, caches and locks apart
+    diff -r -x .bpe-cache -x .lock "$1" "$2"
+}
+
+@test "--append gives the bytes of one run over all inputs" {
+    shardtool tokenize -j 1 -o whole $common a.jsonl b.jsonl c.txt
+    for j in 1 4; do
+        rm -rf out
+        shardtool tokenize -j $j -o out $common a.jsonl
+        shardtool tokenize -j $j --append -o out $common b.jsonl
+        shardtool tokenize -j $j --append -o out $common c.txt
+        same_files out whole
+        shardtool verify -q out
+    done
+    run_code 0 shardtool tokenize --append -o out $common c.txt # again
+    same_files out whole
+    run_code 0 shardtool tokenize -o out $common a.jsonl b.jsonl c.txt # it is that dataset
+    [ -z "$(leftovers)" ]
+}
+
+@test "--append after a last shard that is full, or without validation documents" {
+    for options in "--val 0 --frame-tokens 4 --shard-tokens 8" "--val 0 --frame-tokens 4 --shard-tokens 4" "--val 1 --frame-tokens 4 --shard-tokens 8"; do
+        for n in 3 5 7 15 20; do
+            rm -rf out whole
+            printf '%s' "$(yes x | head -n $n | tr '\n' ' ')" >1.txt
+            echo 'more of it' >2.txt
+            shardtool tokenize -q -o out $options 1.txt
+            shardtool tokenize -q --append -o out $options 2.txt
+            shardtool tokenize -q -o whole $options 1.txt 2.txt
+            same_files out whole
+        done
+    done
+}
+
+@test "--append refuses other options, known inputs, and a directory without a dataset" {
+    run_code 66 shardtool tokenize --append -o out $common a.jsonl
+    [[ "$output" == *"no finished dataset to append to"* ]]
+    shardtool tokenize -o out $common a.jsonl
+    run_code 2 shardtool tokenize --append -o out $common --val 0.3 b.jsonl
+    run_code 2 shardtool tokenize --append -o out $common a.jsonl b.jsonl
+    [[ "$output" == *"'out' holds 'a.jsonl' already: name only new inputs"* ]]
+    run_code 2 shardtool tokenize --append --force -o out $common b.jsonl
+    run_code 2 shardtool tokenize --append -o - b.jsonl
+    shardtool tokenize -o old $common a.jsonl
+    printf '{"text": 1}\n' >d.jsonl
+    run_code 65 shardtool tokenize --append -o out $common d.jsonl
+    shardtool verify -q out
+    shardtool diff out old
+    mv b.jsonl 0.jsonl # sorts before a.jsonl
+    run_code 0 shardtool tokenize --append -o out --frame-tokens 256 --shard-tokens 4096 --val 0.2 0.jsonl
+    [[ "$output" == *"'0.jsonl' come after those of 'a.jsonl'"* ]]
+}
+
+@test "--append keeps the list of skipped inputs" {
+    echo broken >>a.jsonl && echo broken >>b.jsonl
+    shardtool tokenize --keep-going -o out $common a.jsonl 2>/dev/null
+    shardtool tokenize --keep-going --append -o out $common b.jsonl 2>/dev/null
+    shardtool tokenize --keep-going --append -o out $common c.txt
+    shardtool tokenize --keep-going -o whole $common a.jsonl b.jsonl c.txt 2>/dev/null
+    same_files out whole
+    [ "$(wc -l <out/skipped.jsonl)" -eq 2 ]
+}
+
+@test "a killed --append keeps the old dataset and continues after its finished shards" {
+    shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
+    shardtool tokenize -o old $common a.jsonl
+    for call in rename unlink mkdir link fdatasync; do
+        for number in 1 2 3 5 8 13 21; do
+            rm -rf out && cp -r old out
+            strace -f -qq -o /dev/null -e trace=$call -e inject="$call:signal=KILL:when=$number" \
+                shardtool tokenize --append -o out $common b.jsonl c.txt >/dev/null 2>&1 && break
+            if [ -e out/dataset.jsonl ]; then shardtool verify -q out; fi
+            shardtool tokenize -o out --append ${common#-q} b.jsonl c.txt 2>log
+            [ $call != rename ] || [ $number -lt 5 ] || grep -q 'continuing after\|already complete' log
+            same_files out whole
+            [ -z "$(leftovers)" ]
+        done
+    done
+}
+
+@test "a command that is refused keeps the shards of an interrupted --append" {
+    shardtool tokenize -o out $common a.jsonl
+    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=6 \
+        shardtool tokenize --append -o out $common b.jsonl c.txt >/dev/null 2>&1 && return 1
+    before=$(find out/.new -name '*.zst' | wc -l)
+    [ "$before" -gt 0 ]
+    run_code 2 shardtool tokenize --append -o out b.jsonl c.txt # without its options
+    [[ "$output" == *"this run has "*"--append needs the options with which the dataset was made"* ]]
+    run_code 2 shardtool tokenize --append -o out $common a.jsonl b.jsonl
+    run_code 0 shardtool tokenize -o out $common a.jsonl # complete already
+    [ "$(find out/.new -name '*.zst' | wc -l)" = "$before" ]
+    run_code 0 shardtool tokenize --append -o out ${common#-q} b.jsonl c.txt
+    [[ "$output" == *"continuing after"* ]]
+    shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
+    same_files out whole
+    [ -z "$(leftovers)" ]
+}
+
+@test "--max-tokens ends with the document that reaches it, whatever -j, and after a kill too" {
+    for n in 1 100 1000 5000 30000; do
+        rm -rf out1 out4 text
+        shardtool tokenize -j 1 -o out1 $common --max-tokens $n a.jsonl b.jsonl
+        shardtool tokenize -j 4 -o out4 $common --max-tokens $n a.jsonl b.jsonl
+        same_files out1 out4
+        # the first documents of the inputs, in order: the last of them reaches n
+        shardtool info --json out1 >info
+        documents=$(jq '.train_documents + .val_documents' info) tokens=$(jq '.train_tokens + .val_tokens' info)
+        [ "$tokens" -ge $n ]
+        cat a.jsonl b.jsonl | head -n $((documents - 1)) >fewer.jsonl
+        if [ -s fewer.jsonl ]; then
+            shardtool tokenize -o - $common fewer.jsonl | shardtool cat - | wc -c >bytes
+            [ $(($(cat bytes) / 2)) -lt $n ]
+        fi
+    done
+    for number in 2 4 6; do
+        rm -rf out
+        strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=$number \
+            shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl && break
+        shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl
+        same_files out out1
+    done
+    run_code 0 shardtool tokenize -o again --frame-tokens 256 --max-tokens 1000 a.jsonl
+    [[ "$output" == *"ended at --max-tokens 1000"* ]]
+    run_code 0 shardtool tokenize -o more --json --max-tokens 1000000 a.jsonl
+    [[ "$output" == *'"full":false'* && "$output" != *"ended at"* ]]
+    # what follows the last document is never looked at
+    { head -n 100 a.jsonl && echo broken; } >d.jsonl
+    shardtool tokenize -j 8 -o part $common --max-tokens 1000 d.jsonl
+}

@@ -1,0 +1,425 @@
+# shardtool: the inputs that tokenize and text read, and those they refuse. Programs come from $BIN, data from $DATA.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+documents() { # N files d/NNN.txt, with pages of every kind among them
+    mkdir -p "$1"
+    for i in $(seq 100 119); do printf 'Page %s of the collection.\n' "$i" >"$1/$i.txt"; done
+    printf '{"text": "not the whole page"}\nmore\n' >"$1/101.txt"
+    printf '<html><body>a page about HTML</body></html>\n' >"$1/102.txt"
+    printf '<!DOCTYPE html>\n' >"$1/103.txt"
+    printf '\0\1\2\3\4\5\6\7\0\1\2\3\4\5\6\7 control characters\n' >"$1/104.txt"
+    printf '\x1f\x8b\x08 begins like gzip\n' >"$1/105.txt"
+    printf '%%PDF-1.4 begins like a PDF\n' >"$1/106.txt"
+    printf '[{"a": 1}]\n' >"$1/107.txt"
+    printf '{\n  "a": 1\n}\n' >"$1/108.txt"
+}
+
+@test "a .txt in a folder or an archive is text, whatever it starts with" {
+    documents pages
+    cat pages/*.txt >want
+    run_code 0 shardtool tokenize -q --val 0 --invalid-utf8 bytes -o out pages
+    shardtool cat out/train/000/000000.zst | shardtool decode --raw | sed 's/<|endoftext|>//g' | cmp - want
+    run_code 0 shardtool info out
+    [[ "$output" == *"train_documents 20"* ]]
+    # the nest that OpenWebText ships: a tar.xz of .xz files, each a tar of .txt
+    tar cf a.tar pages/10* && tar cf b.tar pages/11* && xz -0 a.tar b.tar && mv a.tar.xz a.xz && mv b.tar.xz b.xz
+    tar cJf nest.tar.xz a.xz b.xz
+    shardtool text -0 nest.tar.xz | tr -d '\0' >got
+    cat want | tr -d '\0' | cmp - got
+}
+
+@test "foreign formats are refused by name, also where they look like text" {
+    printf 'PAR1' >x.parquet && head -c 1000 /dev/zero | tr '\0' 'a' >>x.parquet
+    printf '%%PDF-1.7\ntext\n' >x.pdf
+    printf 'Rar!\x1a\x07\x00 stored text' >x.rar
+    printf "7z\xbc\xaf\x27\x1c" >x.7z
+    printf 'WARC/1.0\r\nWARC-Type: response\r\n' >x.warc
+    printf 'ARROW1\0\0' >x.arrow
+    printf '\x93NUMPY\x01\0' >x.npy
+    printf 'SQLite format 3\0' >x.db
+    printf '\xff\xfeh\0i\0' >utf16
+    local -A name=([x.pdf]="PDF" [x.rar]="RAR" [x.7z]="7-Zip" [x.warc]="WARC" [x.arrow]="Arrow" [x.npy]="NumPy" [x.db]="SQLite" [utf16]="UTF-16")
+    for file in "${!name[@]}"; do
+        run_code 65 shardtool text "$file"
+        [[ "$output" == *"'$file' is "*"${name[$file]}"* ]] || { echo "$file: $output" && return 1; }
+        cp "$file" unknown
+        run_code 65 shardtool text - <unknown
+    done
+    run_code 65 shardtool text x.parquet
+    [[ "$output" == *"x.parquet"* ]]
+}
+
+@test "JSON that is not JSON lines is refused with the command that converts it" {
+    printf '[{"text": "a"}, {"text": "b"}]\n' >array
+    run_code 65 shardtool text array
+    [[ "$output" == *"is a JSON array"*"jq -c '.[]'"* ]]
+    printf '{\n  "text": "a"\n}\n' >indented
+    run_code 65 shardtool text indented
+    [[ "$output" == *"over several lines"*"jq -c ."* ]]
+    printf '# comment\n{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n' >comment
+    run_code 65 shardtool text - <comment
+    [[ "$output" == *"--format jsonl"* ]]
+    # a name that promises JSON lines must hold them
+    for file in array indented comment; do
+        cp "$file" "$file.jsonl"
+        run_code 65 shardtool text "$file.jsonl"
+        [[ "$output" == *"'$file.jsonl' line 1"* ]] || { echo "$output" && return 1; }
+    done
+    run_code 0 shardtool text --format text array
+    [ "$(jq -r .text <<<"$output")" = "$(cat array)" ]
+}
+
+@test "--format forces the format of files, of standard input and of archive members" {
+    printf '{"text": "one"}\n{"text": "two"}\n' >a.txt
+    run_code 0 shardtool text a.txt
+    [ "${#lines[@]}" = 1 ]
+    run_code 0 shardtool text --format jsonl a.txt
+    [ "${#lines[@]}" = 2 ]
+    gzip -k a.txt && tar cf a.tar a.txt
+    for input in a.txt.gz a.tar; do
+        run_code 0 shardtool text --format jsonl "$input"
+        [ "${#lines[@]}" = 2 ]
+    done
+    run_code 0 shardtool text --format text - <<<'{"text": "one"}'
+    [ "$(jq -r .text <<<"$output")" = '{"text": "one"}' ]
+    run_code 2 shardtool text --format tar a.tar
+    [[ "$output" == *"auto|parquet|jsonl|text"* ]]
+}
+
+@test "a damaged gzip file is 65: a flipped bit, a cut member, data after the end" {
+    seq 400 | sed 's/.*/line & of a text/' | gzip -n >a.gz
+    for at in 100 400 700; do
+        cp a.gz b.gz
+        printf '\x55' | dd of=b.gz bs=1 seek=$at conv=notrunc status=none
+        run_code 65 shardtool tokenize -o "out$at" b.gz
+        [[ "$output" == *"b.gz"* ]]
+    done
+    size=$(stat -c %s a.gz)
+    for extra in 1 5 9; do
+        cat a.gz a.gz | head -c $((size + extra)) >cut.gz
+        run_code 65 shardtool text cut.gz
+        [[ "$output" == *"ends within"* ]]
+    done
+    (cat a.gz && echo garbage) >garbage.gz
+    run_code 65 shardtool text garbage.gz
+    [[ "$output" == *"data after the last gzip member"* ]]
+    cat a.gz a.gz >two.gz
+    shardtool text -0 two.gz | tr -d '\0' | cmp - <(gzip -dc two.gz)
+}
+
+@test "concatenated tars are read to the end, and data after the end is 65" {
+    echo one >1.txt && echo two >2.txt && echo three >3.txt
+    tar cf a.tar 1.txt && tar cf b.tar 2.txt 3.txt
+    cat a.tar b.tar >both.tar
+    [ "$(shardtool text - <both.tar | wc -l)" = 3 ]
+    [ "$(gzip -c both.tar | shardtool text - | wc -l)" = 3 ]
+    (cat a.tar && echo garbage) >garbage.tar
+    run_code 65 shardtool text garbage.tar
+    (cat a.tar && head -c 2000 /dev/urandom) >garbage.tar
+    run_code 65 shardtool text garbage.tar
+}
+
+@test "zip archives are read from files and pipes, stored and deflated; a wrong CRC is 65" {
+    documents pages
+    cat pages/*.txt >want
+    (cd pages && zip -q ../a.zip *.txt && zip -q0 ../stored.zip *.txt)
+    for zip in a.zip stored.zip; do
+        shardtool text -0 $zip | tr -d '\0' | cmp - <(tr -d '\0' <want)
+    done
+    shardtool text -0 - <stored.zip | tr -d '\0' | cmp - <(tr -d '\0' <want)
+    offset=$(grep -abo 'Page 110' stored.zip | head -1 | cut -d: -f1)
+    printf 'X' | dd of=stored.zip bs=1 seek="$offset" conv=notrunc status=none
+    run_code 65 shardtool text stored.zip
+    [[ "$output" == *"stored.zip:110.txt"*"CRC"* ]]
+    echo secret >s.txt && zip -qP word secret.zip s.txt
+    run_code 65 shardtool text secret.zip
+    [[ "$output" == *"encrypted"* ]]
+}
+
+@test "bz2 is read, alone and around a tar" {
+    seq 1000 >a.txt
+    bzip2 -k a.txt && tar cjf a.tar.bz2 a.txt
+    shardtool text -0 a.txt.bz2 | tr -d '\0' | cmp - a.txt
+    shardtool text -0 a.tar.bz2 | tr -d '\0' | cmp - a.txt
+}
+
+@test "bombs are 65: nested too deep, or expanding too far" {
+    silent() { "$@" >/dev/null; } # bash is slow at megabytes of output
+    yes text | head -c 100M | xz -0 >a.xz
+    run_code 65 silent shardtool text a.xz
+    [[ "$output" == *"a.xz"*"--max-ratio"* ]]
+    [ "$(shardtool text -0 --max-ratio 0 a.xz | wc -c)" = $((100 * 1024 * 1024 + 1)) ]
+    truncate -s 20G s.txt && echo end >>s.txt && tar cSf sparse.tar s.txt && rm s.txt
+    run_code 65 silent shardtool text sparse.tar
+    [[ "$output" == *"sparse.tar:s.txt"*"--max-ratio"* ]]
+    echo text | xz | xz | xz >three.xz
+    [ "$(shardtool text -0 three.xz | tr -d '\0')" = text ]
+    xz <three.xz >four.xz
+    run_code 65 shardtool text four.xz
+    [[ "$output" == *"four.xz"*"--max-depth"* ]]
+    [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
+}
+
+@test "a damaged header of a tar is 65, and loses its member only with --keep-going or --max-bad" {
+    mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
+    tar cf a.tar --sort=name m/*.txt
+    offset=$(grep -abo 'm/20.txt' a.tar | head -1 | cut -d: -f1)
+    cp a.tar flipped.tar && printf 'n' | dd of=flipped.tar bs=1 seek=$offset conv=notrunc status=none
+    cp a.tar zeros.tar && dd if=/dev/zero of=zeros.tar bs=512 seek=$((offset / 512)) count=1 conv=notrunc status=none
+    for tar in flipped.tar zeros.tar; do
+        run_code 65 shardtool text $tar
+        [[ "$output" == *"'$tar': a damaged header at byte $offset,"* || $tar = zeros.tar ]]
+        run_code 0 shardtool tokenize -o out-$tar --val 0 --max-bad 1 $tar
+        [[ "$output" == *"skipped 1 bad input,"* && "$output" == *" 39 documents"* ]]
+        [ "$(jq -r .input out-$tar/skipped.jsonl)" = $tar ]
+    done
+    gzip -c flipped.tar >flipped.tar.gz
+    run_code 65 shardtool text flipped.tar.gz
+    # one that ends between two members: the zeros are missing
+    head -c $((offset / 512 * 512)) a.tar >cut.tar
+    [ "$(shardtool text cut.tar 2>err | wc -l)" = 10 ]
+    grep -q "'cut.tar' lacks the zeros that end a tar: it may be cut after its member 10" err
+    shardtool text a.tar 2>err >all
+    [ ! -s err ]
+}
+
+@test "a damaged member of a zip loses only itself, or the rest is named" {
+    mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
+    zip -q a.zip m/*.txt
+    offset=$(grep -abo 'm/20.txt' a.zip | head -1 | cut -d: -f1)
+    cp a.zip bad.zip && printf '\xff\xff' | dd of=bad.zip bs=1 seek=$((offset + 60)) conv=notrunc status=none
+    run_code 65 shardtool text bad.zip
+    for limit in "--keep-going" "--max-bad 1"; do
+        run_code 0 shardtool tokenize --force -o out --val 0 $limit bad.zip
+        [[ "$output" == *"skipped 1 bad input, the first: 'bad.zip:m/20.txt'"* && "$output" == *" 39 documents"* ]]
+    done
+    [ "$(cat bad.zip | shardtool text --max-bad 1 - | wc -l)" = 39 ]
+    cp a.zip bad.zip && printf 'n' | dd of=bad.zip bs=1 seek=$((offset - 30)) conv=notrunc status=none
+    run_code 0 shardtool tokenize --force -o out --val 0 --keep-going bad.zip
+    grep -q "the rest of 'bad.zip' is not read" out/skipped.jsonl
+}
+
+@test "a zip holds what its directory lists, also from a pipe and in another container" {
+    for name in a b c; do echo "text of $name" >$name.txt; done
+    zip -q a.zip a.txt b.txt c.txt
+    python3 - <<END
+import zipfile
+with zipfile.ZipFile("a.zip", "a") as file: # deletes b.txt as some tools do: in the directory only
+    del file.filelist[1]
+    file._didModify = True
+END
+    gzip -k a.zip && tar cf a.tar a.zip && zip -q outer.zip a.zip
+    grep -aq 'b.txt' a.zip
+    printf '{"text": "text of %s\\n"}\n' a c >want
+    for file in a.zip a.zip.gz a.tar outer.zip; do
+        shardtool text $file | cmp - want
+        cat $file | shardtool text - | cmp - want
+    done
+    run_code 73 env TMPDIR=/nowhere bash -c 'cat a.zip | shardtool text -'
+    [[ "$output" == *"cannot create '/nowhere/shard."*"for a copy of standard input"*"set TMPDIR"* ]]
+    run_code 65 bash -c 'head -c 200 a.zip | shardtool text -'
+    [[ "$output" == *"no central directory"* ]]
+}
+
+@test "a zip that is cut in its central directory is 65" {
+    seq 100 >a.txt && seq 200 >b.txt && zip -q a.zip a.txt b.txt && echo comment | zip -qz a.zip
+    [ "$(shardtool text a.zip | wc -l)" = 2 ]
+    for cut in 1 10 40 100; do
+        head -c -$cut a.zip >cut.zip
+        run_code 65 shardtool text cut.zip
+        [[ "$output" == *"'cut.zip': truncated or damaged"*"no central directory"* ]]
+    done
+    cat a.zip | shardtool text - | wc -l >count && [ "$(cat count)" = 2 ]
+}
+
+@test "data behind a zip is 65, zeros are not; a directory with fewer members than its end counts is a warning" {
+    seq 100 >a.txt && seq 200 >b.txt && zip -q a.zip a.txt b.txt
+    cp a.zip more.zip && echo comment | zip -qz more.zip && head -c 1000 /dev/zero >>more.zip
+    run_code 0 shardtool text more.zip
+    [ "${#lines[@]}" = 2 ]
+    echo garbage >>more.zip
+    run_code 65 shardtool text more.zip
+    [[ "$output" == *"'more.zip': 1008 bytes after the end of the archive"* ]]
+    run_code 65 bash -c 'shardtool text - <more.zip'
+    shardtool tokenize -q --val 0 --max-bad 1 -o out more.zip
+    [ "$(shardtool decode out | grep -o '<|endoftext|>' | wc -l)" = 2 ] # as of a tar
+    python3 -c '
+import sys
+data = bytearray(open("a.zip", "rb").read())
+data[-14:-10] = b"\3\0\3\0"
+open("lost.zip", "wb").write(data)'
+    run_code 0 shardtool text lost.zip
+    [[ "$output" == *"'lost.zip' counts 3 members at its end and has 2: some may be lost"* ]]
+}
+
+@test "UTF-16 without a byte order mark is named, as a file and in a folder" {
+    printf 'A page of text.\nWith two lines.\n' >latin && printf 'Страница текста,\nв ней две строки.\n' >cyrillic
+    mkdir in
+    for text in latin cyrillic; do
+        for encoding in UTF-16LE UTF-16BE; do
+            iconv -f UTF-8 -t $encoding <$text >page && cp page in/page.txt
+            for input in page in; do
+                run_code 65 shardtool text $input
+                [[ "$output" == *"is probably UTF-16 text"*"iconv -f $encoding"* ]]
+            done
+            [ "$(shardtool text -0 --format text in | tr -d '\0' | wc -c)" -gt 0 ]
+        done
+        shardtool text $text >text
+    done
+    iconv -f UTF-8 -t UTF-16LE <latin | shardtool text - 2>err && return 1
+    grep -q UTF-16LE err
+    printf 'a stray \0 on a page\n' >in/page.txt && shardtool text in >text
+}
+
+@test "--keep-going with nothing but bad inputs counts them" {
+    printf '{"bad": 1}\n{"bad": 2}\n' >a.jsonl
+    for command in "text" "tokenize -o out"; do
+        run_code 66 shardtool $command --keep-going a.jsonl
+        [[ "$output" == *"no documents: 2 bad inputs were skipped, the first: 'a.jsonl' line 1"* ]]
+    done
+}
+
+@test "a run that fails before its first shard leaves no journal" {
+    printf '{"text": "good"}\n{"bad": 1}\n' >a.jsonl
+    run_code 65 shardtool tokenize -o out a.jsonl
+    [ "$(ls -A out)" = .lock ]
+    printf '{"text": "good"}\n' >a.jsonl
+    run_code 0 shardtool tokenize -o out a.jsonl
+    [[ "$output" == *"shardtool: 1 document, 2 train and 0 val tokens"* && "$output" != *"starting over"* ]]
+    printf '{"text": "other"}\n{"bad": 1}\n' >b.jsonl
+    run_code 65 shardtool tokenize -o out --force b.jsonl
+    [ ! -e out/.new ]
+    shardtool verify -q out
+}
+
+@test "--keep-going and --max-bad skip bad lines, members and files, and list each in skipped.jsonl" {
+    mkdir in
+    printf '{"text": "good 1"}\n{"bad": 1}\n{"text": "good 2"}\n' >in/a.jsonl
+    echo good 3 >c.txt && printf '%%PDF-1.4\n' >d.bin && echo good 4 >e.txt
+    seq 2000 | xz -0 | head -c 300 >cut.xz
+    tar cf in/b.tar c.txt d.bin cut.xz e.txt
+    printf '%%PDF-1.4\n' >in/p.pdf && echo good 5 >in/z.txt
+    run_code 65 shardtool tokenize -o out in
+    run_code 65 shardtool tokenize -o out --max-bad 3 in
+    [[ "$output" == *"more than --max-bad 3 bad inputs: "* ]]
+    run_code 0 shardtool tokenize -o out --max-bad 4 in
+    [[ "$output" == *"skipped 4 bad inputs, the first: 'in/a.jsonl' line 2"* ]]
+    [ "$(jq -r .input out/skipped.jsonl)" = "in/a.jsonl
+in/b.tar:d.bin
+in/b.tar:cut.xz
+in/p.pdf" ]
+    [ "$(jq -c .line out/skipped.jsonl | head -1)" = 2 ]
+    jq -r .error out/skipped.jsonl | grep -q "ends within the compressed data"
+    cp out/skipped.jsonl first
+    shardtool tokenize -q -o all --keep-going in
+    cmp first all/skipped.jsonl
+    shardtool diff out all
+    run_code 0 shardtool text -q --keep-going in
+    [[ "$output" == *"skipped 4 bad inputs"* ]]
+    for i in 1 2 3 4 5; do [[ "$output" == *"good $i"* ]]; done
+    run_code 65 shardtool tokenize -o share --max-bad 20% in
+    [[ "$output" == *"4 of "*"more than --max-bad 20%"* ]]
+    run_code 0 shardtool tokenize -o share --max-bad 50% in
+    shardtool tokenize -q -o out --force in/z.txt
+    [ ! -e out/skipped.jsonl ]
+    run_code 2 shardtool tokenize -o x --max-bad lots in
+}
+
+@test "a document that is damaged in the middle ends there with --keep-going, and is listed" {
+    seq 200000 >a.txt
+    xz -k -0 a.txt
+    head -c $(($(stat -c %s a.txt.xz) / 2)) a.txt.xz >cut.xz && echo next >z.txt
+    tar cf a.tar cut.xz z.txt
+    run_code 0 shardtool text -q -0 --keep-going a.tar
+    [[ "$output" == *"skipped 1 bad input, the first: 'a.tar:cut.xz'"* ]]
+    shardtool tokenize -q -o out --val 0 --keep-going a.tar
+    [ "$(jq -r .input out/skipped.jsonl)" = a.tar:cut.xz ]
+    shardtool cat out/train/000/000000.zst | shardtool decode --raw >got
+    size=$(($(stat -c %s got) - 31)) # "<|endoftext|>next\n<|endoftext|>"
+    [ "$size" -gt 300000 ]
+    [ "$(tail -c 31 got)" = "<|endoftext|>next
+<|endoftext|>" ]
+    head -c "$size" got | cmp - <(head -c "$size" a.txt)
+}
+
+@test "--files-from reads names by line or NUL, from a file or standard input" {
+    mkdir 'in put' && echo a >'in put/a b.txt' && echo c >c.txt && printf 'd\n' >$'d\ne.txt'
+    printf 'in put/a b.txt\nc.txt\n' >list
+    [ "$(shardtool text --files-from list | wc -l)" = 2 ]
+    [ "$(shardtool text --files-from - <list | wc -l)" = 2 ]
+    printf 'c.txt\0d\ne.txt\0' >list0
+    [ "$(shardtool text --files-from list0 'in put' | wc -l)" = 3 ]
+    : >empty
+    run_code 66 shardtool text --files-from empty
+    run_code 66 shardtool text --files-from absent
+    echo missing.txt >list
+    run_code 66 shardtool text --files-from list
+    [[ "$output" == *"missing.txt"* ]]
+}
+
+@test "--include and --exclude select the files in folders by name or by path" {
+    mkdir -p in/sub/deep
+    for f in a.txt README.md sub/b.txt sub/deep/c.txt sub/deep/d.json.bak; do echo "$f" >"in/$f"; done
+    texts() { shardtool text "$@" in | jq -r .text | sed '/^$/d' | tr '\n' ' '; }
+    [ "$(texts --include '*.txt')" = "a.txt sub/b.txt sub/deep/c.txt " ]
+    [ "$(texts --exclude '*.md' --exclude '*.bak')" = "a.txt sub/b.txt sub/deep/c.txt " ]
+    [ "$(texts --include '*.txt' --exclude 'sub/deep/*')" = "a.txt sub/b.txt " ]
+    [ "$(shardtool text --exclude '*' in/a.txt | jq -r .text)" = a.txt ] # a named file is read
+    run_code 66 shardtool text --include '*.none' in
+}
+
+@test "a dangling link in a folder is one warning, a named one is 66" {
+    mkdir in && echo text >in/a.txt && ln -s absent in/link && ln -s absent2 in/link2
+    run_code 0 shardtool tokenize -q -o out in
+    [[ "$output" == *"skipped 'in/link': a link to a file that does not exist"*"skipped 2 links"* ]]
+    run_code 66 shardtool text in/link
+    mkfifo in/pipe
+    run_code 0 shardtool text in
+    [[ "$output" == *"skipped 'in/pipe': it is no regular file"* ]]
+}
+
+@test "a second name of a file in a folder or a tar is left out with a warning" {
+    mkdir -p in/deep && echo one >in/a.txt && echo two >in/c.txt
+    ln in/a.txt in/deep/again.txt && ln -s ../c.txt in/deep/link.txt
+    run_code 0 shardtool tokenize -o out --val 0 in
+    # one of the two is named, the one with the smaller inode number
+    [[ "$output" == *"skipped 'in/deep/"*".txt': the same file as 'in/"[ac]".txt'"* && "$output" == *" 2 documents"* ]]
+    rm in/deep/link.txt && tar cf in.tar in
+    shardtool text in 2>err | cmp - <(printf '{"text": "%s\\n"}\n' one two)
+    [ "$(shardtool text in.tar 2>err | wc -l)" = 2 ]
+    grep -q "skipped 'in.tar:in/.*': the same file as 'in/.*' of the archive" err
+    run_code 2 shardtool text in in/deep # two arguments
+}
+
+@test "folders two thousand levels deep are walked" {
+    deep=in/$(printf 'd/%.0s' $(seq 2030)) # in one call: bash looks at every parent of a folder that it enters
+    mkdir -p "$deep" && echo deep >"${deep%d/}a.txt"
+    (ulimit -s 1024 && shardtool text in) | jq -r .text | grep -qx deep
+    rm -rf in
+}
+
+@test "a million names take the memory of their bytes" {
+    needs_address_limit
+    mkdir in
+    long=$(printf 'n%.0s' $(seq 200))
+    (cd in && seq 20000 | sed "s/.*/$long&.txt/" | xargs touch)
+    run_code 66 bash -c "ulimit -v 400000; shardtool text in"
+}
+
+@test "the summary names the formats read, and --json prints its numbers" {
+    mkdir in && echo one >in/a.txt && echo two >in/b.txt && printf '{"text": "three"}\n{"bad": 1}\n' >in/c.jsonl
+    run_code 0 shardtool tokenize --max-bad 1 -o out in
+    [[ "$output" == *"3 documents, "*"(1 jsonl, 2 text)"*"of memory"* ]]
+    shardtool tokenize -q --json --keep-going --val 1 -o val in 2>/dev/null >summary.json
+    [ "$(jq -c '[.documents, .train_tokens, .inputs.jsonl, .inputs.text, .skipped, .val_share]' summary.json)" = "[3,0,1,2,1,1]" ]
+    [ "$(jq .val_tokens summary.json)" = "$(shardtool info --json val | jq .val_tokens)" ]
+    [ "$(jq .bytes summary.json)" = "$(stat -c %s val/val/000/000000.zst)" ]
+    [ "$(jq '.peak_memory > 1000000 and .seconds > 0' summary.json)" = true ]
+    run_code 2 shardtool tokenize --json -o - in
+}

@@ -1,0 +1,152 @@
+# export and import on the command line: files, exit codes, messages. tests/oracle/test_interchange.py compares the contents
+# with the readers of the other tools.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+dataset() {
+    mkdir -p in
+    for i in $(seq 40); do seq "$i" $((i * 17)) >"in/$(printf %03d "$i").txt"; done
+    shardtool tokenize -q --val 0.2 --shard-tokens 1000 --frame-tokens 100 -o d in
+}
+ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x $((i / 256)))"; done; }
+
+@test "export writes train and val files, and nothing else" {
+    dataset
+    run_code 0 shardtool export --to nanogpt -o out d
+    [[ "$output" == *"train: 23068 ids"*"val: 3457 ids"* ]]
+    [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
+    zstd -dcq d/train/*/*.zst | cmp - out/train.bin
+    zstd -dcq d/val/*/*.zst | cmp - out/val.bin
+    shardtool export -q --to npy -o deep/folder/npy d/train/000/000000.zst
+    [ "$(ls -A deep/folder)" = npy ]
+    [ "$(ls -A deep/folder/npy)" = train.npy ]
+    shardtool cat -o - d | shardtool export -q --to nanogpt -o piped -
+    cmp out/train.bin piped/train.bin
+}
+
+@test "an export is replaced only with --force, and only if nothing else is in it" {
+    dataset
+    shardtool export -q --to megatron -o out d
+    run_code 73 shardtool export --to nanogpt -o out d
+    [[ "$output" == *"'out' is not empty: choose another directory, or --force"* ]]
+    shardtool export -q --to nanogpt --force -o out d
+    [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
+    echo notes >out/notes.txt
+    run_code 73 shardtool export --to npy --force -o out d
+    [[ "$output" == *"'out' holds 'notes.txt'"* ]]
+    [ -e out/train.bin ]
+    run_code 73 shardtool export --to npy --force -o d d
+    mkdir empty
+    shardtool export -q --to npy -o empty d
+}
+
+@test "an export through a link is made in the directory behind it" {
+    dataset
+    mkdir disk
+    ln -s disk link
+    ln -s nowhere dangling
+    shardtool export --to nanogpt -q -o link d
+    [ -L link ]
+    [ -e disk/train.bin ]
+    run_code 73 shardtool export --to nanogpt -o dangling d
+    [[ $output == *"link to a directory that does not exist"* ]]
+    [ -z "$(compgen -G '.*.tmp.*')" ]
+}
+
+@test "a failed or killed export leaves the earlier one and no file behind" {
+    dataset
+    shardtool export -q --to nanogpt -o out d
+    sha256sum out/* >before
+    run_code 74 bash -c 'trap "" XFSZ; ulimit -f 8; shardtool export --to npy --force -o out d'
+    sha256sum -c --quiet before
+    cp -r d bad
+    printf x | dd of=bad/train/000/000005.zst bs=1 seek=200 conv=notrunc status=none
+    run_code 65 shardtool export --to npy --force -o out bad
+    sha256sum -c --quiet before
+    [ "$(ls -A | tr '\n' ' ')" = "bad before d in out " ]
+    mkdir .out.tmp.99999999
+    : >.out.tmp.99999999/train.bin # of a killed run
+    shardtool export -q --to npy --force -o out d
+    [ ! -e .out.tmp.99999999 ]
+}
+
+@test "end-of-text ids move before the documents and back" {
+    printf 'one' >a.txt
+    printf 'two' >b.txt
+    shardtool tokenize -q --val 0 -o d a.txt b.txt
+    shardtool export -q --to llmc -o llmc d
+    tail -c +1025 llmc/train_000000.bin | cmp - <(ids 50256 505 50256 11545)
+    shardtool export -q --to nanogpt --eot before -o before d
+    ids 50256 505 50256 11545 | cmp - before/train.bin
+    run_code 0 shardtool import --from nanogpt -o wrong before
+    [[ "$output" == *"train begins with the end-of-text id 50256"*"use --eot before"* ]]
+    shardtool import -q --from nanogpt --eot before -o back before
+    shardtool diff --content d back
+    run_code 65 shardtool import --from llmc --eot before -o x before/train.bin
+    [[ "$output" == *"'before/train.bin': shorter than a header"* ]]
+    shardtool export -q --to llmc --eot after -o after d
+    run_code 65 shardtool import --from llmc -o x after
+    [[ "$output" == *"does not begin with the end-of-text id 50256: use --eot after"* ]]
+    run_code 2 shardtool export --to megatron --eot before -o x d
+}
+
+@test "import names what is wrong, and writes nothing" {
+    ids 1 2 50256 >train.bin
+    ids 1 60000 50256 >large.bin
+    printf abc >odd.bin
+    run_code 65 shardtool import --from nanogpt -o out large.bin
+    [[ "$output" == *"'large.bin': id 60000 at index 1 is not in the vocabulary of 50257"* ]]
+    run_code 65 shardtool import --from nanogpt -o out odd.bin
+    [[ "$output" == *"'odd.bin': odd number of bytes"* ]]
+    run_code 65 shardtool import --from npy -o out train.bin
+    [[ "$output" == *"'train.bin': not a NumPy file"* ]]
+    run_code 66 shardtool import --from megatron -o out train.bin
+    [[ "$output" == *"train.idx"* ]]
+    run_code 2 shardtool import --from datatrove -o out train.bin
+    [[ "$output" == *"'train.bin' does not end in .ds"* ]]
+    mkdir folder
+    echo hello >folder/README.md
+    run_code 66 shardtool import --from nanogpt -o out folder
+    [[ "$output" == *"no input file ends in .bin"* ]]
+    [ -z "$(find out -name '*.zst*' -o -name dataset.jsonl)" ]
+    run_code 2 shardtool import -o out train.bin
+    [[ "$output" == *"missing --from nanogpt|llmc|megatron|datatrove|npy"* ]]
+    run_code 2 shardtool import --from nanogpt train.bin
+    [[ "$output" == *"missing -o DIR"* ]]
+}
+
+@test "names decide the split; one split goes to standard output" {
+    ids 1 2 50256 >train.bin
+    ids 3 50256 >val.bin
+    ids 4 50256 >medieval_002.bin
+    run_code 0 shardtool import --from nanogpt -o out train.bin val.bin medieval_002.bin
+    [[ "$output" == *"read 2 train and 1 val files"* ]]
+    shardtool cat --split val out | cmp - val.bin
+    shardtool import -q --from nanogpt -o - train.bin >x.zst
+    shardtool verify -q x.zst
+    shardtool cat x.zst | cmp - train.bin
+    run_code 2 shardtool import --from nanogpt -o - train.bin val.bin
+    [[ "$output" == *"-o - takes one split"* ]]
+    shardtool import -q --from nanogpt -o - - <train.bin | cmp - x.zst
+}
+
+@test "repeating a finished import changes nothing; another one is refused without --force" {
+    ids 1 2 50256 >train.bin
+    ids 3 50256 >other.bin
+    shardtool import -q --from nanogpt -o out train.bin
+    run_code 0 shardtool import --from nanogpt -o out train.bin
+    [[ "$output" == *"'out' is already complete"* ]]
+    run_code 73 shardtool import --from nanogpt -o out other.bin
+    [[ "$output" == *"already holds another dataset"* ]]
+    shardtool cat out | cmp - train.bin
+    shardtool import -q --force --from nanogpt -o out other.bin
+    shardtool cat out | cmp - other.bin
+    run_code 65 shardtool import -q --force --from npy -o out train.bin
+    shardtool cat out | cmp - other.bin
+    shardtool verify -q out
+}

@@ -1,0 +1,135 @@
+# shardtool: bounds of memory, address space and time, and inputs that would break them.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+}
+
+
+@test "a word longer than --max-word is 65 with its place" {
+    (echo before && head -c 4M /dev/zero | tr '\0' a && echo after) >word.txt
+    run_code 65 shardtool tokenize -o out --max-word 2M word.txt
+    [[ "$output" == *"'word.txt' document 0: a word of more than 2097152 bytes at byte 6 (--max-word)"* ]]
+    [ ! -e out/dataset.jsonl ]
+    run_code 65 shardtool encode --raw --max-word 2M word.txt
+    run_code 0 shardtool tokenize -q -o out --max-word 5M word.txt
+    seq 500000 >prose.txt
+    run_code 0 shardtool tokenize -q -o prose --max-word 1k prose.txt
+    # in a document that is encoded at once, too
+    for isa in portable avx2 avx512; do
+        export MILLRACE_ISA=$isa
+        for size in 100 140000; do
+            (echo é before && head -c $((size + 1)) /dev/zero | tr '\0' a && echo . after) >word.txt
+            for command in "encode" "tokenize -q --force -o out"; do
+                run_code 65 shardtool $command --max-word $size word.txt
+                [[ "$output" == *"a word of more than $size bytes at byte 10 (--max-word)"* ]]
+                run_code 0 shardtool $command --max-word $((size + 1)) word.txt
+            done
+        done
+        printf 'aaaaa\xffaaaaaaaaa\n' >word.txt # two words and U+FFFD
+        run_code 0 shardtool tokenize -q --force -o out --max-word 9 word.txt
+        run_code 65 shardtool tokenize -q --force -o out --max-word 8 word.txt
+    done
+}
+
+@test "tokenize takes at most 64 MiB and 16 MiB a thread, whatever the words" {
+    needs_address_limit
+    python3 - <<'END'
+import random, resource, subprocess
+words = random.Random(1)
+with open("words.txt", "w") as file: # hardly a word twice: the caches fill
+    for _ in range(20):
+        file.write(" ".join(map(str, (words.getrandbits(40) for _ in range(40000)))).translate(str.maketrans("0123456789", "etaoinshrd")) + "\n")
+for threads in (1, 2, 4):
+    subprocess.run(["shardtool", "tokenize", "-q", "--force", "--no-bpe-cache", "-j", str(threads), "--docs", "lines", "-o", "out", "words.txt"], check=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024 # the largest so far
+    assert peak <= 64 + 16 * threads, f"{peak:.0f} MiB with -j {threads}"
+END
+}
+
+@test "every command works in 300 MB of address space" {
+    needs_address_limit
+    echo "a document" >a.txt
+    for command in "tokenize -j 1 -q -o out a.txt" "info out" "verify -q -j 1 out" "cat out" "stat out" "ls out" "merge -q -o m out"; do
+        (ulimit -v 300000 && shardtool $command >/dev/null)
+    done
+    (ulimit -v 300000 && run_code 0 shardtool tokenize -j 1 -o out a.txt && [[ "$output" == *"already complete"* ]])
+}
+
+@test "64 MiB of input without output is 65, not an endless wait" {
+    # skippable frames of 16 MiB, which hold no content
+    (for i in 1 2 3 4 5; do printf '\x50\x2a\x4d\x18\0\0\0\1' && head -c 16M /dev/zero; done; echo text | zstd) >silent.zst
+    run_code 65 shardtool text silent.zst
+    [[ "$output" == *"64 MiB of input without output"* ]]
+}
+
+@test "every level of compression counts: 24 are 65" {
+    echo text >x
+    for level in $(seq 24); do xz -0 <x >y && mv y x; done
+    run_code 65 shardtool text x
+    [[ "$output" == *"--max-depth"* ]]
+}
+
+@test "names from folders and shards reach the terminal without control characters" {
+    mkdir in && printf '{"a": 1}\n' >in/$'red\e[31m\nok.jsonl' && mkfifo in/$'pipe\e[31m'
+    ln -s absent in/$'link\e[31m'
+    run_code 65 shardtool text in
+    [[ "$output" == *"red?[31m?ok.jsonl"* && "$output" != *$'\e'* ]]
+    echo junk >$'red\e[31m\nok.zst'
+    run_code 1 shardtool verify $'red\e[31m\nok.zst'
+    [[ "${lines[0]}" == *"red?[31m?ok.zst"*"not a shard"* && "$output" != *$'\e'* ]]
+}
+
+@test "an archive without members is 66, like an empty folder" {
+    tar cf empty.tar -T /dev/null && gzip -k empty.tar
+    for file in empty.tar empty.tar.gz; do
+        run_code 66 shardtool tokenize -o out $file
+        [[ "$output" == *"contain no documents"* ]]
+    done
+    head -c 10240 /dev/zero >zeros.bin
+    run_code 65 shardtool text zeros.bin
+}
+
+@test "a directory that is no dataset is named as one" {
+    mkdir folder
+    for command in info verify cat ls stat; do
+        run shardtool $command folder
+        [ "$status" -ne 0 ]
+        [[ "$output" == *"'folder' is a directory without dataset.jsonl"* ]] || { echo "$command: $output" && return 1; }
+    done
+}
+
+@test "text in another encoding is counted, and named when it is more than 1 %" {
+    printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt
+    run_code 0 shardtool text -q latin1.txt
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text"*iconv* ]]
+    run_code 0 shardtool tokenize -q -o out latin1.txt
+    [[ "$output" == *"in 2000 places, more than 1 % of the text"*iconv* ]]
+    (cat "$DATA/../../README.md" && printf '\xff') >one.txt
+    run_code 0 shardtool tokenize -q -o one one.txt
+    [[ "$output" == *"in 1 place" ]]
+}
+
+@test "a file of empty seek tables is refused before it takes memory" {
+    needs_address_limit
+    python3 -c '
+import struct, sys
+table = struct.pack("<II", 0x184D2A5E, 9) + struct.pack("<IBI", 0, 0x80, 0x8F92EAB1)
+sys.stdout.buffer.write(table * 2000000)' >x.zst
+    (ulimit -v 300000 && run_code 65 shardtool info x.zst && [[ "$output" == *"too few entries"* ]])
+}
+
+@test "a zstd window above 128 MiB is named" {
+    seq 1000 | zstd -q --ultra --long=31 >x.zst
+    run_code 65 shardtool text x.zst
+    [[ "$output" == *"zstd window is larger than 128 MiB"* ]]
+}
+
+@test "a stack that is too small is 71" {
+    for program in "shardtool encode" "loader status" "trainer plan"; do
+        run_code 71 bash -c "ulimit -s 256; $BIN/$program" </dev/null
+        [[ "$output" == *"the stack is limited to 256 KiB: raise the limit by \`ulimit -s\` to 512 or more" ]]
+    done
+}

@@ -1,0 +1,215 @@
+# shardtool: what the system may do to a run: closed descriptors, odd file systems, files that change.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    printf 'The first document.\n' >a.txt
+}
+
+@test "closed standard descriptors are not reused for files: progress lines would go there" {
+    strace -f -qq -e trace=openat -o trace bash -c 'exec shardtool tokenize -q --val 0 -o out a.txt <&- >&- 2>&-' || true
+    shardtool verify -q out
+    grep -q 'out/train.*= [0-9]' trace
+    [ -z "$(grep -v '/dev/null' trace | grep -E '(out/|a.txt).* = [012]$')" ]
+}
+
+@test "file systems without locks, or without fsync of directories, are one warning" {
+    run_code 0 strace -f -qq -o /dev/null -e trace=flock -e inject=flock:error=ENOSYS shardtool tokenize -q -o out a.txt
+    [[ "$output" == *"has no locks"* ]]
+    shardtool verify -q out
+    run_code 0 strace -f -qq -o /dev/null -e trace=fsync -P "$PWD/out2" -e inject=fsync:error=EINVAL shardtool tokenize -q -o "$PWD/out2" a.txt
+    [[ "$output" == *"cannot flush directories"* ]]
+    shardtool verify -q out2
+}
+
+@test "interrupted system calls are not errors" {
+    for call in flock fsync ftruncate; do
+        rm -rf out
+        run_code 0 strace -f -qq -o /dev/null -e trace=$call -e inject=$call:error=EINTR:when=1 shardtool tokenize -q -o out a.txt
+    done
+    rm -rf out
+    # each close of a file that is being written: strace counts the calls of each thread
+    strace -f -y -qq -o trace -e trace=close shardtool tokenize -q -j 1 -o out a.txt
+    pid=$(grep -m 1 '[.]tmp[.]' trace | cut -d ' ' -f 1)
+    calls=$(grep "^$pid " trace | grep -n '[.]tmp[.]' | cut -d : -f 1)
+    [ -n "$calls" ]
+    for number in $calls; do
+        rm -rf out
+        run_code 0 strace -f -qq -o /dev/null -e trace=close -e inject=close:error=EINTR:when=$number shardtool tokenize -q -j 1 -o out a.txt
+        shardtool verify -q out
+    done
+    rm -rf out
+    run_code 0 strace -f -qq -o /dev/null -e trace=openat -P "$PWD/a.txt" -e inject=openat:error=EINTR:when=1 shardtool tokenize -q -o out "$PWD/a.txt"
+}
+
+@test "a lock that is a symbolic link is refused, and its target is not touched" {
+    mkdir out && echo precious >target && ln -s ../target out/.lock
+    run shardtool tokenize -o out a.txt
+    [ "$status" -ne 0 ]
+    [ "$(cat target)" = precious ]
+}
+
+@test "a temporary file of another process with the same pid is neither used nor followed" {
+    mkdir -p out/train/000 && : >out/.journal && echo precious >target
+    # exec keeps the pid that the link is named for
+    bash -c 'ln -s "$PWD/target" "out/train/000/.000000.zst.tmp.$$" && exec shardtool tokenize -q --val 0 -o out a.txt'
+    [ "$(cat target)" = precious ]
+    shardtool verify -q out
+}
+
+@test "a shard truncated while it is read is 74 and named" {
+    export ASAN_OPTIONS=detect_leaks=0 # the program leaves the read where the fault is, and exits
+    seq 400000 >lines.txt
+    shardtool tokenize -q --docs lines --val 0 -o out lines.txt
+    shard=out/train/000/000000.zst
+    mkfifo pipe
+    shardtool cat $shard >pipe 2>err &
+    exec 5<pipe
+    head -c 1000 <&5 >/dev/null
+    truncate -s 4096 $shard
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "$shard.*truncated" err
+}
+
+@test "an input rewritten with the same size while it is read is 74" {
+    mkfifo gate
+    seq 300000 >a.txt && touch -d '2020-01-01' a.txt
+    shardtool text -0 a.txt >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >/dev/null
+    touch a.txt
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "changed while it was read" err
+}
+
+@test "numbers in hexadecimal and negative ones are refused, not taken for 0" {
+    for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
+        run_code 2 shardtool tokenize $option -o out a.txt
+        [[ "$output" == *"is not a number such as"* ]]
+    done
+    run_code 2 shardtool tokenize --max-word 0x10 -o out a.txt
+    [[ "$output" == *"'0x10' is not a size such as"* ]]
+}
+
+@test "merge refuses the same data twice" {
+    shardtool tokenize -q -o a a.txt
+    run_code 2 shardtool merge -o b a a
+    [[ "$output" == *"'a' and 'a' hold the same data"* ]]
+    cp -r a copy
+    run_code 2 shardtool merge -o b a copy
+    run_code 0 shardtool merge --allow-duplicates -o b a copy
+}
+
+@test "an input that shrinks while it is read is 74, one that vanishes is 66 or read to its end" {
+    mkfifo gate
+    seq 300000 >a.txt && cp a.txt want
+    shardtool text -0 a.txt >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >/dev/null
+    truncate -s 500000 a.txt
+    cat <&5 >/dev/null
+    exec 5<&-
+    status=0
+    wait $! || status=$?
+    [ "$status" = 74 ]
+    grep -q "'a.txt'.*1988895.*500000" err
+    shardtool text -0 want >gate 2>err &
+    exec 5<gate
+    head -c 1000 <&5 >first
+    mv want gone
+    cat first - <&5 | tr -d '\0' | cmp - gone
+    exec 5<&-
+    wait $!
+    run_code 66 shardtool text want
+}
+
+@test "a shard replaced while it is read is read to its end" {
+    seq 400000 >lines.txt
+    shardtool tokenize -q --docs lines --val 0 -o out lines.txt
+    shardtool tokenize -q --val 0 -o other a.txt
+    shard=out/train/000/000000.zst
+    shardtool cat $shard >want
+    mkfifo pipe
+    shardtool cat $shard >pipe 2>err &
+    exec 5<pipe
+    head -c 1000 <&5 >first
+    mv other/train/000/000000.zst $shard
+    cat first - <&5 | cmp - want
+    exec 5<&-
+    wait $!
+    run_code 1 shardtool verify out
+}
+
+@test "a FIFO in place of a file of an unfinished dataset is 73, at its start and where it continues" {
+    for name in .journal .pending; do
+        mkdir new$name && mkfifo new$name/$name
+        run_code 73 timeout 60 shardtool tokenize -o new$name a.txt
+        [[ "$output" == *"'new$name/$name' is not a regular file"* ]]
+    done
+    seq 60000 >lines.txt
+    options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
+    strace -f -qq -o /dev/null -e trace=rename -e inject=rename:signal=KILL:when=10 shardtool tokenize -j 1 -o out $options || true
+    [ -s out/.journal ]
+    [ -s out/.pending ]
+    for name in .journal .pending; do
+        cp -r out old$name && rm old$name/$name && mkfifo old$name/$name
+        run_code 73 timeout 60 shardtool tokenize -o old$name $options
+        [[ "$output" == *"'old$name/$name' is not a regular file"* ]]
+    done
+}
+
+@test "a FIFO is read, a socket and a loop of links are 66" {
+    mkfifo fifo
+    cat a.txt >fifo &
+    [ "$(shardtool text -0 fifo | tr -d '\0')" = "$(cat a.txt)" ]
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
+    run_code 66 shardtool text socket
+    ln -s loop loop
+    run_code 66 shardtool text loop
+    mkdir in && cp a.txt in/ && ln -s ../in in/again && ln -s self in/self
+    run timeout 20 "$BIN/shardtool" text in
+    [ "$status" = 0 ] || [ "$status" = 66 ]
+}
+
+@test "an error of one worker ends the run with its code, and a thread that cannot start is 71" {
+    for i in $(seq 40); do seq $((i * 1000)) | tr '\n' ' ' && echo; done >many.txt
+    printf 'bad \xff byte\n' >>many.txt
+    seq 100000 | tr '\n' ' ' >>many.txt
+    run_code 65 timeout 60 "$BIN/shardtool" tokenize -q -j 4 --docs lines --invalid-utf8 fail -o out many.txt
+    [[ "$output" == *"'many.txt' document 40: invalid UTF-8 at byte 4"* ]]
+    [ ! -e out/dataset.jsonl ]
+    ASAN_OPTIONS=detect_leaks=0 run_code 71 timeout 60 strace -f -qq -o /dev/null -e trace=clone3 -e inject=clone3:error=EAGAIN:when=3 "$BIN/shardtool" tokenize -q -j 4 -o out2 a.txt
+    [[ "$output" == *"cannot start thread 3 of 4"* ]]
+}
+
+@test "archives are never unpacked: paths that leave the folder, links and devices" {
+    mkdir -p box/in && cd box/in
+    python3 - <<'END'
+import io, tarfile
+with tarfile.open("a.tar", "w") as tar:
+    def add(name, kind=tarfile.REGTYPE, link="", text=b"text\n"):
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname, info.size = kind, link, len(text) if kind == tarfile.REGTYPE else 0
+        tar.addfile(info, io.BytesIO(text) if kind == tarfile.REGTYPE else None)
+    for name in ("../up.txt", "/tmp/millrace-absolute.txt", "a/../../../b.txt", "plain.txt"):
+        add(name)
+    add("link", tarfile.SYMTYPE, "/etc/passwd")
+    add("hard", tarfile.LNKTYPE, "plain.txt")
+    add("device", tarfile.CHRTYPE)
+    add("pipe", tarfile.FIFOTYPE)
+END
+    [ "$(shardtool text a.tar | wc -l)" = 4 ]
+    shardtool tokenize -q -o out a.tar
+    [ "$(ls -A . ..)" = "$(printf '.:\na.tar\nout\n\n..:\nin')" ]
+    [ ! -e /tmp/millrace-absolute.txt ]
+}

@@ -1,0 +1,298 @@
+# shardtool's tools over shards and datasets: every reader takes a dataset, a shard or standard input.
+
+load ../helpers
+
+setup() {
+    cd "$BATS_TEST_TMPDIR"
+    PATH="$BIN:$PATH"
+    export TMPDIR="$PWD"
+}
+
+# Forty documents in 24 train and 4 val shards; most documents span shards.
+dataset() {
+    mkdir -p in
+    for i in $(seq 40); do seq "$i" $((i * 17)) >"in/$(printf %03d "$i").txt"; done
+    shardtool tokenize -q --val 0.2 --shard-tokens 1000 --frame-tokens 100 -o d in
+    zstd -dcq d/train/*/*.zst >train.raw
+    zstd -dcq d/val/*/*.zst >val.raw
+}
+
+@test "cat prints and merges the shards of a dataset" {
+    dataset
+    shardtool cat d | cmp - train.raw
+    shardtool cat --split val d | cmp - val.raw
+    shardtool cat -o train.zst d
+    shardtool verify -q train.zst
+    shardtool cat train.zst | cmp - train.raw
+    shardtool cat --split val -o - d | shardtool verify -q -
+    shardtool tokenize -q --val 0 -o plain in
+    run_code 66 shardtool cat --split val -o none.zst plain
+    [[ "$output" == *"'plain' has no val shards"* ]]
+    [ ! -e none.zst ]
+}
+
+@test "every reader takes a shard from a pipe and from a redirection, and leaves no file" {
+    dataset
+    shardtool cat -o s.zst d
+    rm -rf in
+    touch before # or ls may come before the shell has made it
+    ls -A | sort >before
+    for arguments in "cat" "info" "verify -q" "hist" "index" "diff --content --split train d" "sample -n 5" "decode"; do
+        shardtool $arguments s.zst 2>&1 | sed 's/s\.zst/-/g' >"$BATS_TEST_TMPDIR/.file"
+        cat s.zst | shardtool $arguments - 2>&1 | cmp - .file
+        shardtool $arguments - <s.zst 2>&1 | cmp - .file
+    done
+    cat s.zst | shardtool get - 5:5000 | cmp - <(shardtool get s.zst 5:5000)
+    cat s.zst | shardtool cat -o copy.zst -
+    cmp s.zst copy.zst
+    cat s.zst | shardtool index --rebuild rebuilt.zst -
+    shardtool diff --content s.zst rebuilt.zst
+    rm copy.zst rebuilt.zst .file
+    ls -A | sort | cmp - before
+}
+
+@test "what is read from a pipe is checked like a file" {
+    dataset
+    shardtool cat -o s.zst d
+    run_code 1 bash -c 'head -c 9000 s.zst | shardtool verify -'
+    [[ "$output" == *"shard '-': truncated"* ]]
+    run_code 65 bash -c 'echo text | shardtool info -'
+    [[ "$output" == *"not a shard"* ]]
+    run_code 65 bash -c ': | shardtool cat -'
+    run_code 74 bash -c 'trap "" XFSZ; ulimit -f 4; cat s.zst | shardtool info -'
+    run_code 73 bash -c 'cat s.zst | TMPDIR=/absent/folder shardtool info -'
+    [[ "$output" == *"/absent/folder"*"TMPDIR"* ]]
+}
+
+@test "decode prints a shard, a dataset, one document, a range" {
+    dataset
+    shardtool decode --raw train.raw >train.txt
+    shardtool decode d | cmp - train.txt
+    shardtool decode --split val d | cmp - <(shardtool decode --raw val.raw)
+    shardtool cat -o s.zst d
+    shardtool decode s.zst | cmp - train.txt
+    cat s.zst | shardtool decode | cmp - train.txt
+    (head -c 3 s.zst && sleep 0.1 && tail -c +4 s.zst) | shardtool decode - | cmp - train.txt
+    shardtool decode --range 10:2500 d | cmp - <(shardtool get d 10:2500 | shardtool decode --raw)
+    # documents, whole, in order, across shards: those of the folder that are not in val
+    documents=$(shardtool info --json d | jq .train_documents)
+    for i in $(seq 0 $((documents - 1))); do shardtool decode --doc "$i" d | md5sum; done >got
+    for i in in/*; do md5sum <"$i"; done | grep -Fxf got | cmp - got
+    cat s.zst | shardtool decode --doc 7 - | cmp - <(shardtool decode --doc 7 d)
+    shardtool decode --doc 7 --range 3:9 d | cmp - <(shardtool decode --doc 7 d | shardtool encode | cut -d' ' -f4-9 | shardtool decode)
+    run_code 2 shardtool decode --doc "$documents" d
+    [[ "$output" == *"--doc $documents is not below the $documents documents of the input"* ]]
+    run_code 2 shardtool decode --doc x d
+    run_code 2 shardtool decode --range 5:4 d
+    run_code 2 bash -c 'echo 5 | shardtool decode --doc 0'
+    [[ "$output" == *"--doc and --range need a shard or dataset"* ]]
+}
+
+@test "index lists the frames of every shard of a dataset; diff says how to compare unlike things" {
+    dataset
+    shardtool index --json d | jq -s 'map(.tokens) | add' >got
+    shardtool info --json d | jq .train_tokens | cmp - got
+    [ "$(shardtool index --json --split val d | jq -r .shard | sort -u | wc -l)" = 4 ]
+    run_code 2 shardtool index --rebuild x.zst d
+    shardtool cat -o s.zst d
+    run_code 2 shardtool diff d s.zst
+    [[ "$output" == *"'d' is a dataset and 's.zst' is not"*"--content"* ]]
+    shardtool diff --content --split train d s.zst
+    run_code 1 shardtool diff --content --split val d s.zst
+    run_code 2 shardtool diff --content d s.zst
+    [[ "$output" == *"'d' has two splits"*"--split val"* ]]
+    run_code 66 shardtool diff d nowhere
+    shardtool shuffle -q -o other d
+    run_code 1 shardtool diff other d
+    run_code 0 shardtool diff --split train d d
+}
+
+documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text id
+    shardtool get --ids --split "${2:-train}" "$1" : | sed 's/ 50256/ 50256\n/g; s/^50256/50256\n/' | sed 's/^ //; /^$/d'
+}
+
+@test "ls lists shards and documents" {
+    dataset
+    run_code 0 shardtool ls d
+    [ "${#lines[@]}" = 29 ]
+    [[ "${lines[1]}" == *"1000"*"d/train/000/000000.zst" ]]
+    shardtool ls --json d | jq -c '[.path, .tokens, .documents, .bytes]' >got
+    tail -n +2 d/dataset.jsonl | jq -c '["d/" + .file, .tokens, .documents, .bytes]' | cmp - got
+    shardtool ls --docs --json d | jq .tokens >got
+    documents d | awk '{print NF}' | cmp - got
+    shardtool ls --docs --json --split val d | jq .tokens >got
+    documents d val | awk '{print NF}' | cmp - got
+    shardtool cat -o s.zst d
+    cat s.zst | shardtool ls --docs --json - | cmp - <(shardtool ls --docs --json d)
+    [ "$(cat d/train/000/00000[01].zst | shardtool ls --json - | wc -l)" = 2 ]
+    run_code 0 shardtool ls --docs d/train/000/000000.zst
+    [[ "${lines[-1]}" == *"(no end-of-text)" ]]
+    run_code 66 shardtool ls absent
+    run_code 2 shardtool ls
+}
+
+@test "stat counts documents and their lengths" {
+    dataset
+    documents d | awk '{print NF}' | sort -n >lengths
+    count=$(wc -l <lengths)
+    for p in 1 5 25 50 75 95 99; do # the nearest rank
+        echo "p$p $(sed -n "$(((count * p + 99) / 100))p" lengths)"
+    done >want
+    shardtool stat d | head -17 | grep -E '^p[0-9]+ ' | tr -s ' ' | cmp - want
+    shardtool stat --json d | head -1 | jq -c '[.documents, .min, .max, .tokens]' >got
+    [ "$(cat got)" = "[$count,$(head -1 lengths),$(tail -1 lengths),$(paste -sd+ lengths | bc)]" ]
+    [ "$(shardtool stat --json d | jq -s 'map(.text_bytes) | add')" = "$(cat in/* | wc -c)" ]
+    [ "$(shardtool stat --json d | jq -r .split | tr '\n' ' ')" = "train val " ]
+    shardtool cat -o s.zst d
+    cat s.zst | shardtool stat --json - | jq .documents | cmp - <(echo "$count")
+    printf 'a ' >long
+    yes 'b ' | head -100000 | tr -d '\n' >>long
+    shardtool tokenize -o - long | shardtool stat --json - | jq -e '.max > 65536 and .p50 <= .max and .p50 > .max * 0.999'
+}
+
+@test "filter keeps whole documents by length and by id" {
+    dataset
+    shardtool filter -q --min-tokens 200 --max-tokens 900 -o f d
+    shardtool verify -q f
+    for split in train val; do
+        documents d $split | awk 'NF >= 200 && NF <= 900' >want
+        documents f $split | cmp - want
+    done
+    shardtool filter -q --invert --min-tokens 200 --max-tokens 900 -o rest d
+    documents rest | cmp - <(documents d | awk 'NF < 200 || NF > 900')
+    # 3388 is "33"
+    shardtool filter -q --contains-id 3388 --contains-id 65 -o c d
+    documents c | cmp - <(documents d | grep -wE '3388|65')
+    shardtool info --json c | jq -e '.source_bytes > 0'
+    run_code 2 shardtool filter -o x d
+    [[ "$output" == *"missing a condition"* ]]
+    run_code 2 shardtool filter --contains-id 70000 -o x d
+    run_code 66 shardtool filter --min-tokens 1000000 -o x d
+    [[ "$output" == *"no documents are left to write"* ]]
+    [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
+}
+
+@test "the tools that write datasets: pipes, workers, repetition, --force" {
+    dataset
+    shardtool cat -o s.zst d
+    for tool in "filter --max-tokens 700" "dedup" "shuffle --seed 5"; do
+        rm -rf one seven
+        shardtool $tool -q -j 1 -o one d
+        shardtool $tool -q -j 7 -o seven d
+        cmp one/dataset.jsonl seven/dataset.jsonl
+        shardtool diff one seven
+        shardtool verify -q one
+        [ "$(ls -A one | grep -v -e .lock -e train -e val | tr '\n' ' ')" = "dataset.jsonl " ]
+        # to standard output, from standard input
+        shardtool $tool -q -o - d | shardtool diff --content --split train - one
+        cat s.zst | shardtool $tool -q -o - - | shardtool diff --content --split train - one
+        shardtool $tool -q --split val -o - d | shardtool diff --content --split val - one
+        run_code 2 shardtool $tool --force -o one one
+        [[ "$output" == *"'one' is both input and output"* ]]
+        run_code 2 shardtool $tool --force -o one "$(ls one/train/*/*.zst | head -1)"
+        [[ "$output" == *" lies in the output 'one'"* ]]
+        run_code 0 shardtool $tool -o one d
+        [[ "$output" == *"'one' is already complete"* ]]
+        run_code 73 shardtool $tool -o one s.zst
+        [[ "$output" == *"already holds another dataset"* ]]
+        shardtool diff one seven
+        shardtool $tool -q --force -o one s.zst
+        shardtool verify -q one
+        # damaged input: the old output stays
+        cp -r d bad
+        printf x | dd of=bad/train/000/000005.zst bs=1 seek=200 conv=notrunc status=none
+        run_code 65 shardtool $tool -q --force -o seven bad
+        shardtool verify -q seven
+        shardtool $tool -q -o third d
+        cmp seven/dataset.jsonl third/dataset.jsonl
+        rm -rf bad third
+        run_code 65 shardtool $tool -o x d/train/000/000001.zst
+        [[ "$output" == *"begins inside a document"* ]]
+        run_code 2 shardtool $tool d
+        [[ "$output" == *"missing -o DIR"* ]]
+    done
+    ls -A | grep -E 'bucket|tmp' && false
+    true
+}
+
+@test "a killed run continues with the same command and leaves no file behind" {
+    dataset
+    for tool in "filter --max-tokens 700" "dedup" "shuffle --seed 5"; do
+        rm -rf whole
+        shardtool $tool -q -o whole d
+        for call in write fsync rename; do
+            rm -rf out
+            if command -v strace >/dev/null; then
+                strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=3 shardtool $tool -q -o out d || true
+            fi
+            shardtool $tool -q -o out d
+            shardtool verify -q out
+            cmp whole/dataset.jsonl out/dataset.jsonl
+            [ "$(cd out && find . ! -name .lock | sort)" = "$(cd whole && find . ! -name .lock | sort)" ]
+        done
+    done
+}
+
+@test "dedup keeps the first of equal documents" {
+    mkdir in
+    for i in $(seq 30); do echo "document $((i % 7))" >"in/$(printf %02d "$i").txt"; done
+    : >in/00.txt # empty documents are left out by tokenize
+    shardtool tokenize -q --val 0 -o d in
+    run_code 0 shardtool dedup -o u d
+    [[ "$output" == *"removed 23 of 30 documents"* ]]
+    documents u | cmp - <(documents d | awk '!seen[$0]++')
+    # several inputs are one sequence
+    shardtool tokenize -q --val 1 -o v in
+    run_code 0 shardtool dedup -o both d v u
+    [ "$(documents both | wc -l)" = 7 ]
+    [ "$(shardtool info --json both | jq .val_documents)" = 0 ]
+}
+
+@test "shuffle writes every document once, in an order of the seed" {
+    dataset
+    shardtool shuffle -q --seed 1 -o one d
+    shardtool shuffle -q --seed 2 -o two d
+    for split in train val; do
+        documents d $split >before
+        documents one $split >after
+        cmp <(sort before) <(sort after)
+        cmp -s before after && false
+        documents two $split | cmp -s - after && false
+    done
+    shardtool info --json one | jq -e '.source_bytes == '"$(cat in/* | wc -c)"
+}
+
+@test "split makes parts that merge joins again" {
+    dataset
+    shardtool split -q --parts 3 -o parts d
+    [ "$(ls parts | tr '\n' ' ')" = "part-000000 part-000001 part-000002 " ]
+    for i in 0 1 2; do
+        shardtool verify -q parts/part-00000$i
+        [ "$(shardtool info --json parts/part-00000$i | jq .val_documents)" = 2 ]
+        documents parts/part-00000$i
+    done | cmp - <(documents d)
+    shardtool merge -q -o whole parts/part-*
+    shardtool diff --content d whole
+    run_code 0 shardtool split --parts 3 -o parts d
+    [ "$(grep -c "is already complete" <<<"$output")" = 3 ]
+    run_code 73 shardtool split --force --parts 2 -o parts d
+    [[ "$output" == *"'parts/part-000002' belongs to another split"* ]]
+    shardtool split -q --tokens 5000 -o tokens d
+    for part in tokens/part-*; do documents $part | awk '{n += NF} END {print n}'; done | head -n -1 | awk '$1 < 5000 {exit 1}'
+    shardtool merge -q -o again tokens/part-*
+    shardtool diff --content d again
+    run_code 2 shardtool split --parts 100 -o x d
+    [[ "$output" == *"--parts 100 is above the 34 documents"* ]]
+    run_code 2 shardtool split -o x d
+    run_code 2 shardtool split --parts 2 --tokens 5 -o x d
+}
+
+@test "a document without end-of-text is refused where it would join the next" {
+    printf '\001\000\002\000' >train.bin
+    shardtool import -q --from nanogpt -o a train.bin
+    shardtool filter -q --min-tokens 1 -o same a
+    shardtool diff --content a same
+    run_code 65 shardtool filter --min-tokens 1 -o x a same
+    [[ "$output" == *"the document before document 0 of 'same' has no end-of-text id"* ]]
+    [ -z "$(find x -name '*.zst*')" ]
+}

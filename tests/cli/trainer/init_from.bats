@@ -1,0 +1,164 @@
+# Models made by others: what init_from reads, and what it refuses.
+load ../helpers
+
+# Python with numpy: the environment of the tests, else the system's.
+python=$ROOT/build/venv/bin/python
+[ -x "$python" ] || python=python3
+model() { "$python" "$ROOT/tests/oracle/gpt2_model.py" "$@"; }
+
+has_numpy() { "$python" -c 'import numpy' 2>/dev/null; }
+
+setup_file() {
+    has_numpy || return 0
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 2000 0.2
+    zstd -dcq data/val/*/*.zst >ids
+    model make hf
+}
+
+setup() {
+    has_numpy || skip "python3 has no numpy"
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data ids=$BATS_FILE_TMPDIR/ids hf=$BATS_FILE_TMPDIR/hf
+    few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128)
+}
+
+val_loss() { sed -nE 's/.*"split": "val", "loss": ([0-9.]*).*/\1/p'; }
+first_val_loss() { sed -nE 's/^\{"step": 0, "val_loss": ([0-9.]*).*/\1/p' "$1/metrics.jsonl"; }
+close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(not abs(a - b) < 1e-5)' "$1" "$2" || { echo "$1 is not $2" && return 1; }; }
+
+@test "init_from takes shape, biases, GELU and weights of a model directory, in every type and layout" {
+    model make half --activation gelu --dtype F16 --no-prefix
+    model make shards --activation gelu_pytorch_tanh --dtype BF16 --shards 3
+    ln -s "$hf" whole
+    for directory in whole half shards; do
+        want=$(model loss $directory "$ids" 64 2)
+        close "$("$BIN/trainer" eval --init_from=./$directory "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
+        "$BIN/trainer" train --quiet --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=1 --sample_tokens=0
+        close "$(first_val_loss run-$directory)" "$want"
+        run "$BIN/trainer" train --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=2 --sample_tokens=0
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"resuming at step 1"* ]]
+    done
+    rm whole
+    "$BIN/trainer" train --quiet --init_from=resume --out_dir=run-whole "${few[@]}" --max_iters=3 --sample_tokens=0
+}
+
+@test "a shorter block_size crops the position embeddings, and eval_block_size gives the same loss" {
+    want=$(model loss "$hf" "$ids" 16 8)
+    close "$("$BIN/trainer" eval --init_from="$hf" --block_size=16 "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
+    close "$("$BIN/trainer" eval --init_from="$hf" --eval_block_size=16 "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
+    "$BIN/trainer" train --quiet --init_from="$hf" --block_size=32 --eval_block_size=16 --out_dir=run "${few[@]}" --max_iters=1
+    close "$(first_val_loss run)" "$want"
+    run "$BIN/trainer" train --init_from="$hf" --block_size=128 --out_dir=long "${few[@]}"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--block_size: 'block_size' is 128, and the model in '$hf' has 64"* ]]
+}
+
+@test "keys that contradict the model are errors with both values, 2" {
+    run "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --gelu=exact --out_dir=run "${few[@]}"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'n_layer' is 6, and the model in '$hf' has 2"* ]]
+    [[ "$output" == *"'bias' is False, and the model in '$hf' has True"* ]]
+    [[ "$output" == *"'gelu' is exact, and the model in '$hf' has tanh"* ]]
+    [[ "$output" == *"3 mistakes"* && ! -e run ]]
+    "$BIN/trainer" plan --init_from="$hf" --n_layer=2 --bias=True --gelu=tanh "${few[@]}"
+}
+
+@test "nothing of a model directory is ignored: unknown tensors and other computations are errors, 65" {
+    "$python" - "$hf" <<'END'
+import json, os, sys
+source = sys.argv[1]
+def variant(name, **keys):
+    os.mkdir(name)
+    os.symlink(f"{source}/model.safetensors", f"{name}/model.safetensors")
+    with open(f"{source}/config.json") as file, open(f"{name}/config.json", "w") as out:
+        json.dump(json.load(file) | keys, out)
+variant("no-bias", bias=False)
+variant("fewer", n_layer=1)
+variant("relu", activation_function="relu")
+variant("wide", n_inner=100)
+variant("epsilon", layer_norm_epsilon=1e-6)
+variant("untied", tie_word_embeddings=False)
+variant("bert", model_type="bert")
+END
+    refused() { # DIRECTORY WORDS
+        run "$BIN/trainer" train --init_from=./$1 --out_dir=run "${few[@]}"
+        [ "$status" -eq 65 ] || { echo "$1: $status $output" && return 1; }
+        [[ "$output" == *"$2"* ]] || { echo "$1: $output" && return 1; }
+    }
+    refused no-bias "not part of the model that config.json describes: 'transformer.h.0.ln_1.bias', "
+    refused fewer "not part of the model that config.json describes: 'transformer.h.1."
+    refused relu "activation_function is none of gelu, gelu_new, gelu_pytorch_tanh"
+    refused wide "n_inner has a value that is not supported"
+    refused epsilon "layer_norm_epsilon has a value"
+    refused untied "there is no tensor 'lm_head.weight'"
+    refused bert "does not describe a GPT-2 model"
+}
+
+@test "names such as gpt2 are looked up as directories, and a missing one names the files to provide, 66" {
+    run "$BIN/trainer" train --init_from=gpt2-xl --out_dir=run "${few[@]}"
+    [ "$status" -eq 66 ]
+    [[ "$output" == *"put config.json and model.safetensors of the model 'gpt2-xl' into 'gpt2-xl'"* ]]
+    mkdir models runs
+    ln -s "$hf" models/gpt2
+    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json >one
+    ln -s "$hf" runs/gpt2-medium
+    "$BIN/trainer" train --quiet --init_from=gpt2-medium --out_dir=runs/new "${few[@]}" --max_iters=0
+    ln -s "$hf" gpt2-large
+    "$BIN/trainer" eval --init_from=gpt2-large "${few[@]}" --json >two
+    cmp one two
+}
+
+@test "nanoGPT's fine-tuning and evaluation files run as they are, with the model directory given once" {
+    mkdir models
+    ln -s "$hf" models/gpt2
+    ln -s "$hf" models/gpt2-xl
+    export MILLRACE_MODELS=$PWD/models
+    cat >eval_gpt2.py <<'END'
+# evaluate the base gpt2
+# n_layer=12, n_head=12, n_embd=768
+# 124M parameters
+batch_size = 8
+eval_iters = 500 # use more iterations to get good estimate
+eval_only = True
+wandb_log = False
+init_from = 'gpt2'
+END
+    cat >finetune_shakespeare.py <<'END'
+import time
+
+out_dir = 'out-shakespeare'
+eval_interval = 5
+eval_iters = 40
+wandb_log = False # feel free to turn on
+wandb_project = 'shakespeare'
+wandb_run_name = 'ft-' + str(time.time())
+
+dataset = 'shakespeare'
+init_from = 'gpt2-xl' # this is the largest GPT-2 model
+
+# only save checkpoints if the validation loss improves
+always_save_checkpoint = False
+
+# the number of examples per iter:
+# 1 batch_size * 32 grad_accum * 1024 tokens = 32,768 tokens/iter
+# shakespeare has 301,966 tokens, so 1 epoch ~= 9.2 iters
+batch_size = 1
+gradient_accumulation_steps = 32
+max_iters = 20
+
+# finetune at constant LR
+learning_rate = 3e-5
+decay_lr = False
+END
+    mkdir data
+    ln -s "$data" data/shakespeare
+    run "$BIN/trainer" train eval_gpt2.py --dataset=shakespeare
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"step 0 | train loss "*" | val loss "* ]]
+    run "$BIN/trainer" train finetune_shakespeare.py --max_iters=1 --sample_tokens=0
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"ignored: import, wandb_log, wandb_project, wandb_run_name"* ]]
+    [ -d out-shakespeare/ckpt-00000001 ]
+}

@@ -1,0 +1,81 @@
+# Modern options of the model: runs, resumes, refusals, exports.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    mkdir docs
+    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 60 - docs/part-
+    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+}
+
+every=(--tie_embeddings=False --logit_softcap=15.3 --z_loss=1e-3 --norm=rmsnorm --qk_norm=True --mlp=swiglu --position=rope
+    --rope_theta=5000 --n_kv_head=1)
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" --quiet "$@"; }
+value() { sed -nE "s/.*\"$2\": ([^,}]*).*/\1/p" "$1"; } # FILE KEY
+val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
+
+@test "a run with every option learns, and resumed it has the bits of an uninterrupted one" {
+    train "${every[@]}" --out_dir=whole
+    [ "$(losses whole | head -1 | grep -o '"val_loss": ..\..')" = '"val_loss": 10.8' ]
+    awk "BEGIN { exit !($(val_loss whole) < 10.6) }"
+    train "${every[@]}" --out_dir=parts --max_iters=16
+    train "${every[@]}" --out_dir=parts
+    same_run whole parts
+}
+
+@test "eval, sample and init_from take the options from the checkpoint" {
+    train "${every[@]}" --out_dir=run
+    "$BIN/trainer" eval --out_dir=run --dataset="$data" --threads=1 --json 2>/dev/null >found
+    awk "BEGIN { off = $(value found loss | tail -1) - $(val_loss run); exit !(off * off < 1e-12) }"
+    "$BIN/trainer" sample --out_dir=run --num_samples=1 --max_new_tokens=9 --threads=1 >text
+    [ -s text ]
+    train --init_from="$(checkpoint run 24)" --out_dir=tuned --z_loss=1e-3 --max_iters=1
+    grep -q '"model_type": "millrace"' "$(checkpoint tuned 1)/config.json"
+    run train --init_from="$(checkpoint run 24)" --out_dir=other --mlp=gelu
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'mlp' is gelu, and the model in "*" has swiglu"* ]]
+}
+
+@test "a checkpoint of a GPT-2 has no word of the options, and a resumed run refuses others, 2" {
+    train --out_dir=run --max_iters=8
+    for key in tie_embeddings logit_softcap z_loss mlp norm qk_norm position rope_theta n_kv_head; do
+        run grep -q "\"$key\":" "$(checkpoint run 8)"/{state,config}.json
+        [ "$status" -eq 1 ]
+    done
+    run train --out_dir=run --norm=rmsnorm
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"norm is rmsnorm, was layernorm"* || "$output" == *"'norm' is rmsnorm, and the model in "*" has layernorm"* ]]
+}
+
+@test "options that contradict the shape are errors with both values, 2" {
+    run train --n_head=4 --n_kv_head=3
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'n_kv_head' 3 does not divide 'n_head' 4"* ]]
+    run train --n_embd=6 --n_head=2 --position=rope
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'position' is rope, which turns pairs of channels, and a head has n_embd / n_head = 3"* ]]
+    run train --logit_softcap=-1
+    [ "$status" -eq 2 ]
+    run train --mlp=relu
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"gelu, relu2, swiglu"* ]]
+}
+
+@test "a config.json with options that no model has is an error, 65" {
+    train "${every[@]}" --out_dir=run --max_iters=1
+    cp -r "$(checkpoint run 1)" model
+    for change in 's/"norm": "rmsnorm"/"norm": "none"/' 's/"n_kv_head": 1/"n_kv_head": 3/' 's/"rope_theta": 5000/"rope_theta": 0.5/' \
+        's/"activation_function": "swiglu"/"activation_function": "silu"/' 's/"model_type": "millrace"/"model_type": "llama"/'; do
+        sed "$change" "$(checkpoint run 1)/config.json" >model/config.json
+        run cmp -s "$(checkpoint run 1)/config.json" model/config.json
+        [ "$status" -eq 1 ]
+        run train --init_from=./model --out_dir=other
+        [ "$status" -eq 65 ] || { echo "$change: $status $output" && false; }
+    done
+}

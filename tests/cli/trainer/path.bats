@@ -1,0 +1,221 @@
+# The whole way in one go: raw text, shards, a loader, a training that survives what happens to it, a sample. And what
+# must not make a difference on the way: names, places, the environment.
+
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    mkdir -p "Mühlen & Bäche/日本語"
+    {
+        printf '\xef\xbb\xbfa mark first, <|endoftext|> inside, e\xcc\x81, \xe2\x80\x8b\xc2\xa0\xe3\x80\x80, İıŞş, 👩‍👩‍👧‍👦\r\n\r\n\t tabs  \n'
+        printf "they'll we've İt's 日本語 ١٢٣ नमस्ते 𝔘𝔫𝔦\n"
+    } >"Mühlen & Bäche/-o ärger.txt"
+    printf 'no UTF-8: \xff\xc3 \xed\xa0\x80 end\n' >"Mühlen & Bäche/bad.txt"
+    seq 3000 | sed 's/.*/die Mühle № & mahlt; le moulin à eau n’arrête pas — &\n/' | split -l 100 - "Mühlen & Bäche/日本語/тетрадь "
+    seq 600 | sed 's/.*/the text of another mill, the wheel of which is still & days/' | split -l 10 - other-
+    "$BIN/shardtool" tokenize --quiet --val 0.2 -o "Das Mühlrad/" "Mühlen & Bäche/" 2>words
+    "$BIN/shardtool" tokenize --quiet --val 0.2 -o still other-*
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=whole
+}
+
+setup() { cd "$BATS_FILE_TMPDIR" || exit; }
+
+teardown() { end_background; }
+
+@test "awkward text comes back from the shards that zstd unpacks" {
+    run cat words
+    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD"* ]]
+    shards=("Das Mühlrad"/train/*/*.zst "Das Mühlrad"/val/*/*.zst)
+    zstd -tq "${shards[@]}"
+    zstd -dcq "${shards[@]}" | "$BIN/shardtool" decode --raw >back
+    python3 - <<'END'
+import os
+want = []
+for folder, _, names in os.walk("Mühlen & Bäche"):
+    want += [open(os.path.join(folder, name), "rb").read().decode("utf-8", "replace") for name in names]
+back = open("back", encoding="utf-8", newline="").read()
+assert back.endswith("<|endoftext|>")
+marked = "<|endoftext|> inside"  # in a text it is text, not the end of a document
+got = back.replace(marked, "\0").split("<|endoftext|>")[:-1]
+strip = lambda text: text.removeprefix("\ufeff").replace(marked, "\0")
+assert sorted(map(strip, got)) == sorted(map(strip, want)), "the documents are not those of the folder"
+END
+    "$BIN/shardtool" verify --quiet "Das Mühlrad/"
+}
+
+@test "kill -9 of the loader, Ctrl-C of the trainer, another loader: the run is the unbroken one, and it samples" {
+    serve "Das Mühlrad"
+    begin --loader=ipc://place --out_dir="der Lauf/1/" "${endless[@]}"
+    wait_for_steps "der Lauf/1" 6
+    kill_loader
+    serve "$PWD/Das Mühlrad/"
+    wait_for_more_steps "der Lauf/1" 9
+    kill -INT "$TRAINER"
+    ends 75
+    kill_loader
+    end=$(($(steps "der Lauf/1") + 8))
+    begin --loader=ipc://place --out_dir="der Lauf/1" --max_iters=$end
+    serve "Das Mühlrad"
+    ends 0
+    "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=unbroken --max_iters=$end
+    same_run unbroken "der Lauf/1" $end
+    grep -q '"dataset": "Das Mühlrad"' "der Lauf/1/metrics.jsonl"
+    run "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"die Mühle №"* ]]
+}
+
+@test "kill -9 of the trainer's own loader: another is started, the run is the unbroken one" {
+    begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
+    wait_for_steps orphan 3
+    pkill -9 -P "$TRAINER"
+    wait_until grep -q "the loader was killed (signal 9): restarting it" words
+    wait_for_more_steps orphan 20 # more than what was fetched ahead
+    kill -INT "$TRAINER"
+    ends 75
+    finish orphan --dataset="Das Mühlrad"
+}
+
+# A loader that runs until the file `broken` exists, and is then killed at each start.
+breakable_loader() {
+    mkdir -p programs
+    cp "$BIN/trainer" programs
+    printf '#!/bin/sh\n[ -e broken ] && kill -9 $$\nexec "$BIN/loader" "$@"\n' >programs/loader
+    chmod +x programs/loader
+}
+
+@test "a loader that is killed at every start is restarted until data_timeout, then the run saves and exits with 69" {
+    breakable_loader
+    rm -f broken
+    programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed --data_timeout=2 \
+        "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_steps doomed 3
+    touch broken
+    pkill -9 -P "$TRAINER"
+    ends 69
+    [ "$(grep -c 'the loader was killed (signal 9): restarting it' words)" -ge 3 ]
+    [ -n "$(ls -d doomed/ckpt-*)" ]
+}
+
+@test "a loader that is killed before the first step is restarted" {
+    breakable_loader
+    touch broken
+    programs/trainer train tiny.conf --dataset="Das Mühlrad" --out_dir=late --max_iters=2 >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_until grep -q "the loader was killed (signal 9): restarting it" words
+    rm broken
+    ends 0
+}
+
+@test "a loader that is stopped does not keep the trainer from exiting" {
+    begin --dataset="Das Mühlrad" --out_dir=stopped --data_timeout=2 "${endless[@]}"
+    wait_for_steps stopped 3
+    pkill -STOP -P "$TRAINER"
+    ends 69
+    [ -n "$(ls -d stopped/ckpt-*)" ]
+}
+
+@test "a trainer leaves the directory of another one alone, also from another process id namespace" {
+    begin --dataset="Das Mühlrad" --out_dir=first "${endless[@]}"
+    wait_for_steps first 2
+    directory=$(tr '\0' '\n' <"/proc/$(pgrep -P "$TRAINER")/cmdline" | sed -n 's|^ipc://||p')
+    mkdir -p "/tmp/millrace-$(id -u)/run-stale0"
+    touch "/tmp/millrace-$(id -u)/run-stale0/owner"
+    # Each process in the new namespace has a process id that is not the one of the first trainer.
+    enter=
+    unshare --map-root-user --pid --fork true 2>/dev/null && enter="unshare --map-root-user --pid --fork"
+    $enter "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=second --max_iters=1
+    [ -S "$directory/data.sock" ]
+    [ ! -e "/tmp/millrace-$(id -u)/run-stale0" ]
+    kill -INT "$TRAINER"
+    ends 75
+    [ ! -e "$directory" ]
+}
+
+@test "over tcp with keys the run is the same; without the loader's key it says what to do" {
+    endpoint=tcp://127.0.0.1:$(free_port)
+    "$BIN/loader" keygen mill.key >mill.public
+    "$BIN/loader" keygen miller.key >allowed
+    "$BIN/loader" serve "Das Mühlrad" --endpoint "$endpoint" --key mill.key --allow allowed 2>>log 3>&- &
+    LOADER=$!
+    "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --loader_key="$(cat mill.public)" \
+        --key_file=miller.key --out_dir=far
+    same_run whole far
+    run "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"must be given together"* ]]
+}
+
+@test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {
+    fingerprint() { "$BIN/shardtool" info --json "$1" | sed 's/.*"fingerprint":"\([0-9a-f]*\)".*/\1/'; }
+    serve "Das Mühlrad"
+    begin --loader=ipc://place --out_dir=swapped "${endless[@]}"
+    wait_for_steps swapped 6
+    kill_loader
+    serve still
+    wait_until grep -q '"dataset": "still"' swapped/metrics.jsonl
+    kill -INT "$TRAINER"
+    ends 75
+    end=$(($(steps swapped) + 4))
+    begin --loader=ipc://place --out_dir=swapped --max_iters=$end
+    ends 0
+    for set in "Das Mühlrad" still; do grep -q "$(fingerprint "$set" | head -c 16)" "$(checkpoint swapped $end)/state.json"; done
+    [ "$(steps swapped)" -eq $end ]
+}
+
+@test "from another folder, with a dataset named relative to it, the run is the same" {
+    mkdir -p elsewhere/deep
+    cd elsewhere/deep
+    "$BIN/trainer" train ../../tiny.conf --quiet --dataset="../../Das Mühlrad/" --out_dir=../here/
+    same_run "$BATS_FILE_TMPDIR/whole" ../here
+}
+
+@test "an instruction set that does not exist is refused, 2" {
+    for command in "shardtool encode" "trainer doctor"; do
+        # shellcheck disable=SC2086  # a program and its command
+        MILLRACE_ISA=avx3 run "$BIN"/$command </dev/null
+        [ "$status" = 2 ]
+        [[ "$output" == *"MILLRACE_ISA is 'avx3', not portable, avx2 or avx512" ]]
+    done
+}
+
+@test "the environment changes no byte and no loss" {
+    isa=$(env | grep -E '^(MILLRACE_ISA|DNNL_MAX_CPU_ISA)=' || true) # which choose the kernels
+    for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" "-i $isa"; do
+        rm -rf set run
+        # shellcheck disable=SC2086  # settings are words
+        env $setting "$BIN/shardtool" tokenize --quiet --val 0.2 -o set "Mühlen & Bäche" 2>err
+        "$BIN/shardtool" diff set "Das Mühlrad"
+        # shellcheck disable=SC2086
+        env $setting "$BIN/trainer" train tiny.conf --quiet --dataset=set --out_dir=run 2>>err
+        same_run whole run
+        # shellcheck disable=SC2086
+        env $setting "$BIN/trainer" --help | grep -q "train "
+    done
+}
+
+@test "with closed descriptors nothing lands in the wrong file" {
+    bash -c '"$BIN/shardtool" tokenize --val 0.2 -o closed "Mühlen & Bäche" <&- >&- 2>&-'
+    "$BIN/shardtool" diff closed "Das Mühlrad"
+    run bash -c '"$BIN/trainer" train tiny.conf --dataset=closed --out_dir=mute <&- >&- 2>&-'
+    [ "$status" -eq 0 ]
+    same_run whole mute
+}
+
+@test "nothing on the way touches a network" {
+    strace -f -qq -e trace=socket,connect -o calls "$BIN/trainer" train tiny.conf --quiet --dataset=still --out_dir=local --max_iters=3
+    strace -f -qq -e trace=socket,connect -o more "$BIN/shardtool" tokenize --quiet -o local-set other-*
+    grep -q AF_UNIX calls
+    run grep -h AF_INET calls more
+    [ "$status" -eq 1 ]
+}
+
+@test "a dataset and a program that may only be read are enough" {
+    mkdir -m 777 theirs
+    chmod -R a-w "Das Mühlrad"
+    as_user "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=theirs/run
+    chmod -R u+w "Das Mühlrad"
+    same_run whole theirs/run
+}

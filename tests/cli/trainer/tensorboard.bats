@@ -1,0 +1,25 @@
+# tensorboard_log: the event file of a run, read by TensorBoard.
+load ../helpers
+
+python=$ROOT/build/venv/bin/python
+same_points() { "$python" "$ROOT/tests/oracle/tensorboard_events.py" "$1"; }
+
+setup() {
+    "$python" -c 'import tensorboard' 2>/dev/null || skip "build/venv has no tensorboard (pip install tensorboard)"
+    cd "$BATS_TEST_TMPDIR" || exit
+    make_data 3000 0.1
+    write_tiny_conf tiny.conf
+}
+
+train() { "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet --sample_tokens=0 "$@"; }
+
+@test "tensorboard_log=True: TensorBoard reads the points of metrics.jsonl, also after a kill and a resume" {
+    train --max_iters=8
+    train --max_iters=12 --tensorboard_log=True # with the steps before
+    same_points run
+    echo '{"step": 13, "loss": 3}' >>run/metrics.jsonl # what a killed run had not saved
+    printf 'torn' >>run/events.out.tfevents.*.millrace
+    train --max_iters=24 --tensorboard_log=True
+    same_points run
+    [ "$(ls run/events.out.tfevents.* | wc -l)" -eq 1 ]
+}

@@ -1,0 +1,812 @@
+# What a user sees of the trainer: runs, resumes, refusals.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 6000 0.1
+    make_other_data 4000
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+}
+
+teardown() { end_background; }
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+last() { checkpoint "$1" 24; }
+
+@test "one command trains a model and writes checkpoints, metrics and a report" {
+    run train --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"cpu: "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s ("*" % of product rate) | data-wait "* ]]
+    [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
+    [ "$(steps run)" -eq 24 ]
+    [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
+    [ "$(ls -d run/ckpt-* | wc -l)" -eq 2 ]
+    grep -q '<polyline class="val"' run/report.html
+    grep -q '<th>backend</th><td>cpu: ' run/report.html
+    speed=$(awk -F'"ms": |, "tok_s": |, "wait"' '/tok_s/ { s += $2; t += $2 * $3 } END { printf "%.0f", t / s }' run/metrics.jsonl)
+    grep -q "<th>speed</th><td>$speed tokens/s in steps, mean of the run" run/report.html
+    run grep -E 'src=|href=|<script|https?://' run/report.html
+    [ "$status" -eq 1 ]
+    run "$BIN/trainer" status run
+    [[ "$output" == *"step "*"24"*"val_loss_before"* ]]
+    "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
+}
+
+@test "a run stopped by a signal and resumed has the bits of an uninterrupted one" {
+    for signal in INT TERM USR1; do
+        begin --dataset="$data" --out_dir=cut "${endless[@]}"
+        wait_for_more_steps cut
+        kill -$signal $TRAINER
+        ends 75
+        [ -n "$(ls -d cut/ckpt-*)" ]
+    done
+    end=$(($(steps cut) + 1))
+    run train --out_dir=cut --max_iters=$end
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"resuming at step"* ]]
+    # the evaluation at its end, which the uninterrupted run has not
+    [ $((end % 8)) -eq 0 ] || sed -i "/\"step\": $end, \"val_loss\"/d" cut/metrics.jsonl
+    finish cut --dataset="$data"
+}
+
+@test "a run killed with SIGKILL and resumed has the bits of an uninterrupted one" {
+    for more in 3 6 9; do # before the first checkpoint, and after one
+        begin --dataset="$data" --out_dir=killed "${endless[@]}"
+        wait_for_more_steps killed $more
+        kill -9 $TRAINER
+        ends 137
+    done
+    finish killed --dataset="$data"
+}
+
+@test "losses do not depend on the number of threads" {
+    train --out_dir=one --quiet --max_iters=9
+    train --out_dir=two --quiet --max_iters=9 --threads=2
+    same_run one two 9
+}
+
+@test "losses do not depend on eval_batch_size" {
+    ! "$BIN/trainer" doctor | grep -q '(avx2)' || skip "on AVX2 products round by their number of rows"
+    train --out_dir=one --quiet --max_iters=9
+    train --out_dir=two --quiet --max_iters=9 --eval_batch_size=1
+    same_run one two 9
+}
+
+@test "recompute changes the memory of a step, not its bits" {
+    short=(--quiet --n_layer=3 --max_iters=4)
+    train --out_dir=whole "${short[@]}"
+    for level in gelu norm mlp qkv block; do
+        train --out_dir=run$level "${short[@]}" --recompute=$level --recompute_layers=2
+        for file in model optimizer; do cmp {whole,run$level}/ckpt-00000004/$file.safetensors; done
+        diff <(losses whole) <(losses run$level)
+    done
+    run train --out_dir=no --recompute=7
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto"* ]]
+    run train --out_dir=no --recompute_layers=2
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'recompute_layers' is set, and 'recompute' is auto"* ]]
+}
+
+@test "losses do not change when the loader is killed and restarted" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    for _ in 1 2; do
+        wait_for_more_steps run
+        kill_loader
+        serve "$data"
+    done
+    wait_for_more_steps run 20 # more than what was fetched ahead
+    kill -INT $TRAINER
+    ends 75
+    finish run --dataset="$data"
+}
+
+@test "sampling=shifted and documents: a run over killed loaders and trainers has the bits of an uninterrupted one" {
+    for mode in shifted documents; do
+        serve "$data"
+        begin --loader=ipc://place --out_dir=$mode --sampling=$mode "${often[@]}"
+        wait_for_checkpoint $mode
+        kill_loader
+        serve "$data"
+        wait_for_more_steps $mode 20
+        kill -9 $TRAINER
+        ends 137
+        kill_loader
+        finish $mode --dataset="$data" --sampling=$mode --eval_interval=3 --eval_iters=1
+    done
+    train --out_dir=epoch --quiet --max_iters=20
+    [ "$(for mode in epoch shifted documents; do losses $mode | grep '"step": 20, "loss"'; done | sort -u | wc -l)" -eq 3 ]
+    run train --out_dir=documents
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"sampling is epoch, was documents"* ]]
+}
+
+@test "a loader may be started after the trainer" {
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>words >lines 3>&- &
+    TRAINER=$!
+    wait_until grep -q "waiting for the loader at ipc://place (5 s)" words
+    serve "$data"
+    ends 0
+}
+
+@test "a new dataset is used from the next step on, and both fingerprints are logged" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run "${endless[@]}"
+    wait_for_steps run 4
+    kill_loader
+    serve "$BATS_FILE_TMPDIR/data2"
+    wait_until grep -q '"dataset": "data2"' run/metrics.jsonl
+    wait_for_more_steps run
+    kill -INT $TRAINER
+    ends 75
+    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" words
+    old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
+    grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
+    grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
+}
+
+@test "on_dataset_change=stop saves and exits with 75" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
+    wait_for_steps run 4
+    kill_loader
+    serve "$BATS_FILE_TMPDIR/data2"
+    ends 75
+    [ -n "$(ls -d run/ckpt-*)" ]
+}
+
+@test "without a loader the trainer exits with 69" {
+    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
+    [ "$status" -eq 69 ]
+    [[ "$output" == *"no loader at ipc://nowhere"* ]]
+}
+
+@test "the trainer saves and exits with 69 when the loader does not come back" {
+    serve "$data"
+    begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
+    wait_for_steps run 3
+    kill_loader
+    ends 69
+    [ -n "$(ls -d run/ckpt-*)" ]
+    finish run --dataset="$data"
+}
+
+@test "all mistakes of a configuration are printed, with the nearest key, 2" {
+    printf 'batchsize = 3\nn_head = 5\n' >bad.conf
+    run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"bad.conf:1:1: unknown key 'batchsize', did you mean 'batch_size'?"* ]]
+    [[ "$output" == *"--n_layr=3: unknown key 'n_layr', did you mean 'n_layer'?"* ]]
+    [[ "$output" == *"'n_embd' 16 is not divisible by 'n_head' 5: take 40"* ]]
+    [[ "$output" == *"'device' is 'tpu'"* ]]
+    [[ "$output" == *"4 mistakes in the configuration"* ]]
+    run "$BIN/trainer" plan --n_layer=abc --bias=maybe --dtype=int8
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--n_layer=abc: 'n_layer' takes an integer: the name 'abc' is not set above"* ]]
+    [[ "$output" == *"--bias=maybe: 'bias' takes True or False"*"--dtype=int8: 'dtype' is 'int8', not one of "* ]]
+    run "$BIN/trainer" plan --batch_size=65536 --block_size=65536 # 2^32 tokens, which an int does not count
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'batch_size' 65536 times 'block_size' 65536 is more than 16777216 tokens"* ]]
+}
+
+@test "the evaluation of a model whose loss is not finite exits with 81" {
+    train --out_dir=run --quiet --max_iters=1 --eval_interval=0
+    python3 - run/ckpt-00000001/model.safetensors <<'END'
+import json, sys
+file = open(sys.argv[1], "r+b")
+start = 8 + int.from_bytes(file.read(8), "little")
+begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
+file.seek(start + begin)
+file.write(bytes.fromhex("0000c07f")) # NaN
+END
+    run train --out_dir=next --init_from=run/ckpt-00000001 --eval_only=True
+    [ "$status" -eq 81 ]
+    run bash -c '"$BIN/trainer" eval --init_from=run/ckpt-00000001 --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
+    [ "$status" -eq 81 ]
+    [ "$output" = '{"split": "train", "loss": null, "tokens": 64}' ]
+}
+
+@test "--print_config shows each value and where it comes from" {
+    run "$BIN/trainer" train tiny.conf --seed=7 --print_config
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ n_layer\ *=\ 1\ *#\ tiny.conf:1 ]]
+    [[ "$output" =~ seed\ *=\ 7\ *#\ --seed ]]
+    [[ "$output" =~ beta1\ *=\ 0.9\ *#\ default ]]
+}
+
+@test "the output of --print_config is a file that gives the same configuration, for every key" {
+    python3 - "$ROOT/trainer/config/keys.def" >odd.py <<'END'
+import re, sys
+values = {  # where one that differs from the default is not enough
+    "dataset": repr("it's \\n # \"here\"\t"), "sample_start": r"'\\ \' \n'", "out_dir": repr("o" * 300), "init_from": "'scratch'",
+    "batch_size": "'auto'", "tokens_per_step": 480, "gradient_accumulation_steps": 4, "block_size": 24, "eval_block_size": 8,
+    "n_head": 2, "n_embd": 24, "cooldown_iters": 3, "min_lr": 3e-5, "dropout": 0.123456789, "spike_z": 1e30,
+    "mem_limit": "'11.3GiB'", "recompute": "'block'", "deterministic": True}
+for row in re.split(r"^(?=KEY|WORD)", open(sys.argv[1]).read(), flags=re.M)[1:]:
+    kind, arguments = row.split("(", 1)
+    words = re.findall(r'\bW\([^"]*"(.*?)"\)', arguments)
+    first, name, default = (part.strip() for part in arguments.split(",")[:3])
+    if kind != "KEY" and not words: continue  # the words are listed elsewhere
+    if name not in values:
+        values[name] = (repr(words[-1]) if words else default != "true" if first == "FLAG" else repr("a " + name) if first == "STRING"
+                        else 0.1 + float(default) / 3 if first == "FLOAT" else int(default) // 2 + 1)
+    print(f"{name} = {values[name]}")
+END
+    [ "$(wc -l <odd.py)" -gt 50 ]
+    trainer() { "$BIN/trainer" train "$@" --print_config; }
+    values() { sed -E 's/ +#.*; .*//' "$1"; }
+    trainer odd.py >one
+    trainer one >two
+    diff <(values one) <(values two)
+    [ "$(grep -c '# one:' two)" = "$(wc -l <two)" ]
+    python3 -c '
+import sys
+written, printed = {}, {}
+exec(open("odd.py").read(), written), exec(open("one").read(), printed) # as nanoGPT reads a configuration
+del written["__builtins__"], written["mem_limit"]
+assert printed["mem_limit"] == int(11.3 * 2**30), printed["mem_limit"]
+for name in written: assert written[name] == printed[name], (name, written[name], printed[name])'
+    # the size of a step is kept where batch_size was a number before it was auto
+    trainer --batch_size=6 --gradient_accumulation_steps=5 --block_size=16 --batch_size=auto >one
+    grep -q '^tokens_per_step *= 480 ' one
+    trainer one >two
+    diff <(values one) <(values two)
+    trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '
+}
+
+@test "schedules that cannot be meant are 2, and rare ones a warning" {
+    refused() { run_code 2 train --out_dir=run "$@"; }
+    refused --lr_schedule=wsd --cooldown_iters=25
+    [[ "$output" == *"'cooldown_iters' 25 is more than 'lr_decay_iters' 24"* ]]
+    refused --min_lr=1
+    [[ "$output" == *"'min_lr' 1 is above 'learning_rate' 0.001"* ]]
+    warns() { run_code 0 train --max_iters=1 --warmup_iters=0 --out_dir=run --fresh "$@"; }
+    warns
+    [[ "$output" != *"warning"* ]]
+    warns --learning_rate=1e-5
+    [[ "$output" == *"rises from 1e-05 to min_lr 6e-05"* ]]
+    warns --learning_rate=1e-5 --min_lr=1 --decay_lr=False
+    [[ "$output" != *"rises"* ]]
+    warns --warmup_iters=24
+    [[ "$output" == *"the warmup of 24 steps ends after lr_decay_iters 24"* ]]
+    warns --warmup_iters=2
+    [[ "$output" == *"the warmup of 2 steps is not shorter than the run of 1"* ]]
+    warns --cooldown_iters=2
+    [[ "$output" == *"--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd"* ]]
+    warns --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
+    [[ "$output" == *"the cooldown of 20 steps begins before the warmup of 5 steps ends"* ]]
+}
+
+@test "keys that have no effect are a warning, where their value is not the default" {
+    warns() { run_code 0 train --max_iters=1 --sample_tokens=0 --out_dir=run --fresh "$@"; }
+    warns --muon_learning_rate=1 --rope_theta=5 --spike_z=2 --recompute=none --recompute_layers=1 --spike_action=off
+    for key in "muon_learning_rate' has no effect unless optimizer is muon" "rope_theta' has no effect unless position is rope" \
+        "spike_z' has no effect where spike_action is off" "recompute_layers' has no effect where recompute is none"; do
+        [[ "$output" == *"$key"* ]] || { echo "no '$key' in: $output" && return 1; }
+    done
+    warns --recompute=block --recompute_layers=5
+    [[ "$output" == *"'recompute_layers' has no effect unless it is below n_layer"* ]]
+    "$BIN/trainer" train tiny.conf --print_config >all.conf # sets every key, to its default
+    run_code 0 "$BIN/trainer" train all.conf --dataset="$data" --max_iters=1 --sample_tokens=0 --out_dir=all
+    [[ "$output" != *"no effect"* ]]
+    warns --grad_checkpoint=True --n_layer=2 --recompute_layers=1
+    [[ "$output" == *"grad_checkpoint: recompute = block"* && "$output" != *"no effect"* ]]
+}
+
+@test "eval --choices reads a pipe, and refuses a dataset" {
+    train --out_dir=run --quiet --max_iters=1 --sample_tokens=0
+    echo '{"ctx": "the mill", "endings": ["wheel", "stone"], "label": 1}' >items
+    evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --device=cpu --json "$@"; }
+    evaluate --choices=items >whole
+    cmp whole <(evaluate --choices=- <items)
+    cmp whole <(cat items | evaluate --choices=/dev/stdin)
+    echo "dataset = '$data'" >with.conf # of the training run
+    cmp whole <(evaluate with.conf --choices=items)
+    run_code 2 evaluate --choices=
+    run_code 2 evaluate --choices=items --dataset="$data"
+    [[ "$output" == *"--dataset and --choices"* ]]
+    printf '\xef\xbb\xbf{}\n' >marked
+    run_code 65 evaluate --choices=marked
+    [[ "$output" == *"'marked' line 1: not a JSON object: "* ]]
+}
+
+@test "lines of nanoGPT's files are read, and ignored keys are named" {
+    printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
+    run "$BIN/trainer" plan tiny.conf nano.py
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"ignored: wandb_log, import, compile"* ]]
+}
+
+@test "validation data shorter than block_size is an error, 2" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
+}
+
+@test "a directory without a dataset is an error, 66" {
+    run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
+    [ "$status" -eq 66 ]
+    [[ "$output" == *"'nowhere' is not a dataset directory"* ]]
+}
+
+@test "a run directory in use is an error, 73" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 1
+    run train --out_dir=run
+    [ "$status" -eq 73 ]
+    [[ "$output" == *"locked by pid $TRAINER"* ]]
+}
+
+@test "failed saves are warnings, a failed last save exits with 74, and no partial checkpoint is left" {
+    run bash -c 'ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
+    [ "$status" -eq 74 ]
+    [ "$(grep -c "no checkpoint: .*File too large; training continues" <<<"$output")" -eq 6 ]
+    [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
+}
+
+@test "another model in the same directory is an error that lists the differences, 2; --fresh moves the old run" {
+    train --out_dir=run --quiet --max_iters=2
+    run train --out_dir=run --n_layer=2
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"n_layer is 2, was 1"* ]]
+    run train --out_dir=run --n_layer=2 --max_iters=2 --fresh
+    [ "$status" -eq 0 ]
+    [ -e run/before-1/metrics.jsonl ]
+    [ -d run/before-1/ckpt-00000002 ]
+    [ -d run/ckpt-00000002 ]
+}
+
+@test "a damaged checkpoint is reported, and the one before it is used" {
+    train --out_dir=run --quiet
+    cp -r run whole
+    printf x | dd of="$(last run)/model.safetensors" bs=1 seek=100000 conv=notrunc status=none
+    run train --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"A CHECKPOINT IS DAMAGED"*"transformer.wte.weight"*"resuming at step 16"* ]]
+    same_run whole run
+}
+
+@test "three steps that are not finite roll the run back past their samples; the second time it exits with 81" {
+    run train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
+    [ "$status" -eq 81 ]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
+    grep -q rolled_back_from run/metrics.jsonl
+    grep -q passed_from run/metrics.jsonl
+}
+
+@test "a plan that does not fit is an error before anything is allocated, 82, and a plan that fits is suggested" {
+    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
+    [ "$status" -eq 82 ]
+    [ ! -e run ]
+    [[ "$output" != *"for 200.0 MiB: batch_size"* ]] # no choice is printed where none fits
+    [[ "$output" =~ (--batch_size=[0-9]+)\ (--gradient_accumulation_steps=[0-9]+) ]]
+    run "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=200MiB
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"arena"*"spare"* ]]
+}
+
+@test "eval prints the loss of the evaluation in the run; sample prints the same text for the same seed" {
+    train --out_dir=run --quiet
+    in_run=$(sed -n 's/{"step": 24, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
+    run bash -c '"$BIN/trainer" eval --out_dir=run --dtype=float32 --dataset="$0" --eval_tokens=128 --json 2>/dev/null | tail -1' "$data"
+    jq -e --argjson in_run "$in_run" '.split == "val" and .tokens == 128 and (.loss - $in_run | fabs) < 1e-6' <<<"$output"
+    one=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
+    two=$("$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=2 --max_new_tokens=12)
+    [ "$one" = "$two" ]
+    greedy=("$BIN/trainer" sample --out_dir=run --temperature=0 --num_samples=1 --max_new_tokens=6)
+    [ "$("${greedy[@]}" --start='<|endoftext|>')" = "<|endoftext|>$("${greedy[@]}" --start='')" ]
+    printf 'the\0wheel' >nul
+    "${greedy[@]}" --start=FILE:nul | cmp -n 9 - nul
+    printf 'the \xff\xe2\x82 wheel' >bytes # not UTF-8
+    "${greedy[@]}" --start=FILE:bytes | cmp -n 13 - bytes
+    run_code 66 "${greedy[@]}" --start=FILE:/tmp
+    [[ "$one" == "the wheel"* ]]
+    [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
+    for top_p in 0 1.5 nan; do
+        run "$BIN/trainer" sample --out_dir=run --top_p=$top_p
+        [ "$status" -eq 2 ]
+    done
+}
+
+@test "export writes a model with its tokenizer, in float32 with the same loss" {
+    train --out_dir=run --quiet
+    "$BIN/trainer" export -o whole --out_dir=run
+    cmp <(tail -c 100000 whole/model.safetensors) <(tail -c 100000 "$(last run)/model.safetensors")
+    cmp whole/config.json "$(last run)/config.json"
+    "$BIN/trainer" export -o half --out_dir=run --dtype=float16
+    [ "$(stat -c %s half/model.safetensors)" -lt $(($(stat -c %s whole/model.safetensors) * 51 / 100)) ]
+    losses() { "$BIN/trainer" eval "$@" --dataset="$data" --dtype=float32 --eval_tokens=128 --eval_batch_size=2 --threads=1 --json 2>/dev/null; }
+    [ "$(losses --init_from=./whole)" = "$(losses --out_dir=run)" ]
+    [ "$(losses --init_from=./half | sed -nE 's/.*"loss": (.{5}).*/\1/p')" = "$(losses --out_dir=run | sed -nE 's/.*"loss": (.{5}).*/\1/p')" ]
+    python3 - "$ROOT/tests/oracle" <<'EOF'
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import gpt2
+spelt = {byte: character for character, byte in gpt2.byte_of().items()}
+want = {"".join(spelt[byte] for byte in token): id for token, id in gpt2.ranks().items()} | {"<|endoftext|>": 50256}
+whole = json.load(open("half/tokenizer.json"))
+assert json.load(open("half/vocab.json")) == want == whole["model"]["vocab"]
+assert [tuple(merge.split()) for merge in whole["model"]["merges"]] == gpt2.merges()
+assert open("half/merges.txt").read() == open(gpt2.TABLE).read()
+assert json.load(open("half/config.json"))["torch_dtype"] == "float16"
+assert json.load(open("half/generation_config.json"))["eos_token_id"] == 50256
+json.load(open("half/tokenizer_config.json"))
+EOF
+    run "$BIN/trainer" export -o half --out_dir=run
+    [ "$status" -eq 73 ]
+    run "$BIN/trainer" export --out_dir=run
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"missing -o DIR"* ]]
+    run "$BIN/trainer" export -o none --out_dir=elsewhere
+    [ "$status" -eq 66 ]
+    [ ! -e none ]
+}
+
+@test "sample prints each token as it comes" {
+    train --out_dir=run --quiet
+    # It would take hours to its end.
+    sample() { exec "$BIN/trainer" sample --out_dir=run --start="the wheel" --num_samples=1000000 --max_new_tokens=1000000 2>/dev/null 3>&-; }
+    [ "$(timeout 60 head -c 60 < <(sample) | wc -c)" -eq 60 ]
+}
+
+@test "with always_save_checkpoint=False the best checkpoint is evaluated and sampled, and --ckpt selects another" {
+    train --out_dir=run --quiet --always_save_checkpoint=False --max_iters=16
+    run train --out_dir=run --always_save_checkpoint=False --learning_rate=0.7 --decay_lr=False
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"sampling from the best checkpoint, 'run/ckpt-00000016'"* ]]
+    loss_of() { sed -nE "s/.*\"step\": $1, \"val_loss\": ([0-9.]{9}).*/\\1/p" run/metrics.jsonl; }
+    evaluate() { "$BIN/trainer" eval --out_dir=run --dataset="$data" --threads=1 --json "$@" 2>/dev/null | tail -1; }
+    [[ "$(evaluate)" == *"\"val\", \"loss\": $(loss_of 16)"*'"tokens": 128}' ]]
+    [[ "$(evaluate --ckpt=best)" == *"\"val\", \"loss\": $(loss_of 16)"* ]]
+    [[ "$(evaluate --ckpt=newest)" == *"\"val\", \"loss\": $(loss_of 24)"* ]]
+    [[ "$(evaluate --ckpt=24)" == *"\"val\", \"loss\": $(loss_of 24)"* ]]
+    sample=("$BIN/trainer" sample --out_dir=run --num_samples=1 --max_new_tokens=8)
+    [ "$("${sample[@]}")" = "$("${sample[@]}" --ckpt=16)" ]
+    [ "$("${sample[@]}")" != "$("${sample[@]}" --ckpt=newest)" ]
+    run "${sample[@]}" --ckpt=7
+    [ "$status" -eq 66 ]
+    [[ "$output" == *"there is no checkpoint of step 7 in 'run'"* ]]
+    run "${sample[@]}" --ckpt=last
+    [ "$status" -eq 2 ]
+}
+
+@test "evaluations print their progress" {
+    script -qefc "exec '$BIN/trainer' train tiny.conf --dataset='$data' --out_dir=run --eval_tokens=10000000000" terminal >words 3>&- &
+    TRAINER=$!
+    wait_until grep -q "evaluating on training data.* %.* left" terminal
+    kill -INT "$(pgrep -P "$TRAINER")"
+    ends 75
+}
+
+@test "the step line has the time left, TFLOP/s and their share of the measured rate of matrix products" {
+    run train --out_dir=run --max_iters=3 --eval_interval=0
+    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s ("[0-9]+" % of product rate) | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
+    # the share by the printed rates and by metrics.jsonl, whose tok_s is the more exact rate of the step
+    python3 - "$output" <<'END'
+import json, re, sys
+products = float(re.search(r"matrix products: (\S+) TFLOP/s, measured", sys.argv[1])[1]) * 1e12
+V, C, T = 50257, 16, 16
+flops = 6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T
+shares = [float(x) for x in re.findall(r"\((\S+) % of product rate\)", sys.argv[1])]
+rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "loss" in row]
+assert len(shares) == len(rows) == 3
+for share, row in zip(shares, rows):
+    want = row["tok_s"] * flops / products
+    assert abs(row["product_share"] / want - 1) < 0.02, (row, want)
+    assert abs(share - 100 * want) <= 0.5 + 0.02 * share, (share, want)
+END
+}
+
+@test "plan prints the hours of a run: by a probe of the CPU, by the run in out_dir, or for given rates" {
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
+    flops=$(python3 -c "V, C, T = 50257, 16, 16; print(f'{1e8 * 64 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
+    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the rate of matrix products here by a short probe"* ]]
+    [[ "$output" =~ "at least "([0-9.]+)" h at "([0-9.]+)" TFLOP/s" ]]
+    python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
+    mkdir out
+    echo '{"step": 7, "loss": 10.5, "norm": 1, "lr": 0.001, "ms": 100, "tok_s": 1000, "wait": 0}' >out/metrics.jsonl
+    run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
+    [[ "$output" == *"1777.8 h at 1000 tok/s, the rate of step 7 of the run in 'out'"* ]]
+    run "$BIN/trainer" plan tiny.conf --device=cuda --dtype=bfloat16 --n_embd=64 --mem_limit=10GiB
+    [[ "$output" == *"built without CUDA"* || "$output" == *" h at 10 TFLOP/s, "*" h at 100 TFLOP/s (the device was not measured)"* ]]
+}
+
+@test "eval_interval=0 trains without validation data" {
+    "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
+    [ "$status" -eq 0 ]
+    [ -d run/ckpt-00000004 ]
+    not grep -q val_loss run/metrics.jsonl
+    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=6
+    [[ "$output" == *"resuming at step 4"* ]]
+}
+
+@test "tokens_per_step sets the micro-batches, and batch_size=auto without a number is an error" {
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=16
+    [[ "$output" == *"16 x 32 sequences of 1024 tokens = 524288 tokens"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=auto
+    [[ "$output" == *" = 524288 tokens"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=500000 --batch_size=16
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'tokens_per_step' 500000 is not a multiple of batch_size * block_size = 16384: the nearest is 507904"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=auto --gradient_accumulation_steps=64
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'batch_size' is auto, and the size of a step is not known"* ]]
+    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
+    [ "$status" -eq 0 ]
+}
+
+@test "the report counts the tokens of every step after a change of the batch" {
+    train --out_dir=run --quiet --max_iters=4
+    train --out_dir=run --quiet --max_iters=6 --gradient_accumulation_steps=6
+    grep -q '<th>tokens seen</th><td>640 </td>' run/report.html # 4 * 64 + 2 * 192
+    grep -q '"tokens": 640,' run/ckpt-00000006/state.json
+}
+
+@test "status shows a live run, also before its first checkpoint, and --watch follows it" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}" --eval_interval=1000000
+    wait_for_steps run 3
+    run "$BIN/trainer" status --json run
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ "\"last_step\": "[0-9]+", \"last_loss\": 1"[0-9.]+", \"tokens_per_s\": "[0-9]+ ]]
+    "$BIN/trainer" status --watch run >watched 2>&1 3>&- &
+    LOADER=$! # ended by teardown
+    two_lines() { [ "$(grep -c '^step .* | loss .* tok/s$' watched)" -ge 2 ]; }
+    wait_until two_lines
+}
+
+@test "init_from starts a run with the weights of another run" {
+    train --out_dir=run --quiet --max_iters=4
+    run train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
+    [ "$status" -eq 0 ]
+    before=$(sed -n 's/{"step": 4, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
+    grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
+}
+
+@test "the configurations in config/ are valid" {
+    for file in "$ROOT"/config/*.conf; do
+        run "$BIN/trainer" plan "$file" --print_config --device=cpu
+        [ "$status" -eq 0 ] || { echo "$file: $output"; false; }
+    done
+}
+
+@test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
+    run "$BIN/trainer" "${card[@]}" --recompute=0
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"  block: whole blocks computed again"* ]]
+    [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
+    [[ "$output" == *"; --recompute=mlp ("* ]]
+    run "$BIN/trainer" "${card[@]}"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"64 x 8 sequences"*"recompute  mlp in 10 layers, norm in 2: saves "*" time +8.1 % (rates of an H200)"* ]]
+    [[ "$output" == *"* mlp: and the input of GELU"* ]]
+    run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"these fit: --batch_size=8 --gradient_accumulation_steps=64 --offload=optimizer ("* ]]
+    run "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
+    [ "$status" -eq 83 ]
+    [[ "$output" == *"no batch size fits"* ]]
+}
+
+@test "the largest batch_size that a plan prints fits, and one more does not" {
+    card=(plan --device=cuda --mem_limit=10.8GiB --gradient_accumulation_steps=1 --eval_batch_size=1 --offload=none --recompute=none)
+    run "$BIN/trainer" "${card[@]}" --batch_size=12
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    largest=$(grep -E '^. none: ' <<<"$output" | sed 's/.*iB *//' | awk '{print $1}')
+    [ "$largest" -gt 12 ]
+    "$BIN/trainer" "${card[@]}" --batch_size="$largest"
+    run "$BIN/trainer" "${card[@]}" --batch_size=$((largest + 1))
+    [ "$status" -eq 83 ]
+}
+
+@test "the configurations for a GPU of 12 GB fit 10.8 GiB, with half a million tokens in a step" {
+    run "$BIN/trainer" plan --device=cuda --n_layer=1
+    [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
+    for size in 124m 350m 774m 1558m; do
+        file=$ROOT/config/train_gpt2_${size}_12gb.conf
+        run "$BIN/trainer" plan "$file" --device=cuda
+        [ "$status" -eq 0 ] || { echo "$size: $output"; false; }
+        [[ "$output" == *"= 491520 tokens"*"  arena "*"  spare "* ]]
+        [[ "$output" =~ "  arena "\ +([0-9]+) && ${BASH_REMATCH[1]} -le 11596411699 ]]
+        [[ $size == [13]??m || "$output" == *"optimizer state in host memory"* ]]
+    done
+}
+
+@test "offload=optimizer and all have the bits of offload=none, also in a run that was killed and resumed with the other one" {
+    for state in fp32 bf16 bf16_sr; do
+        [ $state = bf16 ] && back=none || back=optimizer
+        [ $state = fp32 ] && away=all || away=optimizer
+        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=$away "${often[@]}"
+        wait_for_checkpoint away-$state
+        kill -9 $TRAINER
+        ends 137
+        end=$(($(steps away-$state) + 2))
+        train --out_dir=away-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --offload=$back
+        train --out_dir=$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
+        same_run $state away-$state $end
+    done
+}
+
+@test "the trainer starts without the libraries of the CUDA toolkit" {
+    libraries=$(LD_TRACE_LOADED_OBJECTS=1 "$BIN/trainer")
+    [[ "$libraries" == *libc.so* && "$libraries" != *libcu[bd]* ]]
+}
+
+@test "a resumed run keeps the values chosen for batch_size and recompute" {
+    sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
+    card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
+    run train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ "for 80.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "(none|gelu|norm|mlp|qkv|block) ]]
+    chosen=$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
+    [[ "$chosen" == *'"eval_tokens": "1024"'* ]]
+    [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
+    run train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
+    [ "$status" -eq 0 ]
+    [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
+    [ "$chosen" = "$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
+    run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
+    [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
+}
+
+@test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
+    for state in bf16 bf16_sr; do
+        begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${often[@]}"
+        wait_for_checkpoint killed-$state
+        kill -9 $TRAINER
+        ends 137
+        end=$(($(steps killed-$state) + 2))
+        train --out_dir=killed-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
+        train --out_dir=whole-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --threads=2
+        same_run killed-$state whole-$state $end
+    done
+    [ "$(losses whole-bf16 | head -7)" != "$(losses whole-bf16_sr | head -7)" ]
+    run train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"optimizer_state is fp32, was bf16_sr"* ]]
+}
+
+@test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
+    muon=(--optimizer=muon --muon_learning_rate=2e-3)
+    begin --dataset="$data" --out_dir=killed "${muon[@]}" "${often[@]}"
+    wait_for_checkpoint killed
+    kill -9 $TRAINER
+    ends 137
+    end=$(($(steps killed) + 2))
+    train --out_dir=killed --quiet "${muon[@]}" "${often[@]}" --max_iters=$end --threads=2 --offload=optimizer
+    train --out_dir=whole --quiet "${muon[@]}" "${often[@]}" --max_iters=$end
+    for file in model optimizer; do cmp {whole,killed}/"$(printf 'ckpt-%08d' $end)/$file.safetensors"; done
+    diff <(losses whole) <(losses killed)
+    train --out_dir=adamw --quiet "${often[@]}" --max_iters=$end
+    [ "$(losses adamw | head -1)" = "$(losses whole | head -1)" ]
+    [ "$(losses adamw | tail -1)" != "$(losses whole | tail -1)" ]
+    run train --out_dir=whole --max_iters=$((end + 1))
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"optimizer is adamw, was muon"* ]]
+    bytes() { "$BIN/trainer" plan tiny.conf "$@" | awk '$1 == "optimizer" { print $2 }'; }
+    [ $(($(bytes) - $(bytes "${muon[@]}"))) = $((4 * 12 * 16 * 16)) ] # 4 bytes for each number of a matrix
+    "$BIN/trainer" plan tiny.conf "${muon[@]}" | grep -q '^  workspace of the update .* (inside the above)$'
+    run "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"'muon_learning_rate' follows the schedule of 'learning_rate', which is 0"* ]]
+}
+
+@test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
+    begin --dataset="$data" --out_dir=killed --dropout=0.2 "${often[@]}"
+    wait_for_checkpoint killed
+    kill -9 $TRAINER
+    ends 137
+    end=$(($(steps killed) + 2))
+    train --out_dir=killed --quiet --dropout=0.2 "${often[@]}" --max_iters=$end --threads=2 --recompute=block --offload=optimizer
+    train --out_dir=whole --quiet --dropout=0.2 "${often[@]}" --max_iters=$end
+    for file in model optimizer; do cmp {whole,killed}/"$(printf 'ckpt-%08d' $end)/$file.safetensors"; done
+    diff <(losses whole) <(losses killed)
+    train --out_dir=none --quiet "${often[@]}" --max_iters=1
+    [ "$(losses none | grep '"step": 1, "loss"')" != "$(losses whole | grep '"step": 1, "loss"')" ]
+    [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
+}
+
+@test "a spike is a warning, skipped or nothing, as spike_action says, beside the steps before a resume" {
+    train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
+    for action in off warn skip; do
+        cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
+        run train --out_dir=$action --max_iters=72 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action
+        [ "$status" -eq 0 ]
+        said=$(grep -cE 'step 72: loss .* standard deviations above those of the last 71 steps' <<<"$output" || true)
+        skipped=$(grep -cE '^step +72/72 .* \| spike: not applied$' <<<"$output" || true)
+        marked=$(jq -c 'select(.spike) | [.step, .spike > 6, .applied]' $action/metrics.jsonl)
+        case $action in
+        off) [ "$said $skipped $marked" = "0 0 " ] ;;
+        warn) [ "$said $skipped $marked" = "1 0 [72,true,true]" ] ;;
+        skip) [ "$said $skipped $marked" = "1 1 [72,true,false]" ] ;;
+        esac || { echo "$action: $said $skipped $marked" && return 1; }
+    done
+}
+
+@test "lr_schedule=wsd: the rate rises, stays, and falls to min_lr in the last cooldown_iters steps" {
+    train --out_dir=run --quiet --eval_interval=0 --lr_schedule=wsd --cooldown_iters=6 --min_lr=0 --sample_tokens=0
+    jq -se '[.[] | select(.loss) | .lr * 1e3] | length == 24 and (.[:5] | . == sort and .[4] < 1) and (.[5:19] | unique == [1])
+        and (.[18:] | . == (sort | reverse) and (unique | length) == 6 and .[-1] > 0)' run/metrics.jsonl
+}
+
+@test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
+    begin --dataset="$data" --out_dir=killed --dtype=float16 "${often[@]}"
+    wait_for_checkpoint killed
+    kill -9 $TRAINER
+    ends 137
+    end=$(($(steps killed) + 2))
+    run train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
+    train --out_dir=whole --quiet "${often[@]}" --max_iters=$end --dtype=float16
+    grep -q '"loss_scale": 65536' whole/metrics.jsonl
+    same_run whole killed $end
+    run grep -A3 '"scaler"' "$(checkpoint killed $end)/state.json"
+    [[ "$output" == *'"scale": 65536.0'*"\"good\": $end"* ]]
+    run train --out_dir=killed --dtype=float32 --max_iters=$((end + 1))
+    [[ "$output" == *"dtype is now float32, was float16 until step $end"* && "$output" != *"| scale"* ]]
+    run grep scaler "$(checkpoint killed $((end + 1)))/state.json"
+    [ "$status" -eq 1 ]
+}
+
+@test "a resumed run keeps the dtype that was chosen" {
+    train --out_dir=auto --quiet --max_iters=3 --dtype=auto
+    run grep '"dtype"' auto/ckpt-00000003/state.json
+    [[ "$output" == *float32* || "$output" == *bfloat16* ]]
+    train --out_dir=run --quiet --dtype=bfloat16 --max_iters=3
+    run train --out_dir=run --max_iters=6 --dtype=auto
+    [[ "$output" == *"thread, bfloat16"* && "$output" != *"dtype is now"* ]]
+}
+
+@test "float16: the loss scale is halved until the gradients are finite, and the run continues" {
+    small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
+    train --out_dir=first --quiet "${small[@]}" --max_iters=1
+    python3 - first/ckpt-00000001/model.safetensors <<'END'
+import array, json, sys # the last norm's gains times 64: so are the gradients below it
+file = open(sys.argv[1], "r+b")
+start = 8 + int.from_bytes(file.read(8), "little")
+begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
+file.seek(start + begin)
+gains = array.array("f", file.read(end - begin))
+file.seek(start + begin)
+file.write(array.array("f", [64 * gain for gain in gains]).tobytes())
+END
+    run train --out_dir=run "${small[@]}" --init_from=first/ckpt-00000001 --max_iters=16
+    [ "$status" -eq 0 ]
+    skipped=$(grep -c "not finite: not applied" <<<"$output")
+    [ "$skipped" -gt 3 ]
+    [[ "$output" == *"| scale 65536 | not finite"*"| scale 8192 | not finite"* && "$output" != *"going back from step"* ]]
+    grep -q "\"scale\": $((65536 >> skipped)).0" run/ckpt-00000016/state.json
+    grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
+}
+
+@test "float16: losses that are not finite exit with 81, as in other types" {
+    run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
+    [ "$status" -eq 81 ]
+    [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
+}
+
+@test "a dtype that the device does not have is an error that names the ones it has, 2" {
+    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
+    [ "$status" -eq 2 ]
+    [[ "$output" == *float32*bfloat16* || "$output" == *"built without CUDA"* ]]
+    [ ! -e run ]
+}
+
+@test "ps shows the name of the trainer" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 1
+    [ "$(cat "/proc/$TRAINER/comm")" = trainer ]
+}

@@ -1,0 +1,340 @@
+# What must not end a training run: full disks, hangups, a stdout that is gone.
+load ../helpers
+
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_data 2000 0.1
+}
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+}
+
+teardown() { end_background; }
+
+train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
+says() { grep -q "$1" words; }
+
+@test "a run continues while no file can grow, and writes the missing lines later" {
+    # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
+    begin --dataset="$data" --out_dir=run --sample_tokens=0 "${endless[@]}"
+    wait_for_steps run 3
+    prlimit --pid "$TRAINER" --fsize=4000:unlimited # enough for the warnings in the file `words`
+    wait_until says "training continues, and the lines will be written later"
+    wait_until says "no checkpoint: .*training continues"
+    wait_until says "no report: .*training continues"
+    written=$(steps run)
+    prlimit --pid "$TRAINER" --fsize=unlimited
+    wait_for_steps run $((written + 3))
+    kill -TERM "$TRAINER"
+    ends 75
+    finish run --dataset="$data" --sample_tokens=0
+}
+
+@test "a run that is stopped while no file can grow exits with 74, not 75, because nothing is saved" {
+    begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 3
+    prlimit --pid "$TRAINER" --fsize=4000:unlimited
+    kill -TERM "$TRAINER"
+    ends 74
+    grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" words
+}
+
+@test "a disk too full for metrics.jsonl ends the run with 74 and names the file" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    unshare -m bash -c '
+        mkdir small && mount -t tmpfs -o size=4k tmpfs small &&
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$0" --out_dir=small/run --max_iters=8 --eval_interval=0; echo "exit $?"' \
+        "$data" >output 2>&1
+    grep -q "^trainer train: .*small/run.*: No space left on device" output
+    grep -q "exit 74" output
+}
+
+@test "a checkpoint that may not be read ends the run with 77, and keeps its name" {
+    [ "$(id -u)" = 0 ] || skip "needs root for a file of another user"
+    as_user true
+    cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
+    as_user "$BIN/trainer" train tiny.conf --quiet --dataset=own --out_dir=out/run --max_iters=2
+    chown 0 out/run/ckpt-00000002 && chmod 700 out/run/ckpt-00000002
+    run as_user "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run --max_iters=3
+    [ "$status" -eq 77 ]
+    [[ "$output" == *"Permission denied"* && "$output" != *DAMAGED* ]]
+    [ -d out/run/ckpt-00000002 ]
+    [ ! -e out/run/ckpt-00000003 ]
+}
+
+@test "a checkpoint that does not fit the free space is refused before it is written" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    unshare -m bash -c '
+        mkdir small && mount -t tmpfs -o size=8m tmpfs small &&
+        "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=small/run --max_iters=8 --sample_tokens=0; echo "exit $?"
+        ls -A small/run' "$data" >output 2>&1
+    grep -q "a checkpoint needs .* in 'small/run', and .* are free" output
+    grep -q "exit 74" output
+    not grep -q ckpt- output
+}
+
+@test "SIGHUP saves and exits with 75; under nohup it is ignored" {
+    LAUNCH="env --default-signal=HUP" begin --dataset="$data" --out_dir=run "${endless[@]}"
+    wait_for_steps run 3
+    kill -HUP "$TRAINER"
+    ends 75
+    finish run --dataset="$data"
+    trap '' HUP
+    begin --dataset="$data" --out_dir=nohup "${endless[@]}"
+    wait_for_steps nohup 3
+    kill -HUP "$TRAINER"
+    wait_for_more_steps nohup 10
+    kill -TERM "$TRAINER"
+    ends 75
+}
+
+@test "a stdout that is closed, full or gone does not end the run" {
+    train --out_dir=whole --quiet --max_iters=4
+    run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
+    [ "$status" -eq 0 ]
+    same_run whole piped 4
+    train --out_dir=full --max_iters=4 >/dev/full 2>words
+    grep -q "cannot write to stdout: No space left on device; training continues without its lines" words
+    same_run whole full 4
+    train --out_dir=closed --max_iters=4 >&-
+    same_run whole closed 4
+}
+
+# A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
+@test "a signal in any phase ends the run with 75, and what is saved is whole" {
+    train --out_dir=run --quiet --max_iters=8
+    for signal in INT TERM USR1; do
+        begin --loader="ipc://$PWD/nowhere" --out_dir=waiting-$signal "${endless[@]}"
+        wait_until test -d waiting-$signal # then it waits for the loader
+        kill -$signal "$TRAINER"
+        ends 75
+        begin --dataset="$data" --out_dir=evaluating-$signal --eval_tokens=10000000000 "${endless[@]}"
+        wait_until grep -qs dataset evaluating-$signal/metrics.jsonl
+        kill -$signal "$TRAINER"
+        ends 75
+        begin --dataset="$data" --out_dir=run --eval_interval=1 "${endless[@]}"
+        a_save_runs() { compgen -G 'run/.ckpt-*.tmp.*' >/dev/null; }
+        wait_until a_save_runs
+        kill -$signal "$TRAINER"
+        ends 75
+        "$BIN/trainer" status run >/dev/null 2>damaged
+        [ ! -s damaged ]
+        not a_save_runs
+    done
+}
+
+@test "thousands of signals do not damage a step" {
+    # a signal handled inside of a float32 product on AVX2 damages the heap: the stack pointer is elsewhere there
+    if grep -qw avx2 /proc/cpuinfo; then export MILLRACE_ISA=avx2; fi
+    begin --dataset="$data" --out_dir=run --block_size=1024 --batch_size=8 --eval_interval=1000000 --eval_iters=1 --sample_tokens=0 "${endless[@]}"
+    wait_for_steps run 1 # now in the next one, which takes seconds
+    for ((sent = 0; sent < 3000; sent++)); do kill -TERM "$TRAINER" 2>/dev/null || break; done
+    ends 75
+    "$BIN/trainer" status run | grep -q "^step "
+}
+
+@test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
+    slow=(--block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
+    train --out_dir=run --quiet "${slow[@]}" --max_iters=1
+    begin --dataset="$data" --out_dir=run "${slow[@]}" "${endless[@]}"
+    wait_for_steps run 2 # now in the next one, which takes seconds
+    until is_gone "$TRAINER"; do kill -INT "$TRAINER" 2>/dev/null || true && sleep 0.05; done
+    ends 130
+    "$BIN/trainer" status run | grep -q "^step  *1$"
+}
+
+@test "steps that become slower are a warning, once" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >slow.c <<'END'
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+// After step 40 of the run the clock is a thousand times as fast, so that a step takes a thousand times as long.
+int clock_gettime(clockid_t id, struct timespec *t) {
+    static long long slow_since;
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec;
+    if (id != CLOCK_MONOTONIC || access("slow", F_OK)) return result;
+    if (!slow_since) slow_since = ns;
+    ns += (ns - slow_since) * 1000;
+    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
+}
+END
+    cc -shared -fPIC -O1 -o slow.so slow.c
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    LAUNCH="env LD_PRELOAD=$PWD/slow.so" begin --dataset="$data" --out_dir=run --eval_interval=0 "${endless[@]}"
+    wait_for_steps run 40
+    touch slow
+    wait_until says "times as long as before (.* ms): is the processor throttled or shared?"
+    wait_for_more_steps run 100
+    kill -TERM "$TRAINER"
+    ends 75
+    [ "$(grep -c "times as long" words)" = 1 ]
+    [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
+}
+
+@test "clock jumps of a day change nothing" {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >jump.c <<'END'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+static long jump(void) { static long n; return (n++ % 3 - 1) * 86400; }
+int clock_gettime(clockid_t id, struct timespec *t) {
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_RAW && id != CLOCK_MONOTONIC_COARSE) t->tv_sec += jump();
+    return result;
+}
+int gettimeofday(struct timeval *restrict t, void *restrict zone) {
+    struct timespec now;
+    (void)zone, clock_gettime(CLOCK_REALTIME, &now);
+    return t->tv_sec = now.tv_sec, t->tv_usec = now.tv_nsec / 1000, 0;
+}
+time_t time(time_t *t) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return t ? *t = now.tv_sec : now.tv_sec;
+}
+END
+    cc -shared -fPIC -O1 -o jump.so jump.c
+    train --out_dir=still --quiet
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+    LD_PRELOAD=$PWD/jump.so train --out_dir=jumps >lines
+    same_run still jumps
+    [ "$(grep -cE '\| 0:[0-9]+:[0-9]+ left' lines)" -eq 24 ]
+    python3 -c 'import json; assert all(0 < row.get("ms", 1) < 600e3 for row in map(json.loads, open("jumps/metrics.jsonl")))'
+}
+
+@test "a run goes on when the shell that started it is killed; a killed run takes its loader along" {
+    cat >shell.sh <<'END'
+"$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >lines 2>words &
+echo $! >pid
+exec sleep 1000
+END
+    bash shell.sh "$data" 3>&- &
+    LOADER=$!
+    wait_for_steps run 3
+    kill_loader # the shell
+    wait_for_more_steps run 10
+    trainer=$(cat pid) child=$(pgrep -P "$(cat pid)")
+    [ -n "$child" ]
+    kill -9 "$trainer"
+    wait_until is_gone "$child"
+}
+
+@test "a loader of its own that hangs at its start ends the run at data_timeout, or at Ctrl-C" {
+    mkdir programs && cp "$BIN/trainer" programs/
+    printf '#!/bin/sh\nexec sleep 1000\n' >programs/loader && chmod +x programs/loader
+    run programs/trainer train tiny.conf --dataset="$data" --out_dir=run --data_timeout=1
+    [ "$status" -eq 69 ]
+    [[ "$output" == *"no loader at "* ]]
+    BIN=programs begin --dataset="$data" --out_dir=waits --data_timeout=1000
+    hangs() { [ "$(cat "/proc/$(pgrep -P "$TRAINER")/comm")" = sleep ]; } 2>/dev/null
+    wait_until hangs
+    kill -INT "$TRAINER"
+    ends 75
+}
+
+@test "where no thread can be started the run ends with 71 and names the limit" {
+    [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"
+    export ASAN_OPTIONS=detect_leaks=0 # the leak sanitizer starts a thread
+    as_user true
+    cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
+    run as_user prlimit --nproc=1 "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run
+    [ "$status" -eq 71 ]
+    [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
+}
+
+@test "fsync that fails makes that save fail, and leaves none of it" {
+    command -v strace >/dev/null || skip "needs strace"
+    export ASAN_OPTIONS=detect_leaks=0
+    # the second of every thread: that of a save beside training, and of metrics.jsonl before the second save
+    run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO:when=2 \
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"no checkpoint: "*"Input/output error; training continues"* ]]
+    [ "$(ls -A run)" = "$(printf '.lock\nckpt-00000024\nmetrics.jsonl\nreport.html')" ]
+    "$BIN/trainer" status run
+    # all of them: no save succeeds, and the last one is the error
+    run strace -f -qq -o /dev/null -e trace=fsync -e inject=fsync:error=EIO \
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=none
+    [ "$status" -eq 74 ]
+    [ -z "$(find none -name '*ckpt*')" ]
+}
+
+@test "a copy of the disk at any moment, as after a power cut, holds whole checkpoints only" {
+    [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && unshare -m true 2>/dev/null || skip "needs root and ext4"
+    truncate -s 256M disk && mkfs.ext4 -q disk && mkdir mounted copy
+    unshare -m mount -o loop disk mounted 2>/dev/null || skip "needs loop devices"
+    export -f train
+    unshare -m bash -euc '
+        . "$1/helpers.bash" && data=$2
+        mount -o loop disk mounted
+        begin --dataset="$data" --out_dir=mounted/run --eval_interval=2 --eval_iters=1 "${endless[@]}"
+        for i in 1 2 3 4; do
+            wait_for_more_steps mounted/run 3
+            kill -STOP $TRAINER
+            cp --sparse=always disk image
+            kill -CONT $TRAINER
+            mount -o loop image copy
+            status=0
+            "$BIN/trainer" status copy/run >out 2>err || status=$?
+            [ $status -eq 0 ] || { [ $status -eq 66 ] && ! compgen -G "copy/run/ckpt-*"; } || { cat err && exit 1; }
+            not grep -q DAMAGED err
+            umount copy
+        done
+        kill -9 $TRAINER
+        wait $TRAINER || true
+        until umount mounted; do sleep 0.1; done' - "$ROOT/tests/cli" "$data"
+}
+
+@test "flags of every kind are taken or refused with 2" {
+    long=$(head -c 100000 /dev/zero | tr '\0' x)
+    for flag in -- --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
+        "--out_dir_=$long" "--n_layer=$long" $'--n_l\xffayer=1'; do
+        run train --out_dir=run "$flag" --max_iters=1
+        [ "$status" -eq 2 ] || { echo "exit $status: ${flag:0:100}: $output" && return 1; }
+    done
+    [ ! -e run ]
+    run train --out_dir=run --max_iters=9 --quiet --n_layer=1 --n_layer=1 --max_iters=1
+    [ "$status" -eq 0 ]
+    [ -d run/ckpt-00000001 ]
+    run env -u HOME "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$'run-\xff' --max_iters=1 --quiet
+    [ "$status" -eq 0 ]
+    [ -d $'run-\xff/ckpt-00000001' ]
+    run train --out_dir="${long:0:5000}" --max_iters=1
+    [ "$status" -ne 0 ]
+    [ "$status" -lt 126 ]
+}
+
+@test "a resumed run logs a setting that may change, and refuses one that may not with both values, 2" {
+    train --out_dir=run --quiet --max_iters=2
+    run train --out_dir=run --max_iters=3 --learning_rate=5e-4 --seed=7
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"seed is 7, was 1337"* ]]
+    run train --out_dir=run --max_iters=3 --learning_rate=5e-4
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"learning_rate is now 0.0005, was 0.001 until step 2"* ]] || { echo "$output" && return 1; }
+}
+
+@test "a signal at any moment of the start ends the run with 75, or as without a handler, and leaves nothing" {
+    loaders() { pgrep -f "serve $PWD/data " || true; }
+    no_loader() { [ -z "$(loaders)" ]; }
+    cp -r "$data" data
+    for wait in 0 0.005 0.01 0.02 0.03 0.05 0.1 0.2; do
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run "${endless[@]}" >lines 2>words 3>&- &
+        sleep $wait
+        kill "$!"
+        status=0
+        wait "$!" || status=$?
+        [ $status = 75 ] || [ $status = 143 ] || { echo "after $wait s: $status" && cat words && return 1; }
+    done
+    wait_until no_loader || { loaders | xargs -r kill -9 && return 1; }
+    [ -z "$(compgen -G 'run/.*.tmp.*')" ]
+    "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run --max_iters=$(($(steps run) + 1))
+}

@@ -1,0 +1,52 @@
+# A GPU that hangs: the trainer on the emulated CUDA backend, whose kernels stand still while the file `hang` exists
+# (EMU_HANG, tests/cuda/emulator/device.cc).
+load ../helpers
+load ../ranks
+
+setup_file() { # of few characters, which the emulator is fast enough for
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_character_data
+}
+
+setup() {
+    [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
+    cd "$BATS_TEST_TMPDIR" || exit
+    mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
+    BIN=programs
+    write_tiny_conf tiny.conf
+    make_emulated_conf
+    options=(--dataset="$BATS_FILE_TMPDIR/data" --device=cuda --sample_tokens=0)
+    export EMU_HANG=hang ASAN_OPTIONS=detect_leaks=0
+}
+
+says() { grep -q "$1" words; }
+
+@test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
+    begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=2
+    wait_for_checkpoint run
+    wait_for_more_steps run
+    child=$(pgrep -P "$TRAINER")
+    touch hang
+    ends 80
+    [ "$(grep -c 'the GPU has not finished for [23] s' words)" -eq 1 ] # 3: a poll that was late
+    says 'waiting for the GPU for [0-9.]* s; after 2 s (device_timeout)'
+    wait_until is_gone "$child"
+    rm hang
+    finish run "${options[@]}" --eval_interval=3 --eval_iters=1
+}
+
+@test "a GPU that is slow, and a run that is stopped by SIGSTOP for longer than device_timeout, go on" {
+    begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=5
+    wait_for_steps run 2
+    touch hang
+    wait_until says 'waiting for the GPU for'
+    kill -STOP "$TRAINER"
+    sleep 6
+    kill -CONT "$TRAINER"
+    sleep 0.5 # for a poll, whose gap counts as one second
+    rm hang
+    wait_for_more_steps run
+    kill -TERM "$TRAINER"
+    ends 75
+    not says 'has not finished'
+}

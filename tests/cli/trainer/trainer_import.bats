@@ -1,0 +1,85 @@
+# trainer import: exit codes, messages and files. tests/oracle/test_model_import.py compares the models with torch.
+load ../helpers
+
+trainer() { "$BIN/trainer" "$@"; }
+
+setup() { cd "$BATS_TEST_TMPDIR" && files=$DATA/fuzz/import; }
+
+@test "import requires one file and a new directory" {
+    run_code 2 trainer import "$files/llmc3.bin"
+    [[ "$output" == *"missing -o DIR"* ]]
+    run_code 2 trainer import -o out
+    [[ "$output" == *"a ckpt.pt of nanoGPT or a .bin of llm.c"* ]]
+    run_code 66 trainer import -o out nowhere.pt
+    [ ! -e out ]
+}
+
+@test "a model of characters is imported with its characters, and the end of a text is a new id" {
+    run_code 76 trainer import -o out "$files/float32.pt"
+    [[ "$output" == *"the vocabulary has 11 ids, and GPT-2's has 50257: name the characters of the ids by --characters"* ]]
+    python3 -c 'import pickle; c = "\n abcdefg\u00fcz"; pickle.dump({"vocab_size": 11, "itos": dict(enumerate(c)), "stoi": {x: i for i, x in enumerate(c)}}, open("meta.pkl", "wb"))'
+    printf '\n abcdefg\xc3\xbcz' >abc
+    trainer import -q --characters meta.pkl -o out "$files/float32.pt"
+    trainer import -q --characters abc -o same "$files/float32.pt"
+    diff -r out same
+    cmp out/characters.txt abc
+    jq -e '.vocab_size == 12 and .eos_token_id == 11' out/config.json
+    python3 - <<'EOF'
+import array, json
+raw = open("out/model.safetensors", "rb").read()
+size = int.from_bytes(raw[:8], "little")
+table = json.loads(raw[8:8 + size])["transformer.wte.weight"]
+begin, end = table["data_offsets"]
+assert table["shape"] == [12, 4]
+assert array.array("f", raw[8 + size:])[begin // 4:end // 4].tolist() == [float(i) for i in range(44)] + [0.0] * 4
+EOF
+    [[ "$(trainer sample --init_from=./out --start=abc --max_new_tokens=3 --num_samples=1 --block_size=3 --device=cpu)" == abc* ]]
+    printf abc >short
+    run_code 76 trainer import -o other --characters short "$files/float32.pt"
+    [[ "$output" == *"'short' has 3 characters, and the model in"*"11 ids"* ]]
+    printf aa >twice
+    run_code 65 trainer import -o other --characters twice "$files/float32.pt"
+    [ ! -e other ]
+}
+
+@test "a killed import leaves nothing under its name, and the same command completes it" {
+    printf 0123456789 >abc
+    import=("$BIN/trainer" import -q -o made/out --characters abc "$files/llmc3.bin")
+    trainer import -q -o whole --characters abc "$files/llmc3.bin"
+    complete_after_kills whole made/out "${import[@]}"
+    run_code 73 "${import[@]}"
+    [[ "$output" == *"'made/out' is not empty: choose another directory" ]]
+    : >file
+    run_code 73 trainer import -o file/out --characters abc "$files/llmc3.bin"
+    (ulimit -f 1 && run_code 74 trainer import -o small --characters abc "$files/llmc3.bin")
+    [ -z "$(find . -name '*small*')" ]
+}
+
+@test "import names what a file is that holds no model" {
+    for number in 20240527 20240328 20240803; do
+        perl -e 'print pack("l<256", shift)' $number >file.bin
+        run_code 65 trainer import -o out file.bin
+        [[ "$output" == *"'file.bin': it is "*"llm.c"* ]]
+    done
+    printf '\x80\x02\x8a\x0a' >file.pt
+    run_code 65 trainer import -o out file.pt
+    [[ "$output" == *"before version 1.6"* ]]
+    head -c 6000 "$files/float32.pt" >cut.pt
+    run_code 65 trainer import -o out cut.pt
+    [[ "$output" == *"'cut.pt': it is no zip archive, or its end is missing"* ]]
+    : >empty
+    run_code 65 trainer import -o out empty
+    [ ! -e out ]
+}
+
+@test "import names the global of a pickle that would run code" {
+    mkdir ckpt && printf '\x80\x02cposix\nsystem\nX\x0a\x00\x00\x00touch here\x85R.' >ckpt/data.pkl
+    zip -q0r ckpt.pt ckpt
+    run_code 65 trainer import -o out ckpt.pt
+    [[ "$output" == *"the pickle names 'posix.system', which is refused"* ]]
+    [ ! -e here ]
+    [ ! -e out ]
+    zip -q9 small.zip "$files/float32.pt"
+    run_code 65 trainer import -o out small.zip
+    [[ "$output" == *"is compressed or encrypted"* ]]
+}

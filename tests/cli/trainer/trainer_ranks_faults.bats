@@ -1,0 +1,147 @@
+# Training with several processes: lost processes, signals, and loaders that end or are shared.
+load ../helpers
+load ../ranks
+
+is_saved() { # the last step has a checkpoint, and none is half written
+    [ -d "$(checkpoint run "$(tail -1 run/metrics.jsonl | sed -E 's/.*"step": ([0-9]+).*/\1/')")" ] && [ -z "$(compgen -G 'run/.ckpt*')" ]
+}
+
+@test "when a process is killed the others end at once with 75, and each with all state saves the last step" {
+    for victim in 2 0; do
+        launch 4 --zero_stage=0
+        wait_for_more_steps run
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
+        # rank 0 can have recorded a step that the others did not finish: the next start removes its line
+        step=$(sed -nE 's/.*saved at step ([0-9]+): .*/\1/p' words | sort -n | tail -1)
+        [ -d "$(checkpoint run "$step")" ]
+        [ -z "$(compgen -G 'run/.ckpt*')" ]
+        [ $(($(steps run) - step)) -le $([ $victim = 0 ] && echo 1 || echo 0) ]
+    done
+    grep -q 'rank 0 has ended: saving in its place' words
+    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
+    grep -q 'resuming at step' words
+    is_saved
+}
+
+@test "when a process is killed with its part of the state, the run goes on from the last checkpoint" {
+    for victim in 3 0; do
+        launch 4 "${often[@]}" --data_timeout=3600 # the end is noticed, also by ranks whose loader ended with rank 0
+        wait_for_checkpoint run
+        wait_for_more_steps run 7
+        kill -9 "$(cat pid.$victim)"
+        wait_until is_gone "$TRAINER"
+        for rank in 0 1 2 3; do
+            [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
+        done
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
+        [ -d "$(checkpoint run "$step")" ]
+    done
+    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>words
+    grep -q "resuming at step $step" words
+    [ -d "$(checkpoint run $((step + 3)))" ]
+}
+
+@test "a signal to mpirun saves and ends with 75, and the job of train.sbatch is queued again" {
+    mkdir -p build fake && ln -s "$BIN" build/bin
+    cat >fake/srun <<'END'
+#!/bin/bash
+while [[ $1 = --* ]]; do shift; done
+exec mpirun -n 2 "$@"
+END
+    printf '#!/bin/bash\necho "$@" >>requeued\n' >fake/scontrol
+    chmod +x fake/*
+    job() { PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$ROOT/scripts/slurm/train.sbatch" tiny.conf --dataset="$data" --out_dir=run "$@"; }
+    job "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill -USR1 "$(pgrep -P "$(pgrep -P $TRAINER -f train.sbatch || echo $TRAINER)" -x mpirun)"
+    ends 75
+    [ "$(cat requeued)" = "requeue 17" ]
+    is_saved
+    end=$(($(steps run) + 2))
+    job --max_iters=$end
+    [ "$(steps run)" = $end ]
+    [ "$(wc -l <requeued)" = 1 ]
+    # SIGTERM, after which mpirun leaves the processes one second, or what this says. It no longer reads their output then: a
+    # process that prints more than a terminal holds would wait until it is killed.
+    OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
+        --log_interval=1000000 "${endless[@]}" >lines 2>words 3>&- &
+    TRAINER=$!
+    wait_for_more_steps run
+    kill "$TRAINER"
+    wait_until is_gone "$TRAINER"
+    grep -q 'saved at step' words
+    is_saved
+}
+
+@test "a process that does not answer is named" {
+    launch 4 --data_timeout=1
+    wait_for_more_steps run
+    kill -STOP "$(cat pid.2)"
+    wait_until test -e status.0
+    kill -9 "$(cat pid.2)"
+    wait_until is_gone "$TRAINER"
+    TRAINER=
+    grep -q "stopped: rank 2 (process $(cat pid.2)) did not answer for 11 s" words
+}
+
+@test "one loader serves the processes of all machines over tcp, with a key" {
+    endpoint=tcp://127.0.0.1:$(free_port)
+    "$BIN/loader" keygen loader.key >loader.public
+    "$BIN/loader" keygen trainer.key >allowed
+    "$BIN/loader" serve "$data" --endpoint "$endpoint" --key loader.key --allow allowed 2>>log 3>&- &
+    LOADER=$!
+    far=(--dataset= --loader="$endpoint" --loader_key="$(cat loader.public)")
+    ranks 4 --out_dir=whole
+    ranks 4 --out_dir=far "${far[@]}" --key_file=trainer.key
+    same_run whole far 6
+    "$BIN/loader" keygen stranger.key >/dev/null
+    run_code 77 ranks 4 --out_dir=none "${far[@]}" --key_file=stranger.key
+}
+
+@test "one loader serves all processes of a machine, and killing it changes no bit" {
+    ranks 4 --out_dir=whole --max_iters=8
+    serve_until_ready "$data"
+    ranks 4 --out_dir=served --max_iters=8 --loader=ipc://place --dataset=
+    same_run whole served 8
+    for n in 2 4; do # each with a ring, and none ahead of the others by more than what is requested before its turn
+        rm -rf run
+        launch $n --loader=ipc://place --dataset=
+        wait_for_more_steps run 8
+        "$BIN/loader" status --endpoint ipc://place --json >status
+        kill -USR1 $(cat pid.*)
+        wait_until is_gone "$TRAINER"
+        python3 - $n <<'END'
+import json, sys
+clients = json.load(open("status"))["clients"]
+assert len(clients) == int(sys.argv[1]), clients
+assert all(client["ring"] for client in clients), clients
+batches = [client["batches"] for client in clients]
+assert min(batches) >= 8 and max(batches) - min(batches) <= 6 * 4 // len(clients), batches
+END
+    done
+    rm -rf run
+    kill_loader
+    LOADER=
+    launch 4
+    for kill in 1 2 3; do
+        wait_for_more_steps run
+        wait_until pgrep -P "$(cat pid.0)" -x loader >loader.pid # it may be just starting again
+        [ "$(wc -l <loader.pid)" = 1 ]
+        for rank in 1 2 3; do not pgrep -P "$(cat pid.$rank)" -x loader; done
+        kill -9 "$(cat loader.pid)"
+    done
+    wait_for_more_steps run
+    kill -USR1 $(cat pid.*)
+    wait_until is_gone "$TRAINER"
+    [ "$(sort -u status.*)" = 75 ]
+    end=$(($(steps run) + 1))
+    ranks 4 --out_dir=run --max_iters=$end
+    ranks 4 --out_dir=unharmed --max_iters=$end
+    same_run unharmed run $end
+}

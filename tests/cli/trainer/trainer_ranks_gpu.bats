@@ -1,0 +1,124 @@
+# Training with several processes on GPUs: the trainer on the emulated CUDA backend, with a stand-in for NCCL that ends a
+# run which uses it wrongly (tests/cuda/emulator/nccl.cc, device.cc).
+load ../helpers
+load ../ranks
+
+setup_file() { # of few characters, which the emulator is fast enough for
+    cd "$BATS_FILE_TMPDIR" || exit
+    make_character_data
+}
+
+setup() {
+    setup_ranks
+    PROGRAM=$BIN/../emulated/trainer
+    [ -x "$PROGRAM" ] || skip "built without nvcc"
+    ln -sf ../bin/loader "$(dirname "$PROGRAM")/loader"
+    make_emulated_conf
+    export PROGRAM ASAN_OPTIONS=detect_leaks=0
+}
+
+gpus() { ranks "$1" --device=cuda "${@:2}"; }
+
+@test "2 processes on emulated GPUs train like one, in four orders of streams" {
+    gpus 1 --out_dir=one 2>words
+    for order in 0 1 2 3; do
+        EMU_ORDER=$order gpus 2 --out_dir=two$order 2>words
+        grep -q 'NCCL 2.27.3 joins 2 GPUs' words
+        close_losses one two$order
+        same_run two0 two$order 2
+    done
+    ranks 2 --out_dir=cpu --device=cpu --dtype=float32
+    join <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' cpu/metrics.jsonl) \
+        <(sed -nE 's/.*"step": ([0-9]+), "loss": ([0-9.]+).*/\1 \2/p' two0/metrics.jsonl) |
+        awk '{ off = $2 / $3 - 1 } off > 0.004 || off < -0.004 { print; bad = 1 } END { exit bad || NR != 2 }'
+}
+
+@test "shares of GPUs that are cut short, and a state that is not divided, change no bit" {
+    for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16"; do
+        rm -rf divided whole
+        # shellcheck disable=SC2086
+        gpus 2 --out_dir=divided $options 2>words
+        # shellcheck disable=SC2086
+        EMU_ORDER=3 gpus 2 --out_dir=whole --zero_stage=0 $options
+        same_run divided whole 2
+    done
+}
+
+@test "4 processes on emulated GPUs train like one" {
+    gpus 4 --out_dir=four 2>words
+    grep -q 'joins 4 GPUs' words
+    gpus 1 --out_dir=one
+    close_losses one four
+}
+
+@test "plan prints the memory of each process on a GPU, which the run then has" {
+    for n in 1 2; do
+        "$PROGRAM" plan tiny.conf --device=cuda --dataset="$data" --world=$n >plan$n
+        gpus $n --out_dir=run$n --max_iters=1 2>words
+        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' words)" ]
+    done
+    [ "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan2)" -lt "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan1)" ]
+}
+
+@test "a checkpoint of GPUs does not depend on the number of processes: 2, 1 and 2 in turn" {
+    gpus 1 --out_dir=whole --print_ranks --max_iters=3 2>all
+    for part in 2:1 1:2 2:3; do
+        gpus ${part%:*} --out_dir=run --print_ranks --max_iters=${part#*:} 2>>parts
+    done
+    diff <(samples all) <(samples parts)
+    close_losses whole run
+}
+
+@test "several processes on GPUs are refused without NCCL, with an old one, and with one GPU for two" {
+    EMU_NCCL=none run_code 80 gpus 2 --out_dir=run
+    [[ "$output" == *"several processes on GPUs need NCCL: cannot load it (libnccl.so.missing"* ]]
+    [[ "$output" == *"set LD_LIBRARY_PATH to the folder of libnccl.so.2"* ]]
+    EMU_NCCL=21304 run_code 80 gpus 2 --out_dir=run
+    [[ "$output" == *"libnccl.so.2 is version 2.13.4 of NCCL, 2.14 or later is needed"* ]]
+    EMU_CARD=7 run_code 2 gpus 2 --out_dir=run
+    [[ "$output" == *"ranks 0 and 1 have the same GPU: start one process for each GPU of a machine"* ]]
+    EMU_NCCL_FAILS=1 run_code 80 gpus 2 --out_dir=run
+    [[ "$output" == *"joining the GPUs of all processes: NCCL reports: an emulated error"* ]]
+    run_code 2 mpirun -n 1 "$PROGRAM" train tiny.conf --dataset="$data" --out_dir=run --device=cuda : \
+        -n 1 "$PROGRAM" train tiny.conf --dataset="$data" --out_dir=run --device=cpu
+    [[ "$output" == *"rank 1 trains on the CPU, rank 0 on a GPU: set device=cuda or device=cpu"* ]]
+    [ ! -e run/metrics.jsonl ]
+}
+
+@test "when a process of a GPU is killed the other ends with 75 and resumes at the last checkpoint" {
+    for zero in 1 0; do
+        launch 2 --device=cuda --zero_stage=$zero "${often[@]}"
+        wait_for_checkpoint run
+        wait_for_more_steps run
+        kill -9 "$(cat pid.1)"
+        wait_until is_gone "$TRAINER"
+        [ "$(cat status.0 status.1)" = $'75\n137' ]
+        grep -qE "rank 1 \(process [0-9]+\) has ended" words
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words)
+        [ -d "$(checkpoint run "$step")" ]
+    done
+    gpus 2 "${often[@]}" --out_dir=run --max_iters=$((step + 1)) 2>words
+    grep -q "resuming at step $step" words
+}
+
+hang_rank_1() { # OPTION...
+    printf '#!/bin/sh\nEMU_HANG=hang.$OMPI_COMM_WORLD_RANK exec %s "$@"\n' "$PROGRAM" >program && chmod +x program
+    PROGRAM=$PWD/program launch 2 --device=cuda "${often[@]}" "$@"
+    wait_for_checkpoint run
+    wait_for_more_steps run
+    touch hang.1
+    wait_until is_gone "$TRAINER"
+}
+
+@test "when the GPU of a process hangs it ends with 80, the other one with 75" {
+    hang_rank_1 --device_timeout=2
+    [ "$(cat status.0 status.1)" = $'75\n80' ]
+    grep -q 'the GPU has not finished for [23] s' words
+    grep -qE "rank 1 \(process [0-9]+\) has ended" words
+}
+
+@test "a process that gives up the others while its own GPU hangs ends with 80, whatever device_timeout is" {
+    hang_rank_1 --device_timeout=0 --data_timeout=2
+    [ "$(cat status.1)" = 80 ]
+    grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' words
+}
