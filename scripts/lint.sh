@@ -29,7 +29,8 @@ kernels/mpi         kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format tokenizer
 shardtool/parquet   common shardtool/ingest/input_format.h
-shardtool           common shardtool/format shardtool/ingest shardtool/parquet tokenizer
+shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h tokenizer
+shardtool           common shardtool/format shardtool/ingest shardtool/support tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol

@@ -3,9 +3,9 @@
 #include "common/err.h"
 #include "common/mapguard.h"
 #include "common/pool.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_shards.h"
 #include "shardtool/format/shard.h"
+#include "shardtool/support/option_rows.h"
+#include "shardtool/support/shard_paths.h"
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

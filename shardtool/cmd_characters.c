@@ -1,7 +1,7 @@
 // characters: prints each character that occurs in the documents once, by code point: a vocabulary for tokenize.
 #include "common/err.h"
 #include "common/utf8.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/option_rows.h"
 #include <stdlib.h>
 #include <unistd.h>
 

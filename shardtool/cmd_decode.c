@@ -3,10 +3,10 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/spool.h"
-#include "shardtool/cmd_ids.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/document_reader.h"
+#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/id_range.h"
+#include "shardtool/support/option_rows.h"
 #include "tokenizer/tokenizer.h"
 #include <ctype.h>
 #include <errno.h>
@@ -131,7 +131,7 @@ static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
     Document one = {.tokens = tokens->tokens};
     if (document && find_document(tokens, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
-    if (range && range_parse(range, end, &first, &end) < 0) return -1;
+    if (range && id_range_parse(range, end, &first, &end) < 0) return -1;
     int status = 0;
     for (uint64_t at = one.first + first; status == 0 && at < one.first + end; at += STEP_TOKENS) {
         uint64_t left = one.first + end - at;

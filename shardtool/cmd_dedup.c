@@ -2,8 +2,8 @@
 // one bucket of hashes (buckets.h).
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/buckets.h"
-#include "shardtool/cmd_documents.h"
+#include "shardtool/support/buckets.h"
+#include "shardtool/support/documents.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 // diff: compares two shards or datasets. Exit code 0 when equal, 1 with the first difference on stdout.
 #include "common/err.h"
 #include "common/spool.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/token_reader.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // encode: text to ids, as one line of decimals per file or as raw u16.
 #include "common/err.h"
 #include "common/file.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/option_rows.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>
 #include <fcntl.h>

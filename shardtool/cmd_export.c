@@ -2,9 +2,9 @@
 #include "common/err.h"
 #include "common/folder.h"
 #include "common/log.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/interchange.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

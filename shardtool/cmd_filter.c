@@ -1,6 +1,6 @@
 // filter: keeps the documents that meet all conditions, in order.
 #include "common/err.h"
-#include "shardtool/cmd_documents.h"
+#include "shardtool/support/documents.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

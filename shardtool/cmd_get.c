@@ -1,7 +1,7 @@
 // get: the ids of ranges of tokens.
 #include "common/err.h"
-#include "shardtool/cmd_ids.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/id_range.h"
+#include "shardtool/support/option_rows.h"
 
 static bool decimal;
 static int split;
@@ -20,8 +20,8 @@ static int run(int count, char **arguments) {
     int status = 0;
     for (int i = 1; status == 0 && i < count; i++) {
         uint64_t first, end;
-        status = range_parse(arguments[i], tokens.tokens, &first, &end);
-        if (status == 0) status = print_ids(&tokens, first, end, decimal);
+        status = id_range_parse(arguments[i], tokens.tokens, &first, &end);
+        if (status == 0) status = id_range_print(&tokens, first, end, decimal);
     }
     token_reader_close(&tokens);
     return status;

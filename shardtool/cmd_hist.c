@@ -1,8 +1,8 @@
 // hist: counts how often each id occurs.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/token_reader.h"
+#include "shardtool/support/option_rows.h"
 #include "tokenizer/tokenizer.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // import: makes a dataset from the token files of other tools (interchange.h). Every header is checked before use.
 #include "common/err.h"
 #include "common/spool.h"
-#include "shardtool/cmd_output.h"
 #include "shardtool/interchange.h"
+#include "shardtool/support/output.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "common/spool.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_shards.h"
 #include "shardtool/format/dataset.h"
+#include "shardtool/support/option_rows.h"
+#include "shardtool/support/shard_paths.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -2,8 +2,8 @@
 #include "common/err.h"
 #include "common/json_write.h"
 #include "common/log.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 

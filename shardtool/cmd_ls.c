@@ -1,8 +1,8 @@
 // ls: lists the shards of datasets, or their documents.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/document_reader.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 

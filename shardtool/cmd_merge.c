@@ -1,11 +1,11 @@
 // merge: joins datasets into one. Its shards are hard links to the existing files; nothing is copied.
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_part.h"
-#include "shardtool/cmd_tokenize_compare.h"
-#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
+#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/option_rows.h"
+#include "shardtool/support/run_compare.h"
+#include "shardtool/support/run_part.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 // sample: the ids of ranges at random positions.
 #include "common/err.h"
 #include "common/rng.h"
-#include "shardtool/cmd_ids.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/id_range.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 
 static bool decimal;
@@ -30,7 +30,7 @@ static int run(int count, char **arguments) {
     for (uint64_t i = 0; status == 0 && i < sample_count; i++) {
         // The high half of the product is uniform over the positions to within 2^-64 of their number.
         uint64_t first = (uint64_t)((unsigned __int128)rng_u64(seed, 0, i) * (tokens.tokens - length + 1) >> 64);
-        status = print_ids(&tokens, first, first + length, decimal);
+        status = id_range_print(&tokens, first, first + length, decimal);
     }
     token_reader_close(&tokens);
     return status;

@@ -2,8 +2,8 @@
 // the numbers of the documents, so it depends neither on memory nor on workers.
 #include "common/err.h"
 #include "common/rng.h"
-#include "shardtool/buckets.h"
-#include "shardtool/cmd_documents.h"
+#include "shardtool/support/buckets.h"
+#include "shardtool/support/documents.h"
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 // split: cuts the documents into consecutive parts, each a dataset of its own. `merge DIR/part-*` joins them again.
 #include "common/err.h"
 #include "common/log.h"
-#include "shardtool/cmd_documents.h"
+#include "shardtool/support/documents.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 // stat: counts and lengths of documents, from the document indexes; no frame is decoded.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/document_reader.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // text: prints the documents of any input, one {"text": ...} per line, or raw and NUL-terminated.
 #include "common/err.h"
 #include "common/json_write.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/option_rows.h"
 #include <unistd.h>
 
 enum { FLUSH_BYTES = 1 << 18 };

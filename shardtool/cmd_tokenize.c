@@ -1,13 +1,13 @@
 // tokenize: turns any input into a dataset directory, or into one shard on standard output.
 #include "common/err.h"
 #include "common/pool.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_part.h"
-#include "shardtool/cmd_tokenize_compare.h"
-#include "shardtool/cmd_tokenize_summary.h"
-#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/append.h"
+#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/option_rows.h"
+#include "shardtool/support/run_compare.h"
+#include "shardtool/support/run_part.h"
+#include "shardtool/support/run_summary.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 #include "common/log.h"
 #include "common/mapguard.h"
 #include "common/pool.h"
-#include "shardtool/cmd_options.h"
-#include "shardtool/cmd_vocabulary.h"
 #include "shardtool/format/dataset_build.h"
+#include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,7 +46,7 @@ typedef struct {
     Arena arena;             // owns every string
     const char *path, *name; // the directory and its last component
     uint8_t fingerprint[32], vocab_fp[32], params_fp[32];
-    const char *part; // of a part that tokenize --part made: its number and all files, see cmd_part.h; else NULL
+    const char *part; // of a part that tokenize --part made: its number and all files, see run_part.h; else NULL
     const char *params, *val; // the options that params_fp hashes; the validation share, as text
     uint64_t val_seed;
     uint32_t vocab_size, eot_id;

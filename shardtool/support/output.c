@@ -1,7 +1,7 @@
 // Writes datasets from ids: opens the directory, feeds the shard sink, writes the manifest.
-#include "shardtool/cmd_output.h"
+#include "shardtool/support/output.h"
 #include "common/err.h"
-#include "shardtool/cmd_vocabulary.h"
+#include "shardtool/support/dataset_characters.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

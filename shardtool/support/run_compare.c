@@ -1,5 +1,5 @@
 // Compares a tokenize run with the dataset that its directory holds already.
-#include "shardtool/cmd_tokenize_compare.h"
+#include "shardtool/support/run_compare.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <stdio.h>

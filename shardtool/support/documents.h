@@ -1,8 +1,8 @@
 // The documents of datasets and shards, for commands that write some of them again.
 #pragma once
 
-#include "shardtool/cmd_output.h"
 #include "shardtool/format/document_reader.h"
+#include "shardtool/support/output.h"
 
 // The arguments of a command. The documents of shards belong to the train split.
 typedef struct {

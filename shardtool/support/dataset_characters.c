@@ -1,5 +1,5 @@
 // Keeps the file of a vocabulary of characters in its dataset, and compares it with the manifest.
-#include "shardtool/cmd_vocabulary.h"
+#include "shardtool/support/dataset_characters.h"
 #include "common/err.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>

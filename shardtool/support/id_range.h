@@ -4,7 +4,7 @@
 #include "shardtool/format/token_reader.h"
 
 // Writes tokens [first, end) to standard output: raw u16, or as one line of decimals.
-int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal);
+int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal);
 
 // Parses "A:B", tokens A to B-1 of `tokens`. A defaults to 0, B to the number of tokens.
-int range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end);
+int id_range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end);

@@ -1,5 +1,5 @@
 // Reads documents from datasets and shards, in order.
-#include "shardtool/cmd_documents.h"
+#include "shardtool/support/documents.h"
 #include "common/err.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Chooses the part of a tokenize run that this process does, and puts parts in order for merge.
-#include "shardtool/cmd_part.h"
+#include "shardtool/support/run_part.h"
 #include "common/err.h"
 #include "common/launch.h"
 #include "common/log.h"

@@ -1,5 +1,5 @@
 // The variables behind the option rows that commands share.
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/option_rows.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "shardtool/parquet/where.h"

@@ -1,5 +1,5 @@
 // Parses and prints ranges of token ids.
-#include "shardtool/cmd_ids.h"
+#include "shardtool/support/id_range.h"
 #include "common/err.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { STEP_TOKENS = 1 << 16 };
 
-int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
+int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
     static uint16_t ids[STEP_TOKENS];
     Buffer line = {0};
     int status = 0;
@@ -29,7 +29,7 @@ int print_ids(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
     return status;
 }
 
-int range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end) {
+int id_range_parse(const char *text, uint64_t tokens, uint64_t *first, uint64_t *end) {
     char *colon, *stop;
     *first = strtoull(text, &colon, 10);
     bool bad = *colon != ':' || (colon != text && !isdigit((unsigned char)*text));

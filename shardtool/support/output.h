@@ -2,9 +2,9 @@
 #pragma once
 
 #include "common/log.h"
-#include "shardtool/cmd_options.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/shard_sink.h"
+#include "shardtool/support/option_rows.h"
 
 // The options of all these commands.
 typedef struct {

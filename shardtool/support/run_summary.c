@@ -1,7 +1,7 @@
 // The summary of a tokenize run, as lines on stderr and as a JSON object on standard output.
-#include "shardtool/cmd_tokenize_summary.h"
+#include "shardtool/support/run_summary.h"
 #include "common/log.h"
-#include "shardtool/cmd_options.h"
+#include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>

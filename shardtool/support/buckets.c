@@ -1,5 +1,5 @@
 // External sort by buckets.
-#include "shardtool/buckets.h"
+#include "shardtool/support/buckets.h"
 #include "common/err.h"
 #include "common/file.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
 // Resolves datasets to their shards.
-#include "shardtool/cmd_shards.h"
+#include "shardtool/support/shard_paths.h"
 #include "shardtool/format/dataset.h"
 
 int shards_visit(const char *path, int split, int (*visit)(void *context, const char *shard), void *context) {
