@@ -36,13 +36,18 @@ loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol
 loader              common loader/protocol loader/client loader/server
 trainer/config      common kernels loader/client/feed.h
-trainer/plan        common kernels trainer/config trainer/optim/optimizer.h
-trainer/model       common kernels trainer/plan loader/client/batch_stream.h
-trainer/optim       common kernels trainer/config trainer/model loader/client/batch_stream.h
-trainer/checkpoint  common kernels/half.h trainer/config trainer/model trainer/optim
-trainer/import      common kernels/backend.h trainer/checkpoint trainer/model
-trainer/run         common kernels loader/client/feed.h loader/protocol/wire.h tokenizer trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint
-trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/run
+trainer/shape       common kernels trainer/config
+trainer/plan        common kernels trainer/config trainer/shape
+trainer/model       common kernels trainer/shape trainer/plan loader/client/batch_stream.h
+trainer/optim       common kernels trainer/config trainer/shape trainer/model loader/client/batch_stream.h
+trainer/checkpoint  common kernels/half.h trainer/config trainer/shape trainer/model trainer/optim
+trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
+trainer/export      common kernels/half.h tokenizer trainer/shape trainer/checkpoint
+trainer/setup       common kernels loader/client/feed.h tokenizer trainer/config trainer/shape trainer/checkpoint
+trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
+trainer/records     common trainer/model
+trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records
+trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run
 END
 }
 hits=$(sources | grep -v ^tests/ | xargs grep -nE '^#include "' | awk '

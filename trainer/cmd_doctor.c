@@ -4,7 +4,7 @@
 #include "common/log.h"
 #include "common/pool.h"
 #include "trainer/plan/memory_plan.h"
-#include "trainer/run/loader_process.h"
+#include "trainer/setup/loader_process.h"
 #include "trainer/trainer_commands.h"
 #include <errno.h>
 #include <stdio.h>

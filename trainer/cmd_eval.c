@@ -1,11 +1,11 @@
 // trainer eval: the loss of a trained model on the first tokens of each split, or its accuracy on multiple-choice
 // items.
 #include "common/err.h"
-#include "trainer/run/choices.h"
-#include "trainer/run/evaluate_progress.h"
-#include "trainer/run/loader_process.h"
-#include "trainer/run/trained.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/inference/choices.h"
+#include "trainer/inference/trained.h"
+#include "trainer/records/evaluate_progress.h"
+#include "trainer/setup/loader_process.h"
+#include "trainer/setup/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>

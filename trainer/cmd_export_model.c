@@ -3,10 +3,10 @@
 #include "common/folder.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/export/export.h"
+#include "trainer/inference/trained.h"
 #include "trainer/plan/memory_plan.h"
-#include "trainer/run/export.h"
-#include "trainer/run/trained.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/setup/vocabulary.h"
 #include "trainer/trainer_commands.h"
 
 static const char *which = "", *output = NULL;

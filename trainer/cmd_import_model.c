@@ -2,10 +2,10 @@
 #include "common/err.h"
 #include "common/folder.h"
 #include "common/log.h"
+#include "trainer/export/export.h"
 #include "trainer/import/foreign_model.h"
 #include "trainer/import/nanogpt_meta.h"
-#include "trainer/run/export.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/setup/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 

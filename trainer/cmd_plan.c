@@ -5,9 +5,9 @@
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/plan/plan_auto.h"
-#include "trainer/run/backend_for.h"
-#include "trainer/run/metrics.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/records/metrics.h"
+#include "trainer/setup/backend_for.h"
+#include "trainer/setup/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 // trainer sample: text from a trained model. The options are those of nanoGPT's sample.py.
 #include "common/err.h"
-#include "trainer/run/sample_text.h"
-#include "trainer/run/trained.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/inference/sample_text.h"
+#include "trainer/inference/trained.h"
+#include "trainer/setup/vocabulary.h"
 #include "trainer/trainer_commands.h"
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/run/metrics.h"
+#include "trainer/records/metrics.h"
 #include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "tests/bench/bench_gpu_trace.h"
 #include "trainer/optim/step.h"
 #include "trainer/plan/plan_auto.h"
-#include "trainer/run/backend_for.h"
+#include "trainer/setup/backend_for.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 V, T, C, H, L, B = 97, 16, 32, 4, 2, 2
 OPTIONS = ["tie_embeddings=False", "logit_softcap=2.5", "z_loss=0.01", "mlp=relu2", "norm=rmsnorm", "qk_norm=True", "mlp=swiglu",
            "position=rope", "n_kv_head=2", "bias=True"]
-with open(__file__.rsplit("/", 1)[0] + "/../../trainer/model/params.def", encoding="utf-8") as file:
+with open(__file__.rsplit("/", 1)[0] + "/../../trainer/shape/params.def", encoding="utf-8") as file:
     IDS = re.findall(r"^PARAM\((\w+),", file.read(), re.M)
 
 

@@ -4,7 +4,7 @@
 
 #include "common/file.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
 // Whether transformers' GPT2Config can describe the model.
 bool model_is_gpt2(const ModelShape *shape);

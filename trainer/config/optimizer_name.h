@@ -1,4 +1,4 @@
-// The table of optimizers, and their numbers. Their functions: trainer/optim/optimizer.h.
+// The table of optimizers, and their numbers. Their functions: trainer/shape/optimizer.h.
 #pragma once
 
 // One row per optimizer: OPTIMIZER(NAME, name, ...). optimizer_name is its row of functions; name is the word in

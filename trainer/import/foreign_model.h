@@ -4,7 +4,7 @@
 
 #include "common/arena.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
 typedef struct {
     const uint8_t *data; // of the map; contiguous, (rows,cols) as in Tensor, not transposed

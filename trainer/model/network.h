@@ -4,20 +4,20 @@
 #include "kernels/collective.h"
 #include "trainer/plan/memory_plan.h"
 
-struct Network {
+typedef struct Network {
     const Backend *ops;
     const Model *model;
     const MemoryPlan *plan;
     Collective *collective; // the processes that train together
     // Called when the backward pass has left a layer, whose gradients are then complete; may be NULL.
-    void (*layer_done)(const Network *network, int layer);
+    void (*layer_done)(const struct Network *network, int layer);
     unsigned char *arena, *host; // host: what is offloaded, page-locked
     Weight *weights;             // operands of matmuls: 4 per layer, then the head
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepScalars *scalars; // host copy of the step's scalars, page-locked
     int32_t *starts;      // host memory for a batch's, with document_mask
-};
+} Network;
 
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.
 int network_open(Network *network, const Backend *backend, const Model *model, const MemoryPlan *plan);

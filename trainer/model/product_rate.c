@@ -6,6 +6,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include <math.h>
+#include <string.h>
 
 enum {
     COLUMNS_MAX = 2048, // a probe of a wider model measures the same rate
@@ -68,4 +69,11 @@ double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows)
     const double rate = product_rate(ops, &weight, (const Act *)(memory + at[IN]), (Act *)(memory + at[OUT]), M);
     ops->release(memory);
     return rate;
+}
+
+double gpu_peak_rate(const char *backend_text) {
+#define GPU_PEAK(name, tflops)                                                                                         \
+    if (strstr(backend_text, name)) return (tflops)*1e12;
+#include "trainer/model/gpu_peaks.def"
+    return 0;
 }

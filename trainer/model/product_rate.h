@@ -11,3 +11,6 @@ double network_product_rate(const Network *network);
 
 // Of a CPU that is to train a model of this shape, in memory of its own. 0: there is none.
 double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
+
+// The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.
+double gpu_peak_rate(const char *backend_text);

@@ -4,8 +4,8 @@
 
 #include "kernels/backend.h"
 #include "trainer/config/config.h"
-#include "trainer/optim/optimizer.h"
 #include "trainer/plan/shards.h"
+#include "trainer/shape/optimizer.h"
 
 // Buffers of a group have one lifetime (buffers.def).
 typedef enum {

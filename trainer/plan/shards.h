@@ -7,7 +7,7 @@
 // therefore do not depend on the number of ranks.
 #pragma once
 
-#include "trainer/optim/optimizer.h"
+#include "trainer/shape/optimizer.h"
 
 typedef struct {
     size_t first, count; // elements of the flat range; count may be 0

@@ -7,9 +7,9 @@
 #include "trainer/model/product_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
-#include "trainer/run/backend_for.h"
 #include "trainer/run/ranks.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/setup/backend_for.h"
+#include "trainer/setup/vocabulary.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -211,13 +211,6 @@ static void warm_up(Run *run) {
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
         evaluate_warm_up(&run->network, evaluate_samples(run->config, feed_dataset(run->feed)->tokens[split]));
     step_warm_up(&run->network, run->config);
-}
-
-double gpu_peak_rate(const char *backend_text) {
-#define GPU_PEAK(name, tflops)                                                                                         \
-    if (strstr(backend_text, name)) return (tflops)*1e12;
-#include "trainer/run/gpu_peaks.def"
-    return 0;
 }
 
 // What the rate of a step is compared with.

@@ -6,10 +6,10 @@
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/step.h"
-#include "trainer/run/backend_for.h"
-#include "trainer/run/loader_process.h"
-#include "trainer/run/metrics.h"
-#include "trainer/run/step_times.h"
+#include "trainer/records/metrics.h"
+#include "trainer/records/step_times.h"
+#include "trainer/setup/backend_for.h"
+#include "trainer/setup/loader_process.h"
 #include <stdatomic.h>
 
 typedef struct {
@@ -56,9 +56,6 @@ int run_dataset(Run *run);
 // Unless it is the last one, it is written beside training, and run_check_save takes note of its end.
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);
-
-// The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.
-double gpu_peak_rate(const char *backend_text);
 
 // After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
 int run_roll_back(Run *run);

@@ -2,7 +2,7 @@
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "trainer/run/evaluate_progress.h"
+#include "trainer/records/evaluate_progress.h"
 #include "trainer/run/ranks.h"
 #include "trainer/run/report.h"
 #include <errno.h>

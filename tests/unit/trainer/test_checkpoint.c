@@ -7,7 +7,7 @@
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/run/metrics.h"
+#include "trainer/records/metrics.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 // What watches the device in a run: micro-batches that are computed twice, and the time of steps.
 #include "common/err.h"
 #include "tests/unit/trainer/fixture_trainer.h"
-#include "trainer/run/step_times.h"
+#include "trainer/records/step_times.h"
 
 static const Backend *whole;
 static int embeds, wrong_embed; // the embedding gradient of this call has a wrong bit

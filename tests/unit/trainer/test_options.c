@@ -78,7 +78,7 @@ static size_t project(const Tiny *tiny, ParamId id, double got[3]) {
 
 static const char *const names[] = {
 #define PARAM(id, name, per, rows, cols, kind) #id,
-#include "trainer/model/params.def"
+#include "trainer/shape/params.def"
 #undef PARAM
 };
 

@@ -3,7 +3,6 @@
 #include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/product_rate.h"
-#include "trainer/run/run.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Sampling with kept keys and values against sampling that computes the whole context for each token.
 #include "common/utf8.h"
 #include "tests/unit/trainer/fixture_trainer.h"
-#include "trainer/run/sample_text.h"
+#include "trainer/inference/sample_text.h"
 
 enum { BLOCK = 48, TOKENS = 80 };
 

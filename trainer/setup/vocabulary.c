@@ -1,10 +1,10 @@
 // Finding the vocabulary of a model.
-#include "trainer/run/vocabulary.h"
+#include "trainer/setup/vocabulary.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "trainer/checkpoint/run_state.h"
-#include "trainer/model/params.h"
-#include "trainer/run/loader_process.h"
+#include "trainer/setup/loader_process.h"
+#include "trainer/shape/params.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Event files, written by hand: the messages have few fields, and a record is appended whole or not at all.
-#include "trainer/run/event_file.h"
+#include "trainer/records/event_file.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"

@@ -1,5 +1,5 @@
 // The tensors of the model, laid out from params.def.
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 #include "common/err.h"
 #include "common/rng.h"
 #include <assert.h>
@@ -17,7 +17,7 @@ static const struct {
     ParamKind kind;
 } params[PARAM_COUNT] = {
 #define PARAM(id, name, per, rows, cols, kind) {name, PER_##per, KIND_##kind},
-#include "trainer/model/params.def"
+#include "trainer/shape/params.def"
 #undef PARAM
 };
 
@@ -29,7 +29,7 @@ static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols
     case PARAM_##id:                                                                                                   \
         *rows = (r), *cols = (c);                                                                                      \
         break;
-#include "trainer/model/params.def"
+#include "trainer/shape/params.def"
 #undef PARAM
     default:
         assert(false);

@@ -1,5 +1,5 @@
 // Evaluation with a progress line: a source of batches that counts the tokens of the batches that are released.
-#include "trainer/run/evaluate_progress.h"
+#include "trainer/records/evaluate_progress.h"
 #include "common/log.h"
 
 typedef struct {

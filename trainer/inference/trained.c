@@ -1,11 +1,11 @@
 // A trained model, opened to be evaluated or sampled from.
-#include "trainer/run/trained.h"
+#include "trainer/inference/trained.h"
 #include "common/err.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/plan/plan_auto.h"
-#include "trainer/run/backend_for.h"
-#include "trainer/run/vocabulary.h"
+#include "trainer/setup/backend_for.h"
+#include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
 // Evaluation and sampling as in the run, where the user has not set another value.

@@ -1,5 +1,5 @@
 // Starts, watches, restarts and stops the loader of this trainer.
-#include "trainer/run/loader_process.h"
+#include "trainer/setup/loader_process.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <dirent.h>

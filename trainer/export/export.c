@@ -1,12 +1,12 @@
 // Exporting a model, tensor by tensor from file to file.
-#include "trainer/run/export.h"
+#include "trainer/export/export.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "kernels/half.h"
 #include "trainer/checkpoint/model_config.h"
-#include "trainer/run/export_llama.h"
-#include "trainer/run/tokenizer_files.h"
+#include "trainer/export/export_llama.h"
+#include "trainer/export/tokenizer_files.h"
 #include <math.h>
 #include <stdio.h>
 

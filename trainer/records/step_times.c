@@ -1,4 +1,4 @@
-#include "trainer/run/step_times.h"
+#include "trainer/records/step_times.h"
 #include <stdlib.h>
 
 static int compare(const void *a, const void *b) {

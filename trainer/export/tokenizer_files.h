@@ -2,6 +2,6 @@
 // program's own merge table: vocab.json, merges.txt, tokenizer.json, tokenizer_config.json, generation_config.json.
 #pragma once
 
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
 int tokenizer_files_write(const char *directory, const ModelShape *shape); // -1 after fail()

@@ -1,5 +1,5 @@
 // metrics.jsonl.
-#include "trainer/run/metrics.h"
+#include "trainer/records/metrics.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <assert.h>

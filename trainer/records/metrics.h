@@ -1,7 +1,7 @@
 // metrics.jsonl: one JSON object on each line, appended during the run. The first key of every line is "step".
 #pragma once
 
-#include "trainer/run/event_file.h"
+#include "trainer/records/event_file.h"
 
 typedef struct {
     int fd;

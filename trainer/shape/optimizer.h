@@ -4,9 +4,9 @@
 
 #include "kernels/backend.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
-typedef struct Network Network;
+struct Network; // trainer/model/network.h
 
 // A range of state: one element for each element of the parameters that have it, in arena order.
 typedef struct {
@@ -42,7 +42,7 @@ typedef struct {
     void (*prepare)(void *scalars, const Config *config, double learning_rate, uint64_t update);
     // Updates the slice, unless the norm is not finite, and packs its weight. Operations only, the same at every step:
     // it may be recorded.
-    void (*update)(const Network *network, const Slice *slice);
+    void (*update)(const struct Network *network, const Slice *slice);
 } Optimizer;
 
 const Optimizer *optimizer_of(OptimizerName name);

@@ -1,6 +1,6 @@
 // An item at a time: its endings are the rows of a batch, behind the same context. Padding has no influence, because
 // attention is causal.
-#include "trainer/run/choices.h"
+#include "trainer/inference/choices.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/json_read.h"

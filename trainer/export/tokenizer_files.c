@@ -1,5 +1,5 @@
 // The tokenizer files of Hugging Face. They spell tokens as the merge table does.
-#include "trainer/run/tokenizer_files.h"
+#include "trainer/export/tokenizer_files.h"
 #include "common/file.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"

@@ -1,5 +1,5 @@
 // The table of optimizers, and where the state of a tensor lies in a range.
-#include "trainer/optim/optimizer.h"
+#include "trainer/shape/optimizer.h"
 #include <assert.h>
 
 #define DECLARE(NAME, name, ...) extern const Optimizer optimizer_##name;

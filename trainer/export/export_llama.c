@@ -1,7 +1,7 @@
 // Models with options as transformers' Llama, or with qk_norm as its Qwen3, where these compute the same.
-#include "trainer/run/export_llama.h"
+#include "trainer/export/export_llama.h"
 #include "common/err.h"
-#include "trainer/run/export.h"
+#include "trainer/export/export.h"
 #include <stdio.h>
 #include <stdlib.h>
 

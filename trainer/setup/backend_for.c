@@ -1,5 +1,5 @@
 // The backend of a configuration.
-#include "trainer/run/backend_for.h"
+#include "trainer/setup/backend_for.h"
 #include "common/err.h"
 #include "common/file.h"
 #include "common/log.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trainer/checkpoint/safetensors.h"
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
 // Copies the model.safetensors of `from`, a model of that shape in F32, to the empty directory `to`. -1 after fail():
 // 65 when a number is too large for the type, 2 when other tools have no model like it.

@@ -1,5 +1,5 @@
 // Text from a network: tokenizer, sampling, and back, as the tokens come.
-#include "trainer/run/sample_text.h"
+#include "trainer/inference/sample_text.h"
 #include "common/err.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "trainer/model/params.h"
+#include "trainer/shape/params.h"
 
 int llama_check(const ModelShape *shape); // 2 with the reason where they do not compute the same
 

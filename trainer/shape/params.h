@@ -36,7 +36,7 @@ static inline bool shape_has_heads(const ModelShape *s) { return s->rope_theta >
 
 typedef enum {
 #define PARAM(id, name, per, rows, cols, kind) PARAM_##id,
-#include "trainer/model/params.def"
+#include "trainer/shape/params.def"
 #undef PARAM
     PARAM_COUNT
 } ParamId;
