@@ -2,8 +2,8 @@
 // beside the programs, which is loaded only here: so the programs start where MPI is not installed.
 #include "kernels/collective.h"
 #include "common/err.h"
-#include "common/file.h"
-#include "common/launch.h"
+#include "common/file/file.h"
+#include "common/machine/launch.h"
 #include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // loader keygen: creates a key pair for tcp.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "loader/protocol/keys.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // loader status: prints what a running loader reports.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "loader/client/query.h"
 #include "loader/protocol/status.h"

@@ -1,5 +1,5 @@
 // loader reweight: changes the weights of a mixture that a running loader serves.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "loader/client/control.h"
 #include "loader/protocol/mixture.h"

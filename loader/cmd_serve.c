@@ -1,10 +1,10 @@
 // loader serve: serves a dataset directory until a signal stops it.
-#include "common/cgroup.h"
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/cgroup.h"
+#include "common/machine/pool.h"
 #include "loader/server/server.h"
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // loader swap: has a running loader serve other datasets.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "loader/client/control.h"
 #include "loader/protocol/mixture.h"
 #include <unistd.h>

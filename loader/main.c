@@ -1,5 +1,5 @@
 // loader: serves a tokenized dataset to trainers.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include <stddef.h>
 
 #define COMMANDS(X) X(serve) X(swap) X(reweight) X(status) X(keygen)

@@ -1,8 +1,8 @@
 // cat: writes the raw ids of shards and datasets, or merges them into one shard without recompression. Workers decode
 // the frames, for a merged shard too: its trailer has the SHA-256 of all ids, which no hash of a part gives.
 #include "common/err.h"
-#include "common/mapguard.h"
-#include "common/pool.h"
+#include "common/file/mapguard.h"
+#include "common/machine/pool.h"
 #include "shardtool/format/shard.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/shard_paths.h"

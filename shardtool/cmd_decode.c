@@ -1,8 +1,8 @@
 // decode: ids to text. The ids are decimal or raw u16 (`trainer sample | shardtool decode`), or those of a shard or
 // dataset, where a document or a range can be chosen.
 #include "common/err.h"
-#include "common/file.h"
-#include "common/spool.h"
+#include "common/file/file.h"
+#include "common/file/spool.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/support/dataset_characters.h"
 #include "shardtool/support/id_range.h"

@@ -1,6 +1,6 @@
 // encode: text to ids, as one line of decimals per file or as raw u16.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/support/option_rows.h"
 #include "tokenizer/tokenizer.h"
 #include <errno.h>

@@ -1,6 +1,6 @@
 // export: writes the token files of other tools (interchange.h).
 #include "common/err.h"
-#include "common/folder.h"
+#include "common/file/folder.h"
 #include "common/log.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/interchange.h"

@@ -1,6 +1,6 @@
 // import: makes a dataset from the token files of other tools (interchange.h). Every header is checked before use.
 #include "common/err.h"
-#include "common/spool.h"
+#include "common/file/spool.h"
 #include "shardtool/interchange.h"
 #include "shardtool/support/output.h"
 #include <ctype.h>

@@ -1,6 +1,6 @@
 // tokenize: turns any input into a dataset directory, or into one shard on standard output.
 #include "common/err.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/ingest/append.h"
 #include "shardtool/support/dataset_characters.h"

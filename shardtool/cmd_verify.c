@@ -1,9 +1,9 @@
 // verify: checks every shard in worker threads, prints one line per bad shard and continues.
 #include "common/err.h"
+#include "common/file/mapguard.h"
 #include "common/json_write.h"
 #include "common/log.h"
-#include "common/mapguard.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/support/dataset_characters.h"
 #include "shardtool/support/option_rows.h"

@@ -1,6 +1,6 @@
 // shardtool: tokenizes documents into shards, and reads, checks and edits shards.
-#include "common/cleanup.h"
-#include "common/cli.h"
+#include "common/cli/cli.h"
+#include "common/file/cleanup.h"
 #include <signal.h>
 #include <stddef.h>
 

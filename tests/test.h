@@ -14,8 +14,8 @@
 #undef fail // ours has arguments
 // clang-format on
 
-#include "common/cpu.h"
 #include "common/err.h"
+#include "common/machine/cpu.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Vocabularies of characters, as nanoGPT's shakespeare_char has one: the id of a character is its place in a file.
 #include "common/err.h"
-#include "common/file.h"
-#include "common/hugepages.h"
+#include "common/file/file.h"
+#include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/vocab.h"
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 
 enum {
     PRETOKENIZE_BATCH = 512,                     // pieces that one call returns at most

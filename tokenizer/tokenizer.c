@@ -13,8 +13,8 @@
 // that can be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
 #include "tokenizer/tokenizer.h"
 #include "common/err.h"
-#include "common/file.h"
-#include "common/hugepages.h"
+#include "common/file/file.h"
+#include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
 #include "tokenizer/pretokenize.h"

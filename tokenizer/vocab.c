@@ -3,7 +3,7 @@
 #include "tokenizer/vocab.h"
 #include "common/err.h"
 #include "common/hash.h"
-#include "common/hugepages.h"
+#include "common/machine/hugepages.h"
 #include <assert.h>
 
 static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5";

@@ -1,8 +1,8 @@
 // trainer doctor: what this machine has for a run, and what would stop one.
-#include "common/cgroup.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/cgroup.h"
+#include "common/machine/pool.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/trainer_commands.h"

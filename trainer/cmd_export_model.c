@@ -1,6 +1,6 @@
 // trainer export: a checkpoint as a directory that other tools load as it is.
 #include "common/err.h"
-#include "common/folder.h"
+#include "common/file/folder.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/export/export.h"

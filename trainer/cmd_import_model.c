@@ -1,6 +1,6 @@
 // trainer import: a model of nanoGPT or llm.c as a directory that init_from names.
 #include "common/err.h"
-#include "common/folder.h"
+#include "common/file/folder.h"
 #include "common/log.h"
 #include "trainer/export/export.h"
 #include "trainer/import/foreign_model.h"

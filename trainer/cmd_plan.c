@@ -1,7 +1,7 @@
 // trainer plan: the memory plan of a run, without running it.
 #include "common/err.h"
-#include "common/launch.h"
 #include "common/log.h"
+#include "common/machine/launch.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/plan/plan_auto.h"

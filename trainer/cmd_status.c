@@ -1,6 +1,6 @@
 // trainer status: the progress of a run, from its newest checkpoint and from the metrics that it writes while it runs.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/records/metrics.h"
 #include "trainer/trainer_commands.h"

@@ -1,9 +1,9 @@
 // trainer: trains a GPT.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
-#include "common/file.h"
-#include "common/launch.h"
+#include "common/file/file.h"
 #include "common/log.h"
+#include "common/machine/launch.h"
 #include "trainer/run/torchrun.h"
 #include <fcntl.h>
 #include <signal.h>

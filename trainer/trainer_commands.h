@@ -1,7 +1,7 @@
 // What the commands of trainer share: the configuration from the command line.
 #pragma once
 
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "trainer/config/config.h"
 
 // Collects the --key=value options of a command for config_read.

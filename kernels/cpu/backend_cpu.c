@@ -1,9 +1,9 @@
 // The CPU backend: selects the kernels for this processor, and provides memory.
-#include "common/cpu.h"
 #include "common/err.h"
-#include "common/hugepages.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/cpu.h"
+#include "common/machine/hugepages.h"
+#include "common/machine/pool.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/onednn.h"
 #ifdef __x86_64__

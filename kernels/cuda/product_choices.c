@@ -1,7 +1,7 @@
 // product_choices.h: the table, its text, and the file, to which processes append under a lock.
 #include "kernels/cuda/product_choices.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include <errno.h>

@@ -2,7 +2,7 @@
 // neither ring nor lock.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 
 enum { ENDPOINT_PATH_MAX = 108 }; // size of sun_path
 

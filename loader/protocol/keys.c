@@ -1,7 +1,7 @@
 // Key files, the allow-list, and the ZAP handler.
 #include "loader/protocol/keys.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // The cache of decoded frames. The owner keeps the frames in the order of their last use and drops the oldest; the
 // decoders share with it two queues and a list of finished frames, under one mutex.
 #include "loader/server/frame_cache.h"
+#include "common/file/mapguard.h"
 #include "common/log.h"
-#include "common/mapguard.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

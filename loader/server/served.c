@@ -1,7 +1,7 @@
 // Opens and closes what a loader serves.
 #include "loader/server/served.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "loader/protocol/sampling_mode.h"
 #include <errno.h>

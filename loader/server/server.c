@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "loader/server/descriptors.h"
 #include "loader/server/server_internal.h"
 #include <errno.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "loader/protocol/ring.h"
 #include "loader/protocol/status.h"
 #include "loader/server/row_reader.h"

@@ -1,7 +1,7 @@
 // Opens the shards of a split. Only their tables are read; frames are decoded later (frame_cache.h).
 #include "loader/server/shard_stream.h"
 #include "common/err.h"
-#include "common/mapguard.h"
+#include "common/file/mapguard.h"
 #include "common/search.h"
 #include <stdio.h>
 #include <stdlib.h>

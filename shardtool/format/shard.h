@@ -22,7 +22,7 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include <xxhash.h>
 

@@ -1,7 +1,7 @@
 // Reads shards: finds the members of a file from its end backwards, checks their tables before use, and decodes frames.
 #include "common/err.h"
+#include "common/file/spool.h"
 #include "common/search.h"
-#include "common/spool.h"
 #include "shardtool/format/dataset.h"
 #include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"

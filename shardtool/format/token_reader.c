@@ -1,7 +1,7 @@
 // Reads ids at any position, across frames and shards.
 #include "shardtool/format/token_reader.h"
 #include "common/err.h"
-#include "common/mapguard.h"
+#include "common/file/mapguard.h"
 #include "common/search.h"
 
 static const DatasetShard *shard_of(const TokenReader *tokens, uint64_t number) {

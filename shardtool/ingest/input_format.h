@@ -6,8 +6,8 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "common/cli.h"
-#include "common/file.h"
+#include "common/cli/cli.h"
+#include "common/file/file.h"
 #include "shardtool/ingest/skips.h"
 
 enum {

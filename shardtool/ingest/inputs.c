@@ -2,7 +2,7 @@
 #include "shardtool/ingest/inputs.h"
 #include "common/bytes.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include <dirent.h>
 #include <errno.h>

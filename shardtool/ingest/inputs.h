@@ -1,8 +1,8 @@
 // The files behind the arguments of a command, in the order in which they are read.
 #pragma once
 
-#include "common/cli.h"
-#include "common/file.h"
+#include "common/cli/cli.h"
+#include "common/file/file.h"
 #include <stdbool.h>
 #include <stdint.h>
 

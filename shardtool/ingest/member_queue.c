@@ -1,7 +1,7 @@
 // A pool of workers whose jobs are members: the compressed bytes, and the first part of what they decode to. The
 // reader decodes the rest of a large member itself.
 #include "shardtool/ingest/member_queue.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "shardtool/ingest/decoder.h"
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // The second half of the pipeline: cuts ordered ids into frames, compresses them in workers, appends them to shards.
 #pragma once
 
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "shardtool/ingest/pipeline.h"
 
 typedef struct ShardSink ShardSink;

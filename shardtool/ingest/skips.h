@@ -1,7 +1,7 @@
 // Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 
 typedef struct {
     uint64_t max;       // number of skips allowed

@@ -1,7 +1,7 @@
 // Copies a pipe, or a member of another container, to an unlinked temporary file.
 #include "shardtool/ingest/spooled.h"
 #include "common/err.h"
-#include "common/spool.h"
+#include "common/file/spool.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // External sort by buckets.
 #include "shardtool/support/buckets.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

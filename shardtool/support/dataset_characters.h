@@ -2,7 +2,7 @@
 // fingerprint. A dataset of GPT-2's vocabulary has no file.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/format/dataset.h"
 #include <stdbool.h>
 

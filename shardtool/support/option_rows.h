@@ -1,7 +1,7 @@
 // Option rows that several commands share, and the variables of the input options.
 #pragma once
 
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "shardtool/format/split.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/source.h"

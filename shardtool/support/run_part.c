@@ -1,8 +1,8 @@
 // Chooses the part of a tokenize run that this process does, and puts parts in order for merge.
 #include "shardtool/support/run_part.h"
 #include "common/err.h"
-#include "common/launch.h"
 #include "common/log.h"
+#include "common/machine/launch.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // its own in DIR/part-I-of-N. merge joins the parts.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/format/dataset.h"
 #include "shardtool/ingest/inputs.h"
 

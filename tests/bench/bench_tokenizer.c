@@ -5,7 +5,7 @@
 // thread's documents. With MILLRACE_BPE_CACHE set to an empty string the threads share a cache; set to a FILE, the
 // cache is loaded from it before the first pass and saved to it at the end.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "tokenizer/tokenizer.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
 // Any bytes as a BPE cache: the file is refused, or nothing in it changes the ids of a text.
-#include "common/cpu.h"
 #include "common/err.h"
+#include "common/machine/cpu.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/cache/shared_cache.h"
 #include <stdlib.h>

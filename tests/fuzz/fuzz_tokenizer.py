@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import gpt2
 
 BATCH = 50000
-FLAGS = {  # of /proc/cpuinfo, as common/cpu.c asks for them
+FLAGS = {  # of /proc/cpuinfo, as common/machine/cpu.c asks for them
     "portable": "",
     "avx2": "avx2 bmi2 fma",
     "avx512": "avx2 bmi2 fma avx512f avx512bw avx512dq avx512vl avx512vbmi avx512_vbmi2",

@@ -6,7 +6,7 @@
 // thread is what a machine with many cores can spare.
 #include "tokenizer/cache/piece_cache.h"
 #include "common/err.h"
-#include "common/hugepages.h"
+#include "common/machine/hugepages.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/cache/piece_cache_entry.h"
 #include "tokenizer/pretokenize.h"

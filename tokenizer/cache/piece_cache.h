@@ -2,7 +2,7 @@
 // pieces are answered from here. Used by one thread.
 #pragma once
 
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 #include "tokenizer/cache/shared_cache.h"
 
 // Three tables by the size of a piece: entries of 32 bytes hold up to 15 bytes and 7 ids (nine pieces in ten), entries

@@ -5,7 +5,7 @@
 // memory is used up, is not added.
 #include "tokenizer/cache/shared_cache.h"
 #include "common/err.h"
-#include "common/hugepages.h"
+#include "common/machine/hugepages.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #define XXH_INLINE_ALL

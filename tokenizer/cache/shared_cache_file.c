@@ -4,7 +4,7 @@
 // The checksum detects damage. Beyond it, a piece is loaded only if its ids are the ones that merging gives (bpe_holds,
 // which is faster than merging): no file can change the ids of a text.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/cache/shared_cache.h"
 #include <xxhash.h>

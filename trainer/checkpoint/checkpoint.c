@@ -1,7 +1,7 @@
 // Checkpoints: writing and finding them.
 #include "trainer/checkpoint/checkpoint.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/run_state.h"

@@ -7,7 +7,7 @@
 //                          its last key is the hash of the text before it
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/model/network.h"
 #include "trainer/optim/loss_scaler.h"

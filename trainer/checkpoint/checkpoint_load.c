@@ -1,6 +1,6 @@
 // Reading the tensors of a model directory, a checkpoint or one made by others, into the network.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include <jansson.h>

@@ -2,7 +2,7 @@
 // GPT2Config, where it can describe the model; else model_type is "millrace", and the options are beside its keys.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/config/config.h"
 #include "trainer/shape/params.h"
 

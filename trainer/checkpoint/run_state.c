@@ -1,7 +1,7 @@
 // The JSON documents of a checkpoint.
 #include "trainer/checkpoint/run_state.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include <math.h>

@@ -1,7 +1,7 @@
 // safetensors files.
 #include "trainer/checkpoint/safetensors.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "kernels/half.h"
 #include <errno.h>

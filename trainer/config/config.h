@@ -3,7 +3,7 @@
 
 #include "common/arena.h"
 #include "common/bytes.h"
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "kernels/backend.h"
 #include "loader/client/feed.h"
 #include "trainer/config/optimizer_name.h"

@@ -1,6 +1,6 @@
 // The configuration: files and flags into values.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/config/config.h"
 #include "trainer/config/expression.h"
 #include <ctype.h>

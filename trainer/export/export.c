@@ -1,7 +1,7 @@
 // Exporting a model, tensor by tensor from file to file.
 #include "trainer/export/export.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "kernels/half.h"
 #include "trainer/checkpoint/model_config.h"

@@ -1,6 +1,6 @@
 // The tokenizer files of Hugging Face. They spell tokens as the merge table does.
 #include "trainer/export/tokenizer_files.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>

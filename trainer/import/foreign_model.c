@@ -1,7 +1,7 @@
 // Which reader a file has, what all of them check, and writing the model.
 #include "trainer/import/foreign_model.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/import/foreign_model_internal.h"
 #include <math.h>

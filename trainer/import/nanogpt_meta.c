@@ -1,7 +1,7 @@
 // nanoGPT's meta.pkl: a dict with "itos", a dict from each id to its character.
 #include "trainer/import/nanogpt_meta.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/utf8.h"
 #include "trainer/import/pickle.h"
 

@@ -2,7 +2,7 @@
 // attention is causal.
 #include "trainer/inference/choices.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/json_read.h"
 #include "common/log.h"
 #include "tokenizer/tokenizer.h"

@@ -1,7 +1,7 @@
 // A trained model on a backend, for commands that evaluate it or sample from it.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/config/config.h"
 #include "trainer/model/network.h"
 

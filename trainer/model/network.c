@@ -1,9 +1,9 @@
 // The memory of the network: the arena, its parameters and the packed weights.
 #include "trainer/model/network.h"
 #include "common/err.h"
-#include "common/hugepages.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/hugepages.h"
+#include "common/machine/pool.h"
 #include "kernels/half.h"
 #include <math.h>
 #include <stdlib.h>

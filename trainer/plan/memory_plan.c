@@ -1,9 +1,9 @@
 // The memory plan: offsets of all buffers in one arena.
 #include "trainer/plan/memory_plan.h"
-#include "common/cgroup.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
+#include "common/machine/cgroup.h"
 #include <assert.h>
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 // CRC32C of the data), whose records are Event messages of tensorboard/compat/proto/event.proto.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 
 typedef struct {
     int fd; // 0: not open

@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

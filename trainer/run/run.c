@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "common/pool.h"
+#include "common/machine/pool.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"

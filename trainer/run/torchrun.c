@@ -2,8 +2,8 @@
 #include "trainer/run/torchrun.h"
 #include "common/bytes.h"
 #include "common/err.h"
-#include "common/file.h"
-#include "common/launch.h"
+#include "common/file/file.h"
+#include "common/machine/launch.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // The backend of a configuration.
 #include "trainer/setup/backend_for.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // loader, and restarted whenever it ends without an error of its own.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include "loader/client/feed.h"
 #include "trainer/config/config.h"
 #include <sys/types.h>

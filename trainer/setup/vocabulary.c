@@ -1,7 +1,7 @@
 // Finding the vocabulary of a model.
 #include "trainer/setup/vocabulary.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "trainer/checkpoint/run_state.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/shape/params.h"

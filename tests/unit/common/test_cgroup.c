@@ -1,5 +1,5 @@
 // Limits of control groups, read from trees as the kernel shows them.
-#include "common/cgroup.h"
+#include "common/machine/cgroup.h"
 #include "tests/test.h"
 
 static void group(const char *folder, const char *name, const char *text) {

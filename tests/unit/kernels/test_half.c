@@ -1,5 +1,5 @@
 // Numbers of two bytes against their definition, scalar and in the CPU's units.
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 #include "common/rng.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/half.h"

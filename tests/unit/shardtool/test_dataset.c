@@ -1,5 +1,5 @@
 // The manifest: written, read back, and refused when it does not match the shards.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/format/dataset.h"
 #include "tests/test.h"
 

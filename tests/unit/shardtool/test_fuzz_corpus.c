@@ -1,6 +1,6 @@
 // Each stored input of each fuzz target (tests/data/fuzz/TARGET), as the fuzzer would run it, so that a bug
 // that was found once is found again. A target aborts at a mistake.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "tests/test.h"
 #include <dirent.h>
 

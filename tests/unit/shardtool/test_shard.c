@@ -1,5 +1,5 @@
 // The shard format: written, read back, checked against libzstd's own view, and every damage found.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/format/ids.h"
 #include "shardtool/format/shard.h"
 #include "tests/test.h"

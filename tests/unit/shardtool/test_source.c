@@ -1,5 +1,5 @@
 // Inputs: documents do not depend on where windows and reads end.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "shardtool/ingest/source.h"
 #include "tests/test.h"
 

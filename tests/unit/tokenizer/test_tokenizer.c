@@ -1,6 +1,6 @@
 // The tokenizer against the ids of tiktoken for 2,000 texts (tests/data/tokenizer_vectors.jsonl), and its other
 // guarantees.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/rng.h"
 #include "tests/test.h"

@@ -1,5 +1,5 @@
 // Checkpoints: written, read back, found, damaged, rotated; safetensors as foreign bytes.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/rng.h"

@@ -1,6 +1,6 @@
 // Checkpoints under kill -9 at every system call: a child process saves, and its tracer kills it at the entry of its
 // n-th call, for every n.
-#include "common/file.h"
+#include "common/file/file.h"
 #include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/checkpoint/checkpoint_writer.h"

@@ -1,7 +1,7 @@
 // The stored files of other trainers (tests/oracle/foreign_models.py, by torch.save): their tensors are the numbers 0
 // to 127 again and again, in the order of nanoGPT's modules.
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include "tests/test.h"
 #include "trainer/import/foreign_model.h"
 #include "trainer/import/nanogpt_meta.h"

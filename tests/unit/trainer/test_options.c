@@ -1,6 +1,6 @@
 // Each modern option of the model, and each two of them: loss and gradients against torch in double precision
 // (tests/oracle/make_options.py).
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 #include "common/rng.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/sample.h"

@@ -1,5 +1,5 @@
 // The network on the CPU backend: gradients against finite differences, steps, accumulation, evaluation.
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/optim/schedule.h"

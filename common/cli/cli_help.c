@@ -1,5 +1,5 @@
 // Help, manual page and completion from the option tables.
-#include "common/cli_help.h"
+#include "common/cli/cli_help.h"
 #include <stdio.h>
 #include <string.h>
 

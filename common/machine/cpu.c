@@ -1,5 +1,5 @@
 // Detects instruction sets at run time.
-#include "common/cpu.h"
+#include "common/machine/cpu.h"
 #include "common/err.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // The ordered worker pool: a ring of jobs under one lock.
-#include "common/pool.h"
-#include "common/cgroup.h"
+#include "common/machine/pool.h"
+#include "common/machine/cgroup.h"
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // Turns SIGBUS during a guarded call into an error: the handler jumps back to mapguard_run. See mapguard.h.
-#include "common/mapguard.h"
+#include "common/file/mapguard.h"
 #include "common/err.h"
 #include <pthread.h>
 #include <setjmp.h>

@@ -38,7 +38,7 @@ int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory);
 // then renamed. Zero it before use; newfile_abandon accepts it in every state.
 typedef struct {
     int fd;      // of the temporary file, for pwrite(2)
-    int cleanup; // the number of the temporary file in the list of common/cleanup.h
+    int cleanup; // the number of the temporary file in the list of common/file/cleanup.h
     uint64_t written;
     char path[PATH_MAX_BYTES], temp[PATH_MAX_BYTES];
 } NewFile;

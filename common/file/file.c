@@ -1,7 +1,7 @@
 // Files: maps, whole reads and writes, durable creation, locks.
-#include "common/file.h"
-#include "common/cleanup.h"
+#include "common/file/file.h"
 #include "common/err.h"
+#include "common/file/cleanup.h"
 #include "common/log.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // One mapping per block. The page before the block holds the mapping's size, which hugepages_free needs.
-#include "common/hugepages.h"
+#include "common/machine/hugepages.h"
 #include "common/err.h"
 #include <stdint.h>
 #include <sys/mman.h>

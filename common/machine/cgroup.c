@@ -1,9 +1,9 @@
 // Limits of control groups. In a container the path in /proc/self/cgroup may be that of the host, which does not exist
 // below the container's mount: the mount itself is then the container's group, and it is always looked at.
-#include "common/cgroup.h"
+#include "common/machine/cgroup.h"
 #include "common/bytes.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // Builds a directory beside its place and renames it.
-#include "common/folder.h"
+#include "common/file/folder.h"
 #include "common/err.h"
 #include <dirent.h>
 #include <errno.h>

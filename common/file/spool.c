@@ -1,7 +1,7 @@
 // Temporary files, and the copy of standard input in one.
-#include "common/spool.h"
+#include "common/file/spool.h"
 #include "common/err.h"
-#include "common/file.h"
+#include "common/file/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // Reads the variables that launchers set for each process.
-#include "common/launch.h"
+#include "common/machine/launch.h"
 #include "common/err.h"
 #include <errno.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 // directory beside it, .NAME.tmp.PID, which is then renamed.
 #pragma once
 
-#include "common/file.h"
+#include "common/file/file.h"
 #include <stdbool.h>
 
 typedef struct {

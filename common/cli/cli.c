@@ -1,6 +1,6 @@
 // Parses argv into a command's variables and runs the command.
-#include "common/cli.h"
-#include "common/cli_help.h"
+#include "common/cli/cli.h"
+#include "common/cli/cli_help.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <ctype.h>

@@ -1,6 +1,6 @@
 // The list is static memory, so that a signal handler may read it at any moment.
-#include "common/cleanup.h"
-#include "common/file.h"
+#include "common/file/cleanup.h"
+#include "common/file/file.h"
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
