@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh format: rewrites sources in the house style. lint.sh lint: lists what breaks it: format, includes that point up, names,
+# lint.sh format: rewrites sources in the house style. lint.sh lint: lists what breaks it: format, structure (structure.py), names,
 # references to files that are gone.
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -11,9 +11,9 @@ fi
 
 bad=0
 say() { echo "$1" && bad=1; }
-while read -r file; do
-    clang-format --dry-run --Werror "$file" 2>/dev/null || say "$file: not in the house format (make format)"
-done < <(sources)
+hits=$(sources | xargs -P "$(nproc)" -n 20 clang-format --dry-run --Werror 2>&1 | sed -nE 's/^([^:]*):[0-9]+:[0-9]+: error: .*/\1/p' | sort -u)
+[ -z "$hits" ] || say "not in the house format (make format):
+$hits"
 
 # What the files of a folder may include beside those of their own folder: folders, or single headers. Above common, its
 # name stands for its sub-folders, too.
@@ -54,18 +54,11 @@ trainer/run         common kernels trainer/config trainer/plan trainer/model tra
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run
 END
 }
-hits=$(sources | grep -v ^tests/ | xargs grep -nE '^#include "' | awk '
-    NR == FNR { known[$1]; for (i = 1; i <= NF; i++) may[$1, $i]; next }
-    {
-        split($0, part, "\""); header = part[2]
-        file = folder = $0; sub(/:.*/, "", file); folder = file; sub(/\/[^\/]*$/, "", folder)
-        of = header; sub(/\/[^\/]*$/, "", of)
-        if (folder !~ /^common/) sub(/^common\/.*/, "common", of)
-        if (!(folder in known)) print file ": the folder has no row in scripts/lint.sh"
-        else if (!((folder, of) in may) && !((folder, header) in may)) print file " includes " header
-    }' <(layers) - | sort -u)
-[ -z "$hits" ] || say "includes that point up or sideways:
-$hits"
+# Warnings until the tree passes, but for the includes.
+hits=$(layers | scripts/structure.py)
+grep -vE 'does not allow$|has no floor' <<<"$hits" | sed 's/^/warning: /'
+hits=$(grep -E 'does not allow$|has no floor' <<<"$hits")
+[ -z "$hits" ] || say "$hits"
 
 hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
 [ -z "$hits" ] || say "file names that occur twice: $hits"
