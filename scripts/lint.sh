@@ -31,10 +31,11 @@ kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h 
 kernels/cuda        common kernels
 kernels/mpi         kernels
 shardtool/format    common
-shardtool/ingest    common shardtool/format tokenizer
+shardtool/ingest    common shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h
-shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h tokenizer
-shardtool           common shardtool/format shardtool/ingest shardtool/support tokenizer
+shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
+shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer
+shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol

@@ -2,7 +2,7 @@
 #include "common/err.h"
 #include "common/machine/pool.h"
 #include "shardtool/format/dataset_build.h"
-#include "shardtool/ingest/append.h"
+#include "shardtool/pipeline/append.h"
 #include "shardtool/support/dataset_characters.h"
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"

@@ -3,7 +3,7 @@
 
 #include "common/log.h"
 #include "shardtool/format/dataset_build.h"
-#include "shardtool/ingest/shard_sink.h"
+#include "shardtool/pipeline/shard_sink.h"
 #include "shardtool/support/option_rows.h"
 
 // The options of all these commands.

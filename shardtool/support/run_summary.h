@@ -1,7 +1,7 @@
 // The summary of a tokenize run, as lines on stderr and as a JSON object on standard output.
 #pragma once
 
-#include "shardtool/ingest/pipeline.h"
+#include "shardtool/pipeline/pipeline.h"
 
 typedef struct {
     const Dataset *dataset;

@@ -1,5 +1,5 @@
 // Reads and writes the journal of an unfinished run.
-#include "shardtool/ingest/journal.h"
+#include "shardtool/pipeline/journal.h"
 #include "common/err.h"
 #include "common/json_read.h"
 #include "common/json_write.h"

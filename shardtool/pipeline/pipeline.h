@@ -8,8 +8,8 @@
 
 #include "common/log.h"
 #include "shardtool/format/dataset.h"
-#include "shardtool/ingest/journal.h"
 #include "shardtool/ingest/source.h"
+#include "shardtool/pipeline/journal.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct {

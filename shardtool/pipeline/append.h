@@ -3,7 +3,7 @@
 // all inputs.
 #pragma once
 
-#include "shardtool/ingest/shard_sink.h"
+#include "shardtool/pipeline/shard_sink.h"
 
 // Links the full shards of `base` that `dataset` does not have yet, and adds them to the journal.
 int append_link(Dataset *dataset, const Dataset *base, uint64_t shard_tokens, Journal *journal);

@@ -1,5 +1,5 @@
 // Ids to shards: cuts frames, compresses them in workers, appends them in order.
-#include "shardtool/ingest/shard_sink.h"
+#include "shardtool/pipeline/shard_sink.h"
 #include "common/err.h"
 #include <stdlib.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/machine/pool.h"
-#include "shardtool/ingest/pipeline.h"
+#include "shardtool/pipeline/pipeline.h"
 
 typedef struct ShardSink ShardSink;
 ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset); // NULL after fail()

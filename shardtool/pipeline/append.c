@@ -1,5 +1,5 @@
 // Takes over the shards of a finished dataset.
-#include "shardtool/ingest/append.h"
+#include "shardtool/pipeline/append.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/format/token_reader.h"
 

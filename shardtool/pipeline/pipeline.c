@@ -3,10 +3,10 @@
 //
 // A document larger than a batch is split into windows of one batch each. The windows share one encoder, so workers
 // tokenize them one after the other.
-#include "shardtool/ingest/pipeline.h"
+#include "shardtool/pipeline/pipeline.h"
 #include "common/err.h"
-#include "shardtool/ingest/append.h"
-#include "shardtool/ingest/shard_sink.h"
+#include "shardtool/pipeline/append.h"
+#include "shardtool/pipeline/shard_sink.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
