@@ -11,14 +11,14 @@ typedef struct {
     int value;
 } Alias;
 
-#define KEY(type, field, initial, class, meaning)
-#define WORD(type, field, initial, class, meaning, words) static const char *const names_##field[] = {words};
-#define W(constant, text)                                 [constant] = text,
+#define KEY(type, field, initial, class, range, when, meaning)
+#define WORD(type, field, initial, class, when, meaning, words) static const char *const names_##field[] = {words};
+#define W(constant, text)                                       [constant] = text,
 #define ALIAS(constant, text)
 #include "trainer/config/keys.def"
 
-#define KEY(type, field, initial, class, meaning)
-#define WORD(type, field, initial, class, meaning, words) static const Alias aliases_##field[] = {words NO_ALIAS};
+#define KEY(type, field, initial, class, range, when, meaning)
+#define WORD(type, field, initial, class, when, meaning, words) static const Alias aliases_##field[] = {words NO_ALIAS};
 #define W(constant, text)
 #define ALIAS(constant, text) {text, constant},
 #define NO_ALIAS                                                                                                       \
@@ -29,41 +29,45 @@ typedef struct {
     { __VA_ARGS__ }
 
 static const Config defaults = {
-#define KEY(type, field, initial, class, meaning)         .field = initial,
-#define WORD(type, field, initial, class, meaning, words) .field = initial,
+#define KEY(type, field, initial, class, range, when, meaning)  .field = initial,
+#define WORD(type, field, initial, class, when, meaning, words) .field = initial,
 #include "trainer/config/keys.def"
 };
 
 // For help, where a word's default is its name and its argument the list of words, as "one|two".
 static Config shown = {
-#define KEY(type, field, initial, class, meaning)         .field = initial,
-#define WORD(type, field, initial, class, meaning, words) .field = initial,
+#define KEY(type, field, initial, class, range, when, meaning)  .field = initial,
+#define WORD(type, field, initial, class, when, meaning, words) .field = initial,
 #include "trainer/config/keys.def"
 };
 const Option config_keys[KEY_COUNT + 1] = {
-#define KEY(type, field, initial, class, meaning) {OPT_##type, #field, &shown.field, NULL, meaning},
-#define WORD(type, field, initial, class, meaning, words)                                                              \
-    {OPT_STRING, #field, (void *)(uintptr_t)&names_##field[initial], &("" words)[1], meaning},
-#define W(constant, text) "|" text
+#define KEY(type, field, initial, class, range, when, meaning) {OPT_##type, #field, &shown.field, range, when meaning},
+#define WORD(type, field, initial, class, when, meaning, words)                                                        \
+    {OPT_STRING, #field, (void *)(uintptr_t)&names_##field[initial], &("" words)[1], when meaning},
+#define W(constant, text)  "|" text
+#define ANY                NULL
+#define RANGE(low, high)   #low ".." #high
+#define AT_LEAST(low)      #low ".."
+#define ALWAYS             ""
+#define WHEN(key, value)   #key "=" #value ": "
+#define UNLESS(key, value) "unless " #key "=" #value ": "
+#define WITH(key)          "with " #key ": "
 #define ALIAS(constant, text)
 #include "trainer/config/keys.def"
 };
 
 static const struct {
     OptionType type; // OPT_STRING for words
-    const char *name, *meaning;
     KeyClass class;
     size_t offset;
     const char *const *names; // of a word, by value; NULL for other types
     int name_count;
     const Alias *aliases;
 } keys[KEY_COUNT] = {
-#define KEY(type, field, initial, class, meaning)                                                                      \
-    {OPT_##type, #field, meaning, CLASS_##class, offsetof(Config, field), NULL, 0, NULL},
-#define WORD(type, field, initial, class, meaning, words)                                                              \
+#define KEY(type, field, initial, class, range, when, meaning)                                                         \
+    {OPT_##type, CLASS_##class, offsetof(Config, field), NULL, 0, NULL},
+#define WORD(type, field, initial, class, when, meaning, words)                                                        \
     {OPT_STRING,                                                                                                       \
-     #field,                                                                                                           \
-     meaning,                                                                                                          \
      CLASS_##class,                                                                                                    \
      offsetof(Config, field),                                                                                          \
      names_##field,                                                                                                    \
@@ -76,7 +80,7 @@ void config_open(ConfigReader *reader) {
     *reader = (ConfigReader){.config = defaults};
     for (int i = 0; i < KEY_COUNT; i++) {
         reader->options[i] =
-            (Option){keys[i].type, keys[i].name, (char *)&reader->config + keys[i].offset, NULL, keys[i].meaning};
+            (Option){keys[i].type, config_key(i), (char *)&reader->config + keys[i].offset, NULL, NULL};
         snprintf(reader->origin[i], sizeof reader->origin[i], "default");
     }
     reader->options[KEY_COUNT] = (Option){OPT_END, NULL, NULL, NULL, NULL};
@@ -105,14 +109,14 @@ void config_words(int key, Buffer *out) {
 }
 
 KeyClass config_class(int key) { return keys[key].class; }
-const char *config_key(int key) { return keys[key].name; }
+const char *config_key(int key) { return config_keys[key].name; }
 
 void config_value(const Config *config, int key, char *out, size_t size) {
     if (keys[key].names) {
         snprintf(out, size, "%s", keys[key].names[*(const int *)((const char *)config + keys[key].offset)]);
         return;
     }
-    Option option = {keys[key].type, keys[key].name, (char *)(uintptr_t)config + keys[key].offset, NULL, NULL};
+    Option option = {keys[key].type, config_key(key), (char *)(uintptr_t)config + keys[key].offset, NULL, NULL};
     option_print(&option, out, size);
     if (option.type != OPT_FLOAT) return;
     double number = *(double *)option.value; // the fewest digits that give it back
@@ -125,7 +129,7 @@ void config_default(int key, char *out, size_t size) { config_value(&defaults, k
 bool config_parse(Config *config, int key, const char *text) {
     void *value = (char *)config + keys[key].offset;
     if (keys[key].names) return config_find_word(key, text, value);
-    Option option = {keys[key].type, keys[key].name, value, NULL, NULL};
+    Option option = {keys[key].type, config_key(key), value, NULL, NULL};
     if (option_set(&option, text) == 0) return true;
     return err_clear(), false;
 }
@@ -164,8 +168,8 @@ void config_print(const ConfigReader *reader) {
             print_quoted(&out, value);
         else
             buffer_print(&out, "%s", value);
-        printf("%-28s = %-24.*s # %s; %s\n", keys[i].name, (int)out.size, (const char *)out.data, reader->origin[i],
-               keys[i].meaning);
+        printf("%-28s = %-24.*s # %s; %s\n", config_key(i), (int)out.size, (const char *)out.data, reader->origin[i],
+               config_keys[i].help);
         buffer_close(&out);
     }
 }

@@ -18,23 +18,23 @@ typedef uint64_t Key_SIZE;
 typedef const char *Key_STRING;
 
 // The enums of the WORD rows.
-#define KEY(type, field, initial, class, meaning)
-#define WORD(type, field, initial, class, meaning, words) typedef enum { words } type;
-#define WORD_OF(type, field, initial, class, meaning, words)
+#define KEY(type, field, initial, class, range, when, meaning)
+#define WORD(type, field, initial, class, when, meaning, words) typedef enum { words } type;
+#define WORD_OF(type, field, initial, class, when, meaning, words)
 #define W(constant, text) constant,
 #define ALIAS(constant, text)
 #include "trainer/config/keys.def"
 
 typedef struct {
-#define KEY(type, field, initial, class, meaning)         Key_##type field;
-#define WORD(type, field, initial, class, meaning, words) type field;
+#define KEY(type, field, initial, class, range, when, meaning)  Key_##type field;
+#define WORD(type, field, initial, class, when, meaning, words) type field;
 #include "trainer/config/keys.def"
     unsigned world; // processes that train together, 0 = 1: of the launcher, no key
 } Config;
 
 enum {
-#define KEY(type, field, initial, class, meaning)         KEY_##field,
-#define WORD(type, field, initial, class, meaning, words) KEY_##field,
+#define KEY(type, field, initial, class, range, when, meaning)  KEY_##field,
+#define WORD(type, field, initial, class, when, meaning, words) KEY_##field,
 #include "trainer/config/keys.def"
     KEY_COUNT
 };

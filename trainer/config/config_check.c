@@ -1,4 +1,5 @@
-// Ranges and combinations of values. All mistakes are printed before anything is allocated.
+// The rules of keys.def for one value, and the rules between keys. All mistakes are printed before anything is
+// allocated.
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/config/config.h"
@@ -19,64 +20,34 @@ void config_mistake(ConfigReader *reader, int key, const char *format, ...) {
     reader->mistake_count++;
 }
 
-static void check_range(ConfigReader *reader, int key, double low, double high) {
+// The rules of a row of keys.def: its range, and the key that has to have a value (or, with `unless`, not to have it).
+static const struct {
+    double low, high;
+    int used_key;
+    const char *used_value; // NULL: the key is always used
+    bool unless;
+} rules[KEY_COUNT] = {
+#define KEY(type, field, initial, class, range, when, meaning)  {range, when},
+#define WORD(type, field, initial, class, when, meaning, words) {ANY, when},
+#define ANY                                                     0, 0
+#define RANGE(low, high)                                        low, high
+#define AT_LEAST(low)                                           low, 0x1p53
+#define ALWAYS                                                  0, NULL, false
+#define WHEN(key, value)                                        KEY_##key, #value, false
+#define UNLESS(key, value)                                      KEY_##key, #value, true
+#define WITH(key)                                               KEY_##key, "", true
+#include "trainer/config/keys.def"
+};
+
+static void check_range(ConfigReader *reader, int key) {
     const Option *option = &reader->options[key];
+    const double low = rules[key].low, high = rules[key].high;
+    if (option->type != OPT_FLOAT && option->type != OPT_INT && option->type != OPT_AUTO) return;
     double value = option->type == OPT_FLOAT  ? *(double *)option->value
                    : option->type == OPT_AUTO ? (double)((AutoInt *)option->value)->value
                                               : (double)*(int64_t *)option->value;
     if (!(value >= low && value <= high))
         config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", option->name, value, low, high);
-}
-
-static void check_ranges(ConfigReader *reader) {
-    static const struct {
-        int key;
-        double low, high;
-    } ranges[] = {
-        {KEY_batch_size,                  1, 1 << 16  },
-        {KEY_block_size,                  1, 1 << 16  },
-        {KEY_vocab_size,                  0, 1 << 16  },
-        {KEY_n_layer,                     1, 1024     },
-        {KEY_n_head,                      1, 1024     },
-        {KEY_n_embd,                      1, 1 << 16  },
-        {KEY_n_kv_head,                   0, 1024     },
-        {KEY_logit_softcap,               0, 1e6      },
-        {KEY_z_loss,                      0, 1e6      },
-        {KEY_rope_theta,                  1, 1e15     },
-        {KEY_gradient_accumulation_steps, 1, 1 << 20  },
-        {KEY_tokens_per_step,             0, 1ll << 40},
-        {KEY_eval_interval,               0, 0x1p53   },
-        {KEY_log_interval,                1, 0x1p53   },
-        {KEY_eval_iters,                  1, 1 << 30  },
-        {KEY_eval_batch_size,             0, 1 << 16  },
-        {KEY_eval_block_size,             0, 1 << 16  },
-        {KEY_eval_tokens,                 0, 0x1p53   },
-        {KEY_loss_chunk_rows,             0, 1 << 20  },
-        {KEY_max_iters,                   0, 0x1p53   },
-        {KEY_warmup_iters,                0, 0x1p53   },
-        {KEY_lr_decay_iters,              0, 0x1p53   },
-        {KEY_cooldown_iters,              0, 0x1p53   },
-        {KEY_spike_z,                     1, 1e30     },
-        {KEY_recheck_interval,            0, 0x1p53   },
-        {KEY_recompute_layers,            0, 1024     },
-        {KEY_learning_rate,               0, 1e30     },
-        {KEY_min_lr,                      0, 1e30     },
-        {KEY_weight_decay,                0, 1e30     },
-        {KEY_grad_clip,                   0, 1e30     },
-        {KEY_dropout,                     0, 0.99     },
-        {KEY_beta1,                       0, 0.9999999},
-        {KEY_beta2,                       0, 0.9999999},
-        {KEY_muon_learning_rate,          0, 1e30     },
-        {KEY_muon_momentum,               0, 0.9999999},
-        {KEY_data_timeout,                1, 1e9      },
-        {KEY_device_timeout,              0, 1e9      },
-        {KEY_threads,                     0, 4096     },
-        {KEY_zero_stage,                  0, 1        },
-        {KEY_seed,                        0, 0x1p53   },
-        {KEY_sample_tokens,               0, 1 << 20  },
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        check_range(reader, ranges[i].key, ranges[i].low, ranges[i].high);
 }
 
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
@@ -127,7 +98,7 @@ static void check_model(ConfigReader *reader) {
     if (!*config->out_dir) config_mistake(reader, KEY_out_dir, "'out_dir' is empty");
 }
 
-// What cannot be meant. What may be meant, and rarely is, is a warning of schedule_warn.
+// Rejects contradictory schedules. Unusual ones only warn (schedule_warn).
 static void check_schedule(ConfigReader *reader) {
     // The default may be above the rate of a fine-tuning, as in nanoGPT.
     const double default_min_lr = *(const double *)config_keys[KEY_min_lr].value;
@@ -170,39 +141,41 @@ static void split_step(ConfigReader *reader) {
         config->gradient_accumulation_steps = tokens / unit;
 }
 
+static bool is_used(const Config *config, int key) {
+    char value[64];
+    if (!rules[key].used_value) return true;
+    config_value(config, rules[key].used_key, value, sizeof value);
+    return !strcmp(value, rules[key].used_value) != rules[key].unless;
+}
+
+static bool is_default(const Config *config, int key) {
+    char value[64], initial[64];
+    config_value(config, key, value, sizeof value);
+    config_default(key, initial, sizeof initial);
+    return !strcmp(value, initial);
+}
+
 void config_warn(const ConfigReader *reader) {
     const Config *config = &reader->config;
-    const struct {
-        int key;
-        bool is_used;
-        const char *when;
-    } rows[] = {
-        {KEY_muon_learning_rate, config->optimizer == OPTIMIZER_MUON,               "unless optimizer is muon"  },
-        {KEY_muon_momentum,      config->optimizer == OPTIMIZER_MUON,               "unless optimizer is muon"  },
-        {KEY_rope_theta,         config->position == POSITION_ROPE,                 "unless position is rope"   },
-        {KEY_gelu,               config->mlp == MLP_GELU,                           "unless mlp is gelu"        },
-        {KEY_lr_schedule,        config->decay_lr,                                  "unless decay_lr is True"   },
-        {KEY_cooldown_iters,     config->decay_lr && config->lr_schedule == LR_WSD, "unless lr_schedule is wsd" },
-        {KEY_spike_z,            config->spike_action != SPIKE_OFF,                 "where spike_action is off" },
-        {KEY_recompute_layers,   config->recompute != RECOMPUTE_NONE,               "where recompute is none"   },
-        {KEY_recompute_layers,   config->recompute_layers < config->n_layer,        "unless it is below n_layer"},
-        {KEY_loader_key,         *config->loader,                                   "without loader"            },
-        {KEY_key_file,           *config->loader,                                   "without loader"            },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char value[64], initial[64];
-        config_value(config, rows[i].key, value, sizeof value);
-        config_default(rows[i].key, initial, sizeof initial);
-        if (!rows[i].is_used && strcmp(value, initial))
-            log_warn("%s: '%s' has no effect %s", reader->origin[rows[i].key], config_key(rows[i].key), rows[i].when);
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (is_used(config, key) || is_default(config, key)) continue;
+        const char *other = config_key(rules[key].used_key), *value = rules[key].used_value;
+        log_warn("%s: '%s' has no effect %s %s%s%s", reader->origin[key], config_key(key),
+                 !*value             ? "without"
+                 : rules[key].unless ? "where"
+                                     : "unless",
+                 other, *value ? " is " : "", value);
     }
+    if (config->recompute_layers >= config->n_layer && config->recompute != RECOMPUTE_NONE)
+        log_warn("%s: 'recompute_layers' has no effect unless it is below n_layer",
+                 reader->origin[KEY_recompute_layers]);
 }
 
 int config_check(ConfigReader *reader) {
     Config *config = &reader->config;
     const bool checkpoints = config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO;
     if (checkpoints) config->recompute = RECOMPUTE_BLOCK;
-    check_ranges(reader);
+    for (int key = 0; key < KEY_COUNT; key++) check_range(reader, key);
     check_model(reader);
     check_schedule(reader);
     split_step(reader);

@@ -139,6 +139,52 @@ TEST(config_checks_ranges_and_combinations) {
     config_close(&reader);
 }
 
+TEST(every_number_among_the_keys_has_a_range_with_its_default) {
+    static const struct {
+        char type[8];
+        double low, high;
+    } rows[KEY_COUNT] = {
+#define KEY(type, field, initial, class, range, when, meaning)  {#type, range},
+#define WORD(type, field, initial, class, when, meaning, words) {"word", ANY},
+#define ANY                                                     0, -1
+#define RANGE(low, high)                                        low, high
+#define AT_LEAST(low)                                           low, 0x1p53
+#include "trainer/config/keys.def"
+    };
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char text[64];
+        config_default(key, text, sizeof text);
+        const bool number =
+            !strcmp(rows[key].type, "INT") || !strcmp(rows[key].type, "FLOAT") || !strcmp(rows[key].type, "AUTO");
+        CHECK_EQUAL(rows[key].low <= rows[key].high, number);
+        CHECK(!number || (rows[key].low <= strtod(text, NULL) && strtod(text, NULL) <= rows[key].high));
+    }
+}
+
+TEST(every_condition_of_a_key_is_a_value_of_another_key) {
+    static const struct {
+        int key;
+        const char *value;
+    } rows[KEY_COUNT] = {
+#define KEY(type, field, initial, class, range, when, meaning)  {when},
+#define WORD(type, field, initial, class, when, meaning, words) {when},
+#define ALWAYS                                                  0, NULL
+#define WHEN(key, value)                                        KEY_##key, #value
+#define UNLESS(key, value)                                      KEY_##key, #value
+#define WITH(key)                                               KEY_##key, ""
+#include "trainer/config/keys.def"
+    };
+    config_open(&reader);
+    for (int key = 0; key < KEY_COUNT; key++) {
+        char text[64];
+        if (!rows[key].value) continue;
+        CHECK(config_parse(&reader.config, rows[key].key, rows[key].value));
+        config_value(&reader.config, rows[key].key, text, sizeof text);
+        CHECK_TEXT(text, rows[key].value);
+    }
+    config_close(&reader);
+}
+
 // The five files of nanoGPT's config/: every assignment of theirs, without most comments.
 TEST(config_reads_every_file_of_nanogpt_unchanged) {
     static const char *const files[] = {
