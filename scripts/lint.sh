@@ -32,7 +32,7 @@ kernels/cuda        common kernels
 kernels/mpi         kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format/shard.h
-shardtool/parquet   common shardtool/ingest/input_format.h
+shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer
 shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support tokenizer

@@ -131,7 +131,7 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     if (resume && resume->has_start) {
         const InputPosition *start = &resume->start;
         if (resume->point.out) points->start = &resume->point;
-        source_start(source, start->file, start->place, start->document - start->behind);
+        source_start(source, start->file, start->place, start->document - start->preceding);
     }
     int status = pipeline_run(&pipeline, inputs, source, dataset, &result);
     source_close(source);

@@ -1,7 +1,7 @@
 // A Stream over memory, read forward or with seeks: set .stream.read or .stream.read_at to the functions below.
 #pragma once
 
-#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/stream.h"
 #include <string.h>
 
 typedef struct {

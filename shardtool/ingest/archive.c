@@ -4,8 +4,8 @@
 // One from a pipe or in another container is first copied to a temporary file.
 #include "common/err.h"
 #include "common/log.h"
+#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/member_queue.h"
-#include "shardtool/ingest/spooled.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ typedef struct {
     uint64_t extra;      // of a zip: bytes behind the end record that are not zeros only
     uint64_t number;     // of `current` among them
     uint64_t offset;     // of its header
-    uint64_t behind;     // documents of it
+    uint64_t preceding;  // documents of it
     FormatReader *inner; // reads `current`
     uint8_t block[BLOCK_BYTES];
 } ArchiveReader;
@@ -346,7 +346,7 @@ static int open_member(ArchiveReader *self) {
             return -1;
         }
     }
-    self->number = self->current->number, self->offset = self->current->offset, self->behind = 0;
+    self->number = self->current->number, self->offset = self->current->offset, self->preceding = 0;
     return reader_open(&self->inner, self->current, self->options) < 0 ? -1 : 1;
 }
 
@@ -354,8 +354,8 @@ static int open_member(ArchiveReader *self) {
 static void set_place(ArchiveReader *self, Part *part) {
     part->has_place = true;
     part->place = (ReadPlace){self->offset, self->number};
-    part->behind = self->behind += part->skipped;
-    self->behind += part->last;
+    part->preceding = self->preceding += part->skipped;
+    self->preceding += part->last;
 }
 
 int archive_next(FormatReader *reader, Part *part) {

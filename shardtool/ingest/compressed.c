@@ -1,5 +1,6 @@
 // Compressed streams: decompresses the outer stream and reads the format of what it holds.
 #include "shardtool/ingest/decoder.h"
+#include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
 
 typedef struct {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "shardtool/ingest/access_points.h"
-#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/source_options.h"
 
 typedef struct Decoder Decoder;
 

@@ -1,4 +1,4 @@
-// Streams, and the choice of the format that reads one.
+// The table of input formats, and the choice of the one that reads a stream.
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
 #include "common/log.h"
@@ -15,53 +15,6 @@ static const InputFormat formats[] = {
 enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 _Static_assert((int)FORMAT_COUNT <= (int)INPUT_FORMATS_MAX, "inputs_read has an entry for each row");
 
-int stream_peek(Stream *stream, Bytes *head) {
-    if (!stream->head_size) {
-        ssize_t got = stream->read(stream, stream->head, sizeof stream->head);
-        if (got < 0) return -1;
-        stream->head_size = (size_t)got;
-    }
-    *head = (Bytes){stream->head, stream->head_size};
-    return 0;
-}
-
-ssize_t stream_read(Stream *stream, void *data, size_t size) {
-    size_t left = stream->head_size - stream->head_at, take = left < size ? left : size;
-    memcpy(data, stream->head + stream->head_at, take);
-    stream->head_at += take;
-    if (take == size || (stream->head_size && stream->head_size < sizeof stream->head)) return (ssize_t)take;
-    ssize_t got = stream->read(stream, (uint8_t *)data + take, size - take);
-    return got < 0 ? -1 : (ssize_t)take + got;
-}
-
-// Without `seek`, the bytes before the offset are read and dropped.
-int stream_seek(Stream *stream, uint64_t offset) {
-    if (stream->seek) {
-        stream->head_at = stream->head_size = 0;
-        return stream->seek(stream, offset);
-    }
-    uint8_t dropped[65536];
-    while (offset) {
-        size_t size = offset < sizeof dropped ? (size_t)offset : sizeof dropped;
-        ssize_t got = stream_read(stream, dropped, size);
-        if (got < 0) return -1;
-        if ((size_t)got < size) return fail(EX_IO, "'%s' ends before the place of a finished shard", stream->name);
-        offset -= size;
-    }
-    return 0;
-}
-
-ssize_t stream_read_at(Stream *stream, uint64_t offset, void *data, size_t size) {
-    return stream->read_at(stream, offset, data, size);
-}
-
-void stream_name(Stream *stream, const char *outer, const char *member) {
-    const char *path = member ? member : outer, *slash = strrchr(path, '/');
-    snprintf(stream->base, sizeof stream->base, "%s", slash ? slash + 1 : path);
-    snprintf(stream->name, sizeof stream->name, "%s%s%s", outer, member ? ":" : "", member ? member : "");
-    text_printable(stream->name);
-}
-
 static int fail_no_format(const Stream *stream) {
     char titles[256] = "";
     for (size_t i = 0; i < FORMAT_COUNT; i++) {
@@ -69,12 +22,6 @@ static int fail_no_format(const Stream *stream) {
         snprintf(titles + used, sizeof titles - used, "%s%s", i ? ", " : "", formats[i].title);
     }
     return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)", stream->name, titles);
-}
-
-int refuse_conditions(const Stream *stream, const SourceOptions *options) {
-    if (!options->where.count) return 0;
-    return fail(EX_DATA, "'%s' has no columns, so --where '%s' cannot choose its documents", stream->name,
-                options->where.items[0]);
 }
 
 static bool has_word(const char *words, const char *word) {
@@ -207,18 +154,4 @@ int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *optio
 
 void reader_close(FormatReader *reader) {
     if (reader) reader->format->close(reader);
-}
-
-int level_check(const Stream *stream, const SourceOptions *options) {
-    if (stream->level <= options->max_depth) return 0;
-    return fail(EX_DATA, "'%s': containers nested more than %" PRIu64 " deep (--max-depth)", stream->name,
-                options->max_depth);
-}
-
-int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes) {
-    enum { RATIO_FROM_BYTES = 16 << 20 }; // a small input of zeros is harmless
-    if (!options->max_ratio || out_bytes < RATIO_FROM_BYTES || out_bytes / options->max_ratio <= in_bytes) return 0;
-    return fail(EX_DATA,
-                "'%s': expands to more than %" PRIu64 " times its size, like a decompression bomb (--max-ratio)", name,
-                options->max_ratio);
 }

@@ -57,7 +57,7 @@ typedef struct {
     bool found, streamed;                 // the text of this line was read; a part of it was returned
     uint64_t objects[DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array
     Buffer text, key;
-    uint8_t window[SOURCE_WINDOW_BYTES + 1]; // and a line end after the last line
+    uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
 } JsonlReader;
 
 static const uint8_t *skip_byte_order_mark(const uint8_t *at, const uint8_t *end) {
@@ -366,7 +366,7 @@ static int refill(JsonlReader *jsonl) {
     jsonl->line_byte += jsonl->at, jsonl->window_at += jsonl->at;
     memmove(jsonl->window, jsonl->window + jsonl->at, jsonl->end - jsonl->at);
     jsonl->end -= jsonl->at, jsonl->at = 0;
-    size_t space = SOURCE_WINDOW_BYTES - jsonl->end;
+    size_t space = STREAM_WINDOW_BYTES - jsonl->end;
     ssize_t got = stream_read(jsonl->stream, jsonl->window + jsonl->end, space);
     if (got < 0) return -1;
     jsonl->end += (size_t)got;
@@ -417,7 +417,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
             begin_line(jsonl);
             if (complete) return 1;
         } else if (result == STEP_MORE) {
-            if (jsonl->at == 0 && jsonl->end == SOURCE_WINDOW_BYTES)
+            if (jsonl->at == 0 && jsonl->end == STREAM_WINDOW_BYTES)
                 result = bad_line(jsonl, "number longer than the window");
             else {
                 int more = refill(jsonl);

@@ -1,7 +1,7 @@
 // Compressed members of an archive: loaded whole, decoded ahead by workers, returned in the order of the archive.
 #pragma once
 
-#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/source_options.h"
 
 enum { MEMBER_BYTES_MAX = 4 << 20 }; // a larger member is not for the queue
 

@@ -2,6 +2,7 @@
 #include "shardtool/ingest/source.h"
 #include "common/err.h"
 #include "shardtool/ingest/access_points.h"
+#include "shardtool/ingest/input_format.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -125,7 +126,7 @@ int source_next(Source *source, Part *part) {
             if (status != 0) {
                 if (status > 0) source->document += part->skipped;
                 part->file = source->next_file - 1, part->document = source->document;
-                if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->behind = source->document;
+                if (status > 0 && !part->has_place) part->place = (ReadPlace){0}, part->preceding = source->document;
                 if (status > 0) source->document += part->last, source->options->skips.documents += part->last;
                 return status;
             }

@@ -1,8 +1,8 @@
 // All documents of all files, in order: argument -> files -> Stream -> InputFormat -> Parts.
 #pragma once
 
-#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/inputs.h"
+#include "shardtool/ingest/source_options.h"
 
 typedef struct Source Source;
 Source *source_open(const Inputs *inputs, SourceOptions *options);

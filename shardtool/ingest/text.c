@@ -12,7 +12,7 @@ typedef struct {
     size_t at, end;
     uint64_t window_at; // offset in the stream of window[0]
     ReadPlace place;    // of the document: its first byte
-    uint8_t window[SOURCE_WINDOW_BYTES];
+    uint8_t window[STREAM_WINDOW_BYTES];
 } TextReader;
 
 // More than a few control characters mean binary data. A stray NUL on a page of text is accepted.

@@ -1,6 +1,7 @@
 // Parquet: the values of the text column are the documents, row groups in order. The columns of --where are read beside
 // it, row by row; other columns are not read.
 #include "common/err.h"
+#include "shardtool/ingest/input_format.h"
 #include "shardtool/parquet/where.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -156,7 +157,7 @@ int parquet_next(FormatReader *reader, Part *part) {
         parquet->text_left = text.bytes;
         lend_part(parquet, part, true, parquet->row - 1 - first);
         part->has_place = true, part->place = (ReadPlace){.number = parquet->group - 1};
-        part->behind = parquet_group(&parquet->footer, parquet->group - 1)->rows - parquet->rows_left - 1;
+        part->preceding = parquet_group(&parquet->footer, parquet->group - 1)->rows - parquet->rows_left - 1;
         return 1;
     }
 }

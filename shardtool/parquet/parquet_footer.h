@@ -3,7 +3,7 @@
 //   "PAR1"  pages ...  FileMetaData (Thrift)  u32 its length  "PAR1"
 #pragma once
 
-#include "shardtool/ingest/input_format.h"
+#include "shardtool/ingest/stream.h"
 #include "shardtool/parquet/parquet_schema.h"
 
 // The pages of one column in one row group: file bytes [begin, end), inside the file and before the footer.

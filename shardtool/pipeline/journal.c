@@ -68,8 +68,8 @@ static void get_start(const json_t *object, JournalResume *resume, uint64_t *pen
     InputPosition *start = &resume->start;
     resume->has_start = get_number(object, "byte", &start->place.byte) &&
                         get_number(object, "number", &start->place.number) &&
-                        get_number(object, "behind", &start->behind) && get_number(object, "pending", pending_bytes) &&
-                        get_number(object, "crc", &crc);
+                        get_number(object, "behind", &start->preceding) &&
+                        get_number(object, "pending", pending_bytes) && get_number(object, "crc", &crc);
     *pending_crc = (uint32_t)crc;
 }
 
@@ -307,7 +307,7 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
         buffer_print(&json,
                      ",\"byte\":%" PRIu64 ",\"number\":%" PRIu64 ",\"behind\":%" PRIu64 ",\"pending\":%" PRIu64
                      ",\"crc\":%" PRIu32,
-                     position.place.byte, position.place.number, position.behind, journal->pending_bytes,
+                     position.place.byte, position.place.number, position.preceding, journal->pending_bytes,
                      journal->pending_crc);
     if (has_point) add_point(&json, &journal->point);
     buffer_print(&json, ",\"shard\":");

@@ -15,15 +15,15 @@
 
 #include "shardtool/format/dataset.h"
 #include "shardtool/ingest/access_points.h"
-#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/inputs.h"
+#include "shardtool/ingest/source_options.h"
 
 // A position in the inputs: the file, the document in it, and the ids of that document before the position. The
-// document is `behind` documents after a place of the file.
+// document is preceded by `preceding` others after a place of the file.
 typedef struct {
     uint64_t file, document, token;
     ReadPlace place;
-    uint64_t behind;
+    uint64_t preceding;
 } InputPosition;
 
 typedef struct {

@@ -289,7 +289,8 @@ static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     bool is_long = false;
     held->size = 0;
     pipeline->document = (BatchDocument){
-        .position = {.file = part->file, .document = part->document, .place = part->place, .behind = part->behind}
+        .position = {
+                     .file = part->file, .document = part->document, .place = part->place, .preceding = part->preceding}
     };
     for (;;) {
         Bytes text = part->text;

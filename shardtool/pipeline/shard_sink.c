@@ -126,7 +126,7 @@ static int finish_shard(ShardSink *sink, int split) {
     dataset_add(sink->dataset, split, &added);
     if (!sink->options->journal) return 0;
     InputPosition end = from->shard_to;
-    if (!from->continues) end.document++, end.token = 0, end.behind++;
+    if (!from->continues) end.document++, end.token = 0, end.preceding++;
     return journal_add(sink->options->journal, split, sink->dataset->shard_count[split] - 1, &added, end);
 }
 

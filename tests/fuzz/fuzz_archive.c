@@ -1,7 +1,7 @@
 // Any bytes as an archive or a compressed file, read forward or with seeks: whole documents, or bad data. The bits of
 // the first byte choose the options; its upper half names the file.
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "shardtool/ingest/input_format.h"
 #include "tests/memory_stream.h"
 #include <stdlib.h>
 

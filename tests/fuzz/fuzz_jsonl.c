@@ -1,6 +1,6 @@
 // Any bytes as text, JSON lines or an archive: the reader gives whole documents or reports bad data.
 #include "common/err.h"
-#include "shardtool/ingest/source.h"
+#include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

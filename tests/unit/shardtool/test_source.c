@@ -1,5 +1,6 @@
 // Inputs: documents do not depend on where windows and reads end.
 #include "common/file/file.h"
+#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/source.h"
 #include "tests/test.h"
 
@@ -74,7 +75,7 @@ TEST(text_is_cut_into_files_lines_or_paragraphs) {
 static void slide_over_edge(const char *filler, const char *text, SourceOptions options) {
     Buffer input = {0}, got = {0}, want = {0};
     size_t length = strlen(text), filler_size = strlen(filler);
-    for (size_t before = SOURCE_WINDOW_BYTES - length - 2; before <= SOURCE_WINDOW_BYTES + 2; before++) {
+    for (size_t before = STREAM_WINDOW_BYTES - length - 2; before <= STREAM_WINDOW_BYTES + 2; before++) {
         input.size = 0;
         while (input.size + filler_size <= before) buffer_add(&input, filler, filler_size);
         while (input.size < before) buffer_add(&input, "\n", 1);
@@ -104,7 +105,7 @@ TEST(json_lines_do_not_depend_on_the_window) {
 
 TEST(a_paragraph_longer_than_the_window_is_one_document) {
     Buffer text = {0}, got = {0};
-    while (text.size < 3 * SOURCE_WINDOW_BYTES) buffer_print(&text, "line %zu\r\n", text.size);
+    while (text.size < 3 * STREAM_WINDOW_BYTES) buffer_print(&text, "line %zu\r\n", text.size);
     size_t body = text.size - 2;
     buffer_print(&text, "\r\nnext");
     SourceOptions options = {.docs = DOCS_PARAGRAPHS};
@@ -221,7 +222,7 @@ TEST(digest_of_an_input_covers_name_size_head_and_tail) {
 
 TEST(a_file_that_grows_while_it_is_read_is_an_error) {
     Buffer text = {0};
-    while (text.size < 2 * SOURCE_WINDOW_BYTES) buffer_print(&text, "some words\n");
+    while (text.size < 2 * STREAM_WINDOW_BYTES) buffer_print(&text, "some words\n");
     write_file("f", text.data, text.size);
     Inputs inputs;
     char *arguments[] = {"f"};

@@ -1,0 +1,31 @@
+// What the user chose for all readers of inputs, and the checks of these limits.
+#pragma once
+
+#include "common/cli/cli.h"
+#include "shardtool/ingest/skips.h"
+#include "shardtool/ingest/stream.h"
+
+enum { INPUT_FORMATS_MAX = 16 }; // rows of input_formats.def
+
+typedef enum { DOCS_FILE, DOCS_LINES, DOCS_PARAGRAPHS } SourceDocs;
+
+typedef struct {
+    SourceDocs docs;         // how plain text is cut into documents
+    const char *text_field;  // dotted path of the text in a JSON line
+    const char *text_column; // dotted path of the text in a Parquet file
+    StringList where;        // conditions on columns; rows of Parquet files that do not meet all are left out
+    unsigned format;         // 0 = choose by content, else the number of the row among the INPUT_DOCUMENTS rows
+    uint64_t max_depth;      // levels of containers; a compressed archive is one level
+    uint64_t max_ratio;      // output per byte of input, 0 = no limit
+    unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
+    Skips skips;
+    struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
+    uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
+} SourceOptions;
+
+// For containers: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from `in_bytes`
+// of input exceed --max-ratio.
+int level_check(const Stream *stream, const SourceOptions *options);
+int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes);
+// For formats whose documents have no columns: 65 when there are conditions, which would be ignored without a message.
+int refuse_conditions(const Stream *stream, const SourceOptions *options);
