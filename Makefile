@@ -1,7 +1,4 @@
-# make [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
-ifeq ($(MAKELEVEL),0)
-MAKEFLAGS += -j$(shell nproc)
-endif
+# make -j8 [CUDA=0] [SAN=address|undefined|thread] [CC=clang] [V=1]; everything built lands in build/.
 SAN    ?=
 NVCC   := $(or $(NVCC),$(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc)))
 # nvcc before 11.8 cannot compile the kernels: then the programs are built for the CPU alone.
@@ -19,20 +16,24 @@ Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
-# Every folder of the programs, sub-folders included; kernels/cuda only where nvcc is. kernels/mpi is a shared object of its own.
-FOLDERS  := $(filter-out kernels/mpi $(if $(filter 0,$(CUDA)),kernels/cuda),$(patsubst %/,%,$(sort $(dir $(wildcard $(foreach f,common tokenizer shardtool loader kernels trainer,$(f)/*.[ch] $(f)/*/*.[ch]))))))
+LIBRARIES := common tokenizer shardtool loader kernels trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
-WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror=incompatible-pointer-types $(if $(filter true,$(CI)),-Werror)
-LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl -lpthread -lm
+WERROR   := $(if $(filter true,$(CI)),-Werror)
+WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
+            -Werror=incompatible-pointer-types $(WERROR)
+LIBS     := -lzmq -lzstd -lz -llzma -lbz2 -lsnappy -llz4 -lbrotlidec -larchive -ljansson -lxxhash -lcrypto -ldnnl \
+            -lpthread -lm
 # Vector code is selected at run time; a file whose name ends in an instruction set is compiled for that set.
 # -ffp-contract=off: fused multiply-add would make results depend on the compiler.
 ISA_avx2   := -march=x86-64-v3
 ISA_avx512 := -march=x86-64-v4 -mavx512vbmi -mavx512vbmi2 -mavx512bf16 -mprefer-vector-width=512
 ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-bf16
-isa        = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 
-CSRC  := $(filter-out kernels/cpu/variant.c,$(foreach f,$(FOLDERS),$(wildcard $(f)/*.c)))
+# kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
+CSRC  := $(filter-out kernels/cpu/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%), \
+           $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
 VARIANTS := $(foreach t,fp32 bf16 fp16,$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
@@ -43,35 +44,49 @@ ifndef NVARCH
 NVARCH    := $(filter $(shell $(NVCC) --list-gpu-arch | sed s/compute_//),75 80 86 90 120)
 endif
 CUSRC     := $(wildcard kernels/cuda/*.cu)
-# The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on machines
-# without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
+# The CUDA runtime is linked statically and cuBLASLt is loaded when a device is opened, so the trainer starts on
+# machines without the toolkit. CUDART=cudart links the shared runtime instead, for fault injection.
 CUDART    ?= cudart_static
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
 DEFS      += -DHAVE_CUDA_BACKEND=1
-# Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three forms (ARCH in
-# ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
+# Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three
+# forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and
+# later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.
 ptx_for    = $(if $(filter 75 90a,$(1)),$(1),$(if $(filter 12%,$(1)),120,80))
 ptx_kept   = $(call ptx_for,$(or $(filter 90,$(1)),$(lastword $(1))))
 hopper    := $(if $(shell printf '12.0\n$(NVCC_VERSION)\n' | sort -CV && echo 1),90a,90)
-gencode    = $(foreach a,$(1:90=$(hopper)),-gencode arch=compute_$(call ptx_for,$(a)),code=sm_$(a)) -gencode arch=compute_$(ptx_kept),code=compute_$(ptx_kept)
-nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(if $(filter true,$(CI)),-Werror all-warnings) \
+gencode    = $(foreach a,$(1:90=$(hopper)),-gencode arch=compute_$(call ptx_for,$(a)),code=sm_$(a)) \
+             -gencode arch=compute_$(ptx_kept),code=compute_$(ptx_kept)
+nvcc       = $(NVCC) $(DEFS) -O3 -g -lineinfo -std=c++17 $(1) -Xcompiler -Wall,-Wextra $(WERROR:%=% all-warnings) \
              -Xptxas -v $(CPPFLAGS) -MMD -MP -c $< -o $@ 2>$@.ptxas || { cat $@.ptxas; exit 1; }
 endif
-# The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with sanitizers.
-# The address sanitizer finds null pointers and wrong objects: those checks of the other one would take as long again. What is compiled
-# a second time, for fp16, has the address sanitizer alone.
-EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
+# The CUDA emulator: the sources of the CUDA backend compiled for the host behind tests/cuda/emulator/emu.h, with
+# sanitizers. The address sanitizer finds null pointers and wrong objects: those checks of the other one would take as
+# long again. What is compiled a second time, for fp16, has the address sanitizer alone.
+EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow \
+            -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
-EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c tests/cuda/*.c tests/operations/*.c) tests/test_main.c)
+DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c
+EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(DEVICE_TESTS) \
+              $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
 HOST  := $(filter-out $(MAINS) $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(VARIANTS) $(O)/tokenizer/gpt2_merges.o
-CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) $(CUSRC:%.cu=$(O)/%.fp16.cu.o)
-LINK   = $(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -o $@
+CORE  := $(HOST) $(filter $(O)/kernels/cuda/%,$(CSRC:%.c=$(O)/%.o)) $(CUSRC:%.cu=$(O)/%.cu.o) \
+         $(CUSRC:%.cu=$(O)/%.fp16.cu.o)
+define COMPILE
+@mkdir -p $(@D); echo "  CC   $<$(if $(1), ($*))"
+$(Q)$(CC) $(DEFS) $(1) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(isa) -MMD -MP -c $< -o $@
+endef
+define LINK
+@mkdir -p $(@D); echo "  LD   $@"
+$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -Wl,--as-needed $(LIBS) -o $@
+endef
 
-# Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started them.
+# Training with several processes needs MPI at build time; the programs load it only when mpirun or srun has started
+# them.
 MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
@@ -79,7 +94,6 @@ all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
 	@$(if $(SAN),true,mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
-	@mkdir -p $(@D); echo "  LD   $@"
 	$(LINK)
 $(O)/lib/millrace/mpi.so: kernels/mpi/collective_mpi.c kernels/collective.h Makefile
 	@mkdir -p $(@D); echo "  MPI  $<"
@@ -91,11 +105,9 @@ $(O)/core.a: $(CORE)
 $(O)/deps.ok:
 	@mkdir -p $(@D); scripts/deps.sh headers "$(CC)" && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  CC   $<"
-	$(Q)$(CC) $(DEFS) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$<) -MMD -MP -c $< -o $@
+	$(call COMPILE)
 $(VARIANTS): $(O)/kernels/cpu/variant_%.o: kernels/cpu/variant.c Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  CC   $< ($*)"
-	$(Q)$(CC) $(DEFS) -DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z) $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -ffp-contract=off -fopenmp $(call isa,$@) -MMD -MP -c $< -o $@
+	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z))
 $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"
 	$(Q)$(CC) -I. -c $< -o $@
@@ -110,13 +122,13 @@ WRAP  := malloc calloc realloc aligned_alloc clock_ns
 # The fuzz targets, each under a name of its own, for test_fuzz_corpus.c.
 REPLAYS := $(patsubst tests/fuzz/fuzz_%.c,$(O)/tests/replay/%.o,$(wildcard tests/fuzz/fuzz_*.c))
 $(O)/tests/replay/%.o: tests/fuzz/fuzz_%.c Makefile | $(O)/deps.ok
-	@mkdir -p $(@D); echo "  CC   $<"
-	$(Q)$(CC) $(DEFS) -DLLVMFuzzerTestOneInput=fuzz_$* $(WARN) $(SANFLAGS) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call COMPILE,-DLLVMFuzzerTestOneInput=fuzz_$*)
+$(O)/test: private LIBS += -lcmocka $(WRAP:%=-Wl,--wrap=%)
 $(O)/test: $(TESTS:%.c=$(O)/%.o) $(REPLAYS) $(O)/core.a
-	@echo "  LD   $@"
-	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ $(WRAP:%=-Wl,--wrap=%) -Wl,--as-needed $(LIBS) -lcmocka -o $@
+	$(LINK)
 
-# Small chunks of sorted tokens: a small batch has more of them than a block has threads. The bf16 object keeps the real size.
+# Small chunks of sorted tokens: a small batch has more of them than a block has threads. The bf16 object keeps the real
+# size.
 $(O)/emu/kernels/cuda/embed.cu.fp16.o: EMUFLAGS += -DSORTED_TOKENS=32
 # The engine and the products run without sanitizers: there the tests spend their time.
 $(O)/emu/tests/cuda/emulator/cublaslt.cc.o: EMUFLAGS := -O3 -g
@@ -124,7 +136,8 @@ $(O)/emu/tests/cuda/emulator/emu.cc.o: EMUFLAGS := -O3 -g -DEMU_ASAN
 $(O)/emu/%.c.o: %.c Makefile
 	@mkdir -p $(@D); echo "  CC   $< (emulator)"
 	$(Q)$(CC) $(DEFS) $(WARN) $(EMUFLAGS) -MMD -MP -c $< -o $@
-emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(if $(filter true,$(CI)),-Werror) $(EMUFLAGS) -DEMU $(1) -x c++ -include tests/cuda/emulator/emu.h -MMD -MP -c $< -o $@
+emucxx = $(CXX) $(DEFS) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas $(WERROR) $(EMUFLAGS) -DEMU $(1) \
+         -x c++ -include tests/cuda/emulator/emu.h -MMD -MP -c $< -o $@
 $(O)/emu/%.o: % Makefile
 	@mkdir -p $(@D); echo "  CXX  $< (emulator)"
 	$(Q)$(call emucxx)
@@ -137,7 +150,8 @@ $(O)/emu/%.sm_75.o: % Makefile
 $(O)/test-emu-75: $(EMU75) $(O)/host.a
 $(O)/test-emu: $(EMU) $(O)/host.a
 # The trainer on the emulated backend, for tests of several processes.
-$(O)/emulated/trainer: $(filter-out $(O)/emu/tests/cuda/%.c.o $(O)/emu/tests/operations/% $(O)/emu/tests/test_main.c.o,$(EMU)) $(O)/trainer/main.o $(O)/host.a
+$(O)/emulated/trainer: $(filter-out $(DEVICE_TESTS:%=$(O)/emu/%.o) $(O)/emu/tests/cuda/emulator/%.c.o,$(EMU)) \
+    $(O)/trainer/main.o $(O)/host.a
 $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same objects but one
 	@mkdir -p $(@D); echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
@@ -145,7 +159,8 @@ $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
 	$(Q)$(MAKE) --no-print-directory test-now
-test-now: all $(O)/test $(O)/bench_tokenizer $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer $(O)/test-gpu $(O)/bench_gpu)
+EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
+test-now: all $(O)/test $(O)/bench_tokenizer $(EMULATED) $(if $(CUSRC),$(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
@@ -155,72 +170,22 @@ check:
 test-san: all $(O)/test
 	$(Q)tests/run.sh --no-python $(O) $(T)
 ## check-bugs  bugs planted in the CUDA backend are caught by its tests in the emulator
-check-bugs: $(if $(CUSRC),all $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
+check-bugs: $(if $(CUSRC),all $(EMULATED))
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh --planted-bugs $(O) $(T)
 ## check-threads  the tests of what runs in several threads under the thread sanitizer
 check-threads: ; $(Q)$(MAKE) SAN=thread CUDA=0 CFLAGS='-O1 -g' test-threads
 test-threads: all $(O)/test
-	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; for word in pool tokenizer shard source sampling loader feed; do \
-	$(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; done; \
+	$(Q)export TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp; \
+	for word in pool tokenizer shard source sampling loader feed; do \
+	    $(O)/test --data tests/data --bin $(O)/bin $$word || exit 1; \
+	done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
-## bench-kernels  time per operation of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
-bench-kernels: $(O)/bench_kernels ; $(Q)$< $(S)
-$(O)/bench_kernels: $(O)/tests/bench/bench_kernels.o $(O)/core.a
-	@echo "  LD   $@"
-	$(LINK)
-## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
-bench-operations: $(O)/bench_operations ; $(Q)$< $(S)
-$(O)/bench_operations: $(patsubst %,$(O)/tests/%.o,bench/bench_operations operations/pair operations/operations operations/reference) $(O)/core.a
-	@echo "  LD   $@"
-	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
-## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
-bench-cpu: all test-deps ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
-## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
-bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
-## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
-bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
-## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
-bench-sample: all test-deps ; $(Q)build/venv/bin/python tests/bench/bench_sample.py $(O)/bin/trainer
-## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
-bench-chars: all test-deps ; $(Q)build/venv/bin/python tests/bench/bench_chars.py $(O)/bin $(FILE)
-## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
-bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
-	$(Q)mkdir -p build/bench/loader && build/venv/bin/python tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
-$(O)/bench_loader: $(O)/tests/bench/bench_loader.o $(O)/core.a
-	@echo "  LD   $@"
-	$(LINK)
-## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
-bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
-	$(Q)build/venv/bin/pip install -q --disable-pip-version-check gigatoken==0.10.0 tokenizers==0.23.3 awkward
-	$(Q)build/venv/bin/python tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
-## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
-bench-shards: test-deps $(O)/bin/shardtool
-	$(Q)build/venv/bin/pip install -q --disable-pip-version-check datatrove==0.10.1 orjson tokenizers==0.23.3 || true
-	$(Q)mkdir -p build/bench/shards && build/venv/bin/python tests/bench/bench_shards.py $(O)/bin/shardtool build/bench/shards $(GB)
-## bench-parquet  MB of text a second out of Parquet files beside pyarrow
-bench-parquet: test-deps $(O)/bin/shardtool
-	$(Q)mkdir -p build/bench/parquet && build/venv/bin/python tests/bench/bench_parquet.py $(O)/bin/shardtool build/bench/parquet
-## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc
-bench-nest: test-deps $(O)/bin/shardtool
-	$(Q)mkdir -p build/bench/nest && build/venv/bin/python tests/bench/bench_nest.py $(O)/bin/shardtool build/bench/nest
-## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
-bench-tokenizer-hard: test-deps $(O)/bench_tokenizer ; $(Q)build/venv/bin/python tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
-$(O)/bench_tokenizer: $(O)/tests/bench/bench_tokenizer.o $(O)/core.a
-	@echo "  LD   $@"
-	$(LINK)
-## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
-soak: test-deps $(O)/bin/loader $(O)/bin/shardtool ; $(Q)build/venv/bin/python tests/bench/soak_loader.py $(O)/bin $(or $(MINUTES),30)
-## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
-soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
-$(O)/soak_tokenizer: $(O)/tests/bench/soak_tokenizer.o $(O)/core.a
-	@echo "  LD   $@"
-	$(LINK)
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
-## fuzz     for S=60 seconds: F=tokenizer, random texts through ours and tiktoken's; F=archive, jsonl, parquet, parquet_page, shard, manifest, wire, bpe_cache or import, random bytes
+## fuzz     F=tokenizer: random texts through ours and tiktoken's; F=shard and the others of tests/fuzz: random bytes (S=60)
 ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else
@@ -230,23 +195,19 @@ endif
 fuzz-now: $(O)/fuzz_$(F) $(O)/bin/shardtool ; $(Q)tests/fuzz/run_fuzz.sh "$(F)" $^ $(S)
 $(O)/fuzz_%: private SANFLAGS += -fsanitize=fuzzer
 $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
-	@echo "  LD   $@"
 	$(LINK)
 ## test-gpu   tests of the CUDA backend on a device; writes docs/gpu-results.md
 test-gpu: all $(O)/test-gpu ; $(Q)tests/cuda/device/run_device.sh $(O)
-$(O)/test-gpu: $(patsubst %.c,$(O)/%.o,$(wildcard tests/cuda/*.c tests/operations/*.c)) $(O)/tests/test_main.o $(O)/core.a
-	@echo "  LD   $@"
-	$(Q)$(CC) $(SANFLAGS) -fopenmp $(LDFLAGS) $^ -Wl,--as-needed $(LIBS) -lcmocka -o $@
-## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
-bench-gpu: all $(O)/bench_gpu ; $(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
+$(O)/test-gpu: private LIBS += -lcmocka
+$(O)/test-gpu: $(DEVICE_TESTS:%.c=$(O)/%.o) $(O)/core.a
+	$(LINK)
 ## gpu-pack   an archive that runs both on a machine with a driver, cuBLASLt and python3 alone: NVARCH=90
 gpu-pack:
-	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS=-O3 LDFLAGS="-s -Wl,--disable-new-dtags,-rpath,'\$$\$$ORIGIN/lib:\$$\$$ORIGIN/../lib'" pack-now
+	$(Q)$(MAKE) BUILD=build/pack NVARCH='$(if $(filter command line,$(origin NVARCH)),$(NVARCH),90)' CFLAGS=-O3 \
+	    LDFLAGS="-s -Wl,--disable-new-dtags,-rpath,'\$$\$$ORIGIN/lib:\$$\$$ORIGIN/../lib'" pack-now
 pack-now: all $(O)/test-gpu $(O)/bench_gpu
-	$(Q)scripts/gpu_pack.sh $(O) build/gpu-pack.tar.xz && if [ $$(id -u) = 0 ]; then tests/cuda/device/check_pack.sh build/gpu-pack.tar.xz 40; fi
-$(O)/bench_gpu: $(O)/tests/bench/bench_gpu.o $(O)/tests/bench/bench_gpu_trace.o $(O)/core.a
-	@echo "  LD   $@"
-	$(LINK)
+	$(Q)scripts/gpu_pack.sh $(O) build/gpu-pack.tar.xz
+	$(Q)[ $$(id -u) != 0 ] || tests/cuda/device/check_pack.sh build/gpu-pack.tar.xz 40
 ## deps     install the packages needed to build (as root), or print the command that does
 deps: ; $(Q)scripts/deps.sh build
 test-deps: ; $(Q)scripts/deps.sh test
@@ -259,10 +220,12 @@ install: all
 ## clean    remove build/
 clean: ; rm -rf build
 ## help     this list
-help: ; @sed -n 's/^## /make /p' Makefile
+help: ; @sed -n 's/^## /make /p' $(RULES)
 
+include tests/bench/bench.mk
+RULES := $(MAKEFILE_LIST)
 # Every target that `make help` lists, and the second halves of some.
-.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' Makefile) test-now test-san test-threads fuzz-now pack-now
+.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,50 @@
+# Benchmarks and soaks, included by the Makefile; none is part of `make test`.
+PYTHON := build/venv/bin/python
+PIP    := build/venv/bin/pip install -q --disable-pip-version-check
+
+$(O)/bench_%: $(O)/tests/bench/bench_%.o $(O)/core.a
+	$(LINK)
+$(O)/soak_%: $(O)/tests/bench/soak_%.o $(O)/core.a
+	$(LINK)
+$(O)/bench_operations: private LIBS += -lcmocka
+$(O)/bench_operations: $(patsubst %,$(O)/tests/operations/%.o,pair operations reference)
+$(O)/bench_gpu: $(O)/tests/bench/bench_gpu_trace.o
+
+## bench-kernels  time per operation of a training step on this processor: S="L=4 C=256 H=4 B=2 dtype=float32"
+## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
+bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
+## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
+bench-cpu: all test-deps ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
+## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
+bench-gpu: all $(O)/bench_gpu
+	$(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
+## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
+bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
+## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
+bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
+## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache
+bench-sample: all test-deps ; $(Q)$(PYTHON) tests/bench/bench_sample.py $(O)/bin/trainer
+## bench-chars  validation loss of a character model beside nanoGPT's in PyTorch, on the same ids (FILE=your text)
+bench-chars: all test-deps ; $(Q)$(PYTHON) tests/bench/bench_chars.py $(O)/bin $(FILE)
+## bench-loader  loader throughput, latency and restart time beside nanoGPT's get_batch
+bench-loader: test-deps $(O)/bin/loader $(O)/bench_loader
+	$(Q)mkdir -p build/bench/loader
+	$(Q)$(PYTHON) tests/bench/bench_loader.py $(O)/bench_loader $(O)/bin/loader build/bench/loader
+## bench-tokenizer  MB/s beside tiktoken, gigatoken and tokenizers, ids compared (FILE=your text)
+bench-tokenizer: test-deps $(O)/bench_tokenizer $(O)/bin/shardtool
+	$(Q)$(PIP) gigatoken==0.10.0 tokenizers==0.23.3 awkward
+	$(Q)$(PYTHON) tests/bench/bench_tokenizer.py $(O)/bench_tokenizer $(O)/bin/shardtool $(FILE)
+## bench-tokenizer-hard  worst-case texts on every instruction set beside tiktoken (GB=1: single words of 1 GB)
+bench-tokenizer-hard: test-deps $(O)/bench_tokenizer
+	$(Q)$(PYTHON) tests/bench/bench_tokenizer_hard.py $(O)/bench_tokenizer $(GB)
+## bench-shards   datasets from JSON lines beside nanoGPT's prepare and datatrove; verify, text, merge, memory (GB=1: large inputs)
+## bench-parquet  MB of text a second out of Parquet files beside pyarrow
+## bench-nest  MB of text a second out of a tar of .xz tars beside xz -dc
+bench-shards bench-parquet bench-nest: bench-%: test-deps $(O)/bin/shardtool
+	$(Q)[ $* != shards ] || $(PIP) datatrove==0.10.1 orjson tokenizers==0.23.3 || true
+	$(Q)mkdir -p build/bench/$* && $(PYTHON) tests/bench/bench_$*.py $(O)/bin/shardtool build/bench/$* $(GB)
+## soak     a loader under a fault a minute: memory, descriptors and samples stay the same (MINUTES=30)
+soak: test-deps $(O)/bin/loader $(O)/bin/shardtool
+	$(Q)$(PYTHON) tests/bench/soak_loader.py $(O)/bin $(or $(MINUTES),30)
+## soak-tokenizer  memory of one encoder over GB=10 of text without repeats; fails when it grows
+soak-tokenizer: $(O)/soak_tokenizer ; $(Q)$< $(or $(GB),10)
