@@ -1,9 +1,9 @@
 // trainer status: the progress of a run, from its newest checkpoint and from the metrics that it writes while it runs.
+#include "common/cli.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/records/metrics.h"
-#include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ static int run(int count, char **arguments) {
     if (count != 1) return fail(EX_USAGE, "expected one argument, the run directory");
     if (watch) return watch_run(arguments[0]);
     const bool started = metrics_last(&last, arguments[0]);
-    state_open(&state);
+    run_state_init(&state);
     int found = checkpoint_newest(arguments[0], path, &state);
     if (found < 0) return -1;
     if (!found && !started) return fail(EX_NOINPUT, "there is no checkpoint in '%s'", arguments[0]);

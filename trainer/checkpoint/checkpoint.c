@@ -134,10 +134,10 @@ static int write_files(Network *network, const RunState *state, const Config *co
     if (write_optimizer(network, join(path, directory, optimizer_file), hashes.optimizer) < 0) return -1;
     Buffer text = {0};
     model_config_print(&network->model->shape, DTYPE_FP32, &text);
-    hash_text(text.data, text.size, hashes.model_config);
+    safe_hash(text.data, text.size, hashes.model_config);
     int result = file_write(join(path, directory, "config.json"), (Bytes){text.data, text.size});
     text.size = 0;
-    state_print(state, config, &hashes, &text);
+    run_state_print(state, config, &hashes, &text);
     if (result == 0) result = file_write(join(path, directory, "state.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
     return result;
@@ -260,7 +260,7 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
     Buffer text = {0};
     if (!hashes->has_model_config) return 0;
     if (file_read(&text, join(path, directory, "config.json"), 1 << 20) < 0) return -1;
-    hash_text(text.data, text.size, hash);
+    safe_hash(text.data, text.size, hash);
     buffer_close(&text);
     return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
 }
@@ -270,7 +270,7 @@ static int verify(const char *directory, SavedState *saved) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     int result = file_read(&text, join(path, directory, "state.json"), 16 << 20);
-    if (result == 0) result = state_parse(saved, (Bytes){text.data, text.size});
+    if (result == 0) result = saved_state_parse(saved, (Bytes){text.data, text.size});
     if (result < 0) fail_in("'%s'", path);
     buffer_close(&text);
     if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);
@@ -286,10 +286,10 @@ void checkpoint_resolve_auto(const char *out_dir, Config *config) {
     Buffer text = {0};
     if (!checkpoint_any(out_dir, directory, &step)) return;
     if (file_read(&text, join(path, directory, "state.json"), 16 << 20) == 0 &&
-        state_parse(&saved, (Bytes){text.data, text.size}) == 0)
-        saved_resolve_auto(&saved, config);
+        saved_state_parse(&saved, (Bytes){text.data, text.size}) == 0)
+        saved_state_resolve_auto(&saved, config);
     err_clear(); // a damaged checkpoint is reported when it is loaded
-    saved_close(&saved);
+    saved_state_close(&saved);
     buffer_close(&text);
 }
 
@@ -317,7 +317,7 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
             step_path(path, out_dir, steps[i]);
             return 1;
         }
-        saved_close(saved);
+        saved_state_close(saved);
         if (!is_damage()) return fail_in("cannot read '%s'", path);
         log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
                  i + 1 < count ? "trying the one before it" : "there is no earlier one");
@@ -332,8 +332,8 @@ int checkpoint_find(const char *out_dir, const Config *config, char path[PATH_MA
     int found = find_whole(out_dir, true, path, &saved);
     if (found <= 0) return found;
     *state = saved.state;
-    int result = saved_compare(&saved, config, path);
-    saved_close(&saved);
+    int result = saved_state_compare(&saved, config, path);
+    saved_state_close(&saved);
     return result < 0 ? -1 : 1;
 }
 
@@ -342,7 +342,7 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
     int found = find_whole(out_dir, false, path, &saved);
     if (found <= 0) return found;
     *state = saved.state;
-    saved_close(&saved);
+    saved_state_close(&saved);
     return 1;
 }
 
@@ -362,13 +362,13 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
     if (*which && !best && !is_step && strcmp(which, "newest"))
         return fail(EX_USAGE, "--ckpt is '%s', not newest, best or the number of a step", which);
     int found = is_step ? find_step(out_dir, step, path, &saved) : find_whole(out_dir, false, path, &saved);
-    if (found > 0) saved_settings(&saved, settings);
+    if (found > 0) saved_state_settings(&saved, settings);
     step = saved.state.best_step; // 0: no step was better than the initial weights, which are not saved
     if (found > 0 && !*which) best = !settings->always_save_checkpoint && step;
     if (found > 0 && best && step != saved.state.step) {
-        saved_close(&saved);
+        saved_state_close(&saved);
         found = find_step(out_dir, step, path, &saved);
     }
-    saved_close(&saved);
+    saved_state_close(&saved);
     return found;
 }

@@ -8,47 +8,9 @@
 #pragma once
 
 #include "common/file/file.h"
+#include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/model/network.h"
-#include "trainer/optim/loss_scaler.h"
-#include "trainer/optim/spikes.h"
-
-enum { DATASETS_MAX = 16, CHANGES_MAX = 64 };
-
-typedef struct {
-    uint8_t fingerprint[32];
-    char name[64];
-    uint64_t consumed; // training samples
-} DatasetUse;
-
-typedef struct {
-    uint64_t step, consumed; // samples of the new dataset consumed before the change
-    uint8_t old[32], new[32];
-} DatasetChange;
-
-// The state of a run besides its tensors. A step is a function of this state, the tensors, the configuration and the
-// data.
-typedef struct {
-    uint64_t step;                        // steps done, including those whose update was not applied
-    uint64_t updates;                     // steps whose update was applied
-    uint64_t tokens;                      // tokens trained on
-    uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
-    LossScaler scaler;
-    SpikeWindow spikes;
-    bool evaluated;                          // an evaluation was made at `step`
-    double first_loss, last_loss, best_loss; // validation loss at step 0, at `step`, and the lowest; NAN: none
-    uint64_t best_step;                      // step with best_loss
-    uint8_t vocab_fp[32];
-    DatasetUse datasets[DATASETS_MAX];
-    int dataset_count, dataset;         // dataset: the current one
-    DatasetChange changes[CHANGES_MAX]; // the last CHANGES_MAX changes of the dataset, oldest first
-    int change_count;
-    bool rolled_back;            // a second roll-back ends the run (81)
-    uint64_t skip_from, skip_to; // samples to skip, whose gradients were not finite
-    char choices[CHOICES_BYTES]; // of the backend, by timing: the bits of a step depend on them (backend.h)
-} RunState;
-
-void state_open(RunState *state); // a run before its first step
 
 // Replaces auto by the values of the newest checkpoint: dtype, recompute, and batch_size if it splits the same step.
 void checkpoint_resolve_auto(const char *out_dir, Config *config);

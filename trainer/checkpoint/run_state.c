@@ -4,13 +4,13 @@
 #include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <xxhash.h>
 
 enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
-void state_open(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
+void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
 
 // ---- to text
 
@@ -68,16 +68,10 @@ static json_t *config_json(const Config *config) {
     return object;
 }
 
-void hash_text(const void *text, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits(text, size));
-    memcpy(hash, canonical.digest, SAFE_HASH_BYTES);
-}
-
 // The hash is written as the last key, over all text before it: `, "hash": "..."}\n` has a fixed length.
 static const char hash_head[] = ",\n \"hash\": \"", hash_tail[] = "\"\n}\n";
 
-void state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out) {
+void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out) {
     json_t *root = json_object();
     json_object_set_new(root, "format", json_integer(FORMAT));
     json_object_set_new(root, "step", number(state->step));
@@ -109,7 +103,7 @@ void state_print(const RunState *state, const Config *config, const CheckpointHa
     if (!text) die(EX_MEMORY, "no memory for the state of the run");
     size_t length = strlen(text) - 2; // without "\n}"
     uint8_t hash[SAFE_HASH_BYTES];
-    hash_text(text, length, hash);
+    safe_hash(text, length, hash);
     hex_encode(digits, hash, sizeof hash);
     buffer_add(out, text, length);
     buffer_print(out, "%s%s%s", hash_head, digits, hash_tail);
@@ -238,12 +232,12 @@ static bool take_state(SavedState *saved, const json_t *root) {
     return json_is_object(saved->config);
 }
 
-int state_parse(SavedState *saved, Bytes text) {
+int saved_state_parse(SavedState *saved, Bytes text) {
     size_t tail = sizeof hash_head - 1 + HASH_DIGITS + sizeof hash_tail - 1;
     char digits[HASH_DIGITS + 1], end[sizeof hash_head + HASH_DIGITS + sizeof hash_tail];
     uint8_t hash[SAFE_HASH_BYTES];
     if (text.size <= tail) return fail(EX_DATA, "cut short");
-    hash_text(text.data, text.size - tail, hash);
+    safe_hash(text.data, text.size - tail, hash);
     hex_encode(digits, hash, sizeof hash);
     snprintf(end, sizeof end, "%s%s%s", hash_head, digits, hash_tail);
     if (memcmp(text.data + text.size - tail, end, tail)) return fail(EX_DATA, "damaged");
@@ -261,12 +255,12 @@ int state_parse(SavedState *saved, Bytes text) {
     return result;
 }
 
-void saved_close(SavedState *saved) {
+void saved_state_close(SavedState *saved) {
     json_decref(saved->config);
     saved->config = NULL;
 }
 
-int saved_compare(const SavedState *saved, const Config *config, const char *path) {
+int saved_state_compare(const SavedState *saved, const Config *config, const char *path) {
     Buffer differences = {0};
     for (int key = 0; key < KEY_COUNT; key++) {
         char now[256], initial[256];
@@ -304,13 +298,13 @@ static void saved_value(const SavedState *saved, int key, Config *config) {
     if (text) config_parse(config, key, text);
 }
 
-void saved_settings(const SavedState *saved, Config *config) {
+void saved_state_settings(const SavedState *saved, Config *config) {
     static const int keys[] = {KEY_dtype,      KEY_batch_size,  KEY_block_size,      KEY_document_mask,
                                KEY_eval_iters, KEY_eval_tokens, KEY_eval_block_size, KEY_always_save_checkpoint};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
 }
 
-void saved_resolve_auto(const SavedState *saved, Config *config) {
+void saved_state_resolve_auto(const SavedState *saved, Config *config) {
     int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
     int64_t asked = config->batch_size.value;
     if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);

@@ -1,9 +1,46 @@
-// state.json of a checkpoint, to and from text.
+// The state of a run besides its tensors, and state.json of a checkpoint, to and from text.
 #pragma once
 
-#include "trainer/checkpoint/checkpoint.h"
+#include "kernels/backend.h"
 #include "trainer/checkpoint/safetensors.h"
-#include <jansson.h>
+#include "trainer/optim/loss_scaler.h"
+#include "trainer/optim/spikes.h"
+
+enum { DATASETS_MAX = 16, CHANGES_MAX = 64 };
+
+typedef struct {
+    uint8_t fingerprint[32];
+    char name[64];
+    uint64_t consumed; // training samples
+} DatasetUse;
+
+typedef struct {
+    uint64_t step, consumed; // samples of the new dataset consumed before the change
+    uint8_t old[32], new[32];
+} DatasetChange;
+
+// A step is a function of this state, the tensors, the configuration and the data.
+typedef struct {
+    uint64_t step;                        // steps done, including those whose update was not applied
+    uint64_t updates;                     // steps whose update was applied
+    uint64_t tokens;                      // tokens trained on
+    uint64_t nonfinite, nonfinite_streak; // steps that were not finite: all, and consecutive ones up to `step`
+    LossScaler scaler;
+    SpikeWindow spikes;
+    bool evaluated;                          // an evaluation was made at `step`
+    double first_loss, last_loss, best_loss; // validation loss at step 0, at `step`, and the lowest; NAN: none
+    uint64_t best_step;                      // step with best_loss
+    uint8_t vocab_fp[32];
+    DatasetUse datasets[DATASETS_MAX];
+    int dataset_count, dataset;         // dataset: the current one
+    DatasetChange changes[CHANGES_MAX]; // the last CHANGES_MAX changes of the dataset, oldest first
+    int change_count;
+    bool rolled_back;            // a second roll-back ends the run (81)
+    uint64_t skip_from, skip_to; // samples to skip, whose gradients were not finite
+    char choices[CHOICES_BYTES]; // of the backend, by timing: the bits of a step depend on them (backend.h)
+} RunState;
+
+void run_state_init(RunState *state); // a run before its first step
 
 typedef struct {
     uint8_t model[SAFE_HASH_BYTES], optimizer[SAFE_HASH_BYTES]; // of the headers, which hold the hashes of the tensors
@@ -14,20 +51,18 @@ typedef struct {
 typedef struct {
     RunState state;
     CheckpointHashes hashes;
-    json_t *config; // the values of the keys as text
+    struct json_t *config; // the values of the keys as text
 } SavedState;
 
-void state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
-int state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program
-void saved_close(SavedState *saved);            // accepts a zeroed struct
+void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
+int saved_state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program
+void saved_state_close(SavedState *saved);            // accepts a zeroed struct
 
 // -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
-int saved_compare(const SavedState *saved, const Config *config, const char *path);
+int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
 
 // Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
 // only the best checkpoints are saved.
-void saved_settings(const SavedState *saved, Config *config);
+void saved_state_settings(const SavedState *saved, Config *config);
 
-void hash_text(const void *text, size_t size, uint8_t hash[SAFE_HASH_BYTES]);
-
-void saved_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto
+void saved_state_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto

@@ -15,7 +15,7 @@
 // 1558M parameters need 0.2 MB of header; a file that claims more than this is not read into memory.
 enum { HEADER_MAX_BYTES = 8 << 20 };
 
-static void hash_bytes(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
+void safe_hash(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
     memcpy(hash, canonical.digest, SAFE_HASH_BYTES);
@@ -127,7 +127,7 @@ int safe_finish(SafeWriter *writer, uint8_t header_hash[SAFE_HASH_BYTES]) {
     Buffer header = {0};
     uint64_t length = writer->header_bytes;
     print_header(writer, &header);
-    if (header_hash) hash_bytes(header.data, header.size, header_hash);
+    if (header_hash) safe_hash(header.data, header.size, header_hash);
     int result = 0;
     if (lseek(writer->fd, 0, SEEK_SET) < 0)
         result = fail_errno("cannot seek in '%s'", writer->path);
@@ -253,7 +253,7 @@ int safe_open(SafeFile *file, const char *path) {
         json_error_t error;
         json_t *root = json_loadb((const char *)header, length, JSON_REJECT_DUPLICATES, &error);
         file->data = header + length;
-        hash_bytes(header, length, file->header_hash);
+        safe_hash(header, length, file->header_hash);
         if (!root)
             fail(EX_DATA, "the header is not JSON: %s", error.text);
         else
@@ -282,7 +282,7 @@ int safe_verify(const SafeFile *file, const char *path) {
     for (size_t i = 0; i < file->count; i++) {
         const SafeTensor *tensor = &file->tensors[i];
         uint8_t hash[SAFE_HASH_BYTES];
-        hash_bytes(file->data + tensor->begin, tensor->end - tensor->begin, hash);
+        safe_hash(file->data + tensor->begin, tensor->end - tensor->begin, hash);
         if (!tensor->hashed || memcmp(hash, tensor->hash, sizeof hash))
             return fail(EX_DATA, "'%s': the tensor '%s' is damaged", path, tensor->name);
     }

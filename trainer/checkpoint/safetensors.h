@@ -57,3 +57,5 @@ static inline float safe_value(const uint8_t *data, Dtype type, size_t i) {
     const uint16_t half = get_u16(data + i * sizeof half);
     return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half);
 }
+
+void safe_hash(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]); // XXH3-128

@@ -55,7 +55,7 @@ static int open_directory(Run *run, bool fresh) {
     if (dir_make(out_dir) < 0 || lock_take(&run->lock, out_dir) < 0) return -1;
     dir_sweep(out_dir, NULL);
     if (fresh && move_aside(out_dir) < 0) return -1;
-    state_open(&run->state);
+    run_state_init(&run->state);
     int found = checkpoint_find(out_dir, run->config, run->checkpoint, &run->state);
     if (found < 0) return -1;
     if (!found) run->checkpoint[0] = 0;
@@ -359,7 +359,7 @@ static int restore(Run *run, RunState *state) {
     int found = checkpoint_find(run->config->out_dir, run->config, path, state);
     if (found < 0) return -1;
     if (found) return checkpoint_load(ranks_whole(run), path, true);
-    state_open(state);
+    run_state_init(state);
     memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
     memcpy(state->choices, run->state.choices, sizeof state->choices);
     state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;

@@ -29,9 +29,9 @@ static int state_fingerprint(const char *path, uint8_t fingerprint[32]) {
     Buffer text = {0};
     SavedState saved = {0};
     int result = file_read(&text, path, 16 << 20);
-    if (result == 0) result = state_parse(&saved, (Bytes){text.data, text.size});
+    if (result == 0) result = saved_state_parse(&saved, (Bytes){text.data, text.size});
     memcpy(fingerprint, saved.state.vocab_fp, 32);
-    saved_close(&saved);
+    saved_state_close(&saved);
     buffer_close(&text);
     return result < 0 ? fail_in("'%s'", path) : 0;
 }

@@ -15,7 +15,7 @@
 
 static RunState state_at(uint64_t step) {
     RunState now;
-    state_open(&now);
+    run_state_init(&now);
     now.step = step, now.updates = step, now.dataset_count = 1, now.datasets[0].consumed = 2 * step;
     snprintf(now.datasets[0].name, sizeof now.datasets[0].name, "a \"quoted\" name");
     memset(now.datasets[0].fingerprint, 7, 32);
@@ -348,12 +348,12 @@ TEST(checkpoint_state_of_version_0_1_0_is_read) {
     SavedState saved = {0};
     snprintf(path, sizeof path, "%s/state_0.1.0.json", test_data);
     CHECK_EQUAL(file_read(&text, path, 1 << 20), 0);
-    CHECK_EQUAL(state_parse(&saved, (Bytes){text.data, text.size}), 0);
+    CHECK_EQUAL(saved_state_parse(&saved, (Bytes){text.data, text.size}), 0);
     CHECK_EQUAL(saved.state.step, 12);
     CHECK_EQUAL(saved.state.nonfinite_streak, 0);
     CHECK(saved.state.scaler.scale == 65536);
     CHECK_EQUAL(saved.state.datasets[0].consumed, 96);
-    saved_close(&saved);
+    saved_state_close(&saved);
     buffer_close(&text);
 }
 
@@ -362,10 +362,10 @@ TEST(checkpoint_state_of_a_newer_version_is_refused) {
     uint8_t hash[SAFE_HASH_BYTES];
     char digits[2 * SAFE_HASH_BYTES + 1], whole[256];
     SavedState saved = {0};
-    hash_text(text, sizeof text - 1, hash);
+    safe_hash(text, sizeof text - 1, hash);
     hex_encode(digits, hash, sizeof hash);
     int length = snprintf(whole, sizeof whole, "%s,\n \"hash\": \"%s\"\n}\n", text, digits);
-    CHECK_EQUAL(state_parse(&saved, (Bytes){(const unsigned char *)whole, (size_t)length}), -1);
+    CHECK_EQUAL(saved_state_parse(&saved, (Bytes){(const unsigned char *)whole, (size_t)length}), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "written by a newer trainer (format 99, this one reads 1)");
 }

@@ -17,7 +17,7 @@ static Tiny tiny;
 
 static RunState state_at(uint64_t step) {
     RunState state;
-    state_open(&state);
+    run_state_init(&state);
     state.step = step, state.dataset_count = 1;
     snprintf(state.datasets[0].name, sizeof state.datasets[0].name, "data");
     return state;

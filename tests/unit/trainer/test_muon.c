@@ -156,7 +156,7 @@ TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
                 RunState saved;
                 snprintf(out, sizeof out, "run%d", type);
                 snprintf(path, sizeof path, "%s/ckpt-%08d", out, STEPS / 2);
-                state_open(&saved);
+                run_state_init(&saved);
                 saved.step = STEPS / 2;
                 run(&tiny, 0, STEPS / 2);
                 NEED(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);

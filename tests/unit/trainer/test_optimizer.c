@@ -133,7 +133,7 @@ TEST(optimizer_state_of_a_row_is_saved_loaded_and_reset) {
         snprintf(out, sizeof out, "run%d", offload);
         tiny_open(&tiny, &shape);
         run(&tiny, 0, STEPS / 2, whole_run);
-        state_open(&saved);
+        run_state_init(&saved);
         saved.step = STEPS / 2;
         NEED(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
         run(&tiny, STEPS / 2, STEPS / 2, whole_run);
