@@ -1,11 +1,11 @@
 // trainer doctor: what this machine has for a run, and what would stop one.
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
 #include "common/machine/pool.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/setup/loader_process.h"
-#include "trainer/trainer_commands.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 // trainer eval: the loss of a trained model on the first tokens of each split, or its accuracy on multiple-choice
 // items.
 #include "common/err.h"
+#include "trainer/config/config.h"
 #include "trainer/inference/choices.h"
 #include "trainer/inference/trained.h"
 #include "trainer/records/evaluate_progress.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 #include <math.h>
 #include <stdio.h>
 

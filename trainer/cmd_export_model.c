@@ -3,11 +3,11 @@
 #include "common/file/folder.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/config/config.h"
 #include "trainer/export/export.h"
 #include "trainer/inference/trained.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 
 static const char *which = "", *output = NULL;
 static int type = DTYPE_FP32;

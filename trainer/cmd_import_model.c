@@ -1,4 +1,5 @@
 // trainer import: a model of nanoGPT or llm.c as a directory that init_from names.
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/file/folder.h"
 #include "common/log.h"
@@ -6,7 +7,6 @@
 #include "trainer/import/foreign_model.h"
 #include "trainer/import/nanogpt_meta.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 #include <stdio.h>
 
 static const char *output = NULL, *characters = NULL;

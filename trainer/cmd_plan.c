@@ -3,12 +3,12 @@
 #include "common/log.h"
 #include "common/machine/launch.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/config/config.h"
 #include "trainer/model/product_rate.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 #include <stdio.h>
 
 enum { WORLD_MAX = 1024 };

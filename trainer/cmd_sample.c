@@ -1,9 +1,9 @@
 // trainer sample: text from a trained model. The options are those of nanoGPT's sample.py.
 #include "common/err.h"
+#include "trainer/config/config.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/inference/trained.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 #include <stdio.h>
 
 static const char *start = "\n", *stop = "", *which = "";

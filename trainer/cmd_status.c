@@ -1,5 +1,5 @@
 // trainer status: the progress of a run, from its newest checkpoint and from the metrics that it writes while it runs.
-#include "common/cli.h"
+#include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"

@@ -2,13 +2,13 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/config/config.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/run/ranks.h"
 #include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
-#include "trainer/trainer_commands.h"
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -62,6 +62,11 @@ typedef struct {
     Arena strings;                    // strings and variables of the files
 } ConfigReader;
 
+// The options of a command that reads a configuration, and the configuration from them: the files, then the collected
+// --key=value options. Logs which keys are ignored. -1 (2) after printing every mistake.
+extern const MoreOptions config_options;
+int config_read(ConfigReader *reader, int count, char **files);
+
 void config_open(ConfigReader *reader); // defaults; strings of files live until config_close
 void config_file(ConfigReader *reader, const char *path);
 void config_flag(ConfigReader *reader, const char *assignment); // "key=value", borrowed

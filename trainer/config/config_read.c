@@ -1,6 +1,7 @@
 // The configuration: files and flags into values.
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/log.h"
 #include "trainer/config/config.h"
 #include "trainer/config/expression.h"
 #include <ctype.h>
@@ -329,4 +330,28 @@ void config_flag(ConfigReader *reader, const char *assignment) {
         const char *rest = read_value(&place, value, option);
         if (rest && *skip_blank(rest)) mistake(&place, 1, "unexpected text after the value of '%s'", option->name);
     }
+}
+
+// ---- a command line
+
+enum { FLAGS_MAX = 256 };
+static const char *flags[FLAGS_MAX];
+static int flag_count;
+
+static bool take(const char *option, int *status) {
+    if (flag_count == FLAGS_MAX)
+        *status = fail(EX_USAGE, "more than %d flags", FLAGS_MAX);
+    else
+        flags[flag_count++] = option;
+    return true;
+}
+
+const MoreOptions config_options = {config_keys, take};
+
+int config_read(ConfigReader *reader, int count, char **files) {
+    config_open(reader);
+    for (int i = 0; i < count; i++) config_file(reader, files[i]);
+    for (int i = 0; i < flag_count; i++) config_flag(reader, flags[i]);
+    if (reader->ignored.size) log_line("ignored: %s", (const char *)reader->ignored.data);
+    return config_check(reader);
 }
