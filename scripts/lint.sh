@@ -35,7 +35,8 @@ shardtool/ingest    common shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer
-shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support tokenizer
+shardtool/interchange common shardtool/format shardtool/support
+shardtool           common shardtool/format shardtool/ingest shardtool/pipeline shardtool/support shardtool/interchange tokenizer
 loader/protocol     common shardtool/format/split.h
 loader/client       common shardtool/format/split.h loader/protocol
 loader/server       common shardtool/format loader/protocol
@@ -65,7 +66,7 @@ hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep 
 [ -z "$hits" ] || say "file names that occur twice: $hits"
 
 # Comments and pages that name a file of the tree. Not meant: a placeholder, or a file of another project.
-foreign='^(name|cmd_name|a|llm|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
+foreign='^(name|cmd_name|tokens_name|a|llm|evp|zmq|sysexits|quantize)\.(c|h|cu)$|^_internal\.h$'
 hits=$(git grep -nI '' -- '*.[ch]' '*.cc' '*.cu' '*.cuh' '*.def' '*.sh' '*.bats' '*.bash' '*.py' '*.md' Makefile ':!CHANGELOG.md' | awk -v foreign="$foreign" '
     NR == FNR { n = split($0, part, "/"); path = part[n]; files[path]; for (i = n - 1; i; i--) files[path = part[i] "/" path]; next }
     {

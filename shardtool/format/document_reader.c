@@ -57,3 +57,13 @@ void document_reader_close(DocumentReader *reader) {
     buffer_close(&reader->lengths);
     *reader = (DocumentReader){0};
 }
+
+int document_reader_visit(TokenReader *tokens, DocumentVisit *visit, void *context) {
+    DocumentReader reader = {0};
+    Document document;
+    int status;
+    while ((status = document_reader_next(&reader, tokens, &document)) > 0)
+        if ((status = visit(context, &document)) != 0) break;
+    document_reader_close(&reader);
+    return status;
+}

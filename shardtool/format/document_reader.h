@@ -24,3 +24,7 @@ typedef struct {
 // spans several shards is one document. `tokens` must be the same reader in all calls.
 int document_reader_next(DocumentReader *reader, TokenReader *tokens, Document *document);
 void document_reader_close(DocumentReader *reader); // accepts a zeroed struct
+
+// Calls `visit` with each document. Stops at a status other than 0 and returns it.
+typedef int DocumentVisit(void *context, const Document *document);
+int document_reader_visit(TokenReader *tokens, DocumentVisit *visit, void *context);

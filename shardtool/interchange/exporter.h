@@ -1,0 +1,28 @@
+// One split that is written as token files of another tool, with the end-of-text ids where that tool expects them.
+#pragma once
+
+#include "common/file/file.h"
+#include "shardtool/format/document_reader.h"
+
+typedef struct {
+    TokenReader *tokens;
+    const char *folder, *name; // of the files: "train" or "val", then what exporter_open adds
+    uint64_t file_tokens;      // of --file-tokens
+    uint64_t count, at;        // all ids, and those that were written
+    bool eot_before;
+    uint16_t eot_id;
+    NewFile file;
+    Buffer block;
+} Exporter;
+
+// Exports the split of `tokens` by `write`, which writes all files.
+int exporter_run(Exporter *exporter, int (*write)(Exporter *exporter));
+
+int exporter_open(Exporter *exporter, const char *end); // opens a file; write with newfile_write, newfile_commit
+int exporter_add(Exporter *exporter, uint64_t count);   // writes the next `count` ids to it
+// Opens a file, writes a header and the next `count` ids, and commits it.
+int exporter_write(Exporter *exporter, const char *end, Bytes header, uint64_t count);
+
+// Writes what `add` adds for each document, in order. `documents` gets their number.
+typedef int (*AddDocument)(Buffer *out, const Document *document);
+int exporter_add_documents(Exporter *exporter, AddDocument add, uint64_t *documents);

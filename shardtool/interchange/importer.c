@@ -1,0 +1,78 @@
+// Adds the ids of other tools' files to a dataset: checks the vocabulary, and moves end-of-text ids after the
+// documents.
+#include "shardtool/interchange/importer.h"
+#include "common/err.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STEP_TOKENS = 1 << 16 };
+
+int importer_add_end(Importer *importer) {
+    const uint16_t end = TOKEN_END_OF_TEXT;
+    importer->has_end[importer->split] = true;
+    return output_add(&importer->output, importer->split, &end, 1, importer->position);
+}
+
+// Adds at most STEP_TOKENS ids.
+static int add_step(Importer *importer, const uint8_t *data, uint64_t first, size_t count) {
+    static uint16_t ids[STEP_TOKENS];
+    const int split = importer->split;
+    size_t skip = 0;
+    memcpy(ids, data, count * sizeof *ids);
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= TOKEN_COUNT)
+            return fail(EX_DATA, "id %u at index %" PRIu64 " is not in the vocabulary of %d", ids[i], first + i,
+                        TOKEN_COUNT);
+    if (!importer->begun[split]) {
+        importer->begun[split] = true;
+        importer->begins_with_end[split] = ids[0] == TOKEN_END_OF_TEXT;
+        skip = importer->eot_before; // importer_finish adds it after the last document
+        if (importer->eot_before && !importer->begins_with_end[split])
+            return fail(EX_DATA, "does not begin with the end-of-text id %d: use --eot after", TOKEN_END_OF_TEXT);
+    }
+    if (output_add(&importer->output, split, ids + skip, count - skip, importer->position) < 0) return -1;
+    importer->has_end[split] = ids[count - 1] == TOKEN_END_OF_TEXT;
+    for (size_t i = 0; i < count; i++) importer->position.document += ids[i] == TOKEN_END_OF_TEXT;
+    return 0;
+}
+
+int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64_t count) {
+    for (uint64_t at = 0; at < count; at += STEP_TOKENS) {
+        size_t step = count - at < STEP_TOKENS ? (size_t)(count - at) : STEP_TOKENS;
+        if (add_step(importer, data + at * 2, first + at, step) < 0) return -1;
+    }
+    return 0;
+}
+
+int importer_check_even(Bytes ids) {
+    return ids.size % 2 ? fail(EX_DATA, "odd number of bytes: it cannot hold u16 ids only") : 0;
+}
+
+int importer_add_counted(Importer *importer, Bytes ids, uint64_t count) {
+    if (ids.size % 2 || ids.size / 2 != count)
+        return fail(EX_DATA, "the header promises %" PRIu64 " ids, %zu bytes follow it: truncated or extended", count,
+                    ids.size);
+    return importer_add(importer, ids.data, 0, count);
+}
+
+int importer_map_index(const Importer *importer, Bytes *index, size_t cut, const char *end) {
+    const char *path = importer->path;
+    char name[PATH_MAX_BYTES];
+    if (snprintf(name, sizeof name, "%.*s%s", (int)(strlen(path) - cut), path, end) >= (int)sizeof name)
+        return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
+    return file_map(index, name);
+}
+
+int importer_finish(Importer *importer) {
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        importer->split = split;
+        if (!importer->begun[split]) continue;
+        if (importer->eot_before && importer_add_end(importer) < 0) return -1;
+        if (importer->begins_with_end[split] && !importer->has_end[split])
+            log_warn("%s begins with the end-of-text id %d and does not end with it: if the id stands before each "
+                     "document, use --eot before",
+                     split_names[split], TOKEN_END_OF_TEXT);
+    }
+    return 0;
+}

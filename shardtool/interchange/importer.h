@@ -1,0 +1,27 @@
+// What a reader of another tool's token files adds its ids to: a dataset, or a shard on standard output.
+#pragma once
+
+#include "shardtool/support/output.h"
+
+typedef struct {
+    Output output;
+    bool eot_before;        // the end-of-text id stands before each document; the dataset has it after each
+    const char *path;       // of the current file
+    int split;              // of the current file
+    InputPosition position; // of the next id
+    // Of each split: ids were added; the first, the last one is the end-of-text id.
+    bool begun[SPLIT_COUNT], begins_with_end[SPLIT_COUNT], has_end[SPLIT_COUNT];
+} Importer;
+
+// Adds ids that are `count` * 2 bytes at `data`. `first` is the index of the first one in the file, for errors. 65 when
+// one is not in the vocabulary.
+int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64_t count);
+int importer_add_end(Importer *importer); // adds the end-of-text id
+
+int importer_add_counted(Importer *importer, Bytes ids, uint64_t count); // 65 when the bytes are not `count` ids
+int importer_check_even(Bytes ids);                                      // 65 when the number of bytes is odd
+
+// Maps the index of the current file: its name with `end` in place of the last `cut` bytes.
+int importer_map_index(const Importer *importer, Bytes *index, size_t cut, const char *end);
+
+int importer_finish(Importer *importer); // adds the end-of-text ids that stood before documents; output_finish follows
