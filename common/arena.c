@@ -2,6 +2,7 @@
 // most about twice its content, and it works where address space is limited (ulimit -v).
 #include "common/arena.h"
 #include "common/err.h"
+#include "common/sizes.h"
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ static void add_block(Arena *arena, size_t bytes) {
 }
 
 void *arena_push(Arena *arena, size_t bytes) {
-    size_t start = (arena->used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    size_t start = round_up(arena->used, ALIGNMENT);
     if (!arena->block || start > arena->block->capacity || bytes > arena->block->capacity - start)
         add_block(arena, bytes), start = 0;
     arena->used = start + bytes;

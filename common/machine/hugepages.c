@@ -1,6 +1,7 @@
 // One mapping per block. The page before the block holds the mapping's size, which hugepages_free needs.
 #include "common/machine/hugepages.h"
 #include "common/err.h"
+#include "common/sizes.h"
 #include <stdint.h>
 #include <sys/mman.h>
 
@@ -9,7 +10,7 @@ enum { PAGE = 64 << 10, HUGE_PAGE = 2 << 20 }; // PAGE: the largest page size of
 void *hugepages_alloc(size_t bytes) {
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : PAGE;
     if (bytes > SIZE_MAX / 2) return NULL;
-    size_t used = PAGE + (bytes + PAGE - 1) / PAGE * PAGE, mapped = used + alignment;
+    size_t used = PAGE + round_up(bytes, PAGE), mapped = used + alignment;
     uint8_t *map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) return NULL;
     size_t skip = alignment - ((uintptr_t)map + PAGE) % alignment; // at most `alignment`

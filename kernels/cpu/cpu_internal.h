@@ -2,10 +2,9 @@
 // instruction set (variant.c), the matrix products around oneDNN (matmul.c), and the scratch memory of all operations.
 #pragma once
 
+#include "common/sizes.h"
 #include "kernels/backend.h"
 
-static inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-static inline size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static inline int smaller(int a, int b) { return a < b ? a : b; }
 
 // Sums over rows are divided into chunks of this many, whatever the number of threads, so that their bits depend on the

@@ -168,8 +168,8 @@ size_t cpu_matmul_scratch(const Shape *s) {
     const size_t C = (size_t)s->C, V = (size_t)s->V, hidden = 7 * C + 128, head = V + C;
     const int threads = s->threads > 0 ? s->threads : omp_get_max_threads();
     const size_t panels = weight_by_panels ? variant->weight_scratch(4 * s->C + 128, threads) : 0;
-    if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * larger(hidden, head) + 128 + panels;
-    return cpu_amx ? larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
+    if (products == PRODUCTS_WIDENED) return WIDE_ROWS * sizeof(float) * size_larger(hidden, head) + 128 + panels;
+    return cpu_amx ? size_larger(amx_scratch(4 * s->C, threads), amx_input_scratch(s->C, threads)) : panels;
 }
 
 void matmul_open(const Backend *its_operations, const CpuVariant *its_variant, CpuProducts how) {

@@ -22,7 +22,7 @@ static void install(Backend *backend) {
 
 static size_t scratch_bytes(const Shape *shape) {
     size_t most = 0;
-#define OP(name, scratch, arguments) most = larger(most, cpu_##scratch##_scratch(shape));
+#define OP(name, scratch, arguments) most = size_larger(most, cpu_##scratch##_scratch(shape));
 #include "kernels/ops.def"
 #undef OP
     return round_up(most, 64);

@@ -1,6 +1,7 @@
 // The CUDA backend: its facts, its memory, and the table of its operations.
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sizes.h"
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/nccl.h"
 #include "kernels/cuda/nvml.h"
@@ -31,14 +32,12 @@ static size_t packed_bytes(int rows, int cols) {
     return 0; // cuBLASLt reads the parameters as they are
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 static size_t scratch_bytes(const Shape *shape) {
     size_t bytes = 0;
-#define OP(name, scratch, arguments) bytes = larger(bytes, OF_DEVICE(cuda_##scratch##_scratch)(shape));
+#define OP(name, scratch, arguments) bytes = size_larger(bytes, OF_DEVICE(cuda_##scratch##_scratch)(shape));
 #include "kernels/ops.def"
 #undef OP
-    return (bytes + 255) / 256 * 256 + UPLOAD_BYTES;
+    return round_up(bytes, 256) + UPLOAD_BYTES;
 }
 
 static void *alloc(size_t bytes) {

@@ -1,6 +1,7 @@
 // Creates the shared ring and passes it over ctl.sock.
 #include "loader/protocol/ring.h"
 #include "common/err.h"
+#include "common/sizes.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,7 +15,7 @@ enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, PAGE = 4096, BACKLOG =
 static size_t ring_bytes(const Ring *ring) { return (size_t)ring->slot_bytes * ring->slot_count; }
 
 int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count) {
-    *ring = (Ring){-1, NULL, (uint32_t)((slot_bytes + PAGE - 1) / PAGE * PAGE), slot_count};
+    *ring = (Ring){-1, NULL, (uint32_t)round_up(slot_bytes, PAGE), slot_count};
     size_t size = ring_bytes(ring);
     if (shared) {
         ring->fd = memfd_create("millrace-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);

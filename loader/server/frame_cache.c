@@ -3,6 +3,7 @@
 #include "loader/server/frame_cache.h"
 #include "common/file/mapguard.h"
 #include "common/log.h"
+#include "common/sizes.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -265,7 +266,7 @@ static void drop_frame(FrameCache *cache, Frame *frame) {
 // Gives the frame memory, if need be that of the frames that have not been used for longest. False when `strict` and
 // the limit does not permit it.
 static bool buffer_get(FrameCache *cache, Frame *frame, bool strict) {
-    frame->bytes = (frame->place.file->frame_tokens * sizeof(uint16_t) + PAGE - 1) / PAGE * PAGE;
+    frame->bytes = round_up(frame->place.file->frame_tokens * sizeof(uint16_t), PAGE);
     for (Frame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
         newer = old->newer;
         if (!old->pins) drop_frame(cache, old);

@@ -2,6 +2,7 @@
 #include "loader/server/slab.h"
 #include "common/bytes.h"
 #include "common/err.h"
+#include "common/sizes.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -56,7 +57,7 @@ static Slab *open_slab(Slabs *slabs, size_t buffer_bytes) {
 }
 
 void *slab_take(Slabs *slabs, size_t bytes, Slab **owner) {
-    bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    bytes = round_up(bytes, PAGE);
     Slab *slab = slabs->with_room;
     while (slab && slab->buffer_bytes != bytes) slab = slab->next;
     if (!slab) slab = open_slab(slabs, bytes);

@@ -5,6 +5,7 @@
 #include "trainer/model/product_rate.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "common/sizes.h"
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +62,7 @@ double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows)
                             (size_t)M * (size_t)C * ops->act_bytes, 4 * (size_t)M * (size_t)C * ops->act_bytes};
     enum { SCRATCH, PARAM, PACKED, IN, OUT, PARTS };
     size_t at[PARTS], bytes = 0;
-    for (int i = 0; i < PARTS; i++) at[i] = bytes, bytes += (sizes[i] + line - 1) / line * line;
+    for (int i = 0; i < PARTS; i++) at[i] = size_reserve(&bytes, sizes[i], line);
     unsigned char *memory = ops->alloc(bytes);
     if (!memory) return err_clear(), 0;
     ops->bind_scratch(memory + at[SCRATCH], scratch);

@@ -5,6 +5,7 @@
 #include "trainer/model/sample.h"
 #include "common/err.h"
 #include "common/rng.h"
+#include "common/sizes.h"
 #include <stdlib.h>
 
 enum {
@@ -95,7 +96,7 @@ static void next_logits(Network *network, const uint16_t *ids, size_t length, bo
                         float *logits) {
     const PassLayout *pass = &network->plan->sample;
     const size_t block = (size_t)network->model->shape.block, used = length < block ? length : block;
-    const size_t padded = (used + LENGTH_MULTIPLE - 1) / LENGTH_MULTIPLE * LENGTH_MULTIPLE;
+    const size_t padded = round_up(used, LENGTH_MULTIPLE);
     const size_t T = kept ? used : padded < block ? padded : block, from = kept ? used - 1 : 0;
     memset(window, 0, (T + 1) * sizeof *window); // attention is causal: the padding has no influence
     memcpy(window, ids + length - used, used * sizeof *window);

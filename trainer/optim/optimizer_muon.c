@@ -7,6 +7,7 @@
 // the root mean square that AdamW's has, so that a learning rate for AdamW fits (Liu et al., "Muon is Scalable for LLM
 // Training", 2025, section 2.2). The queries, keys and values of c_attn are three matrices, as Jordan et al. recommend:
 // together, the largest of the three would set the scale of all. So are gate and up of SwiGLU.
+#include "common/sizes.h"
 #include "kernels/muon_scalars.h"
 #include "trainer/model/network.h"
 #include <math.h>
@@ -23,11 +24,7 @@ typedef struct {
     size_t end;
 } Workspace;
 
-static size_t take(size_t *end, size_t bytes) {
-    const size_t offset = *end;
-    *end += (bytes + 255) / 256 * 256;
-    return offset;
-}
+static size_t take(size_t *end, size_t bytes) { return size_reserve(end, bytes, 256); }
 
 static Workspace workspace_of(int rows, int cols, const Backend *backend) {
     const size_t n = (size_t)(rows < cols ? rows : cols), elements = (size_t)rows * (size_t)cols;

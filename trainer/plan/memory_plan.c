@@ -4,6 +4,7 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
+#include "common/sizes.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,13 +14,9 @@ enum {
     SLICE_MAX = 4 << 20, // elements: copies of 16 MiB reach the full rate of the bus
 };
 
-static size_t align(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+static size_t align(size_t bytes) { return round_up(bytes, ALIGN); }
 
-static size_t take(size_t *end, size_t bytes) {
-    size_t offset = *end;
-    *end += align(bytes);
-    return offset;
-}
+static size_t take(size_t *end, size_t bytes) { return size_reserve(end, bytes, ALIGN); }
 
 ModelShape model_shape(const Config *config) {
     const int vocab = config->vocab_size ? (int)config->vocab_size : GPT2_VOCAB;

@@ -1,8 +1,8 @@
 // The buckets of a model, and the shares of its ranks.
 #include "trainer/plan/shards.h"
+#include "common/sizes.h"
 
 static size_t up(size_t elements) { return norm_pieces(elements) * NORM_PIECE; }
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 int shard_buckets(const Model *model, unsigned shards) { return shards > 1 ? model->shape.layers + 2 : 1; }
 
@@ -13,7 +13,7 @@ static size_t bucket_start(const Model *model, int bucket) {
     const size_t vectors = model->decay_elements / NORM_PIECE * NORM_PIECE;
     if (bucket == 0) return 0;
     if (bucket > layers) return bucket == layers + 1 ? vectors : model->elements;
-    return smaller(up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset), vectors);
+    return size_smaller(up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset), vectors);
 }
 
 Bucket shard_bucket(const Model *model, unsigned shards, int bucket) {
@@ -29,8 +29,8 @@ Bucket shard_bucket(const Model *model, unsigned shards, int bucket) {
 }
 
 Shard shard_of(const Bucket *bucket, unsigned rank) {
-    const size_t before = smaller(rank * bucket->share, bucket->count);
-    return (Shard){bucket->first + before, smaller(bucket->share, bucket->count - before), bucket->local};
+    const size_t before = size_smaller(rank * bucket->share, bucket->count);
+    return (Shard){bucket->first + before, size_smaller(bucket->share, bucket->count - before), bucket->local};
 }
 
 size_t shard_elements(const Model *model, unsigned shards) {
