@@ -1,9 +1,24 @@
-// The growable buffer, and zeroed arrays.
+// Lines, the growable buffer, and zeroed arrays.
 #include "common/bytes.h"
 #include "common/err.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+bool bytes_next_line(Bytes *rest, Bytes *line) {
+    const uint8_t *end = rest->size ? memchr(rest->data, '\n', rest->size) : NULL;
+    if (!end) return false;
+    *line = (Bytes){rest->data, (size_t)(end - rest->data)};
+    *rest = (Bytes){end + 1, rest->size - line->size - 1};
+    return true;
+}
+
+bool bytes_next_line_or_rest(Bytes *rest, Bytes *line) {
+    if (bytes_next_line(rest, line)) return true;
+    *line = *rest;
+    rest->size = 0;
+    return line->size;
+}
 
 void buffer_reserve(Buffer *buffer, size_t more) {
     if (more <= buffer->capacity - buffer->size) return;

@@ -11,6 +11,13 @@ typedef struct {
     size_t size;
 } Bytes;
 
+// Removes the first line from `rest`; `line` does not have its line feed. False when `rest` has no line feed: then it
+// is empty, or its last line is incomplete, and nothing changes.
+bool bytes_next_line(Bytes *rest, Bytes *line);
+
+// The same, and accepts a last line without a line feed. False when `rest` is empty.
+bool bytes_next_line_or_rest(Bytes *rest, Bytes *line);
+
 // Owns its memory. A zeroed struct is an empty buffer. Growing exits (82) when there is no memory.
 typedef struct {
     uint8_t *data;

@@ -81,6 +81,18 @@ TEST(cursor_never_passes_the_end) {
     CHECK(!cursor_take(&cursor, 1)); // after the first failure all further ones fail
 }
 
+TEST(bytes_next_line_divides_a_text_at_line_feeds) {
+    const char text[] = "one\n\nthree";
+    Bytes rest = {(const uint8_t *)text, strlen(text)}, line, incomplete;
+    CHECK(bytes_next_line(&rest, &line) && line.size == 3 && !memcmp(line.data, "one", 3));
+    CHECK(bytes_next_line(&rest, &line) && line.size == 0);
+    incomplete = rest;
+    CHECK(!bytes_next_line(&rest, &line) && rest.data == incomplete.data && rest.size == 5);
+    CHECK(bytes_next_line_or_rest(&rest, &line) && line.size == 5 && !memcmp(line.data, "three", 5));
+    CHECK(!bytes_next_line(&rest, &line) && !bytes_next_line_or_rest(&rest, &line));
+    CHECK(!bytes_next_line_or_rest(&(Bytes){NULL, 0}, &line));
+}
+
 TEST(hugepages_are_zeroed_aligned_and_freed) {
     static const size_t sizes[] = {1, 4096, 65537, (2 << 20) - 1, 2 << 20, (5 << 20) + 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
