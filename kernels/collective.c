@@ -23,10 +23,7 @@ static const DeviceCollectiveRow *const device_row = NULL; // no backend has mem
 // "../lib/millrace/mpi.so" beside the folder of this program.
 static const CollectiveRow *load_mpi(const Launch *launch) {
     char path[PATH_MAX_BYTES];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
-    if (length < 0) return fail_errno("cannot read /proc/self/exe"), NULL;
-    path[length] = 0;
-    snprintf(strrchr(path, '/'), 64, "/../lib/millrace/mpi.so");
+    if (program_path(path, "../lib/millrace/mpi.so") < 0) return NULL;
     if (access(path, F_OK) < 0) {
         fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where libopenmpi-dev is installed",
              launch->launcher, launch->world, path);

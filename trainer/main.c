@@ -23,10 +23,8 @@ static void bound_spinning(char **argv) {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("GOMP_SPINCOUNT", "10000", 1);
     char self[PATH_MAX_BYTES]; // its path, so that ps shows the name and not "exe"
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return;
-    self[length] = '\0';
-    execv(self, argv); // returns only on failure, and then waiting is merely slower
+    if (program_path(self, NULL) == 0) execv(self, argv);
+    err_clear(); // without it waiting is merely slower
 }
 
 // Opens /dev/null for each standard file that is closed, so that no other file gets its number and its output.

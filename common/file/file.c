@@ -131,6 +131,17 @@ const char *path_split(const char *path, char directory[PATH_MAX_BYTES]) {
     return slash + 1;
 }
 
+int program_path(char path[PATH_MAX_BYTES], const char *name) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX_BYTES - 1);
+    if (length < 0) return fail_errno("cannot read /proc/self/exe");
+    path[length] = '\0';
+    if (!name) return 0;
+    char *last = strrchr(path, '/') + 1;
+    const size_t room = PATH_MAX_BYTES - (size_t)(last - path);
+    if ((size_t)snprintf(last, room, "%s", name) >= room) return fail(EX_NOINPUT, "the path of '%s' is too long", name);
+    return 0;
+}
+
 // Processes of two containers may have the same pid. Then a random number is added.
 int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory) {
     char parent[PATH_MAX_BYTES];

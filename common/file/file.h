@@ -30,6 +30,9 @@ int fd_write(int fd, const void *data, size_t size, const char *what);          
 // Splits a path into its directory ("." when there is none) and its last part, which is returned.
 const char *path_split(const char *path, char directory[PATH_MAX_BYTES]);
 
+// Path of the running program (`name` NULL), or of the file `name` in its folder.
+int program_path(char path[PATH_MAX_BYTES], const char *name);
+
 // Creates .NAME.tmp.PID beside `path`, which must be new: a directory, or a file of which it returns the descriptor. -1
 // with errno.
 int temp_create(char temp[PATH_MAX_BYTES], const char *path, bool directory);

@@ -44,8 +44,7 @@ static char **command_of(char **argv, unsigned world) {
     static char mpirun[] = "mpirun", number[] = "-n", count[16], program[PATH_MAX_BYTES];
     size_t size = 0;
     while (argv[size]) size++;
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0) return fail_errno("cannot read /proc/self/exe"), NULL;
+    if (program_path(program, NULL) < 0) return NULL;
     snprintf(count, sizeof count, "%u", world);
     char **words = allocate_zeroed(size + 4, sizeof *words);
     memcpy(words, (char *[]){mpirun, number, count, program}, 4 * sizeof *words);

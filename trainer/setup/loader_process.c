@@ -26,18 +26,12 @@ enum {
 extern char **environ;
 
 int loader_program(char path[PATH_MAX_BYTES]) {
-    char self[PATH_MAX_BYTES];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 32);
-    if (length < 0) return fail_errno("cannot read /proc/self/exe");
-    self[length] = 0;
-    char *name = strrchr(self, '/') + 1;
     static const char *const names[] = {"loader", "millrace-loader"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(name, 32, "%s", names[i]);
-        snprintf(path, PATH_MAX_BYTES, "%s", self);
+        if (program_path(path, names[i]) < 0) return -1;
         if (access(path, X_OK) == 0) return 0;
     }
-    return fail(EX_NOINPUT, "no 'loader' program in the folder of '%s'", self);
+    return fail(EX_NOINPUT, "no program 'loader' or '%s'", path);
 }
 
 // In its own process group: Ctrl-C reaches only the trainer, which stops the loader when it has saved. The signals that
