@@ -30,29 +30,29 @@ typedef struct {
     uint64_t index, source_bytes;
     ShardCursor *cursor;
     Buffer ids;
-} FrameJob;
+} FrameDecoding;
 
 // The shard being read, and the destination of the frames: a merged shard, or raw ids in a file or a pipe.
 typedef struct {
     ShardFile input;
     Pool *pool;
-    FrameJob *jobs;
+    FrameDecoding *jobs;
     unsigned job_count;
     ShardWriter shard;
     NewFile file;
     bool merge, to_file;
 } Target;
 
-static uint16_t *job_ids(const FrameJob *job) { return (uint16_t *)(void *)job->ids.data; }
+static uint16_t *job_ids(const FrameDecoding *job) { return (uint16_t *)(void *)job->ids.data; }
 
 static int decode_mapped(void *data) {
-    const FrameJob *job = data;
+    const FrameDecoding *job = data;
     return shard_decode(job->shard, job->cursor, job->index, job_ids(job));
 }
 
 static int decode_frame(void *job, unsigned worker) {
     (void)worker;
-    return mapguard_run(decode_mapped, job, ((FrameJob *)job)->shard->path);
+    return mapguard_run(decode_mapped, job, ((FrameDecoding *)job)->shard->path);
 }
 
 // Waits for the oldest frame and writes it. 1 when none is in flight.
@@ -60,7 +60,7 @@ static int put_frame(Target *target) {
     void *done;
     if (pool_collect(target->pool, &done) < 0) return -1;
     if (!done) return 1;
-    const FrameJob *job = done;
+    const FrameDecoding *job = done;
     const ShardFrame *frame = &job->shard->frames[job->index];
     if (target->merge)
         return shard_writer_append(&target->shard, job_ids(job), frame->tokens,
@@ -71,7 +71,7 @@ static int put_frame(Target *target) {
 }
 
 static int submit_frame(Target *target, uint64_t index, uint64_t source_bytes) {
-    FrameJob *job;
+    FrameDecoding *job;
     while (!(job = pool_acquire(target->pool)))
         if (put_frame(target) < 0) return -1;
     job->shard = &target->input, job->index = index, job->source_bytes = source_bytes;
@@ -84,13 +84,13 @@ static int submit_frame(Target *target, uint64_t index, uint64_t source_bytes) {
 typedef struct {
     Target *target;
     const char *path;
-} Copy;
+} ShardCopy;
 
 // After an error the shard stays open: workers may still read it.
 static int copy_mapped(void *context) {
-    Target *target = ((Copy *)context)->target;
+    Target *target = ((ShardCopy *)context)->target;
     const ShardFile *shard = &target->input;
-    if (shard_file_open(&target->input, ((Copy *)context)->path) < 0) return -1;
+    if (shard_file_open(&target->input, ((ShardCopy *)context)->path) < 0) return -1;
     for (uint64_t m = 0; m < shard->member_count; m++) {
         const Shard *member = &shard->members[m];
         for (uint64_t i = 0; i < member->frame_count; i++)
@@ -105,17 +105,19 @@ static int copy_mapped(void *context) {
     return 0;
 }
 
-static int put_shard(void *target, const char *path) { return mapguard_run(copy_mapped, &(Copy){target, path}, path); }
+static int put_shard(void *target, const char *path) {
+    return mapguard_run(copy_mapped, &(ShardCopy){target, path}, path);
+}
 
 // The header of the merged shard, from all inputs.
 typedef struct {
     ShardParams params;
     const char *first; // path of the first argument
     bool any, continues;
-} Header;
+} MergedHeader;
 
 static int add_header(void *context, const char *path) {
-    Header *header = context;
+    MergedHeader *header = context;
     ShardParams *params = &header->params;
     ShardFile shard;
     if (shard_file_open(&shard, path) < 0) return -1;
@@ -150,7 +152,7 @@ static int open_target(Target *target, int count, char **paths) {
     if (!target->pool) return -1;
     if (!output || raw) return to_stdout ? 0 : newfile_open(&target->file, output);
 
-    Header header = {.first = paths[0]};
+    MergedHeader header = {.first = paths[0]};
     for (int i = 0; i < count; i++)
         if (shards_visit(paths[i], split, add_header, &header) < 0) return -1;
     if (!header.any) return fail(EX_NOINPUT, "'%s' has no %s shards", paths[0], split_names[split]);

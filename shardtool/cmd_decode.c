@@ -40,9 +40,9 @@ typedef struct {
     uint64_t offset; // of the block in the stream
     uint32_t id;     // the decimal number being read
     unsigned digits; // digits read so far; with --raw: bytes of the id read so far
-} Decoding;
+} TextDecoding;
 
-static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
+static int put_id(TextDecoding *decoding, uint32_t id, uint64_t offset) {
     uint16_t small = (uint16_t)id;
     decoding->digits = 0, decoding->id = 0;
     const unsigned size = vocab_size(decoding->vocab);
@@ -50,7 +50,7 @@ static int put_id(Decoding *decoding, uint32_t id, uint64_t offset) {
     return vocab_decode(decoding->vocab, &small, 1, &decoding->out);
 }
 
-static int take_decimal(Decoding *decoding, uint8_t c, uint64_t offset) {
+static int take_decimal(TextDecoding *decoding, uint8_t c, uint64_t offset) {
     if (isspace(c)) return decoding->digits ? put_id(decoding, decoding->id, offset) : 0;
     if (!isdigit(c) || decoding->digits == 9)
         return fail(EX_DATA, "offset %" PRIu64 ": expected an id (decimal, or use --raw)", offset);
@@ -59,13 +59,13 @@ static int take_decimal(Decoding *decoding, uint8_t c, uint64_t offset) {
     return 0;
 }
 
-static int take_raw(Decoding *decoding, uint8_t c, uint64_t offset) {
+static int take_raw(TextDecoding *decoding, uint8_t c, uint64_t offset) {
     decoding->id |= (uint32_t)c << 8 * decoding->digits++;
     return decoding->digits == 2 ? put_id(decoding, decoding->id, offset - 1) : 0;
 }
 
 // Reads what a pipe has delivered so far. The bytes of a shard's opening are read together.
-static ssize_t read_block(Decoding *decoding, int fd) {
+static ssize_t read_block(TextDecoding *decoding, int fd) {
     ssize_t got;
     do got = read(fd, decoding->block, sizeof decoding->block);
     while (got < 0 && errno == EINTR);
@@ -80,7 +80,7 @@ static ssize_t read_block(Decoding *decoding, int fd) {
 }
 
 // Stops at the first block with *is_shard set when the stream is a shard.
-static int decode_stream(Decoding *decoding, int fd, bool *is_shard) {
+static int decode_stream(TextDecoding *decoding, int fd, bool *is_shard) {
     decoding->offset = 0, decoding->digits = 0, decoding->id = 0;
     for (;;) {
         ssize_t got = read_block(decoding, fd);
@@ -126,7 +126,7 @@ static int find_document(TokenReader *tokens, Document *found) {
     return status < 0 ? -1 : 0;
 }
 
-static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
+static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
     static uint16_t ids[STEP_TOKENS];
     Document one = {.tokens = tokens->tokens};
     if (document && find_document(tokens, &one) < 0) return -1;
@@ -145,7 +145,7 @@ static int decode_tokens(Decoding *decoding, TokenReader *tokens) {
 }
 
 // The vocabulary of a dataset of characters, unless another one was named.
-static int take_vocabulary(Decoding *decoding, const char *path) {
+static int take_vocabulary(TextDecoding *decoding, const char *path) {
     char kept[PATH_MAX_BYTES];
     if (characters || merges || !dataset_is(path) || !characters_file(kept, path)) return 0;
     vocab_close(decoding->vocab);
@@ -153,7 +153,7 @@ static int take_vocabulary(Decoding *decoding, const char *path) {
     return decoding->vocab ? 0 : -1;
 }
 
-static int check_vocabulary(const Decoding *decoding, TokenReader *tokens, const char *path) {
+static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, const char *path) {
     uint8_t fingerprint[32];
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
     if (!shard) return tokens->tokens ? -1 : 0;
@@ -164,7 +164,7 @@ static int check_vocabulary(const Decoding *decoding, TokenReader *tokens, const
                 vocab_is_characters(decoding->vocab) && !characters ? ", than its " CHARACTERS_FILE : "");
 }
 
-static int decode_shard(Decoding *decoding, const char *path) {
+static int decode_shard(TextDecoding *decoding, const char *path) {
     TokenReader tokens;
     if (take_vocabulary(decoding, path) < 0 || token_reader_open(&tokens, path, split) < 0) return -1;
     int status = check_vocabulary(decoding, &tokens, path);
@@ -174,7 +174,7 @@ static int decode_shard(Decoding *decoding, const char *path) {
 }
 
 // Ids, or a shard: no decimal begins as a shard does.
-static int decode_path(Decoding *decoding, const char *path) {
+static int decode_path(TextDecoding *decoding, const char *path) {
     if (dataset_is(path)) return decode_shard(decoding, path);
     bool is_stdin = !strcmp(path, "-");
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
@@ -188,7 +188,7 @@ static int decode_path(Decoding *decoding, const char *path) {
 }
 
 static int run(int count, char **arguments) {
-    static Decoding decoding;
+    static TextDecoding decoding;
     decoding.vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
     if (!decoding.vocab) return -1;
     int status = count ? 0 : decode_path(&decoding, "-");

@@ -7,12 +7,14 @@
 //                             u64 frame_tokens, u8 vocab_fp[32], u8 params_fp[32], u32 crc
 //   [C] data frames           frame_tokens ids each (the last may be shorter), single segment, content size and XXH64
 //                             on, no dictionary; frames merged without recompression may be shorter anywhere
-//   [D] skippable 0x184D2A51  document index: u8 flags (bit 0 continues from the previous shard, bit 1 continues into
-//                             the next), then zstd(LEB128 token lengths, end-of-text included, a document that
-//                             spans shards counts its part in this shard), u32 crc
-//   [E] skippable 0x184D2A52  u64 tokens, u64 documents that start here, u64 source bytes of the documents that end
-//                             here, u8 content_hash[32] = SHA-256 of the raw ids, u64 offset of D from the member's
-//                             start u8 stored_hash[16] = XXH3-128 canonical of [member start, E), u32 crc
+//   [D] skippable 0x184D2A51  document index: u8 flags (bit 0: the first document continues from the previous shard,
+//                             bit 1: the last one continues in the next), then zstd(LEB128 token lengths, end-of-text
+//                             included; of a document that spans shards, the tokens in this shard), u32 crc
+//   [E] skippable 0x184D2A52  u64 tokens, u64 documents that start here,
+//                             u64 source bytes of the documents that end here,
+//                             u8 content_hash[32] = SHA-256 of the raw ids,
+//                             u64 offset of D from the start of the member,
+//                             u8 stored_hash[16] = XXH3-128 canonical of [member start, E), u32 crc
 //   [F] skippable 0x184D2A5E  the standard seek table, checksum flag on; A, B, D, E listed with decompressed size 0
 //                             and the checksum of nothing, 0x51D8E999
 //

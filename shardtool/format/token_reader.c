@@ -66,10 +66,10 @@ typedef struct {
     uint64_t first;
     size_t count;
     uint16_t *ids;
-} Request;
+} TokenRequest;
 
 static int get_mapped(void *data) {
-    Request *request = data;
+    TokenRequest *request = data;
     TokenReader *tokens = request->tokens;
     uint64_t first = request->first;
     size_t count = request->count;
@@ -93,5 +93,5 @@ static int get_mapped(void *data) {
 
 int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
     const char *path = tokens->path ? tokens->path : tokens->dataset.path;
-    return mapguard_run(get_mapped, &(Request){tokens, first, count, ids}, path);
+    return mapguard_run(get_mapped, &(TokenRequest){tokens, first, count, ids}, path);
 }

@@ -15,7 +15,7 @@ enum { COUNT_MAX = 256, BUCKET_BYTES = 64 << 20, BLOCK_BYTES = 1 << 16 };
 typedef struct {
     int fd;
     Buffer block; // not yet written
-} Bucket;
+} SortBucket;
 
 typedef struct {
     uint64_t key, size; // before the bytes of each record
@@ -23,14 +23,14 @@ typedef struct {
 
 typedef struct {
     uint64_t key, offset;
-} Entry;
+} RecordPlace;
 
 struct Buckets {
     unsigned count, current;
-    Bucket buckets[COUNT_MAX];
+    SortBucket buckets[COUNT_MAX];
 };
 
-static int open_bucket(Bucket *bucket, const char *folder) {
+static int open_bucket(SortBucket *bucket, const char *folder) {
     char name[PATH_MAX_BYTES];
     if (snprintf(name, sizeof name, "%s/.bucket.XXXXXX", folder) >= (int)sizeof name)
         return fail(EX_CREATE, "path too long: '%.60s...'", folder);
@@ -61,7 +61,7 @@ void buckets_close(Buckets *buckets) {
     free(buckets);
 }
 
-static int flush(Bucket *bucket) {
+static int flush(SortBucket *bucket) {
     int status = fd_write(bucket->fd, bucket->block.data, bucket->block.size, "a temporary file");
     bucket->block.size = 0;
     return status;
@@ -74,13 +74,13 @@ int buckets_begin(Buckets *buckets, uint64_t key, uint64_t size) {
 }
 
 int buckets_add(Buckets *buckets, const void *data, size_t size) {
-    Bucket *bucket = &buckets->buckets[buckets->current];
+    SortBucket *bucket = &buckets->buckets[buckets->current];
     buffer_add(&bucket->block, data, size);
     return bucket->block.size >= BLOCK_BYTES ? flush(bucket) : 0;
 }
 
 static int by_key(const void *a, const void *b) {
-    const Entry *x = a, *y = b;
+    const RecordPlace *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
@@ -90,13 +90,13 @@ static int visit_sorted(Bytes map, int (*visit)(void *context, uint64_t key, Byt
     RecordHead head;
     for (uint64_t at = 0; at < map.size; at += sizeof head + head.size) {
         memcpy(&head, map.data + at, sizeof head);
-        buffer_add(&entries, &(Entry){head.key, at}, sizeof(Entry));
+        buffer_add(&entries, &(RecordPlace){head.key, at}, sizeof(RecordPlace));
     }
-    size_t count = entries.size / sizeof(Entry);
-    qsort(entries.data, count, sizeof(Entry), by_key);
+    size_t count = entries.size / sizeof(RecordPlace);
+    qsort(entries.data, count, sizeof(RecordPlace), by_key);
     int status = 0;
     for (size_t i = 0; status == 0 && i < count; i++) {
-        Entry entry;
+        RecordPlace entry;
         memcpy(&entry, entries.data + i * sizeof entry, sizeof entry);
         memcpy(&head, map.data + entry.offset, sizeof head);
         status = visit(context, head.key, (Bytes){map.data + entry.offset + sizeof head, (size_t)head.size});
@@ -108,7 +108,7 @@ static int visit_sorted(Bytes map, int (*visit)(void *context, uint64_t key, Byt
 int buckets_visit(Buckets *buckets, int (*visit)(void *context, uint64_t key, Bytes record), void *context) {
     int status = 0;
     for (unsigned i = 0; status == 0 && i < buckets->count; i++) {
-        Bucket *bucket = &buckets->buckets[i];
+        SortBucket *bucket = &buckets->buckets[i];
         struct stat st;
         if (flush(bucket) < 0) return -1;
         buffer_close(&bucket->block);

@@ -133,16 +133,16 @@ typedef struct {
     Output *output;
     int split;
     InputPosition position;
-} Copy;
+} DocumentCopy;
 
 static int copy_ids(void *context, const uint16_t *ids, size_t count) {
-    const Copy *copy = context;
+    const DocumentCopy *copy = context;
     return output_add(copy->output, copy->split, ids, count, copy->position);
 }
 
 int documents_copy(DocumentCursor *cursor, Output *output) {
     if (documents_begin(output, cursor->inputs, cursor->split, cursor->position) < 0) return -1;
-    Copy copy = {output, cursor->split, cursor->position};
+    DocumentCopy copy = {output, cursor->split, cursor->position};
     return documents_read(cursor, copy_ids, &copy);
 }
 
