@@ -12,14 +12,14 @@ static const char *address, *key_file, *loader_key;
 static bool json, prometheus, watch;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint",   &address,    "ENDPOINT", "where the loader is, as in serve"         },
-    {OPT_STRING, "key",        &key_file,   "FILE",
-     "a key pair that the loader allows, or without --loader-key the loader's own"                 },
-    {OPT_STRING, "loader-key", &loader_key, "KEY",      "the public key of the loader"             },
-    {OPT_FLAG,   "json",       &json,       NULL,       "print one JSON object"                    },
-    {OPT_FLAG,   "prometheus", &prometheus, NULL,       "print the text format of Prometheus"      },
-    {OPT_FLAG,   "watch",      &watch,      NULL,       "print again every 2 seconds, until Ctrl-C"},
-    {OPT_END,    NULL,         NULL,        NULL,       NULL                                       },
+    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
+    {OPT_STRING, "key", &key_file, "FILE",
+     "a key pair that the loader allows, or without --loader-key the loader's own"},
+    {OPT_STRING, "loader-key", &loader_key, "KEY", "the public key of the loader"},
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
+    {OPT_FLAG, "prometheus", &prometheus, NULL, "print the text format of Prometheus"},
+    {OPT_FLAG, "watch", &watch, NULL, "print again every 2 seconds, until Ctrl-C"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static int print_status(Query *query) {

@@ -8,11 +8,11 @@ static const char *address, *key_file;
 static uint64_t from_sample;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &address,     "ENDPOINT", "where the loader is, as in serve"                 },
-    {OPT_STRING, "key",      &key_file,    "FILE",     "the loader's own key pair, for a loader with keys"},
-    {OPT_SIZE,   "from",     &from_sample, "SAMPLE",
-     "the first sample with the new weights; 0: soon after those that trainers have requested"            },
-    {OPT_END,    NULL,       NULL,         NULL,       NULL                                               },
+    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
+    {OPT_STRING, "key", &key_file, "FILE", "the loader's own key pair, for a loader with keys"},
+    {OPT_SIZE, "from", &from_sample, "SAMPLE",
+     "the first sample with the new weights; 0: soon after those that trainers have requested"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static int run(int count, char **arguments) {

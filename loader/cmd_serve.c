@@ -20,20 +20,20 @@ static bool insecure;
 static int64_t parent; // 0: none
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint",        &address,       "ENDPOINT",
+    {OPT_STRING, "endpoint", &address, "ENDPOINT",
      "where trainers connect: ipc://DIR (default: $XDG_RUNTIME_DIR/millrace, else /tmp/millrace-UID) or "
-     "tcp://HOST:PORT"                                                                                                                     },
-    {OPT_STRING, "key",             &key_file,      "FILE",     "the loader's key pair, needed for tcp from other machines (loader keygen)"},
-    {OPT_STRING, "allow",           &allow_file,    "FILE",
-     "file with the public keys of the trainers that may connect, one per line"                                                            },
-    {OPT_STRING, "metrics",         &metrics_file,  "FILE",     "replace FILE every 5 seconds with counters as Prometheus text"            },
-    {OPT_SIZE,   "cache",           &cache_bytes,   "BYTES",
-     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"                           },
-    {OPT_STRING, "schedule",        &schedule_file, "FILE",
-     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"                         },
-    {OPT_FLAG,   "insecure",        &insecure,      NULL,       "serve tcp without keys: to every process that can connect"                },
-    {OPT_INT,    "die-with-parent", &parent,        "PID",      "stop when the parent, process PID, ends"                                  },
-    {OPT_END,    NULL,              NULL,           NULL,       NULL                                                                       },
+     "tcp://HOST:PORT"},
+    {OPT_STRING, "key", &key_file, "FILE", "the loader's key pair, needed for tcp from other machines (loader keygen)"},
+    {OPT_STRING, "allow", &allow_file, "FILE",
+     "file with the public keys of the trainers that may connect, one per line"},
+    {OPT_STRING, "metrics", &metrics_file, "FILE", "replace FILE every 5 seconds with counters as Prometheus text"},
+    {OPT_SIZE, "cache", &cache_bytes, "BYTES",
+     "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"},
+    {OPT_STRING, "schedule", &schedule_file, "FILE",
+     "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"},
+    {OPT_FLAG, "insecure", &insecure, NULL, "serve tcp without keys: to every process that can connect"},
+    {OPT_INT, "die-with-parent", &parent, "PID", "stop when the parent, process PID, ends"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 // Memory of this machine, or of this process's control group where that is less.

@@ -9,10 +9,10 @@
 static const char *address, *key_file, *schedule_file;
 
 static const Option options[] = {
-    {OPT_STRING, "endpoint", &address,       "ENDPOINT", "where the loader is, as in serve"                 },
-    {OPT_STRING, "key",      &key_file,      "FILE",     "the loader's own key pair, for a loader with keys"},
-    {OPT_STRING, "schedule", &schedule_file, "FILE",     "later weights of the new mixture, as in serve"    },
-    {OPT_END,    NULL,       NULL,           NULL,       NULL                                               },
+    {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
+    {OPT_STRING, "key", &key_file, "FILE", "the loader's own key pair, for a loader with keys"},
+    {OPT_STRING, "schedule", &schedule_file, "FILE", "later weights of the new mixture, as in serve"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 // The loader may have another working directory.

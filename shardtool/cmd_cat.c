@@ -16,8 +16,8 @@ static const char *output;
 static int split;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"  },
-    {OPT_FLAG,   "raw",      &raw,    NULL,   "write raw u16 ids with -o too (the default without -o)"},
+    {OPT_STRING, "o,output", &output, "FILE", "write one merged shard to FILE; - is standard output"},
+    {OPT_FLAG, "raw", &raw, NULL, "write raw u16 ids with -o too (the default without -o)"},
     ROW_SPLIT(&split),
     ROW_JOBS(&threads),
     ROW_OVERWRITE(&force),

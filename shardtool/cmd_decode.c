@@ -23,9 +23,9 @@ static int split;
 static const char *merges, *characters, *document, *range;
 
 static const Option options[] = {
-    {OPT_FLAG,   "raw",   &raw,      NULL,  "read little-endian u16 instead of decimals"                            },
-    {OPT_STRING, "doc",   &document, "N",   "only document N of a shard or dataset, from 0, without its end-of-text"},
-    {OPT_STRING, "range", &range,    "A:B", "only tokens A to B-1 of the shard, dataset or document"                },
+    {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
+    {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
+    {OPT_STRING, "range", &range, "A:B", "only tokens A to B-1 of the shard, dataset or document"},
     ROW_SPLIT(&split),
     ROW_MERGES(&merges),
     ROW_CHARACTERS(&characters),

@@ -13,8 +13,8 @@ static bool content;
 static int wanted; // 0 = all splits, else the split + 1
 
 static const Option options[] = {
-    {OPT_FLAG, "content", &content, NULL,               "compare the ids only, not how they are cut into frames and shards"},
-    {OPT_WORD, "split",   &wanted,  "all|" SPLIT_WORDS, "split of the datasets"                                            },
+    {OPT_FLAG, "content", &content, NULL, "compare the ids only, not how they are cut into frames and shards"},
+    {OPT_WORD, "split", &wanted, "all|" SPLIT_WORDS, "split of the datasets"},
     ROW_END,
 };
 

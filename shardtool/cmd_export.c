@@ -11,9 +11,9 @@ static bool force;
 
 static const Option options[] = {
     ROWS_INTERCHANGE("to", &to),
-    {OPT_STRING, "o,output",    &output,      "DIR", "directory to create, with files train* and val*"},
-    {OPT_SIZE,   "file-tokens", &file_tokens, "N",   "ids per file of llmc"                           },
-    {OPT_FLAG,   "force",       &force,       NULL,  "replace the files of an earlier export"         },
+    {OPT_STRING, "o,output", &output, "DIR", "directory to create, with files train* and val*"},
+    {OPT_SIZE, "file-tokens", &file_tokens, "N", "ids per file of llmc"},
+    {OPT_FLAG, "force", &force, NULL, "replace the files of an earlier export"},
     ROW_END,
 };
 

@@ -12,11 +12,11 @@ static int split;
 static bool wanted[1 << 16]; // --contains-id
 
 static const Option options[] = {
-    {OPT_SIZE, "min-tokens",  &min_tokens, "N",  "keep documents of at least N tokens, end-of-text included" },
-    {OPT_SIZE, "max-tokens",  &max_tokens, "N",
-     "keep documents of at most N tokens, end-of-text included, 0 = any length"                              },
-    {OPT_LIST, "contains-id", &ids,        "ID", "keep documents that hold this id; one of several is enough"},
-    {OPT_FLAG, "invert",      &invert,     NULL, "keep the other documents"                                  },
+    {OPT_SIZE, "min-tokens", &min_tokens, "N", "keep documents of at least N tokens, end-of-text included"},
+    {OPT_SIZE, "max-tokens", &max_tokens, "N",
+     "keep documents of at most N tokens, end-of-text included, 0 = any length"},
+    {OPT_LIST, "contains-id", &ids, "ID", "keep documents that hold this id; one of several is enough"},
+    {OPT_FLAG, "invert", &invert, NULL, "keep the other documents"},
     ROW_SPLIT(&split),
     ROWS_OUTPUT,
     ROW_END,

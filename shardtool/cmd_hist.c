@@ -15,9 +15,9 @@ static int split;
 static uint64_t top;
 
 static const Option options[] = {
-    {OPT_SIZE, "n,top", &top,  "N",  "print the N most frequent ids, 0 = all"},
+    {OPT_SIZE, "n,top", &top, "N", "print the N most frequent ids, 0 = all"},
     ROW_SPLIT(&split),
-    {OPT_FLAG, "json",  &json, NULL, "print one JSON object per line"        },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per line"},
     ROW_END,
 };
 

@@ -20,7 +20,7 @@ static const Option options[] = {
     {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames to FILE, with new tables"},
     ROW_OVERWRITE(&force),
     ROW_SPLIT(&split),
-    {OPT_FLAG,   "json",    &json,    NULL,   "print one JSON object per frame"                   },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per frame"},
     ROW_END,
 };
 

@@ -13,7 +13,7 @@ static const Option options[] = {
     {OPT_FLAG, "docs", &documents, NULL,
      "list the documents of one split: number, first token, tokens with end-of-text"},
     ROW_SPLIT(&split),
-    {OPT_FLAG, "json", &json,      NULL, "print one JSON object per line"           },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per line"},
     ROW_END,
 };
 

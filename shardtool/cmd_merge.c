@@ -13,8 +13,8 @@ static const char *output;
 static bool force, allow_duplicates;
 
 static const Option options[] = {
-    {OPT_STRING, "o,output",         &output,           "DIR", "dataset directory to create, on the same file system"},
-    {OPT_FLAG,   "allow-duplicates", &allow_duplicates, NULL,  "merge datasets that hold the same data"              },
+    {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create, on the same file system"},
+    {OPT_FLAG, "allow-duplicates", &allow_duplicates, NULL, "merge datasets that hold the same data"},
     ROW_REPLACE(&force),
     ROW_END,
 };

@@ -10,9 +10,9 @@ static int split;
 static uint64_t sample_count = 1, length = 1024, seed;
 
 static const Option options[] = {
-    {OPT_SIZE, "n,count", &sample_count, "K", "number of ranges"     },
-    {OPT_SIZE, "length",  &length,       "L", "tokens in each range" },
-    {OPT_SIZE, "seed",    &seed,         "S", "seed of the positions"},
+    {OPT_SIZE, "n,count", &sample_count, "K", "number of ranges"},
+    {OPT_SIZE, "length", &length, "L", "tokens in each range"},
+    {OPT_SIZE, "seed", &seed, "S", "seed of the positions"},
     ROW_IDS(&decimal),
     ROW_SPLIT(&split),
     ROW_END,

@@ -10,11 +10,11 @@
 static uint64_t parts, part_tokens;
 
 static const Option options[] = {
-    {OPT_SIZE,   "parts",    &parts,                "N",   "make N parts of equal numbers of documents"                            },
-    {OPT_SIZE,   "tokens",   &part_tokens,          "N",   "begin a new part after the document that completes N tokens of a split"},
-    {OPT_STRING, "o,output", &output_options.path,  "DIR", "directory of the parts: DIR/part-000000 ..."                           },
+    {OPT_SIZE, "parts", &parts, "N", "make N parts of equal numbers of documents"},
+    {OPT_SIZE, "tokens", &part_tokens, "N", "begin a new part after the document that completes N tokens of a split"},
+    {OPT_STRING, "o,output", &output_options.path, "DIR", "directory of the parts: DIR/part-000000 ..."},
     ROWS_SHARDS,
-    {OPT_FLAG,   "force",    &output_options.force, NULL,  "replace finished parts"                                                },
+    {OPT_FLAG, "force", &output_options.force, NULL, "replace finished parts"},
     ROW_END,
 };
 

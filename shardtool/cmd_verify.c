@@ -17,7 +17,7 @@ static uint64_t threads;
 static const Option options[] = {
     {OPT_FLAG, "quick", &quick, NULL, "do not decode: check the tables and the hash of the stored bytes"},
     ROW_JOBS(&threads),
-    {OPT_FLAG, "json",  &json,  NULL, "print one JSON object per shard"                                 },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object per shard"},
     ROW_END,
 };
 

@@ -68,11 +68,11 @@ static Finding check_limits(char *text, size_t size) {
         int resource;
         rlim_t least;
     } rows[] = {
-        {"file size",     "-f", RLIMIT_FSIZE,  (rlim_t)DISK_BYTES / 2},
-        {"address space", "-v", RLIMIT_AS,     (rlim_t)MEMORY_BYTES  },
-        {"stack",         "-s", RLIMIT_STACK,  1 << 20               },
-        {"open files",    "-n", RLIMIT_NOFILE, 64                    },
-        {"processes",     "-u", RLIMIT_NPROC,  64                    },
+        {"file size", "-f", RLIMIT_FSIZE, (rlim_t)DISK_BYTES / 2},
+        {"address space", "-v", RLIMIT_AS, (rlim_t)MEMORY_BYTES},
+        {"stack", "-s", RLIMIT_STACK, 1 << 20},
+        {"open files", "-n", RLIMIT_NOFILE, 64},
+        {"processes", "-u", RLIMIT_NPROC, 64},
     };
     Finding worst = FINE;
     *text = 0;
@@ -103,12 +103,8 @@ static const struct {
     const char *name;
     Finding (*check)(char *text, size_t size);
 } checks[] = {
-    {"device", check_device},
-    {"cores",  check_cores },
-    {"memory", check_memory},
-    {"disk",   check_disk  },
-    {"limits", check_limits},
-    {"loader", check_loader},
+    {"device", check_device}, {"cores", check_cores},   {"memory", check_memory},
+    {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader},
 };
 
 static int run(int count, char **arguments) {

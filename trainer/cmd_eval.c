@@ -13,13 +13,13 @@
 static bool json;
 static const char *which = "", *choices;
 static const Option options[] = {
-    {OPT_STRING, "ckpt",    &which,   "newest|best|STEP",
-     "checkpoint; without it the newest, or the best if only the best are saved"                                                 },
+    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"},
     {OPT_STRING, "choices", &choices, "FILE",
      "accuracy on multiple-choice items instead: JSON lines of ctx, endings and label, as HellaSwag's; - is standard "
-     "input"                                                                                                                     },
-    {OPT_FLAG,   "json",    &json,    NULL,               "print JSON objects: one for each split, or each item and the accuracy"},
-    {OPT_END,    NULL,      NULL,     NULL,               NULL                                                                   },
+     "input"},
+    {OPT_FLAG, "json", &json, NULL, "print JSON objects: one for each split, or each item and the accuracy"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {

@@ -12,12 +12,12 @@
 static const char *output = NULL, *characters = NULL;
 static enum { GELU_WORD_EXACT, GELU_WORD_TANH } gelu = GELU_WORD_EXACT;
 static const Option options[] = {
-    {OPT_STRING, "o",          &output,     "DIR",        "the directory to make"                                     },
+    {OPT_STRING, "o", &output, "DIR", "the directory to make"},
     {OPT_STRING, "characters", &characters, "FILE",
      "of a model of characters: the meta.pkl of nanoGPT's data, or a file of the characters in the order of their ids"},
-    {OPT_WORD,   "gelu",       &gelu,       "exact|tanh",
-     "form of GELU of a ckpt.pt, which does not tell it: tanh before nanoGPT took nn.GELU in 2023"                    },
-    {OPT_END,    NULL,         NULL,        NULL,         NULL                                                        },
+    {OPT_WORD, "gelu", &gelu, "exact|tanh",
+     "form of GELU of a ckpt.pt, which does not tell it: tanh before nanoGPT took nn.GELU in 2023"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 // Reads the characters of a model with another vocabulary than GPT-2's to `text`, and sets the shape to their number.

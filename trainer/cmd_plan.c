@@ -16,9 +16,9 @@ static bool print_config;
 static int64_t world = 0;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
-     "print every key, its value and where it comes from, as a configuration file"                                              },
-    {OPT_INT,  "world",        &world,        "N",  "the plan of each of N processes; 0 = as many as mpirun or srun has started"},
-    {OPT_END,  NULL,           NULL,          NULL, NULL                                                                        },
+     "print every key, its value and where it comes from, as a configuration file"},
+    {OPT_INT, "world", &world, "N", "the plan of each of N processes; 0 = as many as mpirun or srun has started"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 // The size of the run, and how long it takes: by the last step of the run in out_dir, by a probe of the CPU, and else

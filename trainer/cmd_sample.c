@@ -11,18 +11,18 @@ static int64_t num_samples = 10, max_new_tokens = 500, top_k = 200;
 static double temperature = 0.8, top_p = 1;
 
 static const Option options[] = {
-    {OPT_STRING, "ckpt",           &which,          "newest|best|STEP",
-     "checkpoint; without it the newest, or the best if only the best are saved"                                                        },
-    {OPT_STRING, "start",          &start,          "TEXT",
-     "beginning of each text; FILE:path reads it from a file, '' is <|endoftext|>"                                                      },
-    {OPT_INT,    "num_samples",    &num_samples,    "N",                "number of texts"                                               },
-    {OPT_INT,    "max_new_tokens", &max_new_tokens, "N",
-     "tokens to sample for each text, which ends before at <|endoftext|>"                                                               },
-    {OPT_FLOAT,  "temperature",    &temperature,    "X",                "divides the logits; 0: always the most likely token"           },
-    {OPT_INT,    "top_k",          &top_k,          "N",                "sample from the N most likely tokens; 0: from all"             },
-    {OPT_FLOAT,  "top_p",          &top_p,          "X",                "and from the most likely of these whose probabilities sum to X"},
-    {OPT_STRING, "stop",           &stop,           "TEXT",             "end a sample before this text"                                 },
-    {OPT_END,    NULL,             NULL,            NULL,               NULL                                                            },
+    {OPT_STRING, "ckpt", &which, "newest|best|STEP",
+     "checkpoint; without it the newest, or the best if only the best are saved"},
+    {OPT_STRING, "start", &start, "TEXT",
+     "beginning of each text; FILE:path reads it from a file, '' is <|endoftext|>"},
+    {OPT_INT, "num_samples", &num_samples, "N", "number of texts"},
+    {OPT_INT, "max_new_tokens", &max_new_tokens, "N",
+     "tokens to sample for each text, which ends before at <|endoftext|>"},
+    {OPT_FLOAT, "temperature", &temperature, "X", "divides the logits; 0: always the most likely token"},
+    {OPT_INT, "top_k", &top_k, "N", "sample from the N most likely tokens; 0: from all"},
+    {OPT_FLOAT, "top_p", &top_p, "X", "and from the most likely of these whose probabilities sum to X"},
+    {OPT_STRING, "stop", &stop, "TEXT", "end a sample before this text"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static void print_text(void *context, Bytes text) {

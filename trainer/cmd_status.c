@@ -10,9 +10,9 @@
 
 static bool json, watch;
 static const Option options[] = {
-    {OPT_FLAG, "json",  &json,  NULL, "print one JSON object"                                   },
+    {OPT_FLAG, "json", &json, NULL, "print one JSON object"},
     {OPT_FLAG, "watch", &watch, NULL, "print a line whenever the run has advanced, until Ctrl-C"},
-    {OPT_END,  NULL,    NULL,   NULL, NULL                                                      },
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static int watch_run(const char *run) {

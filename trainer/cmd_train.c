@@ -16,11 +16,11 @@
 static bool print_config, fresh, print_ranks;
 static const Option options[] = {
     {OPT_FLAG, "print_config", &print_config, NULL,
-     "print every key, its value and where it comes from, as a configuration file"                                        },
-    {OPT_FLAG, "fresh",        &fresh,        NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
-    {OPT_FLAG, "print_ranks",  &print_ranks,  NULL,
-     "with mpirun or srun: every process prints, with the samples of each batch and their hash"                           },
-    {OPT_END,  NULL,           NULL,          NULL, NULL                                                                  },
+     "print every key, its value and where it comes from, as a configuration file"},
+    {OPT_FLAG, "fresh", &fresh, NULL, "start a new run; an earlier one in out_dir moves to out_dir/before-N"},
+    {OPT_FLAG, "print_ranks", &print_ranks, NULL,
+     "with mpirun or srun: every process prints, with the samples of each batch and their hash"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 static Run the_run;

@@ -35,8 +35,8 @@ static void default_text(const Option *option, char *out, size_t size) {
 // Of every command; cli.c reads them.
 static const Option common_options[] = {
     {OPT_FLAG, "q,quiet", &(bool){false}, NULL, "print warnings and errors only"},
-    {OPT_FLAG, "h,help",  &(bool){false}, NULL, "print this help"               },
-    {OPT_END,  NULL,      NULL,           NULL, NULL                            },
+    {OPT_FLAG, "h,help", &(bool){false}, NULL, "print this help"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 
 void cli_print_program(const Program *program) {

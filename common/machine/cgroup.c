@@ -69,13 +69,7 @@ static bool list_has(const char *list, const char *word) {
 CgroupLimits cgroup_limits_at(const char *self, const char *mount) {
     static const struct {
         const char *folder, *controller; // "": version 2
-    } hierarchies[] = {
-        {"",             ""      },
-        {"/unified",     ""      },
-        {"/cpu",         "cpu"   },
-        {"/cpu,cpuacct", "cpu"   },
-        {"/memory",      "memory"}
-    };
+    } hierarchies[] = {{"", ""}, {"/unified", ""}, {"/cpu", "cpu"}, {"/cpu,cpuacct", "cpu"}, {"/memory", "memory"}};
     CgroupLimits limits = {0};
     Buffer text = {0};
     if (file_read(&text, self, 1 << 16) < 0) err_clear();

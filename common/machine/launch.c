@@ -9,10 +9,10 @@
 static const struct {
     const char *rank, *world, *launcher;
 } launchers[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"       },
-    {"PMI_RANK",             "PMI_SIZE",             "mpiexec"      },
-    {"SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "srun"         },
-    {"RANK",                 "WORLD_SIZE",           LAUNCH_TORCHRUN},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"},
+    {"PMI_RANK", "PMI_SIZE", "mpiexec"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun"},
+    {"RANK", "WORLD_SIZE", LAUNCH_TORCHRUN},
 };
 
 int launch_number(const char *variable, unsigned *number) {

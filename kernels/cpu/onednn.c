@@ -180,13 +180,11 @@ static void entry_open(Product *p) {
             dnnl_memory_t *memory;
             dnnl_query_t query;
             int index;
-        } all[] = {
-            {&o->a,          dnnl_query_src_md,        0},
-            {&o->b,          dnnl_query_weights_md,    0},
-            {&o->c,          dnnl_query_dst_md,        0},
-            {&o->bias,       dnnl_query_weights_md,    1},
-            {&o->scratchpad, dnnl_query_scratchpad_md, 0}
-        };
+        } all[] = {{&o->a, dnnl_query_src_md, 0},
+                   {&o->b, dnnl_query_weights_md, 0},
+                   {&o->c, dnnl_query_dst_md, 0},
+                   {&o->bias, dnnl_query_weights_md, 1},
+                   {&o->scratchpad, dnnl_query_scratchpad_md, 0}};
         for (size_t j = 0; j < sizeof all / sizeof *all; j++)
             DNN(dnnl_memory_create(all[j].memory, dnnl_primitive_desc_query_md(desc, all[j].query, all[j].index),
                                    mm.engine, NULL));
@@ -220,13 +218,11 @@ static Product *product_of(Direction direction, int M, int rows, int cols, int s
 static void product_run(const Product *p, int thread, const void *a, const void *b, const float *bias, void *c) {
     const Operands *o = &p->operands[thread];
     set(o->a, a), set(o->b, b), set(o->c, c);
-    dnnl_exec_arg_t arguments[5] = {
-        {DNNL_ARG_SRC,        o->a         },
-        {DNNL_ARG_WEIGHTS,    o->b         },
-        {DNNL_ARG_DST,        o->c         },
-        {DNNL_ARG_SCRATCHPAD, o->scratchpad},
-        {DNNL_ARG_BIAS,       o->bias      }
-    };
+    dnnl_exec_arg_t arguments[5] = {{DNNL_ARG_SRC, o->a},
+                                    {DNNL_ARG_WEIGHTS, o->b},
+                                    {DNNL_ARG_DST, o->c},
+                                    {DNNL_ARG_SCRATCHPAD, o->scratchpad},
+                                    {DNNL_ARG_BIAS, o->bias}};
     if (bias) set(o->bias, bias);
     DNN(dnnl_primitive_execute(p->primitive, mm.stream, bias ? 5 : 4, arguments));
 }
@@ -292,11 +288,7 @@ void product_reorder(Direction direction, const float *w, int rows, int cols, vo
     DNN(dnnl_primitive_create(&primitive, desc));
     DNN(dnnl_memory_create(&from, &plain, mm.engine, (void *)(uintptr_t)w));
     DNN(dnnl_memory_create(&to, &layout->desc, mm.engine, packed));
-    DNN(dnnl_primitive_execute(primitive, mm.stream, 2,
-                               (dnnl_exec_arg_t[]){
-                                   {DNNL_ARG_FROM, from},
-                                   {DNNL_ARG_TO,   to  }
-    }));
+    DNN(dnnl_primitive_execute(primitive, mm.stream, 2, (dnnl_exec_arg_t[]){{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}));
     dnnl_memory_destroy(from), dnnl_memory_destroy(to);
     dnnl_primitive_destroy(primitive), dnnl_primitive_desc_destroy(desc);
 }

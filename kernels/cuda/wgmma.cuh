@@ -76,9 +76,6 @@ static void wgmma(float (&d)[8][4], const uint4 *a, const uint4 *b, int step, bo
     emu_wgmma({d, {}, false, A == TERM, B == TERM, add, EMU_FP16, tile_part<A>(a, step), tile_part<B>(b, step)});
 }
 template <TileRow B> static void wgmma(float (&d)[8][4], const uint32_t (&a)[4], const uint4 *b, int step) {
-    emu_wgmma({
-        d, {a[0], a[1], a[2], a[3]},
-         true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)
-    });
+    emu_wgmma({d, {a[0], a[1], a[2], a[3]}, true, false, B == TERM, true, EMU_FP16, 0, tile_part<B>(b, step)});
 }
 #endif

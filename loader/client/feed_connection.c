@@ -479,11 +479,9 @@ int connection_wait(Feed *feed, uint64_t until_ns) {
     if (waits && feed->retry_ns < until_ns) until_ns = feed->retry_ns;
     if (until_ns > now + WAIT_MAX_MS * MS) until_ns = now + WAIT_MAX_MS * MS;
     bool hello = feed->state == CONNECTION_HELLO && !feed->hello_sent;
-    zmq_pollitem_t items[3] = {
-        {.socket = feed->socket,  .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
-        {.socket = feed->monitor, .events = ZMQ_POLLIN                                     },
-        {.fd = feed->ctl,         .events = ZMQ_POLLIN                                     }
-    };
+    zmq_pollitem_t items[3] = {{.socket = feed->socket, .events = (short)(ZMQ_POLLIN | (hello ? ZMQ_POLLOUT : 0))},
+                               {.socket = feed->monitor, .events = ZMQ_POLLIN},
+                               {.fd = feed->ctl, .events = ZMQ_POLLIN}};
     long timeout_ms = until_ns > now ? (long)((until_ns - now + MS - 1) / MS) : 0;
     if (zmq_poll(items, feed->ctl >= 0 ? 3 : 2, timeout_ms) < 0 && errno != EINTR)
         return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));

@@ -20,17 +20,9 @@ static void set_parameters(ZSTD_CCtx *compress, size_t bytes) {
     const struct {
         ZSTD_cParameter name;
         int value;
-    } parameters[] = {
-        {ZSTD_c_strategy,        ZSTD_dfast},
-        {ZSTD_c_minMatch,        4         },
-        {ZSTD_c_hashLog,         17        },
-        {ZSTD_c_chainLog,        16        },
-        {ZSTD_c_windowLog,       window    },
-        {ZSTD_c_searchLog,       1         },
-        {ZSTD_c_targetLength,    1         },
-        {ZSTD_c_contentSizeFlag, 1         },
-        {ZSTD_c_checksumFlag,    1         }
-    };
+    } parameters[] = {{ZSTD_c_strategy, ZSTD_dfast}, {ZSTD_c_minMatch, 4},        {ZSTD_c_hashLog, 17},
+                      {ZSTD_c_chainLog, 16},         {ZSTD_c_windowLog, window},  {ZSTD_c_searchLog, 1},
+                      {ZSTD_c_targetLength, 1},      {ZSTD_c_contentSizeFlag, 1}, {ZSTD_c_checksumFlag, 1}};
     for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
         size_t status = ZSTD_CCtx_setParameter(compress, parameters[i].name, parameters[i].value);
         if (ZSTD_isError(status)) die(EX_BUG, "libzstd %s: %s", ZSTD_versionString(), ZSTD_getErrorName(status));

@@ -275,10 +275,10 @@ static void bzip2_close(void *state) {
 }
 
 static const Codec codecs[] = {
-    {"gzip",  "gz tgz",        gzip_matches,  gzip_open,  gzip_decode,  gzip_close,  gzip_save, gzip_restore},
-    {"xz",    "xz txz",        xz_matches,    xz_open,    xz_decode,    xz_close,    NULL,      NULL        },
-    {"zstd",  "zst zstd tzst", zstd_matches,  zstd_open,  zstd_decode,  zstd_close,  NULL,      NULL        },
-    {"bzip2", "bz2 tbz2 tbz",  bzip2_matches, bzip2_open, bzip2_decode, bzip2_close, NULL,      NULL        },
+    {"gzip", "gz tgz", gzip_matches, gzip_open, gzip_decode, gzip_close, gzip_save, gzip_restore},
+    {"xz", "xz txz", xz_matches, xz_open, xz_decode, xz_close, NULL, NULL},
+    {"zstd", "zst zstd tzst", zstd_matches, zstd_open, zstd_decode, zstd_close, NULL, NULL},
+    {"bzip2", "bz2 tbz2 tbz", bzip2_matches, bzip2_open, bzip2_decode, bzip2_close, NULL, NULL},
 };
 enum { CODEC_COUNT = sizeof codecs / sizeof *codecs };
 

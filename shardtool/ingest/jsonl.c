@@ -392,13 +392,11 @@ static void begin_line(JsonlReader *jsonl) {
 }
 
 static int return_part(JsonlReader *jsonl, Part *part, bool last) {
-    *part = (Part){
-        .text = {jsonl->text.data, jsonl->text.size},
-        .first = !jsonl->streamed,
-        .last = last,
-        .has_place = true,
-        .place = {jsonl->line_at,   jsonl->line     }
-    };
+    *part = (Part){.text = {jsonl->text.data, jsonl->text.size},
+                   .first = !jsonl->streamed,
+                   .last = last,
+                   .has_place = true,
+                   .place = {jsonl->line_at, jsonl->line}};
     jsonl->text.size = 0; // the bytes stay valid until the next call
     jsonl->streamed = !last;
     return 1;

@@ -56,13 +56,11 @@ static bool refill(TextReader *text, int *status) {
 // Returns bytes [at, stop) as a part and continues at `next`.
 static int return_part(TextReader *text, Part *part, size_t stop, size_t next, bool last) {
     if (!text->open) text->place.byte = text->window_at + text->at;
-    *part = (Part){
-        .text = {text->window + text->at, stop - text->at},
-        .first = !text->open,
-        .last = last,
-        .has_place = true,
-        .place = text->place
-    };
+    *part = (Part){.text = {text->window + text->at, stop - text->at},
+                   .first = !text->open,
+                   .last = last,
+                   .has_place = true,
+                   .place = text->place};
     text->open = !last;
     text->at = next;
     return 1;

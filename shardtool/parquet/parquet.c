@@ -126,10 +126,7 @@ static int skip_row(ParquetReader *parquet) {
 static int lend_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
     Bytes *left = &parquet->text_left;
     size_t size = left->size < PART_BYTES ? left->size : PART_BYTES;
-    *part = (Part){
-        .text = {left->data, size},
-          .first = first, .last = size == left->size, .skipped = skipped
-    };
+    *part = (Part){.text = {left->data, size}, .first = first, .last = size == left->size, .skipped = skipped};
     left->data += size, left->size -= size;
     return 1;
 }

@@ -14,13 +14,9 @@ static bool take_operator(const char **at, WhereOperator *op) {
         const char *text;
         WhereOperator op;
     } rows[] = {
-  // longer ones first
-        {"<=", WHERE_LESS_EQUAL   },
-        {">=", WHERE_GREATER_EQUAL},
-        {"==", WHERE_EQUAL        },
-        {"!=", WHERE_NOT_EQUAL    },
-        {"<",  WHERE_LESS         },
-        {">",  WHERE_GREATER      },
+        // longer ones first
+        {"<=", WHERE_LESS_EQUAL}, {">=", WHERE_GREATER_EQUAL}, {"==", WHERE_EQUAL},
+        {"!=", WHERE_NOT_EQUAL},  {"<", WHERE_LESS},           {">", WHERE_GREATER},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strncmp(*at, rows[i].text, strlen(rows[i].text))) {

@@ -290,8 +290,7 @@ static int add_document(Pipeline *pipeline, Source *source, Part *part) {
     held->size = 0;
     pipeline->document = (BatchDocument){
         .position = {
-                     .file = part->file, .document = part->document, .place = part->place, .preceding = part->preceding}
-    };
+            .file = part->file, .document = part->document, .place = part->place, .preceding = part->preceding}};
     for (;;) {
         Bytes text = part->text;
         int status = 0;

@@ -8,19 +8,17 @@ static const char REPLACE[] = "choose another directory, or replace it with --fo
 static const char REPEAT[] = "--append needs the options with which the dataset was made";
 
 // The options behind the keys of an option line.
-static const char *const option_names[][2] = {
-    {"frame_tokens", "--frame-tokens"},
-    {"invalid",      "--invalid-utf8"},
-    {"docs",         "--docs"        },
-    {"field",        "--text-field"  },
-    {"format",       "--format"      },
-    {"column",       "--text-column" },
-    {"where",        "--where"       },
-    {"max_tokens",   "--max-tokens"  },
-    {"val",          "--val"         },
-    {"val_seed",     "--val-seed"    },
-    {"shard_tokens", "--shard-tokens"}
-};
+static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"},
+                                              {"invalid", "--invalid-utf8"},
+                                              {"docs", "--docs"},
+                                              {"field", "--text-field"},
+                                              {"format", "--format"},
+                                              {"column", "--text-column"},
+                                              {"where", "--where"},
+                                              {"max_tokens", "--max-tokens"},
+                                              {"val", "--val"},
+                                              {"val_seed", "--val-seed"},
+                                              {"shard_tokens", "--shard-tokens"}};
 enum { OPTION_COUNT = sizeof option_names / sizeof *option_names };
 
 // The item "key=value" of a line with the key of `item`, or NULL.

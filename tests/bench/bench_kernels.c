@@ -86,12 +86,7 @@ static Par *take_params(Grad **gradient, size_t n) {
 
 static void lay_out_params(void) {
     const size_t C = (size_t)s.C;
-    const int shapes[MATRICES][2] = {
-        {3 * s.C, s.C    },
-        {s.C,     s.C    },
-        {4 * s.C, s.C    },
-        {s.C,     4 * s.C}
-    };
+    const int shapes[MATRICES][2] = {{3 * s.C, s.C}, {s.C, s.C}, {4 * s.C, s.C}, {s.C, 4 * s.C}};
     g.count = 0;
     g.wte = take_params(&g.dwte, (size_t)s.V * C), g.wpe = take_params(&g.dwpe, (size_t)s.T * C);
     for (int l = 0; l < layers; l++)
@@ -297,20 +292,18 @@ int main(int count, char **arguments) {
     const struct {
         const char *format;
         void *value;
-    } keys[] = {
-        {"L=%d",        &layers      },
-        {"C=%d",        &s.C         },
-        {"H=%d",        &s.H         },
-        {"T=%d",        &s.T         },
-        {"B=%d",        &s.B         },
-        {"V=%d",        &s.V         },
-        {"chunk=%d",    &s.chunk_rows},
-        {"steps=%d",    &steps       },
-        {"threads=%d",  &threads     },
-        {"dropout=%lf", &p           },
-        {"cpu=%d",      &cpu_time    },
-        {"dtype=%15s",  dtype        }
-    };
+    } keys[] = {{"L=%d", &layers},
+                {"C=%d", &s.C},
+                {"H=%d", &s.H},
+                {"T=%d", &s.T},
+                {"B=%d", &s.B},
+                {"V=%d", &s.V},
+                {"chunk=%d", &s.chunk_rows},
+                {"steps=%d", &steps},
+                {"threads=%d", &threads},
+                {"dropout=%lf", &p},
+                {"cpu=%d", &cpu_time},
+                {"dtype=%15s", dtype}};
     for (int i = 1; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
@@ -319,10 +312,7 @@ int main(int count, char **arguments) {
     }
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
-    masks = (Dropout){
-        .seed = {1, 2},
-          .threshold = (uint32_t)(p * 65536), .scale = 1 / (1 - (float)p)
-    };
+    masks = (Dropout){.seed = {1, 2}, .threshold = (uint32_t)(p * 65536), .scale = 1 / (1 - (float)p)};
     if (p > 0) dropout = &masks;
     Dtype type;
     if (!dtype_parse(dtype, &type)) return fprintf(stderr, "bench_kernels: dtype '%s' is not known\n", dtype), EX_USAGE;

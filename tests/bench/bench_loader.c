@@ -69,9 +69,7 @@ static void add_shard(Dataset *dataset, int split, const uint16_t *ids, size_t c
     }
     check(shard_writer_finish(&writer) == 0);
     DatasetShard shard = {
-        .tokens = count, .documents = writer.documents, .bytes = writer.file.written, .from = {"a", 0},
-                   .to = {"a", 1}
-    };
+        .tokens = count, .documents = writer.documents, .bytes = writer.file.written, .from = {"a", 0}, .to = {"a", 1}};
     memcpy(shard.content_hash, writer.content_hash, sizeof shard.content_hash);
     memcpy(shard.stored_hash, writer.stored_hash, sizeof shard.stored_hash);
     dataset_add(dataset, split, &shard);

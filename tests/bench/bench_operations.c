@@ -15,15 +15,8 @@ int main(int count, char **arguments) {
     const struct {
         const char *format;
         void *value;
-    } keys[] = {
-        {"B=%d",       &B    },
-        {"T=%d",       &T    },
-        {"C=%d",       &C    },
-        {"H=%d",       &H    },
-        {"V=%d",       &V    },
-        {"device=%7s", device},
-        {"dtype=%15s", dtype }
-    };
+    } keys[] = {{"B=%d", &B}, {"T=%d", &T},           {"C=%d", &C},         {"H=%d", &H},
+                {"V=%d", &V}, {"device=%7s", device}, {"dtype=%15s", dtype}};
     for (int i = 1; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)

@@ -95,16 +95,14 @@ static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32
 static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
     Dtype dtype = DTYPE_AUTO;
     if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
-    return (Form){
-        {DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL, 0},
-        gelu,
-        recompute,
-        apart,
-        loss_scale,
-        offload,
-        0,
-        OPTIMIZER_ADAMW
-    };
+    return (Form){{DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL, 0},
+                  gelu,
+                  recompute,
+                  apart,
+                  loss_scale,
+                  offload,
+                  0,
+                  OPTIMIZER_ADAMW};
 }
 
 static bool is_fp16(void) {

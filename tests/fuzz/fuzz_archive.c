@@ -25,9 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const names[] = {"input", "a.tar", "a.zip", "a.tar.gz", "a.jsonl", "a.txt", "a.xz", "a.parquet"};
     static MemoryStream memory;
     if (!size) return 0;
-    memory = (MemoryStream){
-        .bytes = {data + 1, size - 1}
-    };
+    memory = (MemoryStream){.bytes = {data + 1, size - 1}};
     memory.stream.read = memory_read, memory.stream.size = size - 1;
     if (data[0] & 1) memory.stream.read_at = memory_read_at;
     memory.stream.is_listed = data[0] & 8;

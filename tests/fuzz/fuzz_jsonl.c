@@ -22,10 +22,7 @@ static ssize_t memory_read(Stream *stream, void *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;
     if (!size) return 0;
-    memory = (MemoryStream){
-        .stream = {.read = memory_read, .name = "fuzzed"},
-          .left = {data + 1,            size - 1        }
-    };
+    memory = (MemoryStream){.stream = {.read = memory_read, .name = "fuzzed"}, .left = {data + 1, size - 1}};
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
     options.skips.max = data[0] & 8 ? 1000 : 0;
     FormatReader *reader;

@@ -276,10 +276,7 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
     pair_close();
 }
 
-static const Dropout dropout = {
-    {1337, 42},
-    7, 3, 13107, 1.25f
-};
+static const Dropout dropout = {{1337, 42}, 7, 3, 13107, 1.25f};
 
 // Documents of many lengths: one ends at every position n where n * n % 29 < 2.
 static Array *document_starts(int B, int T) {
@@ -456,13 +453,11 @@ void operation_muon(int rows, int cols) {
     memcpy(master->start, params->start, count * sizeof(double));
     Array *steps[2];
     for (int clipped = 0; clipped < 2; clipped++) {
-        const Muon step = {
-            .adamw = {.max_norm = clipped ? 0.05f : 0, .step = 5, .seed = {1, 0}},
-            .rate = 1e-3f,
-            .shrink = 1 - 1e-3f * 0.1f,
-            .momentum = 0.95f,
-            .one = 1
-        };
+        const Muon step = {.adamw = {.max_norm = clipped ? 0.05f : 0, .step = 5, .seed = {1, 0}},
+                           .rate = 1e-3f,
+                           .shrink = 1 - 1e-3f * 0.1f,
+                           .momentum = 0.95f,
+                           .one = 1};
         steps[clipped] = array_bytes(&step, sizeof step);
     }
 #define MUON_OF(run, clipped) ((const Muon *)AT(steps[clipped]))

@@ -7,10 +7,7 @@
 #include <math.h>
 
 enum { MAX = 4096 };
-static const Dropout dropout = {
-    {1, 2},
-    3, 4, 13107, 1.25f
-};
+static const Dropout dropout = {{1, 2}, 3, 4, 13107, 1.25f};
 
 // Up to three inputs that are differentiated, and one output.
 typedef struct {
@@ -65,11 +62,7 @@ static void embed_gradient(void) {
     reference_backend()->embed_backward(T_(x.gradient[0]), T_(x.gradient[1]), T_(x.dout), rows, B, T, C, false);
 }
 TEST(reference_embedding_has_the_gradient_of_its_differences) {
-    check_gradient(embed, embed_gradient,
-                   (Numbers){
-                       .in_count = {V * C, T * C},
-                         .out_count = N * C
-    });
+    check_gradient(embed, embed_gradient, (Numbers){.in_count = {V * C, T * C}, .out_count = N * C});
 }
 
 static void layernorm(void) {
@@ -85,11 +78,7 @@ static void rms_norm_gradient(void) {
                                             T_(x.dout), T_(unused), NULL, rstd, T_(x.in[1]), N, C, true, false);
 }
 TEST(reference_rms_norm_has_the_gradient_of_its_differences) {
-    check_gradient(rms_norm, rms_norm_gradient,
-                   (Numbers){
-                       .in_count = {N * C, C},
-                         .out_count = N * C
-    });
+    check_gradient(rms_norm, rms_norm_gradient, (Numbers){.in_count = {N * C, C}, .out_count = N * C});
 }
 
 static void layernorm_gradient(void) {
@@ -98,11 +87,7 @@ static void layernorm_gradient(void) {
                                             C, true, false);
 }
 TEST(reference_layernorm_has_the_gradient_of_its_differences) {
-    check_gradient(layernorm, layernorm_gradient,
-                   (Numbers){
-                       .in_count = {N * C, C, C},
-                         .out_count = N * C
-    });
+    check_gradient(layernorm, layernorm_gradient, (Numbers){.in_count = {N * C, C, C}, .out_count = N * C});
 }
 
 static Weight weight(void) { return (Weight){T_(x.in[1]), NULL, ROWS, C}; }
@@ -118,11 +103,7 @@ static void matmul_gradient(void) {
         for (int r = 0; r < ROWS; r++) x.gradient[2][r] += x.dout[n * ROWS + r];
 }
 TEST(reference_matmul_has_the_gradient_of_its_differences) {
-    check_gradient(matmul, matmul_gradient,
-                   (Numbers){
-                       .in_count = {N * C, ROWS * C, ROWS},
-                         .out_count = N * ROWS
-    });
+    check_gradient(matmul, matmul_gradient, (Numbers){.in_count = {N * C, ROWS * C, ROWS}, .out_count = N * ROWS});
 }
 
 static Activation activation;
@@ -165,10 +146,8 @@ TEST(reference_heads_have_the_gradient_of_their_differences) {
         gains = variation & 1, rotated = variation & 2, kept = variation & 4 ? QUERIES / 2 : QUERIES;
         check_gradient(
             heads, heads_gradient,
-            (Numbers){
-                .in_count = {(size_t)(N * (QUERIES + 2 * kept) * WIDTH), gains ? WIDTH : 0, gains ? WIDTH : 0},
-                .out_count = N * 3 * QUERIES * WIDTH
-        });
+            (Numbers){.in_count = {(size_t)(N * (QUERIES + 2 * kept) * WIDTH), gains ? WIDTH : 0, gains ? WIDTH : 0},
+                      .out_count = N * 3 * QUERIES * WIDTH});
     }
 }
 

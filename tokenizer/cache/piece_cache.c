@@ -22,11 +22,7 @@ enum {
 static const struct {
     unsigned width;
     size_t first, last; // entries at the start, and at most
-} sizes[PIECE_SIZES] = {
-    {SMALL_KEY, 1 << 12, 1 << 20},
-    {LARGE_KEY, 1 << 10, 1 << 18},
-    {WHOLE_KEY, 1 << 8,  1 << 16}
-};
+} sizes[PIECE_SIZES] = {{SMALL_KEY, 1 << 12, 1 << 20}, {LARGE_KEY, 1 << 10, 1 << 18}, {WHOLE_KEY, 1 << 8, 1 << 16}};
 
 const uint8_t piece_cache_masks[2 * PIECE_READ] = {[0 ... PIECE_READ - 1] = 0xFF};
 

@@ -38,8 +38,7 @@ typedef struct {
     }
 #define KEY_ROWS(n) KEY_ROW(n), KEY_ROW(n + 1), KEY_ROW(n + 2), KEY_ROW(n + 3)
 _Alignas(BUCKET_BYTES) static const KeyRow key_rows[SMALL_BYTES + 2] = {
-    KEY_ROWS(0), KEY_ROWS(4), KEY_ROWS(8), KEY_ROWS(12), {{0}, {0, (SMALL_BYTES + 1ull) << 56}}
-};
+    KEY_ROWS(0), KEY_ROWS(4), KEY_ROWS(8), KEY_ROWS(12), {{0}, {0, (SMALL_BYTES + 1ull) << 56}}};
 
 ENTRY_INLINE void batch_prefetch_missing(Batch *batch, const PieceCache *cache, const uint8_t *text,
                                          const uint32_t *starts, size_t missing) {

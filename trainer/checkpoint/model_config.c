@@ -17,13 +17,11 @@ bool model_is_gpt2(const ModelShape *shape) {
 static const struct {
     const char *name;
     Activation activation;
-} activations[] = {
-    {"gelu",              ACTIVATION_GELU     },
-    {"gelu_new",          ACTIVATION_GELU_TANH},
-    {"relu2",             ACTIVATION_RELU2    },
-    {"swiglu",            ACTIVATION_SWIGLU   },
-    {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}
-};
+} activations[] = {{"gelu", ACTIVATION_GELU},
+                   {"gelu_new", ACTIVATION_GELU_TANH},
+                   {"relu2", ACTIVATION_RELU2},
+                   {"swiglu", ACTIVATION_SWIGLU},
+                   {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}};
 
 static const char *activation_name(Activation activation) {
     size_t i = 0;
@@ -97,10 +95,7 @@ static const char *other_computation(const json_t *root, int64_t n_embd) {
         const char *key;
         bool value;
     } flags[] = {
-        {"scale_attn_weights",              true },
-        {"scale_attn_by_inverse_layer_idx", false},
-        {"add_cross_attention",             false}
-    };
+        {"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}, {"add_cross_attention", false}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const json_t *found = json_object_get(root, flags[i].key);
         if (found && !(flags[i].value ? json_is_true(found) : json_is_false(found))) return flags[i].key;

@@ -116,12 +116,10 @@ void run_state_print(const RunState *state, const Config *config, const Checkpoi
 // Version 0.1.0 wrote some numbers under other names.
 static const struct {
     const char *key, *old;
-} renamed[] = {
-    {"nonfinite_streak", "nonfinite_row"},
-    {"skip_from",        "pass_from"    },
-    {"skip_to",          "pass_to"      },
-    {"overflow_streak",  "excused"      }
-};
+} renamed[] = {{"nonfinite_streak", "nonfinite_row"},
+               {"skip_from", "pass_from"},
+               {"skip_to", "pass_to"},
+               {"overflow_streak", "excused"}};
 
 static bool take_number(const json_t *object, const char *key, uint64_t *value) {
     const json_t *found = json_object_get(object, key);

@@ -64,10 +64,7 @@ void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t col
     }
     uint64_t begin = writer->count ? writer->tensors[writer->count - 1].end : 0;
     SafeTensor *tensor = &writer->tensors[writer->count++];
-    *tensor = (SafeTensor){
-        .shape = {rows, cols},
-          .dims = cols ? 2 : 1, .begin = begin
-    };
+    *tensor = (SafeTensor){.shape = {rows, cols}, .dims = cols ? 2 : 1, .begin = begin};
     snprintf(tensor->dtype, sizeof tensor->dtype, "%s", type_names[writer->type]);
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     tensor->end = begin + rows * (cols ? cols : 1) * element_bytes(writer);
@@ -157,18 +154,8 @@ static uint64_t dtype_bytes(const char *dtype) {
     static const struct {
         const char *name;
         uint64_t bytes;
-    } dtypes[] = {
-        {"F64",  8},
-        {"F32",  4},
-        {"F16",  2},
-        {"BF16", 2},
-        {"I64",  8},
-        {"I32",  4},
-        {"I16",  2},
-        {"I8",   1},
-        {"U8",   1},
-        {"BOOL", 1}
-    };
+    } dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+                  {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (!strcmp(dtypes[i].name, dtype)) return dtypes[i].bytes;
     return 0;

@@ -90,10 +90,10 @@ static const struct {
     const char *name;
     void (*print)(const Source *source, Buffer *out);
 } files[] = {
-    {"vocab.json",             print_vocab            },
-    {"merges.txt",             print_merges_txt       },
-    {"tokenizer.json",         print_tokenizer        },
-    {"tokenizer_config.json",  print_tokenizer_config },
+    {"vocab.json", print_vocab},
+    {"merges.txt", print_merges_txt},
+    {"tokenizer.json", print_tokenizer},
+    {"tokenizer_config.json", print_tokenizer_config},
     {"generation_config.json", print_generation_config},
 };
 

@@ -44,17 +44,19 @@ enum {
 typedef enum { GLOBAL_TENSOR, GLOBAL_DICT, GLOBAL_STORAGE } GlobalKind;
 
 // The globals that a pickle may name.
+// clang-format off
 static const struct PickleGlobal {
     const char *module, *name;
     GlobalKind kind;
     Dtype type; // of a storage
 } globals[] = {
-    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR,  0         },
-    {"collections",  "OrderedDict",        GLOBAL_DICT,    0         },
+    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR,  0},
+    {"collections",  "OrderedDict",        GLOBAL_DICT,    0},
     {"torch",        "FloatStorage",       GLOBAL_STORAGE, DTYPE_FP32},
     {"torch",        "BFloat16Storage",    GLOBAL_STORAGE, DTYPE_BF16},
     {"torch",        "HalfStorage",        GLOBAL_STORAGE, DTYPE_FP16},
 };
+// clang-format on
 
 typedef struct {
     Cursor cursor;

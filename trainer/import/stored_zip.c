@@ -70,10 +70,7 @@ static int take_member(ZipMember *member, Cursor *directory, Bytes file) {
         return fail(EX_DATA, "the directory of the zip archive is damaged");
     uint64_t packed = get_u32(entry + 20), size = get_u32(entry + 24), offset = get_u32(entry + 42);
     uint64_t *const values[] = {&size, &packed, &offset};
-    *member = (ZipMember){
-        .name = {name, get_u16(entry + 28)},
-          .crc = get_u32(entry + 16)
-    };
+    *member = (ZipMember){.name = {name, get_u16(entry + 28)}, .crc = get_u32(entry + 16)};
     const int length = member->name.size < 100 ? (int)member->name.size : 100;
     if (get_u16(entry + 10) || get_u16(entry + 8) & FLAG_ENCRYPTED)
         return fail(EX_DATA, "'%.*s' in the zip archive is compressed or encrypted, which torch.save does not do",

@@ -77,11 +77,7 @@ static bool add_token(void *context, uint16_t id) {
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
-    Stream stream = {
-        vocab, {(const uint8_t *)stop, strlen(stop)},
-         {0                    },
-         emit_text, context
-    };
+    Stream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, emit_text, context};
     size_t length;
     uint16_t *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;

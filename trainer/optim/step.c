@@ -14,12 +14,11 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
                                       position->update);
     if (network->plan->dropout) {
         const double p = config->dropout;
-        network->scalars->dropout = (Dropout){
-            .seed = {(uint32_t)config->seed, (uint32_t)((uint64_t)config->seed >> 32)},
-            .step = (uint32_t)position->step,
-            .threshold = (uint32_t)lround(p * 65536),
-            .scale = (float)(1 / (1 - p))
-        };
+        network->scalars->dropout =
+            (Dropout){.seed = {(uint32_t)config->seed, (uint32_t)((uint64_t)config->seed >> 32)},
+                      .step = (uint32_t)position->step,
+                      .threshold = (uint32_t)lround(p * 65536),
+                      .scale = (float)(1 / (1 - p))};
     }
     network->ops->upload(network_at(network, network->plan->scalars), network->scalars, sizeof *network->scalars);
     if (network->collective->world > 1) network->ops->zero(network_loss(network), sizeof(double));

@@ -18,10 +18,10 @@
 // set stay.
 static void set_mpi_defaults(void) {
     static const char *const defaults[][2] = {
-        {"OMPI_MCA_rmaps_base_oversubscribe",     "1"             }, // more ranks than cores
+        {"OMPI_MCA_rmaps_base_oversubscribe", "1"}, // more ranks than cores
         {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
-        {"OMPI_MCA_hwloc_base_binding_policy",    "none"          }, // the ranks share the cores by themselves
-        {"PRTE_MCA_hwloc_default_binding_policy", "none"          },
+        {"OMPI_MCA_hwloc_base_binding_policy", "none"}, // the ranks share the cores by themselves
+        {"PRTE_MCA_hwloc_default_binding_policy", "none"},
     };
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) setenv(defaults[i][0], defaults[i][1], 0);
     if (geteuid()) return;

@@ -59,10 +59,10 @@ TEST(cuda_selects_a_type_that_the_card_supports) {
         const char *says;
         Dtype type;
     } rows[] = {
-        {75, DTYPE_AUTO, ", float16",  DTYPE_FP16},
-        {75, DTYPE_FP16, ", float16",  DTYPE_FP16},
+        {75, DTYPE_AUTO, ", float16", DTYPE_FP16},
+        {75, DTYPE_FP16, ", float16", DTYPE_FP16},
         {80, DTYPE_AUTO, ", bfloat16", DTYPE_BF16},
-        {90, DTYPE_FP16, ", float16",  DTYPE_FP16},
+        {90, DTYPE_FP16, ", float16", DTYPE_FP16},
     };
     struct EmuDevice good = emu_device;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -304,11 +304,11 @@ TEST(cuda_waits_for_a_gpu_that_hangs_end_with_80) {
         void (*wait)(const Backend *backend, void *device);
         const char *what;
     } rows[] = {
-        {wait_for_download, "copying from the GPU"           },
-        {wait_for_pinned,   "copying from the GPU"           },
-        {wait_for_upload,   "copying to the GPU"             },
-        {wait_for_close,    "waiting for the last operations"},
-        {wait_for_release,  "waiting for the last operations"},
+        {wait_for_download, "copying from the GPU"},
+        {wait_for_pinned, "copying from the GPU"},
+        {wait_for_upload, "copying to the GPU"},
+        {wait_for_close, "waiting for the last operations"},
+        {wait_for_release, "waiting for the last operations"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         size_t size;

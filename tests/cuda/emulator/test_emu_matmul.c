@@ -167,10 +167,10 @@ TEST(cuda_computes_gelu_in_the_epilogue_if_that_is_faster) {
         bool has, exact;
         int us;
     } cases[] = {
-        {true,  false, -1},
-        {true,  false, 3 },
+        {true, false, -1},
+        {true, false, 3},
         {false, false, -1},
-        {true,  true,  -1},
+        {true, true, -1},
     };
     for (int i = 0; i < 8; i++) {
         static Results apart, got;

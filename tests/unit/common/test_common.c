@@ -40,14 +40,8 @@ TEST(err_prints_no_control_characters_of_names) {
 }
 
 TEST(err_takes_the_exit_code_from_errno) {
-    static const int pairs[][2] = {
-        {ENOENT, EX_NOINPUT   },
-        {EACCES, EX_PERMISSION},
-        {EMFILE, EX_LIMIT     },
-        {ENOMEM, EX_MEMORY    },
-        {EROFS,  EX_CREATE    },
-        {ENOSPC, EX_IO        }
-    };
+    static const int pairs[][2] = {{ENOENT, EX_NOINPUT}, {EACCES, EX_PERMISSION}, {EMFILE, EX_LIMIT},
+                                   {ENOMEM, EX_MEMORY},  {EROFS, EX_CREATE},      {ENOSPC, EX_IO}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         err_clear();
         errno = pairs[i][0];
@@ -107,14 +101,7 @@ TEST(hugepages_are_zeroed_aligned_and_freed) {
 }
 
 TEST(search_finds_the_last_number_that_is_not_above) {
-    static const struct {
-        uint64_t first, other;
-    } rows[] = {
-        {0, 9},
-        {5, 9},
-        {5, 9},
-        {8, 0}
-    };
+    static const struct { uint64_t first, other; } rows[] = {{0, 9}, {5, 9}, {5, 9}, {8, 0}};
     static const uint64_t want[] = {0, 0, 0, 0, 0, 2, 2, 2, 3, 3};
     for (uint64_t value = 0; value < 10; value++)
         CHECK_EQUAL(floor_index(&rows->first, sizeof *rows, 4, value), want[value]);
@@ -125,22 +112,25 @@ TEST(search_finds_the_last_number_that_is_not_above) {
 TEST(utf8_replaces_maximal_subparts_as_the_standard_does) {
     static const struct {
         const char *bytes, *want; // R stands for U+FFFD
-    } rows[] = {
-        {"a\xF1\x80\x80\xE1\x80\xC2"
-         "b\x80"
-         "c\x80\xBF"
-         "d",                       "aRRRbRcRRd"                      },
-        {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
-         "A",                       "RRRRRRRRA"                       },
-        {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
-         "A",                       "RRRRRRRRA"                       },
-        {"\xF4\x91\x92\x93\xFF"
-         "A\x80\xBF"
-         "B",                       "RRRRRARRB"                       },
-        {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
-         "A",                       "RRRRA"                           },
-        {"12345678\xC3\xA9\xF0\x9F\x98\x80", "12345678\xC3\xA9\xF0\x9F\x98\x80"}
-    };
+    } rows[] = {{"a\xF1\x80\x80\xE1\x80\xC2"
+                 "b\x80"
+                 "c\x80\xBF"
+                 "d",
+                 "aRRRbRcRRd"},
+                {"\xC0\xAF\xE0\x80\xBF\xF0\x81\x82"
+                 "A",
+                 "RRRRRRRRA"},
+                {"\xED\xA0\x80\xED\xBF\xBF\xED\xAF"
+                 "A",
+                 "RRRRRRRRA"},
+                {"\xF4\x91\x92\x93\xFF"
+                 "A\x80\xBF"
+                 "B",
+                 "RRRRRARRB"},
+                {"\xE1\x80\xE2\xF0\x91\x92\xF1\xBF"
+                 "A",
+                 "RRRRA"},
+                {"12345678\xC3\xA9\xF0\x9F\x98\x80", "12345678\xC3\xA9\xF0\x9F\x98\x80"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Buffer got = {0}, want = {0};
         for (const char *c = rows[i].want; *c; c++) buffer_add(&want, *c == 'R' ? UTF8_REPLACED : c, *c == 'R' ? 3 : 1);
@@ -280,11 +270,10 @@ TEST(pool_gives_jobs_back_in_order_for_any_number_of_threads) {
 // Random123's published known answers for philox4x32 with 10 rounds.
 TEST(philox_gives_the_published_answers) {
     static const uint32_t known[3][10] = {
-        {0,          0,          0,          0,          0,          0,          0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {~0u,        ~0u,        ~0u,        ~0u,        ~0u,        ~0u,        0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
         {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
-         0x24126ea1                                                                                                            }
-    };
+         0x24126ea1}};
     for (int i = 0; i < 3; i++) {
         uint32_t out[4];
         philox4x32(known[i], known[i] + 4, out);
@@ -332,12 +321,12 @@ static int64_t number = -1;
 static double real = 0.5;
 static const char *text = "";
 static const Option options[] = {
-    {OPT_FLAG,   "json",         &flag,   NULL,  "one object a line"            },
-    {OPT_SIZE,   "shard-tokens", &size,   "N",   "tokens a shard"               },
-    {OPT_INT,    "j,threads",    &number, "N",   "worker threads"               },
-    {OPT_FLOAT,  "val",          &real,   "P",   "share of validation documents"},
-    {OPT_STRING, "o,output",     &text,   "DIR", "where to"                     },
-    {OPT_END,    NULL,           NULL,    NULL,  NULL                           },
+    {OPT_FLAG, "json", &flag, NULL, "one object a line"},
+    {OPT_SIZE, "shard-tokens", &size, "N", "tokens a shard"},
+    {OPT_INT, "j,threads", &number, "N", "worker threads"},
+    {OPT_FLOAT, "val", &real, "P", "share of validation documents"},
+    {OPT_STRING, "o,output", &text, "DIR", "where to"},
+    {OPT_END, NULL, NULL, NULL, NULL},
 };
 static char seen[256];
 static int run(int count, char **arguments) {
@@ -453,16 +442,8 @@ TEST(cli_refuses_with_2_and_names_the_nearest) {
     fflush(stderr);
     int saved = dup(2), sink = open("words", O_CREAT | O_RDWR, 0600);
     dup2(sink, 2);
-    static char *bad[][2] = {
-        {"--shard-token",  "5"    },
-        {"--val",          "nan"  },
-        {"--threads",      "3x"   },
-        {"--json=maybe",   "x"    },
-        {"--shard-tokens", "-5"   },
-        {"--val",          "1e999"},
-        {"-j",             "1e3"  },
-        {"-x",             ""     }
-    };
+    static char *bad[][2] = {{"--shard-token", "5"},   {"--val", "nan"},   {"--threads", "3x"}, {"--json=maybe", "x"},
+                             {"--shard-tokens", "-5"}, {"--val", "1e999"}, {"-j", "1e3"},       {"-x", ""}};
     int codes = 0;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         err_clear();

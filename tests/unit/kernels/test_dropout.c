@@ -8,12 +8,7 @@ TEST(kernels_dropout_zeroes_the_share_it_is_given) {
     enum { COLS = 4096, ROWS = 64 };
     const double n = COLS * ROWS, p = 0.1;
     for (int change = 0; change < 6; change++) {
-        Dropout dropout =
-                    {
-                        {1, 0},
-                        1, 0, 6554, 1 / 0.9f
-        },
-                base = dropout;
+        Dropout dropout = {{1, 0}, 1, 0, 6554, 1 / 0.9f}, base = dropout;
         const uint32_t sample = change == 1;
         const int layer = change == 2;
         const DropoutSite site = change == 3 ? DROPOUT_MLP_OUT : DROPOUT_EMBEDDING;

@@ -332,9 +332,7 @@ TEST(kernels_adamw_in_slices_or_scaled_has_the_same_bits) {
 
 TEST(kernels_adamw_that_packs_has_the_bits_of_adamw_and_pack) {
     const int shapes[][2] = {
-        {192, 128 },
-        {64,  1600},
-        {72,  40  }  // fills no block of a packed layout
+        {192, 128}, {64, 1600}, {72, 40} // fills no block of a packed layout
     };
     for (Dtype dtype = DTYPE_FP32; dtype <= DTYPE_FP16; dtype++)
         for (OptimizerState moments_type = STATE_FP32; moments_type <= STATE_BF16_SR; moments_type++) {

@@ -71,12 +71,7 @@ static void model_open(Model *m, Kernels *k, Size s) {
     m->m = take(k, 4 * count), m->v = take(k, 4 * count);
     k->ops->zero(m->m, 4 * count), k->ops->zero(m->v, 4 * count);
     m->norm = take(k, 4), m->losses = take(k, 4 * N), m->loss = take(k, 8);
-    const int shapes[4][2] = {
-        {3 * s.C, s.C    },
-        {s.C,     s.C    },
-        {4 * s.C, s.C    },
-        {s.C,     4 * s.C}
-    };
+    const int shapes[4][2] = {{3 * s.C, s.C}, {s.C, s.C}, {4 * s.C, s.C}, {s.C, 4 * s.C}};
     for (int i = 0; i < 4; i++) {
         m->weights[i] = (Weight){param(m, QKV + i, 0), NULL, shapes[i][0], shapes[i][1]};
         m->weights[i].packed = take(k, k->ops->packed_bytes(shapes[i][0], shapes[i][1]));
@@ -185,9 +180,9 @@ static bool is_capped(void) { return getenv("MILLRACE_ISA") != NULL; }
 TEST(kernels_bits_do_not_depend_on_threads) {
     const uint64_t steps = is_capped() ? 1 : 3;
     static const Size sizes[] = {
-        {2, 70,  96,  2, 192, 150, 64 },
+        {2, 70, 96, 2, 192, 150, 64},
         {1, 192, 256, 4, 640, 600, 192},
-        {2, 70,  64,  2, 640, 600, 140}  // a head with long sums
+        {2, 70, 64, 2, 640, 600, 140} // a head with long sums
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int type = 0; type < 3; type++) {

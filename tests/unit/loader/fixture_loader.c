@@ -39,13 +39,11 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
         at += count;
     }
     NEED(shard_writer_finish(&writer) == 0);
-    DatasetShard shard = {
-        .tokens = tokens,
-        .documents = writer.documents,
-        .bytes = writer.file.written,
-        .from = {"a", 0},
-        .to = {"a", 1}
-    };
+    DatasetShard shard = {.tokens = tokens,
+                          .documents = writer.documents,
+                          .bytes = writer.file.written,
+                          .from = {"a", 0},
+                          .to = {"a", 1}};
     memcpy(shard.content_hash, writer.content_hash, 32);
     memcpy(shard.stored_hash, writer.stored_hash, 16);
     dataset_add(dataset, split, &shard);

@@ -94,13 +94,8 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
     }; // an epoch has one group of 16384 samples and 2170 more, so the second epoch begins
     const TestDataset big = {3, 9500000, 0, 4 << 20, 32768, false, false};
     static const Transport ways[] = {
-        {64,  4, 1, false, false},
-        {64,  4, 1, true,  false},
-        {7,   8, 1, false, false},
-        {128, 1, 1, false, false},
-        {16,  4, 2, false, false},
-        {8,   2, 4, true,  false},
-        {32,  4, 2, false, true },
+        {64, 4, 1, false, false}, {64, 4, 1, true, false}, {7, 8, 1, false, false}, {128, 1, 1, false, false},
+        {16, 4, 2, false, false}, {8, 2, 4, true, false},  {32, 4, 2, false, true},
     };
     make_test_dataset("d", &big);
     pid_t pid = start_loader("d", "p"), tcp_pid = start_loader("d", tcp_endpoint());

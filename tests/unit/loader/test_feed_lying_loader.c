@@ -102,10 +102,7 @@ static void *send_wrong_answers(void *argument) {
         if (message.header.type == WIRE_HELLO) {
             send_to(router, &route, &message, NULL, 0); // the request itself
             answer.header.type = WIRE_WELCOME;
-            answer.welcome = (WireWelcome){
-                .window = 1, .tokens = {1000, 0},
-                     .vocab_size = 50257
-            };
+            answer.welcome = (WireWelcome){.window = 1, .tokens = {1000, 0}, .vocab_size = 50257};
             send_to(router, &route, &answer, NULL, 0);
         } else if (message.header.type == WIRE_GET) {
             send_answers(loader, router, &route, &message, answer);

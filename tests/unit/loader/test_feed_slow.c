@@ -17,10 +17,7 @@ static _Atomic unsigned connections;
 
 static void *forward(void *argument) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct pollfd ends[2] = {
-        {.fd = (int)(intptr_t)argument, .events = POLLIN},
-        {.events = POLLIN                            }
-    };
+    struct pollfd ends[2] = {{.fd = (int)(intptr_t)argument, .events = POLLIN}, {.events = POLLIN}};
     address.sin_port = htons(loader_port);
     ends[1].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int size = CHUNK; // so that the kernel holds little

@@ -106,18 +106,18 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
         const char *arguments, *reason;
         int code;
     } cases[] = {
-        {"swap foreign",            "the new dataset has another vocabulary",                                   EX_PROTOCOL},
-        {"swap a foreign",          "have different vocabularies",                                              EX_DATA    },
-        {"swap brief",              "the val split of the new one has 64 tokens, a connected trainer needs 65", EX_DATA    },
-        {"swap cut",                "000001.zst",                                                               EX_DATA    },
-        {"swap nowhere",            "nowhere",                                                                  EX_NOINPUT },
-        {"swap a:0 a:0",            "all 0",                                                                    EX_USAGE   },
-        {"swap a:9999999999",       "a weight is a whole number",                                               EX_USAGE   },
-        {"swap a --schedule x",     "--schedule needs several datasets",                                        EX_USAGE   },
-        {"swap a a:2 --schedule x", "/x",                                                                       EX_NOINPUT },
-        {"swap",                    "swap needs 1 to 16 DIR arguments",                                         EX_USAGE   },
-        {"reweight 1 2",            "a single dataset has no weights",                                          EX_USAGE   },
-        {"reweight 1",              "reweight needs a WEIGHT argument for each dataset",                        EX_USAGE   },
+        {"swap foreign", "the new dataset has another vocabulary", EX_PROTOCOL},
+        {"swap a foreign", "have different vocabularies", EX_DATA},
+        {"swap brief", "the val split of the new one has 64 tokens, a connected trainer needs 65", EX_DATA},
+        {"swap cut", "000001.zst", EX_DATA},
+        {"swap nowhere", "nowhere", EX_NOINPUT},
+        {"swap a:0 a:0", "all 0", EX_USAGE},
+        {"swap a:9999999999", "a weight is a whole number", EX_USAGE},
+        {"swap a --schedule x", "--schedule needs several datasets", EX_USAGE},
+        {"swap a a:2 --schedule x", "/x", EX_NOINPUT},
+        {"swap", "swap needs 1 to 16 DIR arguments", EX_USAGE},
+        {"reweight 1 2", "a single dataset has no weights", EX_USAGE},
+        {"reweight 1", "reweight needs a WEIGHT argument for each dataset", EX_USAGE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_EQUAL(loader_command(cases[i].arguments), cases[i].code);
@@ -177,12 +177,7 @@ TEST(loader_takes_a_swap_from_its_own_key_only) {
     const struct {
         const char *words;
         size_t bytes;
-    } bad[] = {
-        {"a",    1},
-        {"a\0b", 4},
-        {"a\0b", 3},
-        {"",     0}
-    };
+    } bad[] = {{"a", 1}, {"a\0b", 4}, {"a\0b", 3}, {"", 0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         send_swap(&query, bad[i].words, bad[i].bytes, &reply, &sentence);
         CHECK_EQUAL(reply.control.exit_code, EX_PROTOCOL);

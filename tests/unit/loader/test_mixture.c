@@ -25,14 +25,14 @@ TEST(loader_mixture_matches_the_vectors_of_its_specification) {
         unsigned source;
         uint64_t number;
     } vectors[] = {
-        {2, 1, {{0, {3, 1}}},                                    0,             1, 0            },
-        {2, 1, {{0, {3, 1}}},                                    3,             0, 2            },
-        {2, 1, {{0, {3, 1}}},                                    1000000000000, 1, 250000000000 },
-        {3, 1, {{0, {5, 2, 1}}},                                 1234567,       0, 771604       },
-        {3, 1, {{0, {1, 1, 1}}},                                 65535,         0, 21845        },
-        {2, 2, {{0, {3, 1}}, {100000, {1, 1}}},                  99999,         0, 74999        },
-        {2, 2, {{0, {3, 1}}, {100000, {1, 1}}},                  100001,        0, 75000        },
-        {2, 3, {{0, {1, 0}}, {70000, {2, 3}}, {200000, {0, 1}}}, 1ull << 40,    1, 1099511505777},
+        {2, 1, {{0, {3, 1}}}, 0, 1, 0},
+        {2, 1, {{0, {3, 1}}}, 3, 0, 2},
+        {2, 1, {{0, {3, 1}}}, 1000000000000, 1, 250000000000},
+        {3, 1, {{0, {5, 2, 1}}}, 1234567, 0, 771604},
+        {3, 1, {{0, {1, 1, 1}}}, 65535, 0, 21845},
+        {2, 2, {{0, {3, 1}}, {100000, {1, 1}}}, 99999, 0, 74999},
+        {2, 2, {{0, {3, 1}}, {100000, {1, 1}}}, 100001, 0, 75000},
+        {2, 3, {{0, {1, 0}}, {70000, {2, 3}}, {200000, {0, 1}}}, 1ull << 40, 1, 1099511505777},
     };
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         Mixture mixture = mixture_of(vectors[i].sources, vectors[i].entries, vectors[i].entry);
@@ -43,11 +43,7 @@ TEST(loader_mixture_matches_the_vectors_of_its_specification) {
 }
 
 TEST(loader_mixture_knows_which_samples_a_change_of_weights_keeps) {
-    const Entry entries[] = {
-        {0,      {3, 1}},
-        {100000, {1, 1}},
-        {200000, {1, 3}}
-    };
+    const Entry entries[] = {{0, {3, 1}}, {100000, {1, 1}}, {200000, {1, 3}}};
     Mixture first = mixture_of(2, 1, entries), second = mixture_of(2, 2, entries), third = mixture_of(2, 3, entries);
     CHECK(mixture_same_samples(&third, mixture_fingerprint(&third)) == UINT64_MAX);
     CHECK_EQUAL(mixture_same_samples(&third, mixture_fingerprint(&second)), 200000);

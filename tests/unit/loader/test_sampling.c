@@ -72,13 +72,13 @@ TEST(sampling_epoch_has_every_block_once_within_its_group) {
         uint64_t tokens;
         uint32_t T;
     } cases[] = {
-        {2,                 1      },
-        {100000,            7      }, // no whole group
-        {(1u << 23) + 1,    1024   }, // exactly one group
-        {(1u << 23) + 1024, 1024   },
-        {20000001,          1000   }, // two groups, T no power of 2
-        {40000000,          1 << 20}, // a chunk is a block
-        {40000000,          3000000}, // longer than a chunk
+        {2, 1},
+        {100000, 7},            // no whole group
+        {(1u << 23) + 1, 1024}, // exactly one group
+        {(1u << 23) + 1024, 1024},
+        {20000001, 1000},    // two groups, T no power of 2
+        {40000000, 1 << 20}, // a chunk is a block
+        {40000000, 3000000}, // longer than a chunk
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;

@@ -25,10 +25,7 @@ static ssize_t memory_read(Stream *stream, void *data, size_t size) {
 // The text of a stream, or -1 after fail().
 static int read_text(Bytes input, Buffer *out) {
     static MemoryStream memory;
-    memory = (MemoryStream){
-        .stream = {.read = memory_read, .name = "memory"},
-          .left = input
-    };
+    memory = (MemoryStream){.stream = {.read = memory_read, .name = "memory"}, .left = input};
     SourceOptions options = {.max_depth = 3, .max_ratio = 1000};
     FormatReader *reader;
     Part part;
@@ -78,9 +75,9 @@ static const struct {
     const char *name;
     void (*add)(Buffer *out, const char *text);
 } codecs[] = {
-    {"gzip",  add_gzip },
-    {"xz",    add_xz   },
-    {"zstd",  add_zstd },
+    {"gzip", add_gzip},
+    {"xz", add_xz},
+    {"zstd", add_zstd},
     {"bzip2", add_bzip2},
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
@@ -176,10 +173,7 @@ static CodecStatus decode_rest(const Codec *codec, void *state, Bytes input, Buf
     CodecStatus status = CODEC_MORE;
     for (size_t done = 0, next; done < input.size && status != CODEC_BAD; done = next) {
         next = done + 13 < input.size ? done + 13 : input.size;
-        CodecStep step = {
-            .in = {input.data + done, next - done},
-              .ended = next == input.size, .space = 1
-        };
+        CodecStep step = {.in = {input.data + done, next - done}, .ended = next == input.size, .space = 1};
         while (status != CODEC_BAD && (step.in.size || !step.space)) {
             buffer_reserve(out, 50);
             step.out = out->data + out->size, step.space = 50;
@@ -199,10 +193,7 @@ TEST(decoding_begins_at_each_block_of_a_gzip_member_and_checks_its_checksum) {
     const Codec *codec = codec_find((Bytes){input.data, input.size});
     void *whole = codec->open();
     uint8_t *out = allocate_zeroed(1, text.size);
-    CodecStep step = {
-        .in = {input.data, member},
-          .out = out, .space = text.size, .blocks = true
-    };
+    CodecStep step = {.in = {input.data, member}, .out = out, .space = text.size, .blocks = true};
     CodecState *saved = allocate_zeroed(1, sizeof *saved);
     unsigned places = 0;
     while (codec->decode(whole, &step) == CODEC_MORE) {

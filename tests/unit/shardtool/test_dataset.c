@@ -11,14 +11,12 @@ static void add_shard(Dataset *dataset, int split, uint64_t tokens) {
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
     NEED(dir_make(directory) == 0);
     write_file(path, bytes, 10 + number);
-    DatasetShard shard = {
-        .tokens = tokens,
-        .documents = tokens / 10,
-        .bytes = 10 + number,
-        .source_bytes = 4 * tokens,
-        .from = {"in/a.txt",         number    },
-        .to = {"in/\xFF\"b\n.txt", number + 1}
-    };
+    DatasetShard shard = {.tokens = tokens,
+                          .documents = tokens / 10,
+                          .bytes = 10 + number,
+                          .source_bytes = 4 * tokens,
+                          .from = {"in/a.txt", number},
+                          .to = {"in/\xFF\"b\n.txt", number + 1}};
     memset(shard.content_hash, (int)tokens, 32);
     memset(shard.stored_hash, 7, 16);
     dataset_add(dataset, split, &shard);
@@ -66,12 +64,7 @@ TEST(dataset_fingerprint_is_the_sha256_that_dataset_h_specifies) {
     static const struct {
         const char *split;
         unsigned tokens;
-    } rows[] = {
-        {"train", 100},
-        {"train", 101},
-        {"train", 102},
-        {"val",   20 }
-    };
+    } rows[] = {{"train", 100}, {"train", 101}, {"train", 102}, {"val", 20}};
     for (int i = 0; i < 4; i++) {
         buffer_print(&text, "%s %u %u ", rows[i].split, rows[i].tokens, rows[i].tokens / 10);
         for (int j = 0; j < 32; j++) buffer_print(&text, "%02x", rows[i].tokens);

@@ -9,10 +9,9 @@
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
 
 static void memory_open(MemoryStream *memory, Bytes bytes) {
-    *memory = (MemoryStream){
-        .stream = {.read = memory_read, .read_at = memory_read_at, .size = bytes.size, .name = "memory"},
-        .bytes = bytes
-    };
+    *memory =
+        (MemoryStream){.stream = {.read = memory_read, .read_at = memory_read_at, .size = bytes.size, .name = "memory"},
+                       .bytes = bytes};
 }
 
 // Thrift
@@ -108,10 +107,7 @@ TEST(rle_mixes_runs_and_refuses_what_is_cut_short_or_too_wide) {
 }
 
 TEST(delta_reads_the_examples_of_the_specification) {
-    static const int64_t want[2][8] = {
-        {1,  2, 3, 4, 5},
-        { 7, 5, 3, 1, 2, 3, 4, 5}
-    };
+    static const int64_t want[2][8] = {{1, 2, 3, 4, 5}, {7, 5, 3, 1, 2, 3, 4, 5}};
     static const size_t counts[] = {5, 8};
     // Block of 128, 4 miniblocks; the second example packs differences 0 and 3 beyond -2 into 2 bits each.
     Buffer bytes[2] = {{0}, {0}};
@@ -155,11 +151,11 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
         WhereOperator op;
     } rows[] = {
         {"language_score>=0.65", "language_score", "0.65", WHERE_GREATER_EQUAL},
-        {" a.b == \" x \" ",     "a.b",            " x ",  WHERE_EQUAL        },
-        {"a!=''",                "a",              "",     WHERE_NOT_EQUAL    },
-        {"a<-1",                 "a",              "-1",   WHERE_LESS         },
-        {"a <= b=c",             "a",              "b=c",  WHERE_LESS_EQUAL   },
-        {"a>b",                  "a",              "b",    WHERE_GREATER      },
+        {" a.b == \" x \" ", "a.b", " x ", WHERE_EQUAL},
+        {"a!=''", "a", "", WHERE_NOT_EQUAL},
+        {"a<-1", "a", "-1", WHERE_LESS},
+        {"a <= b=c", "a", "b=c", WHERE_LESS_EQUAL},
+        {"a>b", "a", "b", WHERE_GREATER},
     };
     Where where;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

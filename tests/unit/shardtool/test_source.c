@@ -21,10 +21,7 @@ static ssize_t memory_read(Stream *stream, void *data, size_t size) {
 // All documents of `text` in one buffer, each ended by a byte 0xFF, or -1.
 static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
     static MemoryStream memory;
-    memory = (MemoryStream){
-        .stream = {.read = memory_read, .name = "memory"},
-          .left = text
-    };
+    memory = (MemoryStream){.stream = {.read = memory_read, .name = "memory"}, .left = text};
     FormatReader *reader;
     int status = reader_open(&reader, &memory.stream, options);
     Part part;
@@ -119,20 +116,20 @@ TEST(a_bad_json_line_is_refused_with_its_reason) {
     static const struct {
         const char *line, *why;
     } rows[] = {
-        {"{\"text\": \"a\"",                  "ends within an object"},
-        {"{\"text\": \"a",                    "ends in a string"     },
-        {"{\"text\": \"a\tb\"}",              "control character"    },
-        {"{\"text\": \"\\x\"}",               "bad escape"           },
-        {"{\"text\": \"\\u12g4\"}",           "bad escape"           },
-        {"{\"text\": 01}",                    "expected a JSON value"},
-        {"{\"text\": \"a\"} x",               "text after the object"},
-        {"{\"a\": 1}",                        "no text at the key"   },
-        {"{\"text\": \"a\", \"text\": null}", "no text at the key"   },
-        {"{\"text\" \"a\"}",                  "expected a colon"     },
-        {"{\"text\": \"a\",}",                "expected a key"       },
-        {"{\"a\": [1 2]}",                    "expected a comma or ]"},
-        {"{\"a\": [1}",                       "expected a comma or ]"},
-        {"[1]",                               "not a JSON object"    },
+        {"{\"text\": \"a\"", "ends within an object"},
+        {"{\"text\": \"a", "ends in a string"},
+        {"{\"text\": \"a\tb\"}", "control character"},
+        {"{\"text\": \"\\x\"}", "bad escape"},
+        {"{\"text\": \"\\u12g4\"}", "bad escape"},
+        {"{\"text\": 01}", "expected a JSON value"},
+        {"{\"text\": \"a\"} x", "text after the object"},
+        {"{\"a\": 1}", "no text at the key"},
+        {"{\"text\": \"a\", \"text\": null}", "no text at the key"},
+        {"{\"text\" \"a\"}", "expected a colon"},
+        {"{\"text\": \"a\",}", "expected a key"},
+        {"{\"a\": [1 2]}", "expected a comma or ]"},
+        {"{\"a\": [1}", "expected a comma or ]"},
+        {"[1]", "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Buffer text = {0}, out = {0};

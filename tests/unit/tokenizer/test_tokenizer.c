@@ -443,12 +443,7 @@ TEST(tokenizer_threads_share_a_cache_and_give_the_ids_of_one) {
     prepare();
     enum { READERS = 4 };
     Buffer text = long_document(2 << 20);
-    Reader alone =
-               {
-                   .text = {text.data, text.size},
-                     .ids = ids_for(text.size)
-    },
-           readers[READERS];
+    Reader alone = {.text = {text.data, text.size}, .ids = ids_for(text.size)}, readers[READERS];
     read_text(&alone);
     CHECK(alone.count > 0);
     SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);

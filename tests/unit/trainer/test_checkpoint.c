@@ -263,29 +263,33 @@ TEST(safetensors_that_lie_are_refused) {
         size_t data;
         const char *reason; // NULL: it is fine
     } cases[] = {
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}",                  24, NULL               },
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24, NULL},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_"
-         "offsets\":[4,4]}}",                                                           4,  NULL               },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}",                      8,  "not JSON"         },
-        {"[1,2]",                                                                                0,  "not a JSON object"},
+         "offsets\":[4,4]}}",
+         4, NULL},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}", 8, "not JSON"},
+        {"[1,2]", 0, "not a JSON object"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],"
-         "\"data_offsets\":[0,8]}}",                                                    8,  "duplicate"        },
-        {"{\"a\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     8,  "no known dtype"   },
-        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}",                                       8,  "no known dtype"   },
-        {"{\"a\":7}",                                                                            8,  "no known dtype"   },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",                    8,  "no usable shape"  },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",     8,  "no usable shape"  },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,  "overflows"        },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}",                    12, "do not match"     },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     4,  "not in the file"  },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",                     8,  "not in the file"  },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}",                    8,  "not in the file"  },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}",                       8,  "not in the file"  },
+         "\"data_offsets\":[0,8]}}",
+         8, "duplicate"},
+        {"{\"a\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "no known dtype"},
+        {"{\"a\":{\"shape\":[2],\"data_offsets\":[0,8]}}", 8, "no known dtype"},
+        {"{\"a\":7}", 8, "no known dtype"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8, "no usable shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}", 8, "no usable shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0, "overflows"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,12]}}", 12, "do not match"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "not in the file"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, "not in the file"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", 8, "not in the file"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", 8, "not in the file"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
-         "\"data_offsets\":[4,12]}}",                                                   12, "overlaps"         },
+         "\"data_offsets\":[4,12]}}",
+         12, "overlaps"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
-         "\"data_offsets\":[12,20]}}",                                                  20, "gap"              },
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",                     12, "4 bytes after"    },
+         "\"data_offsets\":[12,20]}}",
+         20, "gap"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 12, "4 bytes after"},
     };
     SafeFile file;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -221,23 +221,23 @@ TEST(config_computes_values_as_python_does) {
         const char *text;
         double value;
     } rows[] = {
-        {"2 + 3 * 4",           14  },
-        {"(2 + 3) * 4",         20  },
-        {"10 - 4 - 3",          3   },
-        {"-2 ** 2",             -4  },
-        {"2 ** 3 ** 2",         512 },
-        {"2 ** -1",             0.5 },
-        {"7 // 2",              3   },
-        {"-7 // 2",             -4  },
-        {"-7 % 3",              2   },
-        {"7 / 2",               3.5 },
-        {"1_000 * 1e-3",        1   },
-        {"- - 3",               3   },
-        {"( ( 3 ) )",           3   },
-        {"learning_rate / 10",  6e-5},
-        {"beta1 + 0.05 * 1",    0.95},
-        {"batch_size * 2 ** 3", 96  },
-        {"max_iters // 100",    6000},
+        {"2 + 3 * 4", 14},
+        {"(2 + 3) * 4", 20},
+        {"10 - 4 - 3", 3},
+        {"-2 ** 2", -4},
+        {"2 ** 3 ** 2", 512},
+        {"2 ** -1", 0.5},
+        {"7 // 2", 3},
+        {"-7 // 2", -4},
+        {"-7 % 3", 2},
+        {"7 / 2", 3.5},
+        {"1_000 * 1e-3", 1},
+        {"- - 3", 3},
+        {"( ( 3 ) )", 3},
+        {"learning_rate / 10", 6e-5},
+        {"beta1 + 0.05 * 1", 0.95},
+        {"batch_size * 2 ** 3", 96},
+        {"max_iters // 100", 6000},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[64];
@@ -354,14 +354,8 @@ TEST(config_words_become_enums) {
 
 TEST(config_aliases_of_words_are_read_but_not_written) {
     config_open(&reader);
-    static const char *const texts[][2] = {
-        {"0",    "none" },
-        {"2",    "norm" },
-        {"4",    "qkv"  },
-        {"1",    "gelu" },
-        {"5",    "block"},
-        {"auto", "auto" }
-    };
+    static const char *const texts[][2] = {{"0", "none"}, {"2", "norm"},  {"4", "qkv"},
+                                           {"1", "gelu"}, {"5", "block"}, {"auto", "auto"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char text[16];
         CHECK(config_parse(&reader.config, KEY_recompute, texts[i][0]));

@@ -208,15 +208,13 @@ TEST(a_plan_counts_the_parameters_and_the_memory_of_options) {
     struct {
         const char *options;
         int more; // parameters
-    } cases[] = {
-        {"tie_embeddings=False", VOCAB * 32            },
-        {"mlp=relu2",            0                     },
-        {"norm=rmsnorm",         0                     },
-        {"qk_norm=True",         2 * 2 * 8             },
-        {"mlp=swiglu",           2 * 128 * 32          }, // 8/3 * 32, rounded up to 128
-        {"position=rope",        -BLOCK * 32           },
-        {"n_kv_head=1",          2 * 2 * -(32 - 8) * 32}
-    };
+    } cases[] = {{"tie_embeddings=False", VOCAB * 32},
+                 {"mlp=relu2", 0},
+                 {"norm=rmsnorm", 0},
+                 {"qk_norm=True", 2 * 2 * 8},
+                 {"mlp=swiglu", 2 * 128 * 32}, // 8/3 * 32, rounded up to 128
+                 {"position=rope", -BLOCK * 32},
+                 {"n_kv_head=1", 2 * 2 * -(32 - 8) * 32}};
     Tiny tiny;
     tiny_open(&tiny, &plain);
     const int base = (int)tiny.model.parameters;

@@ -164,24 +164,22 @@ static void check_apart(Recompute recompute, int layers) {
     size_t N = 96, C = 64, P = model.elements;
     struct {
         size_t offset, bytes;
-    } spans[64] = {
-        {plan.params,    4 * P              },
-        {plan.grads,     4 * P              },
-        {plan.states[0], 4 * P              },
-        {plan.states[1], 4 * P              },
-        {plan.scalars,   sizeof(StepScalars)},
-        {plan.scratch,   plan.scratch_bytes },
-        {p->res3,        4 * N * C          },
-        {p->ln3,         2 * N * C          },
-        {p->mean3,       4 * N              },
-        {p->rstd3,       4 * N              },
-        {p->tokens,      2 * 3 * 33         },
-        {p->losses,      4 * N              },
-        {p->branch,      2 * N * C          },
-        {p->dres,        4 * N * C          },
-        {p->dres_act,    2 * N * C          },
-        {p->logits,      2 * N * 50304      }
-    };
+    } spans[64] = {{plan.params, 4 * P},
+                   {plan.grads, 4 * P},
+                   {plan.states[0], 4 * P},
+                   {plan.states[1], 4 * P},
+                   {plan.scalars, sizeof(StepScalars)},
+                   {plan.scratch, plan.scratch_bytes},
+                   {p->res3, 4 * N * C},
+                   {p->ln3, 2 * N * C},
+                   {p->mean3, 4 * N},
+                   {p->rstd3, 4 * N},
+                   {p->tokens, 2 * 3 * 33},
+                   {p->losses, 4 * N},
+                   {p->branch, 2 * N * C},
+                   {p->dres, 4 * N * C},
+                   {p->dres_act, 2 * N * C},
+                   {p->logits, 2 * N * 50304}};
     int count = 16;
     CHECK(p->dnorm == p->branch && p->dfc == p->logits && p->dqkv == p->logits);
     // An instance that layers share counts once, and so does the memory of `gelu` and `logits`.
@@ -263,14 +261,11 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
         int64_t modelled, fits;
         double peak;
     } rows[] = {
-        {12, 12, 768,  RECOMPUTE_NONE,  30,  30,  7.1},
-        {12, 12, 768,  RECOMPUTE_GELU,  38,  40,  6.1},
-        {12, 12, 768,  RECOMPUTE_BLOCK, 157, 189, 3.5},
-        {24, 16, 1024, RECOMPUTE_NONE,  7,   6,   0  },
-        {24, 16, 1024, RECOMPUTE_GELU,  9,   8,   0  },
-        {24, 16, 1024, RECOMPUTE_BLOCK, 56,  60,  0  },
-        {36, 20, 1280, RECOMPUTE_BLOCK, 42,  50,  0  }, // 51 less 9
-        {48, 25, 1600, RECOMPUTE_BLOCK, 10,  11,  0  }  // 21 less 11
+        {12, 12, 768, RECOMPUTE_NONE, 30, 30, 7.1},    {12, 12, 768, RECOMPUTE_GELU, 38, 40, 6.1},
+        {12, 12, 768, RECOMPUTE_BLOCK, 157, 189, 3.5}, {24, 16, 1024, RECOMPUTE_NONE, 7, 6, 0},
+        {24, 16, 1024, RECOMPUTE_GELU, 9, 8, 0},       {24, 16, 1024, RECOMPUTE_BLOCK, 56, 60, 0},
+        {36, 20, 1280, RECOMPUTE_BLOCK, 42, 50, 0}, // 51 less 9
+        {48, 25, 1600, RECOMPUTE_BLOCK, 10, 11, 0}  // 21 less 11
     };
     char why[256];
     const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
@@ -307,12 +302,9 @@ TEST(plan_chooses_the_logits_chunk) {
         double limit; // GiB
         int64_t chunk, wanted;
     } rows[] = {
-        {DEVICE_CUDA, 64, 0,    0,    3968 }, // 4N * C = 65536 * 3072 numbers are 4002 rows of 50304
-        {DEVICE_CUDA, 16, 0,    0,    1024 },
-        {DEVICE_CUDA, 4,  11.3, 0,    4096 }, // all rows
-        {DEVICE_CUDA, 32, 100,  0,    16384},
-        {DEVICE_CUDA, 64, 0,    1024, 1024 },
-        {DEVICE_CPU,  64, 0,    0,    1024 },
+        {DEVICE_CUDA, 64, 0, 0, 3968}, // 4N * C = 65536 * 3072 numbers are 4002 rows of 50304
+        {DEVICE_CUDA, 16, 0, 0, 1024},    {DEVICE_CUDA, 4, 11.3, 0, 4096}, // all rows
+        {DEVICE_CUDA, 32, 100, 0, 16384}, {DEVICE_CUDA, 64, 0, 1024, 1024}, {DEVICE_CPU, 64, 0, 0, 1024},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
@@ -460,14 +452,9 @@ TEST(plan_of_optimizer_states_matches_the_formula) {
         Device device;
         OptimizerState state;
         size_t bytes;
-    } rows[] = {
-        {DEVICE_CUDA, STATE_FP32,    18},
-        {DEVICE_CUDA, STATE_BF16,    14},
-        {DEVICE_CUDA, STATE_BF16_SR, 10},
-        {DEVICE_CPU,  STATE_FP32,    16}, // parameters are their own master, and stay in fp32
-        {DEVICE_CPU,  STATE_BF16,    12},
-        {DEVICE_CPU,  STATE_BF16_SR, 12}
-    };
+    } rows[] = {{DEVICE_CUDA, STATE_FP32, 18}, {DEVICE_CUDA, STATE_BF16, 14},  {DEVICE_CUDA, STATE_BF16_SR, 10},
+                {DEVICE_CPU, STATE_FP32, 16}, // parameters are their own master, and stay in fp32
+                {DEVICE_CPU, STATE_BF16, 12},  {DEVICE_CPU, STATE_BF16_SR, 12}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
         const BackendChoice choice = {rows[i].device, DTYPE_BF16, 2, true, rows[i].state, true, NULL, 0};

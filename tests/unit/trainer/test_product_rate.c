@@ -107,12 +107,12 @@ TEST(gpu_peak_is_found_by_the_name_of_the_card) {
         const char *text;
         double tflops;
     } cases[] = {
-        {"cuda: NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB, bfloat16",         989},
-        {"cuda: NVIDIA H100 PCIe, compute capability 9.0, 79.1 GiB, bfloat16",              756},
-        {"cuda: NVIDIA A100-SXM4-40GB, compute capability 8.0, 39.4 GiB, bfloat16",         312},
-        {"cuda: NVIDIA GeForce RTX 4070, compute capability 8.9, 11.7 GiB, bfloat16",       58 },
-        {"cuda: NVIDIA GeForce RTX 4070 SUPER, compute capability 8.9, 11.7 GiB, bfloat16", 0  },
-        {"cpu: as requested; 2 threads, bfloat16 (avx512)",                                 0  },
+        {"cuda: NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB, bfloat16", 989},
+        {"cuda: NVIDIA H100 PCIe, compute capability 9.0, 79.1 GiB, bfloat16", 756},
+        {"cuda: NVIDIA A100-SXM4-40GB, compute capability 8.0, 39.4 GiB, bfloat16", 312},
+        {"cuda: NVIDIA GeForce RTX 4070, compute capability 8.9, 11.7 GiB, bfloat16", 58},
+        {"cuda: NVIDIA GeForce RTX 4070 SUPER, compute capability 8.9, 11.7 GiB, bfloat16", 0},
+        {"cpu: as requested; 2 threads, bfloat16 (avx512)", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_true(gpu_peak_rate(cases[i].text) == cases[i].tflops * 1e12);

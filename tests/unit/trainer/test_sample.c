@@ -12,11 +12,9 @@ static TinyShape shape_of(Dtype type) {
 }
 
 TEST_ON_EACH_ISA(sampling_gives_the_same_text_with_its_cache_and_without) {
-    const Sampler samplers[] = {
-        {.temperature = 0},
-        {   .temperature = 1,             .top_k = 20, .seed = 3},
-        { .temperature = 0.8, .top_p = 0.7,                  .seed = 4, .stream = 2}
-    };
+    const Sampler samplers[] = {{.temperature = 0},
+                                {.temperature = 1, .top_k = 20, .seed = 3},
+                                {.temperature = 0.8, .top_p = 0.7, .seed = 4, .stream = 2}};
     const TinyShape shape = shape_of(DTYPE_FP32);
     Tiny tiny;
     tiny_open(&tiny, &shape);

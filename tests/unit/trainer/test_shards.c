@@ -7,13 +7,7 @@
 typedef struct {
     int layers, channels, block;
 } Size;
-static const Size sizes[] = {
-    {1,  16,   16  },
-    {3,  32,   32  },
-    {2,  72,   64  },
-    {12, 768,  1024},
-    {48, 1600, 1024}
-};
+static const Size sizes[] = {{1, 16, 16}, {3, 32, 32}, {2, 72, 64}, {12, 768, 1024}, {48, 1600, 1024}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 static const unsigned worlds[] = {1, 2, 3, 4, 7, 64, 1024};
 enum { WORLDS = sizeof worlds / sizeof *worlds };

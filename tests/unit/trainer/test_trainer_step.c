@@ -27,9 +27,7 @@ static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     const PassLayout *pass = &tiny->plan.train;
     int B = pass->rows, T = tiny->model.shape.block;
     StepScalars numbers, *at = network_at(network, tiny->plan.scalars);
-    numbers = (StepScalars){
-        .loss_scale = 1, .dropout = {{7, 1}, 3, 0, 13107, 1.25f}
-    };
+    numbers = (StepScalars){.loss_scale = 1, .dropout = {{7, 1}, 3, 0, 13107, 1.25f}};
     tiny->backend->upload(at, &numbers, sizeof numbers);
     network_pack(network);
     network_tokens(network, pass, ids, B, T);
@@ -448,15 +446,13 @@ TEST(schedule_matches_nanogpt) {
     static const struct {
         uint64_t step;
         double rate;
-    } wanted[] = {
-        {0,    0.00016666666666666666},
-        {4,    0.0008333333333333334 },
-        {5,    0.001                 },
-        {12,   0.0005970378084704441 },
-        {19,   0.00010983357966978738},
-        {20,   1e-4                  },
-        {1000, 1e-4                  }
-    };
+    } wanted[] = {{0, 0.00016666666666666666},
+                  {4, 0.0008333333333333334},
+                  {5, 0.001},
+                  {12, 0.0005970378084704441},
+                  {19, 0.00010983357966978738},
+                  {20, 1e-4},
+                  {1000, 1e-4}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         CHECK(fabs(schedule_rate(&config, wanted[i].step) - wanted[i].rate) < 1e-15);
     config.lr_schedule = LR_LINEAR;
