@@ -122,9 +122,9 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     progress_start(&progress, "tokenizing", "B", inputs->bytes);
     progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
-    pipeline.directory = build ? build->target : NULL, pipeline.progress = &progress;
+    pipeline.shards.directory = build ? build->target : NULL, pipeline.progress = &progress;
     pipeline.skips = &source_options.skips;
-    pipeline.journal = journal, pipeline.resume = resume;
+    pipeline.shards.journal = journal, pipeline.shards.resume = resume;
     AccessPoints *points = journal ? allocate_zeroed(1, sizeof *points) : NULL;
     source_options.points = points;
     Source *source = source_open(inputs, &source_options);
@@ -171,7 +171,7 @@ static void add_sources(Dataset *dataset, const Inputs *inputs, const Dataset *b
 }
 
 static void begin_dataset(Dataset *dataset, const char *directory, const RunParams *run) {
-    const ShardParams *params = &run->pipeline.params;
+    const ShardParams *params = &run->pipeline.shards.params;
     dataset_begin(dataset, directory);
     dataset->part = run->part;
     dataset->params = (const char *)run->line.data, dataset->val = run->share, dataset->val_seed = val_seed;
@@ -233,10 +233,10 @@ static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *input
     if (complete == 0 && append) {
         if (!build->has_manifest) return fail(EX_NOINPUT, "'%s' holds no finished dataset to append to", output);
         complete = dataset_open(&base, output);
-        if (complete == 0) complete = compare_base(&base, params, &run->pipeline.params, inputs);
+        if (complete == 0) complete = compare_base(&base, params, &run->pipeline.shards.params, inputs);
         run->pipeline.base = &base;
     } else if (complete == 0 && build->has_manifest && !force) {
-        complete = compare_finished(output, params, &run->pipeline.params, inputs);
+        complete = compare_finished(output, params, &run->pipeline.shards.params, inputs);
     }
     if (complete > 0) log_line("'%s' is already complete", output);
     int status = complete ? complete : tokenize_locked(build, run, inputs);
@@ -266,15 +266,15 @@ static void set_params(RunParams *run) {
     print_number(run->share, val);
     make_params(&run->line, run->share);
     buffer_print(&run->line, "\n");
-    sha256(run->line.data, run->line.size, pipeline->params.params_fp);
+    sha256(run->line.data, run->line.size, pipeline->shards.params.params_fp);
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
-    pipeline->threads = (unsigned)threads, pipeline->invalid = invalid_utf8, pipeline->max_word = max_word;
+    pipeline->shards.threads = (unsigned)threads, pipeline->invalid = invalid_utf8, pipeline->max_word = max_word;
     pipeline->max_tokens = max_tokens;
-    pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shard_tokens = shard_tokens;
-    pipeline->params.frame_tokens = frame_tokens;
-    pipeline->params.vocab_size = vocab_size(pipeline->vocab);
-    pipeline->params.eot_id = vocab_end_of_text(pipeline->vocab);
-    vocab_fingerprint(pipeline->vocab, pipeline->params.vocab_fp);
+    pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shards.shard_tokens = shard_tokens;
+    pipeline->shards.params.frame_tokens = frame_tokens;
+    pipeline->shards.params.vocab_size = vocab_size(pipeline->vocab);
+    pipeline->shards.params.eot_id = vocab_end_of_text(pipeline->vocab);
+    vocab_fingerprint(pipeline->vocab, pipeline->shards.params.vocab_fp);
 }
 
 static int run(int count, char **arguments) {

@@ -113,7 +113,7 @@ static int tokenize_window(Pipeline *pipeline, Batch *batch) {
                                         sizeof(uint16_t));
         got = encoder_encode_part(pipeline->long_encoder, text, batch->last, batch_ids(batch));
         document->ids = got < 0 ? 0 : (size_t)got;
-        if (batch->last) batch_ids(batch)[document->ids++] = (uint16_t)pipeline->options->params.eot_id;
+        if (batch->last) batch_ids(batch)[document->ids++] = (uint16_t)pipeline->options->shards.params.eot_id;
     }
 
     pthread_mutex_lock(&pipeline->lock);
@@ -140,7 +140,7 @@ static int tokenize_batch(void *job, unsigned worker) {
         if (is_finished(pipeline, document->position, document->val)) continue;
         ssize_t got = encoder_encode(pipeline->encoders[worker], text, ids);
         if (got < 0) return fail_document(pipeline, document->position);
-        ids[got] = (uint16_t)pipeline->options->params.eot_id;
+        ids[got] = (uint16_t)pipeline->options->shards.params.eot_id;
         document->ids = (size_t)got + 1;
         ids += document->ids;
     }
@@ -168,7 +168,7 @@ static int deliver_batch(Pipeline *pipeline) {
         uint64_t *drop = &pipeline->drop[split];
         size_t dropped = *drop < document->ids ? (size_t)*drop : document->ids;
         *drop -= dropped;
-        Journal *journal = pipeline->options->journal;
+        Journal *journal = pipeline->options->shards.journal;
         if (journal && split == journal->pending_split && document->ids > dropped)
             journal_keep(journal, document->position, ids + dropped, document->ids - dropped, bytes);
         if (shard_sink_add(pipeline->sink, split, ids + dropped, document->ids - dropped, document->position, bytes) <
@@ -335,8 +335,8 @@ static int check_full(Pipeline *pipeline) {
 
 // Adds the pending ids of the documents before the start, which are not read again.
 static int add_pending(Pipeline *pipeline) {
-    const JournalResume *resume = pipeline->options->resume;
-    int split = pipeline->options->journal->pending_split;
+    const JournalResume *resume = pipeline->options->shards.resume;
+    int split = pipeline->options->shards.journal->pending_split;
     InputPosition *after = &pipeline->resume[split];
     PendingIds head;
     for (size_t at = 0; at < resume->pending.size; at += head.count * sizeof(uint16_t)) {
@@ -362,14 +362,14 @@ static int add_pending(Pipeline *pipeline) {
 
 static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     const PipelineOptions *options = pipeline->options;
-    unsigned threads = options->threads ? options->threads : pool_cores();
+    unsigned threads = options->shards.threads ? options->shards.threads : pool_cores();
     pthread_mutex_init(&pipeline->lock, NULL);
     pthread_cond_init(&pipeline->window_done, NULL);
     pipeline->val_all = options->val >= 1;
     pipeline->val_below = pipeline->val_all ? 0 : (uint64_t)ldexp(options->val, 64);
 
-    for (int i = 0; options->resume && i < SPLIT_COUNT; i++) {
-        pipeline->resume[i] = options->resume->positions[i];
+    for (int i = 0; options->shards.resume && i < SPLIT_COUNT; i++) {
+        pipeline->resume[i] = options->shards.resume->positions[i];
         pipeline->drop[i] = pipeline->resume[i].token;
     }
     pipeline->checks = vocab_is_characters(options->vocab) && options->skips && skips_any_allowed(options->skips);
@@ -386,13 +386,13 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
         pipeline->batches[i].text = allocate_zeroed(BATCH_BYTES, 1);
         pipeline->batches[i].documents = allocate_zeroed(BATCH_DOCUMENTS, sizeof(BatchDocument));
     }
-    pipeline->sink = shard_sink_open(options, pipeline->inputs, dataset);
+    pipeline->sink = shard_sink_open(&options->shards, pipeline->inputs, dataset);
     if (!pipeline->sink) return -1;
     for (int split = 0; split < SPLIT_COUNT; split++) pipeline->tokens += dataset->tokens[split];
-    if (options->base && append_last(pipeline->sink, dataset, options->base, pipeline->inputs, options->shard_tokens,
-                                     &pipeline->tokens) < 0)
+    if (options->base && append_last(pipeline->sink, dataset, options->base, pipeline->inputs,
+                                     options->shards.shard_tokens, &pipeline->tokens) < 0)
         return -1;
-    if (options->resume && options->resume->has_start && add_pending(pipeline) < 0) return -1;
+    if (options->shards.resume && options->shards.resume->has_start && add_pending(pipeline) < 0) return -1;
     pipeline->pool =
         pool_open(threads, tokenize_batch, pipeline->batches, sizeof *pipeline->batches, pipeline->batch_count);
     return pipeline->pool ? next_batch(pipeline) : -1;

@@ -7,28 +7,22 @@
 #pragma once
 
 #include "common/log.h"
-#include "shardtool/format/dataset.h"
 #include "shardtool/ingest/source.h"
-#include "shardtool/pipeline/journal.h"
+#include "shardtool/pipeline/shard_sink.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct {
-    unsigned threads;      // 0 = all cores
-    const char *directory; // NULL: one shard on standard output, without validation split
+    ShardSinkOptions shards; // `threads` tokenize, and as many compress
     const Vocab *vocab;
     SharedCache *shared_cache; // merged pieces shared by the workers; may be NULL
     InvalidUtf8 invalid;
     uint64_t max_word;
     double val; // share of documents in the validation split
     uint64_t val_seed;
-    uint64_t shard_tokens; // whole frames; 0 = all in one shard
-    ShardParams params;
     Progress *progress;
-    Journal *journal;            // of `directory`; NULL with standard output
-    const JournalResume *resume; // of a run that continues, or NULL
-    const Dataset *base;         // appended to, or NULL
-    Skips *skips;                // for documents with characters that the vocabulary lacks
-    uint64_t max_tokens;         // the run ends with the document that reaches it; 0 = no limit
+    const Dataset *base; // appended to, or NULL
+    Skips *skips;        // for documents with characters that the vocabulary lacks
+    uint64_t max_tokens; // the run ends with the document that reaches it; 0 = no limit
 } PipelineOptions;
 
 typedef struct {

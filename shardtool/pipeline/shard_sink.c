@@ -27,7 +27,7 @@ typedef struct {
 } Split;
 
 struct ShardSink {
-    const PipelineOptions *options;
+    const ShardSinkOptions *options;
     const Inputs *inputs;
     Dataset *dataset;
     Pool *pool;
@@ -43,7 +43,7 @@ static int compress_frame(void *data, unsigned worker) {
     return shard_encode(job->sink->encoders[worker], &job->sink->options->params, job->ids, job->count, &job->frame);
 }
 
-ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset) {
+ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs, Dataset *dataset) {
     ShardSink *sink = allocate_zeroed(1, sizeof *sink);
     sink->options = options, sink->inputs = inputs, sink->dataset = dataset;
     size_t frame_tokens = (size_t)options->params.frame_tokens;

@@ -2,10 +2,20 @@
 #pragma once
 
 #include "common/machine/pool.h"
-#include "shardtool/pipeline/pipeline.h"
+#include "shardtool/pipeline/journal.h"
+
+typedef struct {
+    unsigned threads;      // 0 = all cores
+    const char *directory; // NULL: one shard on standard output, without validation split
+    uint64_t shard_tokens; // whole frames; 0 = all in one shard
+    ShardParams params;
+    Journal *journal;            // of `directory`; NULL with standard output
+    const JournalResume *resume; // of a run that continues, or NULL
+} ShardSinkOptions;
 
 typedef struct ShardSink ShardSink;
-ShardSink *shard_sink_open(const PipelineOptions *options, const Inputs *inputs, Dataset *dataset); // NULL after fail()
+// Borrows all arguments. NULL after fail().
+ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs, Dataset *dataset);
 // Adds the next ids of one document. source_bytes is the size of the document with its last ids, else 0.
 int shard_sink_add(ShardSink *sink, int split, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes);

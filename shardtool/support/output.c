@@ -9,21 +9,21 @@ OutputOptions output_options = {.shard_tokens = 128 << 20};
 
 // Everything that determines the bytes of the shards, beside the inputs, in one line; params_fp is its hash.
 static void set_params(Output *output, const OutputPlan *plan) {
-    PipelineOptions *pipeline = &output->pipeline;
+    ShardSinkOptions *shards = &output->shards;
     uint64_t frame_tokens = plan->params.frame_tokens,
              shard_tokens = output->to_stdout ? 0 : output_options.shard_tokens;
     shard_tokens += (frame_tokens - shard_tokens % frame_tokens) % frame_tokens;
-    pipeline->threads = (unsigned)output_options.threads, pipeline->shard_tokens = shard_tokens;
-    pipeline->params = plan->params;
+    shards->threads = (unsigned)output_options.threads, shards->shard_tokens = shard_tokens;
+    shards->params = plan->params;
     buffer_print(&output->line, "%s;%s%sframe_tokens=%" PRIu64 ";codec=dfast,4,17,16,17,1;shard_tokens=%" PRIu64 "\n",
                  plan->command, plan->settings, *plan->settings ? ";" : "", frame_tokens, shard_tokens);
-    sha256(output->line.data, output->line.size, pipeline->params.params_fp);
+    sha256(output->line.data, output->line.size, shards->params.params_fp);
     output->line.data[output->line.size - 1] = '\0'; // drop the line end, which only the hash includes
 }
 
 static void begin_dataset(Output *output, const OutputPlan *plan, const char *path) {
     Dataset *dataset = &output->dataset;
-    const ShardParams *params = &output->pipeline.params;
+    const ShardParams *params = &output->shards.params;
     dataset_begin(dataset, path);
     dataset->params = (const char *)output->line.data;
     dataset->val = plan->val, dataset->val_seed = plan->val_seed;
@@ -78,7 +78,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
     if (dataset_build_start(&output->build, output_options.force) < 0 || dataset_build_clear(&output->build) < 0)
         return -1;
     begin_dataset(output, plan, output->build.target);
-    output->pipeline.directory = output->build.target;
+    output->shards.directory = output->build.target;
     return 0;
 }
 
@@ -88,7 +88,7 @@ static int load_id_bytes(Output *output) {
     if (!vocab) return -1;
     uint8_t fingerprint[32];
     vocab_fingerprint(vocab, fingerprint);
-    if (!memcmp(fingerprint, output->pipeline.params.vocab_fp, 32)) {
+    if (!memcmp(fingerprint, output->shards.params.vocab_fp, 32)) {
         output->id_bytes = allocate_zeroed(1 << 16, sizeof *output->id_bytes);
         for (unsigned id = 0; id < TOKEN_COUNT; id++)
             if (id != TOKEN_END_OF_TEXT) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;
@@ -112,14 +112,14 @@ int output_open(Output *output, const char *path, const OutputPlan *plan) {
         if (status) return status;
     }
     if (load_id_bytes(output) < 0) return -1;
-    output->sink = shard_sink_open(&output->pipeline, plan->inputs, &output->dataset);
+    output->sink = shard_sink_open(&output->shards, plan->inputs, &output->dataset);
     if (!output->sink) return -1;
     progress_start(&output->progress, "writing", "tok", plan->tokens);
     return 0;
 }
 
 int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position) {
-    uint32_t eot = output->pipeline.params.eot_id;
+    uint32_t eot = output->shards.params.eot_id;
     while (count) {
         size_t take = 0; // up to the end of a document
         uint64_t bytes = 0;

@@ -39,7 +39,7 @@ typedef struct {
     bool to_stdout;
     DatasetBuild build;
     Dataset dataset;
-    PipelineOptions pipeline;
+    ShardSinkOptions shards;
     ShardSink *sink;
     Buffer line;               // the manifest's params
     uint16_t *id_bytes;        // length of each id's text; NULL for a vocabulary other than GPT-2's
