@@ -13,7 +13,7 @@ typedef struct {
     uint64_t source_bytes; // size of the documents that end in it
     InputPosition from, to;
     Buffer frame;
-} FrameJob;
+} SinkFrame;
 
 typedef struct {
     uint16_t *ids; // the frame being filled
@@ -24,22 +24,22 @@ typedef struct {
     ShardWriter shard; // being written
     bool open, continues;
     InputPosition shard_from, shard_to;
-} Split;
+} SinkSplit;
 
 struct ShardSink {
     const ShardSinkOptions *options;
     const Inputs *inputs;
     Dataset *dataset;
     Pool *pool;
-    FrameJob *jobs;
+    SinkFrame *jobs;
     unsigned job_count;
     ShardEncoder **encoders; // one per worker
     unsigned encoder_count;
-    Split splits[SPLIT_COUNT];
+    SinkSplit splits[SPLIT_COUNT];
 };
 
 static int compress_frame(void *data, unsigned worker) {
-    FrameJob *job = data;
+    SinkFrame *job = data;
     return shard_encode(job->sink->encoders[worker], &job->sink->options->params, job->ids, job->count, &job->frame);
 }
 
@@ -48,7 +48,7 @@ ShardSink *shard_sink_open(const ShardSinkOptions *options, const Inputs *inputs
     sink->options = options, sink->inputs = inputs, sink->dataset = dataset;
     size_t frame_tokens = (size_t)options->params.frame_tokens;
     for (int i = 0; i < SPLIT_COUNT; i++) {
-        Split *split = &sink->splits[i];
+        SinkSplit *split = &sink->splits[i];
         split->ids = allocate_zeroed(frame_tokens, sizeof(uint16_t));
         if (options->resume) split->to = options->resume->positions[i];
         split->continues = split->to.token > 0;
@@ -87,8 +87,8 @@ void shard_sink_close(ShardSink *sink) {
     free(sink);
 }
 
-static int open_shard(ShardSink *sink, int split, const FrameJob *job) {
-    Split *to = &sink->splits[split];
+static int open_shard(ShardSink *sink, int split, const SinkFrame *job) {
+    SinkSplit *to = &sink->splits[split];
     const char *directory = sink->options->directory;
     uint64_t number = sink->dataset->shard_count[split];
     char path[PATH_MAX_BYTES];
@@ -110,7 +110,7 @@ static DatasetPosition dataset_position(const ShardSink *sink, InputPosition pos
 }
 
 static int finish_shard(ShardSink *sink, int split) {
-    Split *from = &sink->splits[split];
+    SinkSplit *from = &sink->splits[split];
     ShardWriter *shard = &from->shard;
     from->open = false; // finish closes it in any case
     if (shard_writer_finish(shard) < 0) return -1;
@@ -135,8 +135,8 @@ static int append_frame(ShardSink *sink) {
     void *done;
     if (pool_collect(sink->pool, &done) < 0) return -1;
     if (!done) return 1;
-    FrameJob *job = done;
-    Split *split = &sink->splits[job->split];
+    SinkFrame *job = done;
+    SinkSplit *split = &sink->splits[job->split];
     if (!split->open && open_shard(sink, job->split, job) < 0) return -1;
     Bytes frame = {job->frame.data, job->frame.size};
     if (shard_writer_append(&split->shard, job->ids, job->count, frame, job->source_bytes) < 0) return -1;
@@ -147,8 +147,8 @@ static int append_frame(ShardSink *sink) {
 }
 
 static int submit_frame(ShardSink *sink, int number) {
-    Split *split = &sink->splits[number];
-    FrameJob *job;
+    SinkSplit *split = &sink->splits[number];
+    SinkFrame *job;
     while (!(job = pool_acquire(sink->pool)))
         if (append_frame(sink) < 0) return -1;
     uint16_t *ids = job->ids;
@@ -163,7 +163,7 @@ void shard_sink_continue(ShardSink *sink, int split) { sink->splits[split].conti
 
 int shard_sink_add(ShardSink *sink, int number, const uint16_t *ids, size_t count, InputPosition position,
                    uint64_t source_bytes) {
-    Split *split = &sink->splits[number];
+    SinkSplit *split = &sink->splits[number];
     size_t frame_tokens = (size_t)sink->options->params.frame_tokens;
     while (count) {
         size_t space = frame_tokens - split->count, take = count < space ? count : space;
