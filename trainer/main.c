@@ -1,11 +1,10 @@
 // trainer: trains a GPT.
+#include "common/bytes.h"
 #include "common/cli/cli.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
 #include "common/machine/launch.h"
-#include "trainer/run/torchrun.h"
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,31 +26,48 @@ static void bound_spinning(char **argv) {
     err_clear(); // without it waiting is merely slower
 }
 
-// Opens /dev/null for each standard file that is closed, so that no other file gets its number and its output.
-static void keep_standard_files(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;
+// Appends a word of a command line as a shell reads it.
+static void print_word(Buffer *line, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,+@%-";
+    const bool quoted = !*word || word[strspn(word, plain)];
+    buffer_print(line, quoted ? " '" : " ");
+    for (; *word; word++) buffer_print(line, *word == '\'' ? "'\\''" : "%c", *word);
+    if (quoted) buffer_print(line, "'");
 }
 
-// Under mpirun or srun the first process does what is for one process, and the others have nothing to do.
-static bool has_nothing_to_do(int argc, char **argv) {
+// The processes of PyTorch's torchrun have no MPI, with which ranks exchange gradients. Rank 0 prints the error.
+static int refuse_torchrun(char **argv, const Launch *launch) {
+    Buffer line = {0};
+    if (launch->rank) return EX_USAGE;
+    buffer_print(&line, "the %u processes of torchrun have no MPI: type `mpirun -n %u", launch->world, launch->world);
+    for (; *argv; argv++) print_word(&line, *argv);
+    buffer_print(&line, "` (on several machines, add -H HOST:COUNT,...)");
+    buffer_add(&line, "", 1);
+    log_error("train", (const char *)line.data);
+    buffer_close(&line);
+    return EX_USAGE;
+}
+
+// Under a launcher, rank 0 alone runs a command other than train. Returns an exit code for the processes that end here,
+// else -1.
+static int run_once(char **argv) {
     Launch launch;
-    if (argc < 2 || !strcmp(argv[1], "train")) return false;
-    if (launch_find(&launch) < 0) err_clear();
-    return launch.rank > 0;
+    if (!argv[0] || !argv[1]) return -1;
+    if (launch_find(&launch) < 0) return err_clear(), -1; // the command reports it
+    log_program = "trainer";
+    const bool trains = !strcmp(argv[1], "train");
+    if (trains && launch.world > 1 && !strcmp(launch.launcher, LAUNCH_TORCHRUN)) return refuse_torchrun(argv, &launch);
+    if (trains || !launch.rank) return -1;
+    log_line("'%s' runs once, in rank 0: rank %u of the %u processes of %s ends here", argv[1], launch.rank,
+             launch.world, launch.launcher);
+    return EX_DONE;
 }
 
 int main(int argc, char **argv) {
-    keep_standard_files();
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     bound_spinning(argv);
-    if (has_nothing_to_do(argc, argv)) return 0;
-    int status;
-    if (argc > 1 && !strcmp(argv[1], "train") && torchrun_hand_over(argv, &status)) {
-        log_program = "trainer";
-        if (status < 0) log_error("train", err_text());
-        return status < 0 ? err_code() : status;
-    }
+    const int status = run_once(argv);
+    if (status >= 0) return status;
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
     static const Program program = {"trainer", "trains a GPT within a memory plan that is made before it starts",

@@ -99,8 +99,10 @@ says() { grep -q "$1" words; }
     train --out_dir=full --max_iters=4 >/dev/full 2>words
     grep -q "cannot write to stdout: No space left on device; training continues without its lines" words
     same_run whole full 4
-    train --out_dir=closed --max_iters=4 >&-
+    train --out_dir=closed --max_iters=4 2>words >&-
+    grep -q "cannot write to stdout: Bad file descriptor; training continues without its lines" words
     same_run whole closed 4
+    run_code 74 bash -c '"$BIN/trainer" plan tiny.conf >&-'
 }
 
 # A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.

@@ -68,52 +68,31 @@ load ../ranks
     [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
 }
 
-@test "of the processes that mpirun starts, one does what is for one process" {
+@test "rank 0 alone runs a command other than train, and the other ranks print a line" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1
-    mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses
+    mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses 2>words
     [ "$(grep -c ' loss ' losses)" = 2 ]
+    for rank in 1 2; do
+        grep -qx "trainer: 'eval' runs once, in rank 0: rank $rank of the 3 processes of mpirun ends here" words
+    done
     mpirun -n 3 "$BIN/trainer" export --out_dir=run -o exported
     [ -e exported/model.safetensors ]
     diff <(mpirun -n 3 "$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1) \
         <("$BIN/trainer" sample --out_dir=run --max_new_tokens=5 --threads=1)
-    run_code 0 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500 "$BIN/trainer" status --out_dir=run
-    [ -z "$output" ]
-    RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=2 # not torchrun
 }
 
-# As torchrun starts a program: COUNT processes with its variables, on the first of its machines or from rank FIRST of WORLD on.
-like_torchrun() {
-    local rank pids=() status=0
-    for rank in $(seq 0 $(($1 - 1))); do
-        env RANK="$((${FIRST:-0} + rank))" LOCAL_RANK="$rank" WORLD_SIZE="${WORLD:-$1}" LOCAL_WORLD_SIZE="$1" MASTER_ADDR=localhost MASTER_PORT=29500 \
-            OMP_NUM_THREADS=1 "${@:2}" &
-        pids+=($!)
+@test "processes of torchrun are refused with the mpirun command to type" {
+    for rank in 0 1; do
+        run_code 2 env RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank MASTER_ADDR=localhost MASTER_PORT=29500 \
+            "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir="a run" --sample_start="it's" --max_iters=1
+        echo "$output" >refused$rank
     done
-    echo "${pids[0]}" >first.pid
-    for rank in "${!pids[@]}"; do wait "${pids[$rank]}" || status=$?; done
-    return "$status"
-}
-
-@test "torchrun starts ranks of mpirun: the losses, a stop and its errors" {
-    unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe # torchrun's users do not know them
-    like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=two
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 ranks 2 --out_dir=same
-    diff <(losses two) <(losses same)
-    run_code 2 like_torchrun 3 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=three
-    [ "$(grep -c 'gradient_accumulation_steps 4 does not divide by the 3 processes' <<<"$output")" = 1 ]
-    for first in 0 2; do
-        FIRST=$first WORLD=4 run_code 2 like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=three
-        [ "$(grep -c 'torchrun started 4 processes on several machines: start them by mpirun -H, or by srun --mpi=pmix' <<<"$output")" = 1 ]
-    done
-    mkdir empty
-    PATH=$BIN:$PWD/empty run_code 2 "$(command -v env)" RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost "$BIN/trainer" train
-    [[ "$output" == *"torchrun started 2 processes, and mpirun, which would train in them, does not start: No such file or directory (install Open MPI"* ]]
-
-    like_torchrun 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" --log_interval=1000000 2>words >lines 3>&- & TRAINER=$!
-    wait_for_steps run 3
-    kill -TERM "$(cat first.pid)"
-    ends 75
-    grep -q 'saved at step' words
+    [ "$(wc -w <refused1)" = 0 ] # once for all processes
+    sed -E 's/.*: type `(.*)` \(on several machines, add -H HOST:COUNT,\.\.\.\)$/\1/' refused0 >command
+    [ "$(cat command)" = "mpirun -n 2 $BIN/trainer train tiny.conf --quiet --dataset=$data '--out_dir=a run' '--sample_start=it'\\''s' --max_iters=1" ]
+    bash command
+    [ "$(steps "a run")" = 1 ]
+    RANK=1 WORLD_SIZE=2 "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1 # not torchrun
 }
 
 @test "processes that may use the same processors share them" {
@@ -125,22 +104,6 @@ like_torchrun() {
     part=$((all / 2 > 0 ? all / 2 : 1))
     [ "$(threads_of 2)" = "$part $part" ]
     [ "$(threads_of 4)" = "$(yes $((all / 4 > 0 ? all / 4 : 1)) | head -4 | xargs)" ]
-}
-
-@test "PyTorch's torchrun starts a run" {
-    torchrun=$ROOT/build/venv/bin/torchrun
-    [ -x "$torchrun" ] || skip "torch is not installed in build/venv"
-    "$torchrun" --standalone --no-python --nproc_per_node=2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=two
-    ranks 2 --out_dir=same
-    diff <(losses two) <(losses same)
-    launched=0
-    "$torchrun" --standalone --no-python --nproc_per_node=2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" \
-        >lines 2>words 3>&- & TRAINER=$!
-    wait_for_steps run 3
-    kill -TERM $TRAINER
-    wait $TRAINER || launched=$?
-    [ "$launched" != 0 ]
-    grep -q 'saved at step' words
 }
 
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
