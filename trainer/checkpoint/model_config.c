@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 bool model_is_gpt2(const ModelShape *shape) {
-    return !shape_has_heads(shape) && !shape->rms_norm && !(shape->softcap > 0) &&
-           shape->activation != ACTIVATION_SWIGLU;
+    ModelOption options[MODEL_OPTIONS];
+    model_options(shape, options);
+    for (int i = 0; i < MODEL_OPTIONS; i++)
+        if (options[i].value != options[i].gpt2) return false;
+    return shape->activation != ACTIVATION_SWIGLU;
 }
 
 static const struct {
@@ -29,6 +32,16 @@ static const char *activation_name(Activation activation) {
     return activations[i].name;
 }
 
+static void print_option(const ModelOption *option, Buffer *out) {
+    buffer_print(out, ",\n \"%s\": ", config_key(option->key));
+    if (config_is_word(option->key))
+        buffer_print(out, "\"%s\"", config_word(option->key, (int)option->value));
+    else if (config_keys[option->key].type == OPT_FLAG)
+        buffer_print(out, "%s", option->value != 0 ? "true" : "false");
+    else
+        buffer_print(out, "%.17g", option->value);
+}
+
 void model_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
     const bool options = !model_is_gpt2(shape);
     buffer_print(out,
@@ -42,12 +55,9 @@ void model_config_print(const ModelShape *shape, Dtype type, Buffer *out) {
                  shape->channels, shape->block, shape->block, shape->vocab, shape->bias ? "true" : "false",
                  activation_name(shape->activation), shape->untied ? "false" : "true", shape->end_of_text,
                  shape->end_of_text, dtype_name(type));
-    if (options)
-        buffer_print(out,
-                     ",\n \"norm\": \"%s\",\n \"qk_norm\": %s,\n \"rope_theta\": %.17g,\n \"n_kv_head\": %d,\n"
-                     " \"logit_softcap\": %.17g",
-                     shape->rms_norm ? "rmsnorm" : "layernorm", shape->qk_norm ? "true" : "false", shape->rope_theta,
-                     shape->kv_heads, shape->softcap);
+    ModelOption rows[MODEL_OPTIONS];
+    model_options(shape, rows);
+    for (int i = 0; options && i < MODEL_OPTIONS; i++) print_option(&rows[i], out);
     buffer_print(out, "\n}\n");
 }
 
@@ -72,21 +82,33 @@ static bool take_activation(const json_t *root, bool options, Config *model) {
     return false;
 }
 
-// What a GPT-2 does not have, or has off.
-static bool take_options(const json_t *root, bool options, Config *model) {
-    const char *norm = json_string_value(json_object_get(root, "norm"));
-    const double theta = json_number_value(json_object_get(root, "rope_theta"));
-    model->n_kv_head = 0, model->norm = NORM_LAYER, model->qk_norm = false, model->position = POSITION_LEARNED;
-    model->logit_softcap = 0;
-    if (!options) return true;
-    if (!norm || !config_parse(model, KEY_norm, norm) || !take_int(root, "n_kv_head", 1, 1024, &model->n_kv_head) ||
-        model->n_head % model->n_kv_head)
-        return false;
-    if (model->n_kv_head == model->n_head) model->n_kv_head = 0; // the default
-    if (theta > 0) model->position = POSITION_ROPE, model->rope_theta = theta;
-    model->qk_norm = json_is_true(json_object_get(root, "qk_norm"));
-    model->logit_softcap = json_number_value(json_object_get(root, "logit_softcap"));
-    return (!(theta > 0) || (theta >= 1 && model->n_embd / model->n_head % 2 == 0)) && model->logit_softcap >= 0;
+// Sets the key of an option, to its default where config.json lacks the option (`found` NULL) or has the value of
+// GPT-2.
+static bool take_option(const json_t *found, const ModelOption *option, Config *model) {
+    char text[64];
+    config_default(option->key, text, sizeof text);
+    if (json_is_string(found))
+        snprintf(text, sizeof text, "%s", json_string_value(found));
+    else if (json_is_boolean(found))
+        snprintf(text, sizeof text, "%s", json_is_true(found) ? "True" : "False");
+    else if (found && json_number_value(found) != option->gpt2)
+        snprintf(text, sizeof text, "%.17g", json_number_value(found));
+    return config_parse(model, option->key, text) && config_in_range(model, option->key);
+}
+
+// Returns the name of an option with a value that is not supported, or NULL.
+static const char *take_options(const json_t *root, Config *model) {
+    const bool is_rope = json_number_value(json_object_get(root, "rope_theta")) > 0;
+    ModelOption options[MODEL_OPTIONS];
+    const ModelShape shape = model_shape(model);
+    model_options(&shape, options);
+    for (int i = 0; i < MODEL_OPTIONS; i++) {
+        const char *name = config_key(options[i].key);
+        if (!take_option(json_object_get(root, name), &options[i], model)) return name;
+    }
+    if (model->n_kv_head && model->n_head % model->n_kv_head) return "n_kv_head";
+    model->position = is_rope ? POSITION_ROPE : POSITION_LEARNED; // config.json has no name for it
+    return is_rope && model->n_embd / model->n_head % 2 ? "rope_theta" : NULL;
 }
 
 // Keys that select a computation other than that of GPT-2: their only value here, or absent. NULL when all are right.
@@ -120,9 +142,7 @@ static int take_config(Config *model, const json_t *root, const char *path) {
     if (model->vocab_size == GPT2_VOCAB) model->vocab_size = 0;
     if (!take_activation(root, options, model))
         return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);
-    if (!take_options(root, options, model))
-        return fail(EX_DATA, "'%s' lacks a usable norm, n_kv_head, rope_theta or logit_softcap", path);
-    if ((other = other_computation(root, model->n_embd)))
+    if ((other = take_options(options ? root : NULL, model)) || (other = other_computation(root, model->n_embd)))
         return fail(EX_DATA, "'%s': %s has a value that is not supported", path, other);
     model->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has biases
     model->tie_embeddings = !json_is_false(json_object_get(root, "tie_word_embeddings"));
@@ -149,15 +169,14 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
     bool shorter = config_is_set(reader, KEY_block_size) && config->block_size < loaded.block_size;
     if (shorter) loaded.block_size = config->block_size;
     if (config->n_kv_head == loaded.n_head) config->n_kv_head = 0; // both mean all
-    static const int keys[] = {KEY_n_layer,   KEY_n_head,   KEY_n_embd,     KEY_vocab_size,    KEY_block_size,
-                               KEY_bias,      KEY_gelu,     KEY_mlp,        KEY_norm,          KEY_qk_norm,
-                               KEY_n_kv_head, KEY_position, KEY_rope_theta, KEY_logit_softcap, KEY_tie_embeddings};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (int key = 0; key < KEY_COUNT; key++) {
         char now[32], then[32];
-        config_value(config, keys[i], now, sizeof now), config_value(&loaded, keys[i], then, sizeof then);
-        if (config_is_set(reader, keys[i]) && strcmp(now, then))
-            config_mistake(reader, keys[i], "'%s' is %s, and the model in '%s' has %s", config_key(keys[i]), now,
-                           directory, then);
+        if (!config_is_set(reader, key) || (config_class(key) != CLASS_MODEL && config_class(key) != CLASS_OPTION))
+            continue;
+        config_value(config, key, now, sizeof now), config_value(&loaded, key, then, sizeof then);
+        if (strcmp(now, then))
+            config_mistake(reader, key, "'%s' is %s, and the model in '%s' has %s", config_key(key), now, directory,
+                           then);
     }
     *config = loaded;
     return config_check(reader);

@@ -101,6 +101,7 @@ bool config_find_word(int key, const char *text, int *value) {
 }
 
 bool config_is_word(int key) { return keys[key].names; }
+const char *config_word(int key, int value) { return keys[key].names[value]; }
 
 void config_words(int key, Buffer *out) {
     size_t start = out->size;
@@ -113,7 +114,7 @@ const char *config_key(int key) { return config_keys[key].name; }
 
 void config_value(const Config *config, int key, char *out, size_t size) {
     if (keys[key].names) {
-        snprintf(out, size, "%s", keys[key].names[*(const int *)((const char *)config + keys[key].offset)]);
+        snprintf(out, size, "%s", config_word(key, *(const int *)((const char *)config + keys[key].offset)));
         return;
     }
     Option option = {keys[key].type, config_key(key), (char *)(uintptr_t)config + keys[key].offset, NULL, NULL};
@@ -122,6 +123,13 @@ void config_value(const Config *config, int key, char *out, size_t size) {
     double number = *(double *)option.value; // the fewest digits that give it back
     for (int digits = 6; digits <= 17 && strtod(out, NULL) != number; digits++)
         snprintf(out, size, "%.*g", digits, number);
+}
+
+double config_number(const Config *config, int key) {
+    const void *value = (const char *)config + keys[key].offset;
+    return keys[key].type == OPT_FLOAT  ? *(const double *)value
+           : keys[key].type == OPT_AUTO ? (double)((const AutoInt *)value)->value
+                                        : (double)*(const int64_t *)value;
 }
 
 void config_default(int key, char *out, size_t size) { config_value(&defaults, key, out, size); }

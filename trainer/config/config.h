@@ -79,6 +79,8 @@ void config_close(ConfigReader *reader);
 
 void config_print(const ConfigReader *reader); // to stdout: a file that gives this configuration, with origins
 KeyClass config_class(int key);
+double config_number(const Config *config, int key); // of a key of type INT, AUTO or FLOAT
+bool config_in_range(const Config *config, int key);
 
 const char *config_key(int key); // its name
 
@@ -88,8 +90,9 @@ void config_value(const Config *config, int key, char *out, size_t size);
 bool config_parse(Config *config, int key, const char *text);
 void config_default(int key, char *out, size_t size);
 
-// The WORD keys: whether a key is one, the value of a word (false when it is not a word of the key), and all words as
-// "a, b, c".
+// The WORD keys: whether a key is one, the word of a value, the value of a word (false when it is not a word of the
+// key), and all words as "a, b, c".
 bool config_is_word(int key);
+const char *config_word(int key, int value);
 bool config_find_word(int key, const char *text, int *value);
 void config_words(int key, Buffer *out);

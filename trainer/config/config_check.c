@@ -39,15 +39,17 @@ static const struct {
 #include "trainer/config/keys.def"
 };
 
+bool config_in_range(const Config *config, int key) {
+    const OptionType type = config_keys[key].type;
+    if (type != OPT_INT && type != OPT_FLOAT && type != OPT_AUTO) return true;
+    const double value = config_number(config, key);
+    return value >= rules[key].low && value <= rules[key].high;
+}
+
 static void check_range(ConfigReader *reader, int key) {
-    const Option *option = &reader->options[key];
-    const double low = rules[key].low, high = rules[key].high;
-    if (option->type != OPT_FLOAT && option->type != OPT_INT && option->type != OPT_AUTO) return;
-    double value = option->type == OPT_FLOAT  ? *(double *)option->value
-                   : option->type == OPT_AUTO ? (double)((AutoInt *)option->value)->value
-                                              : (double)*(int64_t *)option->value;
-    if (!(value >= low && value <= high))
-        config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", option->name, value, low, high);
+    if (config_in_range(&reader->config, key)) return;
+    config_mistake(reader, key, "'%s' is %g, outside %g to %.7g", config_key(key), config_number(&reader->config, key),
+                   rules[key].low, rules[key].high);
 }
 
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows

@@ -120,16 +120,15 @@ int llama_write(const char *from, const char *to, const ModelShape *shape, Dtype
 }
 
 int llama_check(const ModelShape *shape) {
-    const char *other = shape->softcap > 0                       ? "logit_softcap is not 0"
-                        : !shape->rms_norm                       ? "norm is layernorm"
-                        : !(shape->rope_theta > 0)               ? "position is learned"
-                        : shape->activation != ACTIVATION_SWIGLU ? "mlp is not swiglu"
-                        : shape->qk_norm && shape->bias          ? "qk_norm has biases beside it"
-                                                                 : NULL;
+    ModelOption options[MODEL_OPTIONS];
+    const char *other = NULL;
+    model_options(shape, options);
+    for (int i = 0; i < MODEL_OPTIONS && !other; i++) other = options[i].llama;
+    if (!other && shape->activation != ACTIVATION_SWIGLU) other = "mlp is not swiglu";
     if (!other) return 0;
     return fail(EX_USAGE,
                 "no model of transformers has these options: a Llama, with qk_norm a Qwen3, has norm=rmsnorm, "
-                "position=rope, mlp=swiglu and no logit_softcap, and here %s",
+                "position=rope and mlp=swiglu, and here %s",
                 other);
 }
 

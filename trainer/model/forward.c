@@ -16,7 +16,7 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
 #include "trainer/plan/buffers.def"
 #undef BUFFER
     };
-    if (network->model->shape.rms_norm) x.mean1 = x.mean2 = x.mean3 = NULL;
+    if (network->model->shape.norm == NORM_RMS) x.mean1 = x.mean2 = x.mean3 = NULL;
     if (pass->cache_stride) x.qkv = network_at(network, pass->cache + (size_t)layer * pass->cache_stride);
     return x;
 }

@@ -18,30 +18,6 @@ static size_t align(size_t bytes) { return round_up(bytes, ALIGN); }
 
 static size_t take(size_t *end, size_t bytes) { return size_reserve(end, bytes, ALIGN); }
 
-ModelShape model_shape(const Config *config) {
-    const int vocab = config->vocab_size ? (int)config->vocab_size : GPT2_VOCAB;
-    return (ModelShape){
-        .layers = (int)config->n_layer,
-        .heads = (int)config->n_head,
-        .channels = (int)config->n_embd,
-        .block = (int)config->block_size,
-        .vocab = vocab,
-        .padded_vocab = padded_vocab(vocab),
-        .end_of_text = vocab - 1,
-        .bias = config->bias,
-        .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU
-                      : config->mlp == MLP_RELU2   ? ACTIVATION_RELU2
-                      : config->gelu == GELU_EXACT ? ACTIVATION_GELU
-                                                   : ACTIVATION_GELU_TANH,
-        .kv_heads = (int)(config->n_kv_head ? config->n_kv_head : config->n_head),
-        .untied = !config->tie_embeddings,
-        .rms_norm = config->norm == NORM_RMS,
-        .qk_norm = config->qk_norm,
-        .softcap = config->logit_softcap,
-        .rope_theta = config->position == POSITION_ROPE ? config->rope_theta : 0,
-    };
-}
-
 static void add_row(MemoryPlan *plan, const char *name, size_t bytes, bool overlaid) {
     plan->table[plan->table_rows].name = name;
     plan->table[plan->table_rows].bytes = bytes;

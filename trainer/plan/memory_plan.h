@@ -116,7 +116,6 @@ static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
     return plan->grads + plan->layer_gradients.first + (size_t)layer * plan->layer_gradients.layer_bytes;
 }
 
-ModelShape model_shape(const Config *config);
 // Without an optimizer (NULL) the plan has parameters and the evaluation pass only. Sampling runs in the memory of that
 // pass and, when sample_tokens is not 0, keeps keys and values behind it; beside training only where the memory of the
 // training pass has room for them.

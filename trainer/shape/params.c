@@ -37,6 +37,35 @@ static void param_size(ParamId id, const ModelShape *shape, int *rows, int *cols
     (void)V, (void)T;
 }
 
+ModelShape model_shape(const Config *config) {
+    const int vocab = config->vocab_size ? (int)config->vocab_size : GPT2_VOCAB;
+    return (ModelShape){
+        .layers = (int)config->n_layer,
+        .heads = (int)config->n_head,
+        .channels = (int)config->n_embd,
+        .block = (int)config->block_size,
+        .vocab = vocab,
+        .padded_vocab = padded_vocab(vocab),
+        .end_of_text = vocab - 1,
+        .bias = config->bias,
+        .activation = config->mlp == MLP_SWIGLU    ? ACTIVATION_SWIGLU
+                      : config->mlp == MLP_RELU2   ? ACTIVATION_RELU2
+                      : config->gelu == GELU_EXACT ? ACTIVATION_GELU
+                                                   : ACTIVATION_GELU_TANH,
+        .untied = !config->tie_embeddings,
+#define OPTION(type, field, key, value, gpt2, llama) .field = value,
+#include "trainer/shape/options.def"
+    };
+}
+
+void model_options(const ModelShape *shape, ModelOption options[MODEL_OPTIONS]) {
+    const ModelOption rows[MODEL_OPTIONS] = {
+#define OPTION(type, field, key, value, gpt2, llama) {KEY_##key, shape->field, gpt2, llama},
+#include "trainer/shape/options.def"
+    };
+    memcpy(options, rows, sizeof rows);
+}
+
 double model_token_flops(const Model *model) {
     const ModelShape *shape = &model->shape;
     const double positions = shape->rope_theta > 0 ? 0 : shape->block,

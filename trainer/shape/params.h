@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "trainer/config/config.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,11 +15,27 @@ typedef struct {
     bool bias;
     Activation activation;
     int end_of_text; // the id that ends a document
-    int kv_heads;    // heads of keys and values, a divisor of heads
-    bool untied, rms_norm, qk_norm;
-    double softcap;    // of the logits; 0: none
-    double rope_theta; // 0: learned positions
+    bool untied;     // the head has weights of its own, not those of the embedding
+#define OPTION(type, field, key, value, gpt2, llama) type field;
+#include "trainer/shape/options.def"
 } ModelShape;
+
+ModelShape model_shape(const Config *config);
+
+// The rows of options.def for one model.
+typedef struct {
+    int key;
+    double value, gpt2; // of a word: its number
+    const char *llama;
+} ModelOption;
+
+enum {
+#define OPTION(type, field, key, value, gpt2, llama) MODEL_OPTION_##field,
+#include "trainer/shape/options.def"
+    MODEL_OPTIONS
+};
+
+void model_options(const ModelShape *shape, ModelOption options[MODEL_OPTIONS]);
 
 // Outputs of the product of queries, keys and values, of the first product of an MLP, and inputs of its second.
 static inline int shape_qkv(const ModelShape *s) { return (s->heads + 2 * s->kv_heads) * (s->channels / s->heads); }
