@@ -94,6 +94,9 @@ hits=$(
 [ -z "$hits" ] || say "test names of less than three words:
 $hits"
 
+hits=$(tests/faults/run_faults.sh --check)
+[ -z "$hits" ] || say "$hits"
+
 for word in TODO FIXME XXX; do
     hits=$(git grep -nIw "$word" -- '*.c' '*.h' '*.cu' '*.cuh')
     [ -z "$hits" ] || say "left open: $hits"

@@ -38,6 +38,7 @@ inject() {
     done
 }
 
+# fault 17, 18
 @test "no space, quota and I/O errors at each write, fsync, rename and mkdir" {
     shardtool "${tokenize[@]}"
     want=$(contents out)
@@ -46,6 +47,7 @@ inject() {
     done
 }
 
+# fault 18
 @test "a failed fsync is not repeated, and the old dataset stays" {
     shardtool "${tokenize[@]}"
     before=$(contents out)
@@ -57,6 +59,7 @@ inject() {
     [ "$(contents out)" = "$before" ]
 }
 
+# fault 19
 @test "each read and write that is interrupted is repeated" {
     shardtool "${tokenize[@]}"
     want=$(contents out)
@@ -74,6 +77,7 @@ inject() {
     done
 }
 
+# fault 23
 @test "a disk without inodes or bytes is 73 or 74, and the next run completes" {
     unshare -Urm true 2>/dev/null || skip "this system does not permit user namespaces"
     shardtool "${tokenize[@]}"
@@ -92,6 +96,7 @@ inject() {
     done
 }
 
+# fault 21
 @test "a file is written, flushed and renamed before its directory is flushed; the manifest comes last" {
     strace -f -qq -y -o trace -e trace=write,fsync,rename,mkdir shardtool tokenize -q -j 1 -o deep/er/out a.txt
     python3 - trace <<'END'
@@ -123,6 +128,7 @@ END
     grep -q "fsync([0-9]*<$PWD>)" trace
 }
 
+# fault 21
 @test "after a power cut at any moment a copy of the disk holds whole shards only" {
     [ "$(id -u)" = 0 ] || skip "only root can mount an image"
     truncate -s 32M disk.img && mkfs.ext4 -q disk.img 2>/dev/null && mkdir disk cut || skip "no mkfs.ext4"
@@ -144,6 +150,7 @@ END
     diff -r want disk/out -x .lock
 }
 
+# fault 2, 8
 @test "a JSON line of 2 GB and 2 GB from a bomb take the memory of small ones" {
     line() { printf '{"text": "' && yes 'some words of a very long line, ' | tr -d '\n' | head -c "$1" && printf '"}\n'; }
     peak() { jq .peak_memory; }

@@ -36,17 +36,20 @@ sweep() {
     echo "the last failure was at allocation $failed"
 }
 
+# fault 25
 @test "each allocation fails: text of gzip, tar and Parquet" {
     shardtool text --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet" >want
     sweep 1 shardtool text --max-bad 1 a.jsonl.gz c.tar "$DATA/small.parquet"
 }
 
+# fault 25
 @test "each allocation fails: verify, which calls no good shard bad" {
     shardtool tokenize -q -o set c.tar
     : >want
     sweep 3 shardtool verify -q set
 }
 
+# fault 25
 @test "each allocation fails: tokenize, and the next run completes" {
     result() { cat out/dataset.jsonl out/*/*/*; }
     again() { shardtool tokenize -q -j 1 -o out a.jsonl.gz c.tar && result | cmp - want; }
@@ -55,6 +58,7 @@ sweep() {
     sweep 3 shardtool tokenize -q -j 1 -o out a.jsonl.gz c.tar
 }
 
+# fault 25
 @test "memory ends for good: text, verify and tokenize" {
     export FAIL_MALLOC_ALL=1
     shardtool tokenize -q -o set c.tar
@@ -64,6 +68,7 @@ sweep() {
     sweep 7 shardtool text a.jsonl.gz c.tar
 }
 
+# fault 25
 @test "no allocation of libarchive that fails loses a document" {
     export FAIL_MALLOC_EXCEPT=libcrypto
     shardtool text a.jsonl.gz c.tar >want

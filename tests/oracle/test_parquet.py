@@ -216,6 +216,7 @@ def test_a_flipped_byte_is_found_or_changes_nothing_with_checksums(folder):
             assert done.returncode or done.stdout.split(b"\0")[:-1] == wanted, (version, encoding, codec, at)
 
 
+# fault 7
 def test_a_small_file_of_endless_text_is_refused(folder):
     path = os.path.join(folder, "bomb.parquet")
     write(path, ["a long line of the same text " * 40] * 30000, encoding="dictionary")

@@ -167,6 +167,7 @@ def tree(directory):
     return found
 
 
+# fault 26
 def test_bytes_do_not_depend_on_threads():
     rng = random.Random(3)
     write("d.jsonl", "".join(json.dumps({"text": words(rng, rng.randrange(5000))}) + "\n" for _ in range(300)).encode())
@@ -218,6 +219,7 @@ def surrogates(text):
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+# fault 9
 def test_json_lines_as_the_json_module_reads_them():
     rng = random.Random(5)
     pieces = ["a", "\\n", "\\u0041", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\u0000", '\\"', "\\\\", "é", "🙂", "\\/", "\\b\\f\\r\\t"]
@@ -255,6 +257,7 @@ def test_text_writes_what_the_json_module_reads():
     assert [json.loads(line)["text"] for line in out] == [document.decode("utf-8", "replace") for document in documents]
 
 
+# fault 9
 def test_bad_json_lines_are_those_of_the_json_module():
     good = '{"text": "x", "n": [1, {"a": null}]}'
     rng = random.Random(6)
@@ -285,6 +288,7 @@ def test_bad_json_lines_are_those_of_the_json_module():
     run("text", "--max-bad", str(bad - 1), "bad.jsonl", code=65)
 
 
+# fault 8
 def test_dotted_path_and_long_lines():
     texts = ["short", "y\n" * 700000, "z"]
     rows = [json.dumps({"text": "no", "meta": {"pad": "p" * 600000, "body": {"text": t}, "x": 1}}) for t in texts]
@@ -343,6 +347,7 @@ def test_archives_and_filters():
     assert documents_of("nest.tar") == ["deep"]
 
 
+# fault 1
 def test_every_cut_of_a_compressed_file_is_bad_data():
     rng = random.Random(8)
     text = "".join(json.dumps({"text": words(rng, 30)}) + "\n" for _ in range(20)).encode()

@@ -10,6 +10,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
         "$1" "$1" >"$BATS_TEST_TMPDIR/nvcc" && chmod +x "$BATS_TEST_TMPDIR/nvcc"
 }
 
+# fault 61
 @test "nvcc before 11.8 gives the CPU build, with one line that names the version" {
     for release in 11.5 9.2; do
         toolkit $release

@@ -29,6 +29,7 @@ start() { serve_until_ready set "$@"; }
     LOADER=
 }
 
+# fault 43
 @test "a second loader on the same directory is refused, 73" {
     start
     run "$BIN/loader" serve set --endpoint ipc://place
@@ -36,6 +37,7 @@ start() { serve_until_ready set "$@"; }
     [[ "$output" == *"locked by pid $LOADER"* ]]
 }
 
+# fault 43
 @test "a loader starts over the sockets of a killed one" {
     start
     kill_loader
@@ -205,6 +207,7 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
     kill "$WATCH"
 }
 
+# fault 44
 @test "tcp needs keys or --insecure (77), a port in use exits with 73" {
     for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org 127.0.0.1 localhost; do
         run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
@@ -227,6 +230,7 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
     [ "$files" -gt 8 ]
 }
 
+# fault 38, 49
 @test "hundreds of connections that send nothing do not stop the loader" {
     [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 1024 ] || skip "the hard limit of descriptors is $(ulimit -Hn)"
     ulimit -Sn 64
@@ -246,6 +250,7 @@ END
     LOADER=
 }
 
+# fault 38
 @test "connections that take every descriptor are refused, and the loader serves on" {
     ulimit -n 128
     start

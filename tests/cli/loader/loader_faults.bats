@@ -12,12 +12,14 @@ setup() {
 
 teardown() { end_background; }
 
+# fault 34
 @test "a loader with a git-lfs pointer in place of a shard exits with 65 and names it" {
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n' >set/train/000/000001.zst
     run_code 65 "$BIN/loader" serve set --endpoint ipc://place
     [[ "$output" == *000001.zst* ]]
 }
 
+# fault 36
 @test "the ring needs no space in /dev/shm" {
     unshare -Urm true 2>/dev/null || skip "no user namespaces"
     serve_until_ready set
@@ -27,11 +29,13 @@ teardown() { end_background; }
     not grep -q "no shared ring" out
 }
 
+# fault 37
 @test "where no memory can be locked, training runs" {
     (ulimit -l 0 && exec "$BIN/trainer" train tiny.conf --quiet --max_iters=3 --dataset=set --out_dir=run)
     [ "$(steps run)" -ge 3 ]
 }
 
+# fault 42
 @test "the wait for a loader that is stopped shows in the metrics" {
     serve_until_ready set
     begin --loader=ipc://place --out_dir=run --max_iters=1000000
@@ -50,6 +54,7 @@ rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "wait" in r
 assert max(row["wait"] / 100 * row["ms"] for row in rows) > 1000, rows'
 }
 
+# fault 35
 @test "the loader serves while a reload waits for its disk" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >slow.c <<'END'
@@ -84,6 +89,7 @@ END
     wait_for_more_steps run
 }
 
+# fault 46
 @test "a killed trainer leaves nothing in the loader" {
     serve_until_ready set
     descriptors() { ls "/proc/$LOADER/fd" | wc -l; }

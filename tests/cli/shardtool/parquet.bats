@@ -45,6 +45,7 @@ run_code() {
     run_code 66 shardtool text --where 'language_score>1' small.parquet
 }
 
+# fault 6
 @test "a column that is missing or no text is refused with the columns of the file" {
     run_code 65 shardtool text --text-column body small.parquet
     [[ "$output" == *"'small.parquet' has no column 'body'; its columns: text (STRING), language (STRING), language_score (DOUBLE), tags.list.element (list of STRING)" ]]

@@ -125,6 +125,7 @@ texts() { # a folder of small documents
     [[ "$output" == *"'-' is a stream"* ]]
 }
 
+# fault 26
 @test "the order of the arguments does not matter, and standard input works" {
     texts
     shardtool tokenize -q -o one in/a.txt in/c.txt in/sub
@@ -138,6 +139,7 @@ texts() { # a folder of small documents
     shardtool verify a.zst
 }
 
+# fault 13
 @test "a missing file, an empty file and an empty folder are 66" {
     run_code 66 shardtool tokenize -o out absent.txt
     [[ "$output" == *"absent.txt"* ]]
@@ -150,6 +152,7 @@ texts() { # a folder of small documents
     run_code 66 shardtool text folder
 }
 
+# fault 14
 @test "an unreadable file is 77" {
     texts
     chmod 000 in/c.txt
@@ -168,6 +171,7 @@ texts() { # a folder of small documents
     run_code 2 shardtool text hard in/a.txt
 }
 
+# fault 34
 @test "inputs that are not documents are refused by name with 65" {
     texts
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >lfs
@@ -184,6 +188,7 @@ texts() { # a folder of small documents
     [[ "$output" == *"use cat, decode or merge"* ]]
 }
 
+# fault 1
 @test "a truncated .xz is 65 and names the file" {
     seq 100000 | xz >a.txt.xz
     head -c 2000 a.txt.xz >cut.txt.xz
@@ -201,6 +206,7 @@ texts() { # a folder of small documents
     [[ "$output" == *"skipped 1 bad input,"*"line 2"* ]]
 }
 
+# fault 10
 @test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
     printf 'a\xffb' >bad.txt
     run_code 0 shardtool tokenize -o out bad.txt
@@ -212,6 +218,7 @@ texts() { # a folder of small documents
     shardtool encode --invalid-utf8 bytes bad.txt | shardtool decode | cmp - bad.txt
 }
 
+# fault 22
 @test "a second run on the same directory is 73 and names the pid" {
     mkdir out
     (exec 9>out/.lock && flock 9 && echo $BASHPID >&9 && echo ready >held && exec sleep 600) 3>&- &
@@ -225,6 +232,7 @@ texts() { # a folder of small documents
     run_code 0 shardtool tokenize -o out in
 }
 
+# fault 17
 @test "a full disk is 74 and leaves no temp behind" {
     seq 200000 >big.txt
     run_code 74 bash -c 'ulimit -f 64; shardtool tokenize -o out big.txt'
@@ -249,6 +257,7 @@ texts() { # a folder of small documents
     [ ! -e out/dataset.jsonl ]
 }
 
+# fault 17
 @test "a disk too small for the result is refused before any work, with the missing space" {
     truncate -s 15T sparse.txt || skip "no file of that size here"
     run_code 74 shardtool tokenize -o out sparse.txt
@@ -256,6 +265,7 @@ texts() { # a folder of small documents
     [ ! -e out/train ]
 }
 
+# fault 23
 @test "an output directory that cannot be created is refused before any work" {
     texts
     : >file
@@ -295,6 +305,7 @@ texts() { # a folder of small documents
     [ ! -e merged.zst ]
 }
 
+# fault 28
 @test "a truncated shard is 65 for readers and 1 for verify" {
     texts
     shardtool tokenize -o - in >a.zst
@@ -305,6 +316,7 @@ texts() { # a folder of small documents
     run_code 1 shardtool verify cut.zst
 }
 
+# fault 33
 @test "shards of another run in a dataset are found" {
     texts
     shardtool tokenize -q -o a --docs lines in
@@ -393,6 +405,7 @@ assert a["train_tokens"] == b["tokens"] and a["vocab_fp"] == b["vocab_fp"] and b
     seq 1000 | shardtool text | head -c 1 >/dev/null
 }
 
+# fault 3
 @test "control characters in the name of an archive member are not printed" {
     mkdir d && printf '\x00\x01\x02\x03' >"d/$(printf 'a\033[31m')"
     tar -cf t.tar -C d .

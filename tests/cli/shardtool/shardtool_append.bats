@@ -76,6 +76,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     [ "$(wc -l <out/skipped.jsonl)" -eq 2 ]
 }
 
+# fault 20
 @test "a killed --append keeps the old dataset and continues after its finished shards" {
     shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
     shardtool tokenize -o old $common a.jsonl
@@ -111,6 +112,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     [ -z "$(leftovers)" ]
 }
 
+# fault 20
 @test "--max-tokens ends with the document that reaches it, whatever -j, and after a kill too" {
     for n in 1 100 1000 5000 30000; do
         rm -rf out1 out4 text

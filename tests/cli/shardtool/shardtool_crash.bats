@@ -11,6 +11,7 @@ setup() {
 
 leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new; }
 
+# fault 20
 @test "after kill -9 at any moment no torn shard has a final name, and the same command completes the dataset" {
     seq 60000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
@@ -52,6 +53,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     done
 }
 
+# fault 20
 @test "a kill at any unlink, rename or mkdir of a run leaves nothing that the same command does not clear" {
     seq 3000 >lines.txt
     options="-q --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 4096 lines.txt"
@@ -96,6 +98,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     shardtool diff out other
 }
 
+# fault 33
 @test "verify finds shards that the manifest does not list" {
     shardtool tokenize -q -o out a.txt
     shardtool tokenize -q -o other b.txt
@@ -110,6 +113,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
 # continues COMMAND...: whether the command reports that it continues after finished shards
 continues() { "$@" 2>&1 | grep -q 'continuing after'; }
 
+# fault 20
 @test "a killed run continues after its finished shards, and its bytes do not change" {
     seq 30000 | sed 's/.*/Line & of a text that is long enough./' >lines.txt
     seq 1 2000 | jq -c '{text: ("document \(.) " * (. % 40 + 1))}' >docs.jsonl
@@ -299,6 +303,7 @@ END
     shardtool diff out whole
 }
 
+# fault 20
 @test "a run that continues reads only what is missing, with --val 0.1 and 0.9" {
     seq 20000 | jq -c '{text: "Line \(.) of a text that is long enough to take some time."}' >docs.jsonl
     mkdir folder && split -n l/40 --additional-suffix .jsonl docs.jsonl folder/

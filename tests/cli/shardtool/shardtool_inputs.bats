@@ -92,6 +92,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [[ "$output" == *"auto|parquet|jsonl|text"* ]]
 }
 
+# fault 1
 @test "a damaged gzip file is 65: a flipped bit, a cut member, data after the end" {
     seq 400 | sed 's/.*/line & of a text/' | gzip -n >a.gz
     for at in 100 400 700; do
@@ -149,6 +150,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     shardtool text -0 a.tar.bz2 | tr -d '\0' | cmp - a.txt
 }
 
+# fault 2
 @test "bombs are 65: nested too deep, or expanding too far" {
     silent() { "$@" >/dev/null; } # bash is slow at megabytes of output
     yes text | head -c 100M | xz -0 >a.xz
@@ -331,6 +333,7 @@ in/p.pdf" ]
     run_code 2 shardtool tokenize -o x --max-bad lots in
 }
 
+# fault 1
 @test "a document that is damaged in the middle ends there with --keep-going, and is listed" {
     seq 200000 >a.txt
     xz -k -0 a.txt
@@ -374,6 +377,7 @@ in/p.pdf" ]
     run_code 66 shardtool text --include '*.none' in
 }
 
+# fault 14
 @test "a dangling link in a folder is one warning, a named one is 66" {
     mkdir in && echo text >in/a.txt && ln -s absent in/link && ln -s absent2 in/link2
     run_code 0 shardtool tokenize -q -o out in
@@ -397,6 +401,7 @@ in/p.pdf" ]
     run_code 2 shardtool text in in/deep # two arguments
 }
 
+# fault 14
 @test "folders two thousand levels deep are walked" {
     deep=in/$(printf 'd/%.0s' $(seq 2030)) # in one call: bash looks at every parent of a folder that it enters
     mkdir -p "$deep" && echo deep >"${deep%d/}a.txt"

@@ -47,6 +47,7 @@ after_kill() {
     [ -z "$left" ] || { echo "left over: $left" && return 1; }
 }
 
+# fault 20
 @test "kill -9 at each write, fsync, rename, unlink, mkdir and openat, and a second time while the run continues" {
     local step=1 runs=0
     [ -n "${MILLRACE_SWEEP:-}" ] || step=29
@@ -70,6 +71,7 @@ after_kill() {
     [ $runs -ge 10 ]
 }
 
+# fault 20
 @test "kill -9 at random moments, -j 1 to 8, every kind of input" {
     local moments=12 kinds=(text lines jsonl gz nest parquet) milliseconds
     [ -z "${MILLRACE_SWEEP:-}" ] || moments=200

@@ -8,6 +8,7 @@ setup() {
 }
 
 
+# fault 11
 @test "a word longer than --max-word is 65 with its place" {
     (echo before && head -c 4M /dev/zero | tr '\0' a && echo after) >word.txt
     run_code 65 shardtool tokenize -o out --max-word 2M word.txt
@@ -58,6 +59,7 @@ END
     (ulimit -v 300000 && run_code 0 shardtool tokenize -j 1 -o out a.txt && [[ "$output" == *"already complete"* ]])
 }
 
+# fault 4
 @test "64 MiB of input without output is 65, not an endless wait" {
     # skippable frames of 16 MiB, which hold no content
     (for i in 1 2 3 4 5; do printf '\x50\x2a\x4d\x18\0\0\0\1' && head -c 16M /dev/zero; done; echo text | zstd) >silent.zst
@@ -65,6 +67,7 @@ END
     [[ "$output" == *"64 MiB of input without output"* ]]
 }
 
+# fault 2
 @test "every level of compression counts: 24 are 65" {
     echo text >x
     for level in $(seq 24); do xz -0 <x >y && mv y x; done
@@ -72,6 +75,7 @@ END
     [[ "$output" == *"--max-depth"* ]]
 }
 
+# fault 3
 @test "names from folders and shards reach the terminal without control characters" {
     mkdir in && printf '{"a": 1}\n' >in/$'red\e[31m\nok.jsonl' && mkfifo in/$'pipe\e[31m'
     ln -s absent in/$'link\e[31m'
@@ -82,6 +86,7 @@ END
     [[ "${lines[0]}" == *"red?[31m?ok.zst"*"not a shard"* && "$output" != *$'\e'* ]]
 }
 
+# fault 13
 @test "an archive without members is 66, like an empty folder" {
     tar cf empty.tar -T /dev/null && gzip -k empty.tar
     for file in empty.tar empty.tar.gz; do
@@ -101,6 +106,7 @@ END
     done
 }
 
+# fault 10
 @test "text in another encoding is counted, and named when it is more than 1 %" {
     printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt
     run_code 0 shardtool text -q latin1.txt
@@ -112,6 +118,7 @@ END
     [[ "$output" == *"in 1 place" ]]
 }
 
+# fault 29
 @test "a file of empty seek tables is refused before it takes memory" {
     needs_address_limit
     python3 -c '

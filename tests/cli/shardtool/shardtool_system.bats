@@ -24,6 +24,7 @@ setup() {
     shardtool verify -q out2
 }
 
+# fault 19
 @test "interrupted system calls are not errors" {
     for call in flock fsync ftruncate; do
         rm -rf out
@@ -59,6 +60,7 @@ setup() {
     shardtool verify -q out
 }
 
+# fault 31
 @test "a shard truncated while it is read is 74 and named" {
     export ASAN_OPTIONS=detect_leaks=0 # the program leaves the read where the fault is, and exits
     seq 400000 >lines.txt
@@ -77,6 +79,7 @@ setup() {
     grep -q "$shard.*truncated" err
 }
 
+# fault 15
 @test "an input rewritten with the same size while it is read is 74" {
     mkfifo gate
     seq 300000 >a.txt && touch -d '2020-01-01' a.txt
@@ -110,6 +113,7 @@ setup() {
     run_code 0 shardtool merge --allow-duplicates -o b a copy
 }
 
+# fault 15
 @test "an input that shrinks while it is read is 74, one that vanishes is 66 or read to its end" {
     mkfifo gate
     seq 300000 >a.txt && cp a.txt want
@@ -133,6 +137,7 @@ setup() {
     run_code 66 shardtool text want
 }
 
+# fault 32
 @test "a shard replaced while it is read is read to its end" {
     seq 400000 >lines.txt
     shardtool tokenize -q --docs lines --val 0 -o out lines.txt
@@ -168,6 +173,7 @@ setup() {
     done
 }
 
+# fault 14
 @test "a FIFO is read, a socket and a loop of links are 66" {
     mkfifo fifo
     cat a.txt >fifo &
@@ -181,6 +187,7 @@ setup() {
     [ "$status" = 0 ] || [ "$status" = 66 ]
 }
 
+# fault 24
 @test "an error of one worker ends the run with its code, and a thread that cannot start is 71" {
     for i in $(seq 40); do seq $((i * 1000)) | tr '\n' ' ' && echo; done >many.txt
     printf 'bad \xff byte\n' >>many.txt
@@ -192,6 +199,7 @@ setup() {
     [[ "$output" == *"cannot start thread 3 of 4"* ]]
 }
 
+# fault 3
 @test "archives are never unpacked: paths that leave the folder, links and devices" {
     mkdir -p box/in && cd box/in
     python3 - <<'END'

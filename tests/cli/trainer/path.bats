@@ -181,6 +181,7 @@ breakable_loader() {
     done
 }
 
+# fault 26, 86
 @test "the environment changes no byte and no loss" {
     isa=$(env | grep -E '^(MILLRACE_ISA|DNNL_MAX_CPU_ISA)=' || true) # which choose the kernels
     for setting in "-uHOME LC_ALL=tr_TR.UTF-8 OMP_NUM_THREADS=0 COLUMNS=1 TMPDIR=/nowhere TERM=none" "-i $isa"; do
@@ -196,6 +197,7 @@ breakable_loader() {
     done
 }
 
+# fault 67
 @test "with closed descriptors nothing lands in the wrong file" {
     bash -c '"$BIN/shardtool" tokenize --val 0.2 -o closed "Mühlen & Bäche" <&- >&- 2>&-'
     "$BIN/shardtool" diff closed "Das Mühlrad"

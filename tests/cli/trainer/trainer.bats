@@ -38,6 +38,7 @@ last() { checkpoint "$1" 24; }
     "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
 }
 
+# fault 66
 @test "a run stopped by a signal and resumed has the bits of an uninterrupted one" {
     for signal in INT TERM USR1; do
         begin --dataset="$data" --out_dir=cut "${endless[@]}"
@@ -55,6 +56,7 @@ last() { checkpoint "$1" 24; }
     finish cut --dataset="$data"
 }
 
+# fault 65, 72, 82
 @test "a run killed with SIGKILL and resumed has the bits of an uninterrupted one" {
     for more in 3 6 9; do # before the first checkpoint, and after one
         begin --dataset="$data" --out_dir=killed "${endless[@]}"
@@ -94,6 +96,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"'recompute_layers' is set, and 'recompute' is auto"* ]]
 }
 
+# fault 39
 @test "losses do not change when the loader is killed and restarted" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run "${endless[@]}"
@@ -152,6 +155,7 @@ last() { checkpoint "$1" 24; }
     grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
 }
 
+# fault 40
 @test "on_dataset_change=stop saves and exits with 75" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
@@ -168,6 +172,7 @@ last() { checkpoint "$1" 24; }
     [[ "$output" == *"no loader at ipc://nowhere"* ]]
 }
 
+# fault 54
 @test "the trainer saves and exits with 69 when the loader does not come back" {
     serve "$data"
     begin --loader=ipc://place --out_dir=run --data_timeout=1 "${endless[@]}"
@@ -178,6 +183,7 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
+# fault 83
 @test "all mistakes of a configuration are printed, with the nearest key, 2" {
     printf 'batchsize = 3\nn_head = 5\n' >bad.conf
     run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
@@ -324,6 +330,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"ignored: wandb_log, import, compile"* ]]
 }
 
+# fault 71
 @test "validation data shorter than block_size is an error, 2" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
@@ -337,6 +344,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"'nowhere' is not a dataset directory"* ]]
 }
 
+# fault 80
 @test "a run directory in use is an error, 73" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
@@ -345,6 +353,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"locked by pid $TRAINER"* ]]
 }
 
+# fault 74
 @test "failed saves are warnings, a failed last save exits with 74, and no partial checkpoint is left" {
     run bash -c 'ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
     [ "$status" -eq 74 ]
@@ -352,6 +361,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
 }
 
+# fault 77
 @test "another model in the same directory is an error that lists the differences, 2; --fresh moves the old run" {
     train --out_dir=run --quiet --max_iters=2
     run train --out_dir=run --n_layer=2
@@ -364,6 +374,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [ -d run/ckpt-00000002 ]
 }
 
+# fault 76
 @test "a damaged checkpoint is reported, and the one before it is used" {
     train --out_dir=run --quiet
     cp -r run whole
@@ -374,6 +385,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     same_run whole run
 }
 
+# fault 55
 @test "three steps that are not finite roll the run back past their samples; the second time it exits with 81" {
     run train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [ "$status" -eq 81 ]
@@ -382,6 +394,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     grep -q passed_from run/metrics.jsonl
 }
 
+# fault 58
 @test "a plan that does not fit is an error before anything is allocated, 82, and a plan that fits is suggested" {
     run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
     [ "$status" -eq 82 ]
@@ -579,6 +592,7 @@ END
     done
 }
 
+# fault 58
 @test "plan for a GPU that is not present: the table, and 83 with settings that fit and keep the step" {
     run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
@@ -639,11 +653,13 @@ END
     done
 }
 
+# fault 61
 @test "the trainer starts without the libraries of the CUDA toolkit" {
     libraries=$(LD_TRACE_LOADED_OBJECTS=1 "$BIN/trainer")
     [[ "$libraries" == *libc.so* && "$libraries" != *libcu[bd]* ]]
 }
 
+# fault 85
 @test "a resumed run keeps the values chosen for batch_size and recompute" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
     card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
@@ -661,6 +677,7 @@ END
     [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
 }
 
+# fault 77
 @test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
     for state in bf16 bf16_sr; do
         begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${often[@]}"
@@ -792,6 +809,7 @@ END
     grep -q "\"updates\": $((16 - skipped))," run/ckpt-00000016/state.json
 }
 
+# fault 55
 @test "float16: losses that are not finite exit with 81, as in other types" {
     run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [ "$status" -eq 81 ]

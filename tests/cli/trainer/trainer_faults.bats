@@ -17,6 +17,7 @@ teardown() { end_background; }
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 says() { grep -q "$1" words; }
 
+# fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {
     # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
     begin --dataset="$data" --out_dir=run --sample_tokens=0 "${endless[@]}"
@@ -33,6 +34,7 @@ says() { grep -q "$1" words; }
     finish run --dataset="$data" --sample_tokens=0
 }
 
+# fault 74
 @test "a run that is stopped while no file can grow exits with 74, not 75, because nothing is saved" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 3
@@ -42,6 +44,7 @@ says() { grep -q "$1" words; }
     grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" words
 }
 
+# fault 74
 @test "a disk too full for metrics.jsonl ends the run with 74 and names the file" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
@@ -52,6 +55,7 @@ says() { grep -q "$1" words; }
     grep -q "exit 74" output
 }
 
+# fault 76
 @test "a checkpoint that may not be read ends the run with 77, and keeps its name" {
     [ "$(id -u)" = 0 ] || skip "needs root for a file of another user"
     as_user true
@@ -65,6 +69,7 @@ says() { grep -q "$1" words; }
     [ ! -e out/run/ckpt-00000003 ]
 }
 
+# fault 74
 @test "a checkpoint that does not fit the free space is refused before it is written" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
@@ -76,6 +81,7 @@ says() { grep -q "$1" words; }
     not grep -q ckpt- output
 }
 
+# fault 67
 @test "SIGHUP saves and exits with 75; under nohup it is ignored" {
     LAUNCH="env --default-signal=HUP" begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 3
@@ -91,6 +97,7 @@ says() { grep -q "$1" words; }
     ends 75
 }
 
+# fault 67
 @test "a stdout that is closed, full or gone does not end the run" {
     train --out_dir=whole --quiet --max_iters=4
     run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
@@ -106,6 +113,7 @@ says() { grep -q "$1" words; }
 }
 
 # A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
+# fault 66
 @test "a signal in any phase ends the run with 75, and what is saved is whole" {
     train --out_dir=run --quiet --max_iters=8
     for signal in INT TERM USR1; do
@@ -138,6 +146,7 @@ says() { grep -q "$1" words; }
     "$BIN/trainer" status run | grep -q "^step "
 }
 
+# fault 66
 @test "a second Ctrl-C ends the run at once with 130, and its checkpoint stays" {
     slow=(--block_size=1024 --batch_size=4 --gradient_accumulation_steps=1 --eval_interval=0 --sample_tokens=0)
     train --out_dir=run --quiet "${slow[@]}" --max_iters=1
@@ -148,6 +157,7 @@ says() { grep -q "$1" words; }
     "$BIN/trainer" status run | grep -q "^step  *1$"
 }
 
+# fault 64
 @test "steps that become slower are a warning, once" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >slow.c <<'END'
@@ -178,6 +188,7 @@ END
     [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
 
+# fault 68
 @test "clock jumps of a day change nothing" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >jump.c <<'END'
@@ -212,6 +223,7 @@ END
     python3 -c 'import json; assert all(0 < row.get("ms", 1) < 600e3 for row in map(json.loads, open("jumps/metrics.jsonl")))'
 }
 
+# fault 69
 @test "a run goes on when the shell that started it is killed; a killed run takes its loader along" {
     cat >shell.sh <<'END'
 "$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >lines 2>words &
@@ -242,6 +254,7 @@ END
     ends 75
 }
 
+# fault 70
 @test "where no thread can be started the run ends with 71 and names the limit" {
     [ "$(id -u)" = 0 ] || skip "needs root to become a user without processes"
     export ASAN_OPTIONS=detect_leaks=0 # the leak sanitizer starts a thread
@@ -252,6 +265,7 @@ END
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
+# fault 75
 @test "fsync that fails makes that save fail, and leaves none of it" {
     command -v strace >/dev/null || skip "needs strace"
     export ASAN_OPTIONS=detect_leaks=0
@@ -269,6 +283,7 @@ END
     [ -z "$(find none -name '*ckpt*')" ]
 }
 
+# fault 73
 @test "a copy of the disk at any moment, as after a power cut, holds whole checkpoints only" {
     [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null && unshare -m true 2>/dev/null || skip "needs root and ext4"
     truncate -s 256M disk && mkfs.ext4 -q disk && mkdir mounted copy
@@ -295,6 +310,7 @@ END
         until umount mounted; do sleep 0.1; done' - "$ROOT/tests/cli" "$data"
 }
 
+# fault 84
 @test "flags of every kind are taken or refused with 2" {
     long=$(head -c 100000 /dev/zero | tr '\0' x)
     for flag in -- --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
@@ -314,6 +330,7 @@ END
     [ "$status" -lt 126 ]
 }
 
+# fault 85
 @test "a resumed run logs a setting that may change, and refuses one that may not with both values, 2" {
     train --out_dir=run --quiet --max_iters=2
     run train --out_dir=run --max_iters=3 --learning_rate=5e-4 --seed=7

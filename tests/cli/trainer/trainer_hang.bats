@@ -21,6 +21,7 @@ setup() {
 
 says() { grep -q "$1" words; }
 
+# fault 63
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
     begin "${options[@]}" "${often[@]}" --out_dir=run --device_timeout=2
     wait_for_checkpoint run
@@ -35,6 +36,7 @@ says() { grep -q "$1" words; }
     finish run "${options[@]}" --eval_interval=3 --eval_iters=1
 }
 
+# fault 63
 @test "a GPU that is slow, and a run that is stopped by SIGSTOP for longer than device_timeout, go on" {
     begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=5
     wait_for_steps run 2

@@ -110,6 +110,7 @@ hang_rank_1() { # OPTION...
     wait_until is_gone "$TRAINER"
 }
 
+# fault 63
 @test "when the GPU of a process hangs it ends with 80, the other one with 75" {
     hang_rank_1 --device_timeout=2
     [ "$(cat status.0 status.1)" = $'75\n80' ]

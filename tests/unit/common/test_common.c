@@ -206,6 +206,7 @@ TEST(dir_sweep_removes_only_what_dead_processes_left) {
     CHECK(access(mine, F_OK) == 0 && access("a.tmp.1", F_OK) == 0);
 }
 
+// fault 22
 TEST(lock_names_the_process_that_holds_it) {
     Lock lock, second;
     CHECK(lock_take(&lock, ".") == 0);

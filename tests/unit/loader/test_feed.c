@@ -87,6 +87,7 @@ static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_
     for (uint32_t rank = 0; rank < way->world; rank++) feed_close(feeds[rank]);
 }
 
+// fault 45
 TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
     enum {
         T = 512,
@@ -219,6 +220,7 @@ static void kill_loaders(const char *place, bool inline_only, int kills) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 39
 TEST(feed_stream_survives_loaders_killed_at_random_points) {
     make_test_dataset("d", &small);
     kill_loaders("p", false, 20);
@@ -287,6 +289,7 @@ TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
     feed_close(stream.feed);
 }
 
+// fault 40
 TEST(feed_refuses_another_vocabulary_and_names_both) {
     TestDataset foreign = small;
     foreign.other_vocabulary = true;
@@ -309,6 +312,7 @@ TEST(feed_refuses_another_vocabulary_and_names_both) {
     stop_loader(pid, SIGTERM);
 }
 
+// fault 40
 TEST(feed_reports_that_the_loader_serves_another_dataset) {
     make_test_dataset("d", &small);
     make_test_dataset("e", &other);

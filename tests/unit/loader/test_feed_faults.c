@@ -127,6 +127,7 @@ static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t sl
     peer->message.get = get;
 }
 
+// fault 41
 TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
@@ -161,6 +162,7 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
 }
 
+// fault 41
 TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
     make_test_dataset("d", &small);
     for (int round = 0; round < 3; round++) {
@@ -246,6 +248,7 @@ TEST(feed_error_names_a_split_that_is_too_short) {
     stop_loader(pid, SIGTERM);
 }
 
+// fault 47
 TEST(loader_drops_and_counts_corrupt_messages) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
@@ -295,6 +298,7 @@ static int attach_ring(uint64_t slot_bytes, uint32_t claimed, Ring *ring, CtlRep
     return -1;
 }
 
+// fault 46
 TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
@@ -380,6 +384,7 @@ static size_t peak_kilobytes(pid_t pid) {
     return kilobytes;
 }
 
+// fault 48
 TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     enum { BIG = 60000, GETS = 64, WINDOW = 4 }; // 7.8 MB of rows in each answer
     make_test_dataset("d", &small);
@@ -421,6 +426,7 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 50
 TEST(loader_limits_the_rate_of_its_errors) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
@@ -494,6 +500,7 @@ TEST(loader_answers_queued_requests_before_it_ends) {
     CHECK_EQUAL(batches, 5);
 }
 
+// fault 51
 TEST(loader_names_both_versions_to_a_client_of_another_version) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");
@@ -514,6 +521,7 @@ TEST(loader_names_both_versions_to_a_client_of_another_version) {
     stop_loader(pid, SIGTERM);
 }
 
+// fault 48
 TEST(loader_names_the_field_that_it_does_not_accept) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");

@@ -18,6 +18,7 @@ static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t ti
     return feed_open(&config);
 }
 
+// fault 53
 TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     KeyPair loader, listed, unlisted;
     NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&listed, "listed.key") == 0);
@@ -61,6 +62,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 53
 TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     KeyPair loader, removed, kept;
     NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&removed, "removed.key") == 0);

@@ -113,6 +113,7 @@ static void *send_wrong_answers(void *argument) {
     return NULL;
 }
 
+// fault 50
 TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     LyingLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;

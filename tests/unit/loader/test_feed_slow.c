@@ -47,6 +47,7 @@ static void *accept_all(void *argument) {
     return argument;
 }
 
+// fault 52
 TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
     const TestDataset small = {.salt = 1, .train_tokens = 600000, .shard_tokens = 600000, .frame_tokens = 4096};
     make_test_dataset("d", &small);

@@ -43,6 +43,7 @@ static void check_frame(const Frame *frame) {
         CHECK_EQUAL(frame->ids[i], test_id(1, SPLIT_TRAIN, frame->place.first_token + i));
 }
 
+// fault 35
 TEST(loader_cache_serves_other_files_while_one_is_stalled_and_names_it) {
     make_test_dataset("d", &two_shards);
     Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
@@ -167,6 +168,7 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
     for (unsigned i = 0; i < clients; i++) feed_close(feeds[i]);
 }
 
+// fault 45
 TEST(loader_decodes_at_most_twice_the_frames_for_32_clients_with_32_seeds) {
     const TestDataset spec = {
         .salt = 3, .train_tokens = 200000, .val_tokens = 100, .shard_tokens = 60000, .frame_tokens = 2048};

@@ -59,6 +59,7 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     stop_loader(pid, SIGTERM);
 }
 
+// fault 40
 TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     TestDataset short_val = other;
     short_val.val_tokens = T;
@@ -86,6 +87,7 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 40
 TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     TestDataset short_train = other;
     short_train.train_tokens = T;
@@ -103,6 +105,7 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 33
 TEST(loader_refuses_a_shard_with_the_content_of_another) {
     const TestDataset ones = {
         .salt = 1, .train_tokens = 40000, .shard_tokens = 40000, .frame_tokens = 4096, .constant = true};
@@ -135,6 +138,7 @@ static uint64_t middle_of_frame(const char *path, uint64_t frame) {
     return offset;
 }
 
+// fault 32
 TEST(loader_serves_a_repaired_shard_after_a_reload) {
     char *path = (char[]){"d/train/000/000000.zst"};
     make_test_dataset("d", &small);
@@ -158,6 +162,7 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 31
 TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");

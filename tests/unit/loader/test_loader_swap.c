@@ -92,6 +92,7 @@ TEST(loader_swaps_datasets_while_clients_read) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// fault 40
 TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
     TestDataset foreign = small, brief = small;
     foreign.other_vocabulary = true, brief.val_tokens = T;

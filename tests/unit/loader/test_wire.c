@@ -55,6 +55,7 @@ TEST(wire_lays_a_get_out_as_specified) {
     CHECK_EQUAL(get_u32(b + 8), crc32c(0, copy, 128));
 }
 
+// fault 47
 TEST(wire_refuses_every_flipped_bit_and_every_cut) {
     WireMessage message = get_message(), out;
     Bytes frame = wire_encode(&message);
@@ -86,6 +87,7 @@ static WireVerdict verdict_of(WireMessage message) {
         CHECK(!strcmp(refused_field, field));                                                                          \
     } while (0)
 
+// fault 50
 TEST(wire_names_the_field_of_an_intact_message_that_is_out_of_range) {
     REFUSED(get->rows = 0, "rows");
     REFUSED(get->sequence_tokens = 0, "sequence_tokens");

@@ -127,6 +127,7 @@ TEST(every_flipped_bit_of_a_compressed_stream_is_an_error_or_harmless) {
     buffer_close(&input), buffer_close(&got);
 }
 
+// fault 1
 TEST(every_truncation_within_a_member_of_a_compressed_stream_is_an_error) {
     Buffer input = {0}, got = {0};
     for (int c = 0; c < CODECS; c++) {

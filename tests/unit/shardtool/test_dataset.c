@@ -89,6 +89,7 @@ static void check_refused(int code, const char *words) {
 
 TEST(a_directory_without_manifest_is_refused_as_no_input) { check_refused(EX_NOINPUT, "'set' is not a dataset"); }
 
+// fault 33
 TEST(dataset_names_a_shard_that_is_missing_or_has_another_size) {
     make_dataset("set");
     write_file("set/train/000/000001.zst", "longer than it should be", 24);
@@ -97,6 +98,7 @@ TEST(dataset_names_a_shard_that_is_missing_or_has_another_size) {
     check_refused(EX_DATA, "000001.zst' is missing");
 }
 
+// fault 27
 TEST(every_flipped_bit_and_every_truncation_of_a_manifest_is_found) {
     make_dataset("set");
     size_t size;

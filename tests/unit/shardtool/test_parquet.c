@@ -302,6 +302,7 @@ static void check_refused(FakeFile *lie, const char *why) {
     *lie = honest;
 }
 
+// fault 5
 TEST(a_parquet_footer_that_lies_is_refused) {
     FakeFile lie = honest;
     lie.footer_bytes = INT32_MAX, check_refused(&lie, "a footer of 2147483647 bytes does not fit");
@@ -326,6 +327,7 @@ TEST(a_parquet_footer_that_lies_is_refused) {
     lie.chunk_bytes = 2000, check_refused(&lie, "2000 bytes at offset 4 are not inside the file");
 }
 
+// fault 6
 TEST(what_the_parquet_reader_does_not_read_is_refused_by_name) {
     FakeFile lie = honest;
     lie.name = lie.path = "words", check_refused(&lie, "has no column 'text'; its columns: words (BYTE_ARRAY)");
@@ -343,6 +345,7 @@ TEST(what_the_parquet_reader_does_not_read_is_refused_by_name) {
     lie.page_type = 7, check_refused(&lie, "a page of unknown type 7");
 }
 
+// fault 7
 TEST(a_parquet_page_that_lies_is_refused) {
     FakeFile lie = honest;
     lie.stored_bytes = 14, check_refused(&lie, "page at byte 4: its 14 bytes are not inside");
@@ -387,6 +390,7 @@ static Bytes small_file(void) {
     return bytes_of(data, size);
 }
 
+// fault 5
 TEST(every_prefix_of_a_parquet_file_is_refused) {
     Buffer file = write_fake(&honest);
     check_prefixes(bytes_of(file.data, file.size));

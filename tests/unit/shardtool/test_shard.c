@@ -175,6 +175,7 @@ static bool is_sound(const char *name, Bytes bytes, ShardCursor *cursor) {
     return sound;
 }
 
+// fault 27, 28
 TEST(every_flipped_bit_and_every_truncation_of_a_shard_is_found) {
     uint16_t *ids = make_ids(300);
     ShardParams params = params_of(64);
@@ -233,6 +234,7 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     free(bytes), free(ids);
 }
 
+// fault 29
 TEST(a_truncated_shard_and_a_file_that_is_not_a_shard_have_different_errors) {
     uint16_t *ids = make_ids(300);
     ShardParams params = params_of(64);
@@ -259,6 +261,7 @@ TEST(a_truncated_shard_and_a_file_that_is_not_a_shard_have_different_errors) {
     free(bytes), free(ids);
 }
 
+// fault 29
 TEST(shard_of_a_newer_version_names_both_versions) {
     uint16_t ids[] = {1, EOT};
     ShardParams params = params_of(64);
@@ -276,6 +279,7 @@ TEST(shard_of_a_newer_version_names_both_versions) {
     free(bytes);
 }
 
+// fault 30
 TEST(an_id_outside_the_vocabulary_is_refused_at_write_and_at_read) {
     uint16_t ids[] = {1, VOCAB, EOT};
     ShardParams params = params_of(64), wide = params;

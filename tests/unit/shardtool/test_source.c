@@ -144,6 +144,7 @@ TEST(a_bad_json_line_is_refused_with_its_reason) {
     }
 }
 
+// fault 9
 TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     Buffer text = {0}, out = {0};
     buffer_print(&text, "{\"a\": ");
@@ -217,6 +218,7 @@ TEST(digest_of_an_input_covers_name_size_head_and_tail) {
     free(data);
 }
 
+// fault 15
 TEST(a_file_that_grows_while_it_is_read_is_an_error) {
     Buffer text = {0};
     while (text.size < 2 * STREAM_WINDOW_BYTES) buffer_print(&text, "some words\n");

@@ -187,6 +187,7 @@ TEST(tokenizer_holds_back_little_of_a_document_in_parts) {
     encoder_close(encoder);
 }
 
+// fault 10
 TEST(tokenizer_refuses_invalid_utf8_with_its_offset) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
@@ -220,6 +221,7 @@ TEST(tokenizer_counts_replaced_bytes) {
     encoder_close(encoder);
 }
 
+// fault 12
 TEST(tokenizer_encodes_the_end_of_text_marker_as_text) {
     prepare();
     Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
@@ -237,6 +239,7 @@ TEST(tokenizer_encodes_the_end_of_text_marker_as_text) {
     buffer_close(&back);
 }
 
+// fault 16
 TEST(tokenizer_refuses_any_other_merge_table) {
     prepare();
     char path[4096];
@@ -301,6 +304,7 @@ TEST(tokenizer_fingerprint_matches_the_shard_format) {
     CHECK_TEXT(hex, "4a155e7ccd300e17a6ae4acfecc77a9abd086ff78a6f5b52c536499071748e6c");
 }
 
+// fault 11
 TEST(tokenizer_takes_linear_time_for_a_very_long_word) {
     prepare();
     enum { SIZE = 4 << 20 };

@@ -78,6 +78,7 @@ TEST(checkpoint_gives_back_every_bit) {
     }
 }
 
+// fault 76
 TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     Tiny tiny;
@@ -157,6 +158,7 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
 }
 
 // Single-bit flips at random places of all four files, and one in each byte of the headers.
+// fault 76
 TEST(checkpoint_detects_every_flipped_bit) {
     enum { FLIPS = 250 };
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json", "config.json"};
@@ -192,6 +194,7 @@ TEST(checkpoint_detects_every_flipped_bit) {
     tiny_close(&tiny);
 }
 
+// fault 77
 TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
@@ -212,6 +215,7 @@ TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
     tiny_close(&tiny);
 }
 
+// fault 81
 TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
@@ -257,6 +261,7 @@ static void write_safe(const char *header, size_t length, size_t data) {
     free(file);
 }
 
+// fault 79
 TEST(safetensors_that_lie_are_refused) {
     static const struct {
         const char *header;
@@ -319,6 +324,7 @@ TEST(safetensors_that_lie_are_refused) {
 
 // ---- metrics
 
+// fault 82
 TEST(metrics_open_removes_later_steps_and_a_torn_line) {
     static const char text[] =
         "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n{\"step\": 2, \"val_loss\": 2}\n"
@@ -346,6 +352,7 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
 }
 
 // tests/data/state_0.1.0.json is a state.json that version 0.1.0 wrote: 12 steps in float16 over 96 samples.
+// fault 78
 TEST(checkpoint_state_of_version_0_1_0_is_read) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
@@ -361,6 +368,7 @@ TEST(checkpoint_state_of_version_0_1_0_is_read) {
     buffer_close(&text);
 }
 
+// fault 78
 TEST(checkpoint_state_of_a_newer_version_is_refused) {
     static const char text[] = "{\n \"format\": 99";
     uint8_t hash[SAFE_HASH_BYTES];

@@ -61,6 +61,7 @@ TEST(config_reads_files_of_nanogpt) {
     config_close(&reader);
 }
 
+// fault 83
 TEST(config_reports_all_mistakes_at_once) {
     read_text("batchsize = 4\n"
               "n_layer = 'six'\n"
@@ -127,6 +128,7 @@ TEST(config_flags_override_files) {
     config_close(&reader);
 }
 
+// fault 83
 TEST(config_checks_ranges_and_combinations) {
     read_text("n_embd = 512\nn_head = 12\ndropout = 1.5\nbatch_size = 0\noptimizer = 'lion'\nbeta2 = 1.0\n");
     CHECK_EQUAL(config_check(&reader), -1);
@@ -270,6 +272,7 @@ TEST(config_names_stand_for_what_was_set_above) {
     config_close(&reader);
 }
 
+// fault 83
 TEST(config_reports_expressions_that_have_no_value) {
     read_text("max_iters = later + 1\n"
               "warmup_iters = 1 // 0\n"

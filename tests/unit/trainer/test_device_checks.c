@@ -36,6 +36,7 @@ static FeedResult step_with(int recheck_interval, float **params) {
     return found;
 }
 
+// fault 57
 TEST(recheck_finds_a_single_wrong_bit_and_changes_nothing_else) {
     float *params[4];
     const size_t some = 1000 * sizeof(float);
@@ -54,6 +55,7 @@ TEST(recheck_finds_a_single_wrong_bit_and_changes_nothing_else) {
     for (int i = 0; i < 3; i++) free(params[i]);
 }
 
+// fault 64
 TEST(step_times_name_what_is_slower_than_before) {
     StepTimes times = {0};
     uint64_t median = 0;

@@ -89,6 +89,7 @@ static void *counting_alloc(size_t bytes) {
     return real_alloc(bytes);
 }
 
+// fault 60
 TEST(plan_equals_the_allocation) {
     Config config = gpt2_124m();
     config.n_layer = 2, config.n_embd = 96, config.n_head = 3, config.block_size = 64, config.batch_size.value = 2;
@@ -220,6 +221,7 @@ TEST(plan_gives_live_buffers_separate_memory) {
         for (int layers = 0; layers < 3; layers++) check_apart(recompute, layers);
 }
 
+// fault 58
 TEST(plan_that_does_not_fit_names_settings_that_do) {
     Config config = gpt2_124m();
     config.batch_size.value = 12, config.gradient_accumulation_steps = 40, config.mem_limit = 6ull << 30;

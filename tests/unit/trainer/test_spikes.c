@@ -22,6 +22,7 @@ static SpikeWindow window_after(uint64_t steps) {
     return window;
 }
 
+// fault 56
 TEST(spikes_of_the_loss_and_of_the_norm_are_found) {
     SpikeWindow window = window_after(1000);
     const double loss = clean_loss(1000);
@@ -79,6 +80,7 @@ static float *step_after(double losses, SpikeAction action, StepResult *result) 
     return params;
 }
 
+// fault 56
 TEST(spike_to_skip_leaves_the_parameters_as_they_are) {
     Tiny tiny;
     StepResult warned, skipped, clean;

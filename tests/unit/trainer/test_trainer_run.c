@@ -13,6 +13,7 @@ static int train(const char *more) {
     return WEXITSTATUS(system(command));
 }
 
+// fault 77
 TEST(trainer_refuses_a_vocabulary_that_differs_from_the_checkpoint) {
     TestDataset set = {1, 30000, 2000, 30000, 4096, false, false};
     make_test_dataset("ours", &set);

@@ -312,6 +312,7 @@ TEST(steps_are_bit_identical_after_a_warm_up) {
 }
 
 // After the first step our code allocates nothing: the linker wraps malloc and counts the calls (malloc_counter.c).
+// fault 60
 TEST(steps_and_evaluations_allocate_nothing) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
@@ -338,6 +339,7 @@ TEST(steps_and_evaluations_allocate_nothing) {
     }
 }
 
+// fault 66
 TEST(step_stopped_between_micro_batches_changes_nothing) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 3;
@@ -386,6 +388,7 @@ static void check_not_applied(bool offload) {
     tiny_close(&tiny);
 }
 
+// fault 55
 TEST(step_with_a_non_finite_loss_is_not_applied) { check_not_applied(false), check_not_applied(true); }
 
 static double evaluate_in(int rows, Dtype type, size_t *train_end) {
