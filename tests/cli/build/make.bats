@@ -45,6 +45,8 @@ setup() { cd "$ROOT"; }
         for option in --help --version --man --completion; do
             run bash -c '"$BIN/$0" $1 >/dev/full' $program $option
             [ "$status" = 74 ]
+            run bash -c '"$BIN/$0" $1 >&-' $program $option
+            [ "$status" = 74 ]
         done
     done
     run bash -c 'ulimit -f 1; exec "$BIN/trainer" train --help >"$1"' - "$BATS_TEST_TMPDIR/help"

@@ -112,6 +112,16 @@ says() { grep -q "$1" words; }
     run_code 74 bash -c '"$BIN/trainer" plan tiny.conf >&-'
 }
 
+@test "a command that cannot write its result because stdout is closed exits with 74" {
+    train --out_dir=run --quiet --max_iters=4
+    for command in "plan tiny.conf" "eval --dataset=$data --out_dir=run --eval_iters=1" "sample --out_dir=run --max_new_tokens=4" "status run"; do
+        # shellcheck disable=SC2086
+        run bash -c 'exec "$BIN/trainer" "$@" >&-' - $command
+        [ "$status" -eq 74 ] || { echo "$command: exit $status" && return 1; }
+        [[ "$output" == *"cannot write to stdout"* ]]
+    done
+}
+
 # A signal while the trainer waits for a loader, evaluates, or saves; trainer.bats has the one between steps.
 # fault 66
 @test "a signal in any phase ends the run with 75, and what is saved is whole" {
