@@ -35,7 +35,8 @@ isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 CSRC  := $(filter-out kernels/cpu/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%), \
            $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
-VARIANTS := $(foreach t,fp32 bf16 fp16,$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
+ACTS     := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_(CPU|BOTH),.*/\1/p' kernels/dtypes.def)
+VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)

@@ -3,7 +3,6 @@
 #include "common/err.h"
 #include "kernels/cpu/cpu_internal.h"
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #if HAVE_CUDA_BACKEND
@@ -21,18 +20,6 @@ static const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
 }
 static const char *no_gpu(void) { return "built without CUDA"; }
 #endif
-
-const char *dtype_name(Dtype type) {
-    static const char *const names[] = {
-        [DTYPE_FP32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_FP16] = "float16", [DTYPE_AUTO] = "auto"};
-    return names[type];
-}
-
-bool dtype_parse(const char *name, Dtype *type) {
-    for (*type = DTYPE_FP32; *type <= DTYPE_AUTO; (*type)++)
-        if (!strcmp(dtype_name(*type), name)) return true;
-    return false;
-}
 
 const Backend *backend_open(const BackendChoice *choice, char why[256]) {
     char reason[128] = "as requested";

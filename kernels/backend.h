@@ -2,21 +2,18 @@
 #pragma once
 
 #include "kernels/dropout_mask.h"
+#include "kernels/dtype.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 // Tensors. Their storage types are chosen when the backend is opened, so these types are incomplete: a pointer to one
 // converts to and from void *, and never to another, so that swapped arguments do not compile.
-typedef struct Act Act;       // activations: fp32, bf16 or fp16
+typedef struct Act Act;       // activations: one of ACTS in dtypes.def
 typedef struct Par Par;       // parameters as the operations read them: fp32 on the CPU
 typedef struct Grad Grad;     // gradients: fp32
 typedef struct Moment Moment; // the first and second moments of AdamW: fp32, or bf16, whatever the activations are
 typedef struct Res Res;       // residual stream and its gradient: fp32 on the CPU
-
-typedef enum { DTYPE_FP32, DTYPE_BF16, DTYPE_FP16, DTYPE_AUTO } Dtype; // DTYPE_AUTO: in a BackendChoice only
-const char *dtype_name(Dtype type);                                    // "float32", "bfloat16", "float16", "auto"
-bool dtype_parse(const char *name, Dtype *type);
 
 // Between the two products of a block's MLP. SWIGLU, which needs a product of twice the width, has operations of its
 // own.

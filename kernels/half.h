@@ -16,6 +16,10 @@ static inline float bits_float(uint32_t bits) {
     return value;
 }
 
+// For the table of number types, where float is one of them.
+static inline float fp32_value(float value) { return value; }
+static inline float fp32_of(float value) { return value; }
+
 static inline float bf16_value(uint16_t half) { return bits_float((uint32_t)half << 16); }
 static inline uint16_t bf16_of(float value) {
     const uint32_t bits = float_bits(value);

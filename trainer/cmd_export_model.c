@@ -11,11 +11,12 @@
 
 static const char *which = "", *output = NULL;
 static int type = DTYPE_FP32;
+#define WORD(NAME, name, number, word, ...) "|" word
 static const Option options[] = {
     {OPT_STRING, "o", &output, "DIR", "the directory to make"},
     {OPT_STRING, "ckpt", &which, "newest|best|STEP",
      "checkpoint; without it the newest, or the best if only the best are saved"},
-    {OPT_WORD, "dtype", &type, "float32|bfloat16|float16", "type of the numbers"},
+    {OPT_WORD, "dtype", &type, &DTYPES(WORD, )[1], "type of the numbers"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 

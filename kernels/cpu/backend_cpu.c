@@ -86,9 +86,8 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     const bool slow = native && !gains_by_bf16();
     const Dtype type = !automatic ? choice->dtype : native && !slow ? DTYPE_BF16 : DTYPE_FP32;
     cpu_optimizer_state = choice->optimizer_state;
-    static const CpuVariant *const variants[3][3] = {{&cpu_fp32_portable, &cpu_fp32_avx2, &cpu_fp32_avx512},
-                                                     {&cpu_bf16_portable, &cpu_bf16_avx2, &cpu_bf16_avx512},
-                                                     {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}};
+#define VARIANTS(NAME, name, ...) [DTYPE_##NAME] = {&cpu_##name##_portable, &cpu_##name##_avx2, &cpu_##name##_avx512},
+    static const CpuVariant *const variants[DTYPE_COUNT][3] = {ACTS(VARIANTS, )};
     const CpuVariant *variant = variants[type][type == DTYPE_BF16 && !native && isa == ISA_AVX512 ? ISA_AVX2 : isa];
     CpuProducts products = avx512 ? PRODUCTS_PACKED : PRODUCTS_PLAIN;
     if (type == DTYPE_FP16 || (type == DTYPE_BF16 && !native)) {
@@ -106,7 +105,7 @@ const Backend *backend_cpu(const BackendChoice *choice, char how[96]) {
     backend = (Backend){.name = "cpu",
                         .in_host_memory = true,
                         .act_type = type,
-                        .act_bytes = type == DTYPE_FP32 ? 4 : 2,
+                        .act_bytes = dtype_bytes(type),
                         .par_bytes = 4,
                         .grad_bytes = 4,
                         .res_bytes = 4,

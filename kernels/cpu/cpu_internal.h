@@ -38,9 +38,9 @@ typedef struct {
     void (*narrow)(void *out, const float *in, size_t n);
 } CpuVariant;
 
-extern const CpuVariant cpu_fp32_portable, cpu_fp32_avx2, cpu_fp32_avx512;
-extern const CpuVariant cpu_bf16_portable, cpu_bf16_avx2, cpu_bf16_avx512;
-extern const CpuVariant cpu_fp16_portable, cpu_fp16_avx2, cpu_fp16_avx512;
+#define DECLARE(NAME, name, ...) extern const CpuVariant cpu_##name##_portable, cpu_##name##_avx2, cpu_##name##_avx512;
+ACTS(DECLARE, )
+#undef DECLARE
 
 // Scratch: each operation takes what it needs from the start; nothing in it outlives the call.
 void scratch_bind(void *base, size_t bytes);

@@ -32,6 +32,10 @@ static size_t packed_bytes(int rows, int cols) {
     return 0; // cuBLASLt reads the parameters as they are
 }
 
+#define NO_SCRATCH(NAME, act, ...)                                                                                     \
+    size_t cuda_no_scratch_##act(const Shape *shape) { return (void)shape, 0; }
+CUDA_ACTS(NO_SCRATCH, )
+
 static size_t scratch_bytes(const Shape *shape) {
     size_t bytes = 0;
 #define OP(name, scratch, arguments) bytes = size_larger(bytes, OF_DEVICE(cuda_##scratch##_scratch)(shape));
@@ -120,9 +124,10 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         return NULL;
     }
     const bool full = choice->optimizer_state == STATE_FP32, stochastic = choice->optimizer_state == STATE_BF16_SR;
-    cuda.wide_moments = full, cuda.no_master = stochastic, cuda.fp16 = choice->dtype == DTYPE_FP16;
+    cuda.wide_moments = full, cuda.no_master = stochastic,
+    cuda.act_type = choice->dtype == DTYPE_AUTO ? DTYPE_BF16 : choice->dtype;
     cuda.timeout_s = choice->timeout_s;
-    snprintf(why, 256, "cuda: planned for, not opened; %s", cuda.fp16 ? "float16" : "bfloat16");
+    snprintf(why, 256, "cuda: planned for, not opened; %s", dtype_name(cuda.act_type));
     size_t free_bytes = 0;
     if (!choice->without_device) {
         // Kernels are loaded at their first use: cuBLASLt alone has some 0.3 GiB of code, of which a run needs little.
@@ -136,12 +141,12 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     cuda.deterministic = choice->deterministic;
     backend = (Backend){
         .name = "cuda",
-        .act_type = cuda.fp16 ? DTYPE_FP16 : DTYPE_BF16,
+        .act_type = cuda.act_type,
         .free_bytes = free_bytes,
-        .act_bytes = 2,
-        .par_bytes = 2,
+        .act_bytes = dtype_bytes(cuda.act_type),
+        .par_bytes = dtype_bytes(cuda.act_type),
         .grad_bytes = 4,
-        .res_bytes = 2,
+        .res_bytes = dtype_bytes(cuda.act_type),
         .master_bytes = stochastic ? 0 : 4,
         .moment_bytes = full ? 4 : 2,
         .needs_warm_up = true,

@@ -8,13 +8,17 @@
 extern "C" {
 #endif
 
-// Activations are bf16 or fp16. Every .cu is compiled once for each, and its external functions have the type in their
-// names.
+// Every .cu is compiled once for each activation type (CUDA_ACTS in dtypes.def), and its external functions have the
+// type in their names. DECLARE_ACT declares one for each, OF_DEVICE is that of the open device.
 #ifdef ACT_FP16
 #define FOR_ACT(name) name##_fp16
 #else
 #define FOR_ACT(name) name##_bf16
 #endif
+#define DECLARE_ACT_(NAME, act, word, result, name, arguments, ...) result name##_##act arguments;
+#define DECLARE_ACT(result, name, arguments)                        CUDA_ACTS(DECLARE_ACT_, result, name, arguments)
+#define IF_DEVICE_(NAME, act, word, name, ...)                      cuda.act_type == DTYPE_##NAME ? name##_##act:
+#define OF_DEVICE(name)                                             (CUDA_ACTS(IF_DEVICE_, name) NULL)
 
 // The most channels that the kernels support: of a head (attention), and of a row (layer norm keeps it in registers).
 enum { HEAD_MAX = 128, CHANNELS_MAX = 7 * 256 };
@@ -28,7 +32,7 @@ typedef struct {
     int multiprocessors;
     size_t shared_bytes; // shared memory that a block may have
     bool wgmma;          // compute capability 9.0, and the program has code for it, not only PTX for older cards
-    bool fp16;           // activations; else bf16
+    Dtype act_type;
     bool deterministic;
     bool wide_moments, no_master; // of optimizer_state
     int timeout_s;                // of a wait of the host; 0: none
@@ -39,7 +43,6 @@ extern Cuda cuda;
 // cuda.wgmma is set.
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3, ATTENTION_WGMMA } AttentionForm;
 extern AttentionForm cuda_attention_form;
-#define OF_DEVICE(name) (cuda.fp16 ? name##_fp16 : name##_bf16)
 
 // dtype bfloat16 or float16; needs no device when only facts are needed. NULL after fail() (2 or 80).
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
@@ -50,7 +53,7 @@ int device_open(const BackendChoice *choice, char why[256]);
 void cuda_check(cudaError_t error, const char *what);
 
 // Was the code for this device compiled for it, and not from the PTX for older cards?
-bool attention_has_wgmma_bf16(void), attention_has_wgmma_fp16(void);
+DECLARE_ACT(bool, attention_has_wgmma, (void))
 
 // Waits of the host, for all operations of a stream or for an event. They poll and sleep, and exit (80) after
 // cuda.timeout_s: cudaStreamSynchronize would wait for ever for a GPU that hangs, and so would a copy between the
@@ -69,11 +72,9 @@ void device_wait_count(DeviceWait *wait);
 __attribute__((noreturn)) void device_wait_fail(const DeviceWait *wait);
 
 // out (C) by `add` the column sums of x (N,C), in an order that depends on nothing but N
-void column_sums_bf16(Grad *out, const Act *x, int N, int C, bool add);
-void column_sums_fp16(Grad *out, const Act *x, int N, int C, bool add);
+DECLARE_ACT(void, column_sums, (Grad * out, const Act *x, int N, int C, bool add))
 // a (split) and b (columns - split) by `add` the sums of parts (blocks, columns), in order; NULL is skipped
-void add_parts_bf16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
-void add_parts_fp16(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add);
+DECLARE_ACT(void, add_parts, (Grad * a, Grad *b, const float *parts, int blocks, int split, int columns, bool add))
 // The number of parts that column_sums and gelu_backward divide N rows into. It depends on N alone, so that the sums do
 // not depend on the card.
 enum { ROW_BLOCKS = 128, ROWS_AT_ONCE = 8 };
@@ -83,10 +84,7 @@ static inline int row_blocks(int N) {
 }
 
 // The scratch column of ops.def, once for each type.
-static inline size_t cuda_no_scratch_bf16(const Shape *shape) { return (void)shape, 0; }
-static inline size_t cuda_no_scratch_fp16(const Shape *shape) { return (void)shape, 0; }
-#define OP(name, scratch, arguments)                                                                                   \
-    size_t cuda_##scratch##_scratch_bf16(const Shape *shape), cuda_##scratch##_scratch_fp16(const Shape *shape);
+#define OP(name, scratch, arguments) DECLARE_ACT(size_t, cuda_##scratch##_scratch, (const Shape *shape))
 #include "kernels/ops.def"
 #undef OP
 
@@ -123,7 +121,7 @@ void cuda_slots_close(void);
 void cuda_matmul_open(const char *cache_dir); // NULL: choices are not kept for later runs
 void cuda_matmul_close(void);
 
-#define OP(name, scratch, arguments) void cuda_##name##_bf16 arguments, cuda_##name##_fp16 arguments;
+#define OP(name, scratch, arguments) DECLARE_ACT(void, cuda_##name, arguments)
 #include "kernels/ops.def"
 #undef OP
 

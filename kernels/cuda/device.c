@@ -117,12 +117,12 @@ int device_open(const BackendChoice *choice, char why[256]) {
     snprintf(cuda.card, sizeof cuda.card, "%s, compute capability %d.%d, %d multiprocessors, driver %d", device.name,
              device.major, device.minor, device.multiProcessorCount, driver);
     cuda.shared_bytes = device.sharedMemPerBlockOptin;
-    cuda.fp16 = device.major < 8 || choice->dtype == DTYPE_FP16; // a card without bf16 computes in fp16
-    (void)prctl(PR_SET_TIMERSLACK, 1UL);                         // else a sleep of SLEEP_US takes 50 us longer
+    if (device.major < 8) cuda.act_type = DTYPE_FP16; // a card without bf16
+    (void)prctl(PR_SET_TIMERSLACK, 1UL);              // else a sleep of SLEEP_US takes 50 us longer
     cuda.wgmma = cuda.capability == 90 && OF_DEVICE(attention_has_wgmma)();
     cuda_check(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking), "creating a stream");
     char memory[16];
     snprintf(why, 256, "cuda: %.200s, compute capability %d.%d, %s, %s", device.name, device.major, device.minor,
-             human_bytes(memory, (double)device.totalGlobalMem), cuda.fp16 ? "float16" : "bfloat16");
+             human_bytes(memory, (double)device.totalGlobalMem), dtype_name(cuda.act_type));
     return 0;
 }

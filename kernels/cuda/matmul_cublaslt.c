@@ -24,6 +24,12 @@ enum {
     REPEATS = 5, // timed runs of a candidate, after one that warms up
 };
 
+// The operations here read the activation type from the open device: one function has the names of all types.
+#define OP(name, scratch, arguments) void cuda_##name arguments;
+#include "kernels/ops.def"
+#undef OP
+size_t cuda_matmul_scratch(const Shape *shape);
+
 // D (m,n) = epilogue(op(A) op(B) [+ D]), all column-major, k the shared dimension.
 typedef struct {
     int m, n, k;
@@ -87,7 +93,7 @@ void cuda_matmul_close(void) {
     choices_close();
 }
 
-size_t cuda_matmul_scratch_bf16(const Shape *shape) { return (void)shape, WORKSPACE; }
+size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE; }
 
 // ---- plans
 
@@ -143,7 +149,9 @@ static MatmulPlan *plan_new(const Product *product) {
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
     if (p->transposed_b) DESCRIBE(TRANSB, transposed);
     DESCRIBE(EPILOGUE, p->epilogue);
-    const cudaDataType act = cuda.fp16 ? CUDA_R_16F : CUDA_R_16BF;
+#define BLAS_TYPE(NAME, name, number, word, file, range, on, blas, ...) [DTYPE_##NAME] = blas,
+    static const cudaDataType blas_types[] = {DTYPES(BLAS_TYPE, )};
+    const cudaDataType act = blas_types[cuda.act_type];
     plan->a = layout(p, act, p->transposed_a ? p->k : p->m, p->transposed_a ? p->m : p->k);
     plan->b = layout(p, act, p->transposed_b ? p->n : p->k, p->transposed_b ? p->k : p->n);
     plan->d = layout(p, p->fp32_result ? CUDA_R_32F : act, p->m, p->n);
@@ -182,9 +190,9 @@ static cublasStatus_t launch(const MatmulPlan *plan, const cublasLtMatmulAlgo_t 
 static bool may_choose(const MatmulPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
 
 static void product_name(const Product *p, char name[PRODUCT_NAME_BYTES]) {
-    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u",
-             cuda.fp16 ? "float16" : "bfloat16", p->m, p->n, p->k, p->transposed_a ? 'T' : 'N',
-             p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act", (int)p->epilogue, p->alignment);
+    snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u", dtype_name(cuda.act_type), p->m,
+             p->n, p->k, p->transposed_a ? 'T' : 'N', p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act",
+             (int)p->epilogue, p->alignment);
 }
 
 // Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.
@@ -289,15 +297,15 @@ static Product forward(const Weight *w, const Par *bias, int M) {
 
 static Product backward_input(const Weight *w, int M) { return product_of(w->cols, M, w->rows); }
 
-void cuda_matmul_forward_bf16(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
+void cuda_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
     multiply(forward(w, bias, M), &(Operands){out, w->param, in, bias, NULL}, false);
 }
 
-void cuda_matmul_backward_input_bf16(Act *din, const Act *dout, const Weight *w, int M) {
+void cuda_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
     multiply(backward_input(w, M), &(Operands){din, w->param, dout, NULL, NULL}, false);
 }
 
-void cuda_matmul_backward_weight_bf16(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
+void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
     Product product = product_of(cols, rows, M);
     product.transposed_b = product.fp32_result = true;
     multiply(product, &(Operands){dw, in, dout, NULL, NULL}, add);
@@ -360,27 +368,27 @@ static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t ep
     gelu(g);
 }
 
-void cuda_matmul_gelu_forward_bf16(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
-                                   Activation form) {
+void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
+                              Activation form) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     multiply_and_gelu(forward(w, bias, M), (Operands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
                       &(Gelu){out, pre, NULL, M, w->rows, form, false});
 }
 
-void cuda_matmul_gelu_backward_bf16(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
-                                    Activation form, bool add) {
+void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
+                               Activation form, bool add) {
     multiply_and_gelu(backward_input(w, M), (Operands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
                       gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, form, add});
 }
 
-void cuda_pack_bf16(const Weight *w) { (void)w; } // packed_bytes is 0
+void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0
 
-// These read the activation type from the open device: one function serves both.
-#define SAME_IN_FP16(name) extern __typeof__(name##_bf16) name##_fp16 __attribute__((alias(#name "_bf16")))
-SAME_IN_FP16(cuda_matmul_scratch);
-SAME_IN_FP16(cuda_matmul_forward);
-SAME_IN_FP16(cuda_matmul_backward_input);
-SAME_IN_FP16(cuda_matmul_backward_weight);
-SAME_IN_FP16(cuda_matmul_gelu_forward);
-SAME_IN_FP16(cuda_matmul_gelu_backward);
-SAME_IN_FP16(cuda_pack);
+#define SAME_(NAME, act, word, name, ...) extern __typeof__(name) name##_##act __attribute__((alias(#name)));
+#define SAME(name)                        CUDA_ACTS(SAME_, name)
+SAME(cuda_matmul_scratch)
+SAME(cuda_matmul_forward)
+SAME(cuda_matmul_backward_input)
+SAME(cuda_matmul_backward_weight)
+SAME(cuda_matmul_gelu_forward)
+SAME(cuda_matmul_gelu_backward)
+SAME(cuda_pack)

@@ -76,12 +76,7 @@ static SafeTensor *find_tensor(const TensorFiles *files, const char *name, const
 
 // ---- one tensor
 
-static bool dtype_of(const char *name, Dtype *type) {
-    static const char *const names[] = {[DTYPE_FP32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_FP16] = "F16"};
-    for (*type = DTYPE_FP32; *type <= DTYPE_FP16; (*type)++)
-        if (!strcmp(names[*type], name)) return true;
-    return false;
-}
+#define FILE_NAME(NAME, name, number, word, file, ...) " " file
 
 // Where a tensor goes: ranges of the plan and their types.
 typedef struct {
@@ -100,8 +95,8 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     uint64_t rows = (uint64_t)tensor->file_rows, cols = (uint64_t)tensor->cols;
     Dtype type;
     if (!found) return fail(EX_DATA, "there is no tensor '%s'", name);
-    if (!dtype_of(found->dtype, &type))
-        return fail(EX_DATA, "'%s' is of type %s, not F32, F16 or BF16", name, found->dtype);
+    if (!dtype_parse_file_name(found->dtype, &type))
+        return fail(EX_DATA, "'%s' is of type %s, and these are read:" DTYPES(FILE_NAME, ), name, found->dtype);
     bool vector = tensor->kind >= KIND_GAIN, cropped = tensor->id == PARAM_WPE; // its first rows are loaded
     bool fits = vector ? found->dims == 1 && found->shape[0] == rows
                        : found->dims == 2 && found->shape[!transposed] == cols &&
@@ -115,10 +110,11 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     for (size_t first = 0; first < total; first += piece) {
         size_t n = total - first < piece ? total - first : piece;
         if (!transposed)
-            for (size_t i = 0; i < n; i++) network->staging[i] = safe_value(data, type, first + i);
+            dtype_read(network->staging, type, data + first * dtype_bytes(type), n);
         else // the whole matrix fits the staging buffer
             for (size_t r = 0; r < rows; r++)
-                for (size_t c = 0; c < cols; c++) network->staging[r * cols + c] = safe_value(data, type, c * rows + r);
+                for (size_t c = 0; c < cols; c++)
+                    network->staging[r * cols + c] = dtype_value(type, data, c * rows + r);
         for (int i = 0; i < to->range_count; i++)
             network_write(network, to->ranges[i], to->types[i], to->offset + first, n, network->staging);
     }

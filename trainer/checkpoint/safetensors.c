@@ -3,7 +3,6 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
-#include "kernels/half.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -22,9 +21,6 @@ void safe_hash(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]) {
 }
 
 // ---- writing
-
-static const char *const type_names[] = {[DTYPE_FP32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_FP16] = "F16"};
-static size_t element_bytes(const SafeWriter *writer) { return writer->type == DTYPE_FP32 ? 4 : 2; }
 
 // Hashes have a fixed length, so the header's size is known before they are.
 static void print_header(const SafeWriter *writer, Buffer *out) {
@@ -65,9 +61,9 @@ void safe_name(SafeWriter *writer, const char *name, uint64_t rows, uint64_t col
     uint64_t begin = writer->count ? writer->tensors[writer->count - 1].end : 0;
     SafeTensor *tensor = &writer->tensors[writer->count++];
     *tensor = (SafeTensor){.shape = {rows, cols}, .dims = cols ? 2 : 1, .begin = begin};
-    snprintf(tensor->dtype, sizeof tensor->dtype, "%s", type_names[writer->type]);
+    snprintf(tensor->dtype, sizeof tensor->dtype, "%s", dtype_file_name(writer->type));
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
-    tensor->end = begin + rows * (cols ? cols : 1) * element_bytes(writer);
+    tensor->end = begin + rows * (cols ? cols : 1) * dtype_bytes(writer->type);
 }
 
 static int begin_data(SafeWriter *writer) {
@@ -95,25 +91,24 @@ static int write_bytes(SafeWriter *writer, const void *values, size_t bytes) {
     return 0;
 }
 
-static int write_halves(SafeWriter *writer, const float *values, size_t count) {
+static int write_converted(SafeWriter *writer, const float *values, size_t count) {
     enum { PIECE = 4096 };
-    uint16_t halves[PIECE];
+    char converted[PIECE * sizeof(float)];
     for (size_t first = 0; first < count; first += PIECE) {
         const size_t n = count - first < PIECE ? count - first : PIECE;
-        for (size_t i = 0; i < n; i++)
-            halves[i] = writer->type == DTYPE_FP16 ? fp16_of(values[first + i]) : bf16_of(values[first + i]);
-        if (write_bytes(writer, halves, n * sizeof *halves) < 0) return -1;
+        dtype_write(converted, writer->type, values + first, n);
+        if (write_bytes(writer, converted, n * dtype_bytes(writer->type)) < 0) return -1;
     }
     return 0;
 }
 
 int safe_write(SafeWriter *writer, const float *values, size_t count) {
     if (!writer->header_bytes && begin_data(writer) < 0) return -1;
-    const size_t bytes = count * element_bytes(writer);
+    const size_t bytes = count * dtype_bytes(writer->type);
     if (writer->at == writer->count || writer->written + bytes > writer->tensors[writer->at].end)
         return fail(EX_BUG, "more values than '%s' has room for", writer->path);
-    if ((writer->type == DTYPE_FP32 ? write_bytes(writer, values, bytes) : write_halves(writer, values, count)) < 0)
-        return -1;
+    const bool floats = writer->type == DTYPE_FP32; // in one piece
+    if ((floats ? write_bytes(writer, values, bytes) : write_converted(writer, values, count)) < 0) return -1;
     writer->written += bytes;
     if (writer->written == writer->tensors[writer->at].end) next_tensor(writer);
     return 0;
@@ -150,14 +145,15 @@ void safe_abandon(SafeWriter *writer) {
 
 // ---- reading
 
-static uint64_t dtype_bytes(const char *dtype) {
+static uint64_t file_type_bytes(const char *dtype) {
     static const struct {
         const char *name;
         uint64_t bytes;
-    } dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
-                  {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U8", 1},   {"BOOL", 1}};
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (!strcmp(dtypes[i].name, dtype)) return dtypes[i].bytes;
+    } others[] = {{"F64", 8}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}};
+    Dtype type;
+    if (dtype_parse_file_name(dtype, &type)) return dtype_bytes(type);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i].name, dtype)) return others[i].bytes;
     return 0;
 }
 
@@ -166,7 +162,7 @@ static int read_tensor(SafeTensor *tensor, const char *name, const json_t *entry
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
-    uint64_t bytes = dtype ? dtype_bytes(dtype) : 0;
+    uint64_t bytes = dtype ? file_type_bytes(dtype) : 0;
     if (!bytes) return fail(EX_DATA, "'%s' has no known dtype", name);
     snprintf(tensor->dtype, sizeof tensor->dtype, "%s", dtype);
     if (!json_is_array(shape) || json_array_size(shape) > SAFE_DIMS)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/bytes.h"
-#include "kernels/half.h"
+#include "kernels/dtype.h"
 #include "trainer/config/config.h"
 #include <stdbool.h>
 
@@ -49,13 +49,5 @@ int safe_open(SafeFile *file, const char *path);
 void safe_close(SafeFile *file);                               // accepts a zeroed struct
 SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when there is none
 int safe_verify(const SafeFile *file, const char *path);       // all hashes; 65 names the tensor
-
-// Number i of a tensor of that type, which need not be aligned.
-static inline float safe_value(const uint8_t *data, Dtype type, size_t i) {
-    float value;
-    if (type == DTYPE_FP32) return memcpy(&value, data + i * sizeof value, sizeof value), value;
-    const uint16_t half = get_u16(data + i * sizeof half);
-    return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half);
-}
 
 void safe_hash(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]); // XXH3-128

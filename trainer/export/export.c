@@ -3,7 +3,6 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
-#include "kernels/half.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/export/export_llama.h"
 #include "trainer/export/tokenizer_files.h"
@@ -18,10 +17,13 @@ static const char *join(char path[PATH_MAX_BYTES], const char *directory, const 
 }
 
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count) {
-    for (size_t i = 0; writer->type == DTYPE_FP16 && i < count; i++)
-        if (isfinite(values[i]) && isinf(fp16_value(fp16_of(values[i]))))
-            return fail(EX_DATA, "'%s' has the value %g, which float16 cannot hold: use bfloat16", name,
-                        (double)values[i]);
+    for (size_t i = 0; dtype_is_narrow(writer->type) && i < count; i++) {
+        float stored = values[i];
+        dtype_write(&stored, writer->type, &values[i], 1);
+        if (isfinite(values[i]) && !isfinite(dtype_value(writer->type, &stored, 0)))
+            return fail(EX_DATA, "'%s' has the value %g, which %s cannot hold: use bfloat16", name, (double)values[i],
+                        dtype_name(writer->type));
+    }
     return safe_write(writer, values, count);
 }
 

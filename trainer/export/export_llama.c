@@ -83,10 +83,10 @@ static int copy_piece(SafeWriter *writer, const SafeFile *file, const Piece *pie
     int result = 0;
     for (size_t n = 0; n < lines && result == 0; n++) {
         for (size_t i = 0; i < length; i++)
-            line[i] = safe_value(file->data + found->begin, DTYPE_FP32,
-                                 turned   ? i * all + first + n
-                                 : vector ? first + i
-                                          : (first + n) * cols + i);
+            line[i] = dtype_value(DTYPE_FP32, file->data + found->begin,
+                                  turned   ? i * all + first + n
+                                  : vector ? first + i
+                                           : (first + n) * cols + i);
         result = export_write(writer, piece->name, line, length);
     }
     free(line);

@@ -68,7 +68,7 @@ static int check_finite(const ForeignModel *foreign) {
     for (int i = 0; i < foreign->model.count; i++) {
         const ForeignTensor *tensor = &foreign->tensors[i];
         for (size_t k = 0; k < elements(&foreign->model.tensors[i]); k++)
-            if (!isfinite(safe_value(tensor->data, tensor->type, k)) && !bad++) first = foreign->model.tensors[i].name;
+            if (!isfinite(dtype_value(tensor->type, tensor->data, k)) && !bad++) first = foreign->model.tensors[i].name;
     }
     if (!bad) return 0;
     return fail(EX_DATA, "%llu of its numbers %s not finite, the first in '%s'", (unsigned long long)bad,
@@ -115,7 +115,7 @@ static int write_tensor(SafeWriter *writer, const Tensor *tensor, const ForeignT
     for (size_t n = 0; n < lines && result == 0; n++) {
         for (size_t i = 0; from && i < length; i++)
             line[i] =
-                turned || n < present ? safe_value(from->data, from->type, turned ? i * cols + n : n * cols + i) : 0;
+                turned || n < present ? dtype_value(from->type, from->data, turned ? i * cols + n : n * cols + i) : 0;
         result = safe_write(writer, line, length);
     }
     free(line);

@@ -21,7 +21,7 @@ static uint64_t walk(ForeignModel *foreign, Dtype type, int64_t padded, const ui
             if (!tensor) break; // of the whole model, and layer > 0
             const uint64_t rows = tensor->id == PARAM_WTE ? (uint64_t)padded : (uint64_t)tensor->rows;
             if (data) foreign->tensors[tensor - model->tensors] = (ForeignTensor){data + offset, type};
-            offset += rows * (uint64_t)tensor->cols * (type == DTYPE_FP32 ? 4 : 2);
+            offset += rows * (uint64_t)tensor->cols * dtype_bytes(type);
         }
     return offset;
 }

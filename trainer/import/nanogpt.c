@@ -91,7 +91,7 @@ static PickleValue *find_tensor(const Checkpoint *checkpoint, const char *name) 
 // The numbers of a contiguous tensor, in their file of the archive.
 static int take_data(ForeignTensor *to, const Checkpoint *checkpoint, const PickleValue *tensor, uint64_t count) {
     const PickleValue *storage = tensor->tensor.storage;
-    const uint64_t bytes = storage->storage.type == DTYPE_FP32 ? 4 : 2, first = tensor->tensor.first;
+    const uint64_t bytes = dtype_bytes(storage->storage.type), first = tensor->tensor.first;
     const ZipMember *member = find_member(checkpoint, "data/", storage->storage.key);
     if (!member) return fail(EX_DATA, "the file of its numbers is missing in the archive");
     if (zip_member_check(member) < 0) return -1;
@@ -141,7 +141,7 @@ static int check_head(const ForeignModel *foreign, const Checkpoint *checkpoint,
     ForeignTensor head;
     if (!find_tensor(checkpoint, name)) return 0;
     if (take_tensor(&head, checkpoint, name, vocab, embedding->cols) < 0) return -1;
-    const size_t bytes = (size_t)vocab * (size_t)embedding->cols * (head.type == DTYPE_FP32 ? 4 : 2);
+    const size_t bytes = (size_t)vocab * (size_t)embedding->cols * dtype_bytes(head.type);
     if (head.type == rows->type && (head.data == rows->data || !memcmp(head.data, rows->data, bytes))) return 0;
     return fail(EX_DATA, "'%s' is not 'transformer.wte.weight': only models with a tied head are read", name);
 }

@@ -4,7 +4,6 @@
 #include "common/log.h"
 #include "common/machine/hugepages.h"
 #include "common/machine/pool.h"
-#include "kernels/half.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -132,9 +131,6 @@ void network_pack(Network *network) {
         if (network->weights[i].packed) network->ops->pack(&network->weights[i]);
 }
 
-static float half_value(Dtype type, uint16_t half) { return type == DTYPE_FP16 ? fp16_value(half) : bf16_value(half); }
-static uint16_t half_of(Dtype type, float value) { return type == DTYPE_FP16 ? fp16_of(value) : bf16_of(value); }
-
 static void get(const Network *network, void *to, size_t offset, size_t bytes) {
     const void *from = network_at(network, offset);
     if (offset < network->plan->bytes)
@@ -151,31 +147,23 @@ static void put(const Network *network, size_t offset, const void *from, size_t 
         memcpy(to, from, bytes);
 }
 
-// Values of two bytes are downloaded to the upper half of `values`, then converted in place from the front.
+// Shorter numbers are downloaded to the end of `values`, then converted in place from the front.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values) {
-    if (type == DTYPE_FP32) {
-        get(network, values, range + first * sizeof *values, count * sizeof *values);
-        return;
-    }
-    uint16_t *halves = (uint16_t *)(void *)values + count;
-    get(network, halves, range + first * sizeof *halves, count * sizeof *halves);
-    for (size_t i = 0; i < count; i++) {
-        float value = half_value(type, halves[i]);
-        memcpy(values + i, &value, sizeof value);
-    }
+    const size_t bytes = dtype_bytes(type);
+    char *stored = (char *)values + count * (sizeof *values - bytes);
+    get(network, stored, range + first * bytes, count * bytes);
+    if (type != DTYPE_FP32) dtype_read(values, type, stored, count);
 }
 
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values) {
-    if (type == DTYPE_FP32) {
-        put(network, range + first * sizeof *values, values, count * sizeof *values);
-        return;
-    }
     enum { PIECE = 1 << 19 }; // each upload waits: with pieces of 8 KiB a model of 1558M waited 380,000 times
-    static uint16_t halves[PIECE];
+    static char stored[PIECE * sizeof(float)];
+    const size_t bytes = dtype_bytes(type);
+    if (type == DTYPE_FP32) return put(network, range + first * bytes, values, count * bytes);
     for (size_t i = 0; i < count; i += PIECE) {
-        size_t n = count - i < PIECE ? count - i : PIECE;
-        for (size_t k = 0; k < n; k++) halves[k] = half_of(type, values[i + k]);
-        put(network, range + (first + i) * sizeof *halves, halves, n * sizeof *halves);
+        const size_t n = count - i < PIECE ? count - i : PIECE;
+        dtype_write(stored, type, values + i, n);
+        put(network, range + (first + i) * bytes, stored, n * bytes);
     }
 }
 

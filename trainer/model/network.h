@@ -45,7 +45,6 @@ const Weight *network_weight(const Network *network, ParamId id,
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
 // Of one thread at a time.
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
-static inline size_t dtype_bytes(Dtype type) { return type == DTYPE_FP32 ? sizeof(float) : sizeof(uint16_t); }
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
 // Uploads (B,T+1) token ids, as they came over the wire, to the batch of the pass. With document_mask a document

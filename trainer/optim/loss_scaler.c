@@ -4,8 +4,8 @@
 
 enum { GROW_AFTER = 2000 };
 
-void loss_scaler_init(LossScaler *scaler, bool fp16) {
-    if (!fp16)
+void loss_scaler_init(LossScaler *scaler, bool scaled) {
+    if (!scaled)
         *scaler = (LossScaler){0};
     else if (!(scaler->scale > 0))
         *scaler = (LossScaler){.scale = 0x1p16f};

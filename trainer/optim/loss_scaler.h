@@ -12,7 +12,7 @@ typedef struct {
     uint32_t overflow_streak; // consecutive steps skipped because the scale was too large
 } LossScaler;
 
-void loss_scaler_init(LossScaler *scaler, bool fp16); // keeps the state that a checkpoint gave
+void loss_scaler_init(LossScaler *scaler, bool scaled); // keeps the state that a checkpoint gave
 
 // Call after each step. A finite loss with gradients that are not finite counts as an overflow caused by the scale,
 // unless the scale is already 1. If the loss itself is not finite, the scale is not the cause.

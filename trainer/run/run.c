@@ -64,7 +64,7 @@ static int open_directory(Run *run, bool fresh) {
     run->saved_step = run->state.step;
     if (!run->state.tokens) // of a checkpoint of version 0.1.0, which did not count them
         run->state.tokens = run->state.step * run_sequences(run) * (uint64_t)run->config->block_size;
-    loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    loss_scaler_init(&run->state.scaler, dtype_is_narrow(run->backend->act_type));
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)run->state.step, run->checkpoint);
     if (found && strcmp(run->config->init_from, "scratch") && strcmp(run->config->init_from, "resume"))
         log_warn("init_from is '%s', and the run resumes from its own checkpoint: --fresh starts a new run",
@@ -378,7 +378,7 @@ int run_roll_back(Run *run) {
     if (ranks_agree(run, run_owns(run) ? restore(run, &state) : 0) < 0) return -1;
     run->state = state;
     if (ranks_share_state(run) < 0 || ranks_share_weights(run) < 0) return -1;
-    loss_scaler_init(&run->state.scaler, run->backend->act_type == DTYPE_FP16);
+    loss_scaler_init(&run->state.scaler, dtype_is_narrow(run->backend->act_type));
     if (run_owns(run)) {
         metrics_close(&run->metrics);
         if (metrics_open(&run->metrics, run->config->out_dir, (int64_t)run->state.step, run->state.evaluated,

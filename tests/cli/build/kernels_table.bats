@@ -45,3 +45,28 @@ END
 static void cpu_rms_norm(Act *out, const Act *in, int N, int C) { (void)out, (void)in, (void)N, (void)C; }' >"$BATS_TEST_TMPDIR/rms_norm.h"
     variant -include "$BATS_TEST_TMPDIR/rms_norm.h"
 }
+
+@test "a new row of dtypes.def is a type that tensors are stored in, with its two conversions alone" {
+    mkdir "$BATS_TEST_TMPDIR/kernels"
+    sed 's/^ *ROW(FP16,.*/& \\\n    ROW(FP8, fp8, uint8_t, "float8", "F8_E5M2", NARROW, NONE, CUDA_R_8F_E5M2, __VA_ARGS__)/' kernels/dtypes.def >"$BATS_TEST_TMPDIR/kernels/dtypes.def"
+    echo '#include "kernels/half.h"
+static inline float fp8_value(uint8_t bits) { return fp16_value((uint16_t)(bits << 8)); }
+static inline uint8_t fp8_of(float value) { return (uint8_t)(fp16_of(value) >> 8); }' >"$BATS_TEST_TMPDIR/fp8.h"
+    echo '#include "kernels/dtype.h"
+#include <stdio.h>
+int main(void) {
+    const float values[] = {1.5f, -0.25f};
+    float read[2];
+    unsigned char stored[2];
+    Dtype type;
+    dtype_write(stored, DTYPE_FP8, values, 2), dtype_read(read, DTYPE_FP8, stored, 2);
+    printf("%d %s %g %g %zu\n", dtype_parse_file_name("F8_E5M2", &type) && type == DTYPE_FP8, dtype_name(DTYPE_FP8), (double)read[0], (double)read[1], dtype_bytes(DTYPE_FP8));
+}' >"$FILE"
+    typed() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -fopenmp -I"$BATS_TEST_TMPDIR" -I. -include "$BATS_TEST_TMPDIR/fp8.h" "$@"; }
+    typed -o "$BATS_TEST_TMPDIR/types" "$FILE" kernels/dtype.c
+    run "$BATS_TEST_TMPDIR/types"
+    [ "$output" = "1 float8 1.5 -0.25 1" ]
+    typed -fsyntax-only kernels/cpu/*.c trainer/checkpoint/*.c trainer/config/*.c trainer/export/*.c trainer/model/*.c trainer/cmd_export_model.c \
+        -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable -DVERSION='""'
+    [ "$(make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/build" 2>/dev/null | grep -c fp8)" = 0 ]
+}

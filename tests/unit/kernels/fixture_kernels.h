@@ -5,7 +5,6 @@
 #include "common/arena.h"
 #include "kernels/adamw_scalars.h"
 #include "kernels/backend.h"
-#include "kernels/half.h"
 #include "tests/test.h"
 #include <math.h>
 
@@ -78,21 +77,23 @@ static inline AdamW *put_adamw(Kernels *k, const AdamWSettings *settings) {
     return device;
 }
 
-// Floats as backend elements of `element` bytes (2: by act_type) and back.
+// Floats as backend elements of `element` bytes and back. Two bytes are of act_type; moments beside fp32 are bf16.
+static inline Dtype type_of(const Kernels *k, size_t element) {
+    if (element == sizeof(float)) return DTYPE_FP32;
+    return k->ops->act_bytes == element ? k->ops->act_type : DTYPE_BF16;
+}
 static inline void *put(Kernels *k, const float *values, size_t n, size_t element) {
     void *device = take(k, n * element);
-    uint16_t *half = host(n, sizeof *half);
-    const bool fp16 = k->ops->act_type == DTYPE_FP16;
-    for (size_t i = 0; i < n && element == 2; i++) half[i] = fp16 ? fp16_of(values[i]) : bf16_of(values[i]);
-    k->ops->upload(device, element == 2 ? (const void *)half : values, n * element);
+    void *stored = host(n, element);
+    dtype_write(stored, type_of(k, element), values, n);
+    k->ops->upload(device, stored, n * element);
     return device;
 }
 static inline float *get(const Kernels *k, const void *device, size_t n, size_t element) {
     float *values = host(n, sizeof *values);
-    uint16_t *half = host(n, sizeof *half);
-    k->ops->download(element == 2 ? (void *)half : values, device, n * element);
-    const bool fp16 = k->ops->act_type == DTYPE_FP16;
-    for (size_t i = 0; i < n && element == 2; i++) values[i] = fp16 ? fp16_value(half[i]) : bf16_value(half[i]);
+    void *stored = host(n, element);
+    k->ops->download(stored, device, n * element);
+    dtype_read(values, type_of(k, element), stored, n);
     return values;
 }
 #define PUT_ACT(k, v, n)  put(k, v, n, (k)->ops->act_bytes)

@@ -25,7 +25,7 @@ static void check_file(const char *name, bool bias, bool exact_gelu) {
         if (!tensor) continue;
         const ForeignTensor *numbers = &foreign.tensors[tensor - foreign.model.tensors];
         for (size_t k = 0; k < (size_t)tensor->file_rows * (size_t)tensor->cols; k++, next++)
-            wrong += safe_value(numbers->data, numbers->type, k) != (float)(next % 128);
+            wrong += dtype_value(numbers->type, numbers->data, k) != (float)(next % 128);
     }
     CHECK_EQUAL(wrong, 0);
     CHECK_EQUAL(next, foreign.model.parameters);
