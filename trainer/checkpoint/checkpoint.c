@@ -4,8 +4,8 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
-#include "trainer/checkpoint/run_state.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/saved_state.h"
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>

@@ -1,9 +1,8 @@
-// The JSON documents of a checkpoint.
+// state.json of a checkpoint, to and from text.
 #include "trainer/checkpoint/run_state.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"
-#include "common/log.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +10,35 @@
 enum { FORMAT = 1, HASH_DIGITS = 2 * SAFE_HASH_BYTES };
 
 void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .last_loss = NAN, .best_loss = NAN}; }
+
+// The fields of state.json, in its order: FIELD(kind, name, where `state` or `hashes` holds it). A kind has two functions:
+// KIND_json returns the JSON, or NULL for a field that is left out, and take_KIND reads it. false: it is missing or of
+// another type.
+#define FIELDS(FIELD)                                                                                                  \
+    FIELD(number, "step", &state->step)                                                                                \
+    FIELD(number, "updates", &state->updates)                                                                          \
+    FIELD(new_number, "tokens", &state->tokens)                                                                        \
+    FIELD(number, "nonfinite", &state->nonfinite)                                                                      \
+    FIELD(number, "nonfinite_streak", &state->nonfinite_streak)                                                        \
+    FIELD(scaler, "scaler", &state->scaler)                                                                            \
+    FIELD(series, "spike_losses", &state->spikes.loss)                                                                 \
+    FIELD(series, "spike_norms", &state->spikes.norm)                                                                  \
+    FIELD(flag, "evaluated", &state->evaluated)                                                                        \
+    FIELD(real, "first_loss", &state->first_loss)                                                                      \
+    FIELD(real, "last_loss", &state->last_loss)                                                                        \
+    FIELD(real, "best_loss", &state->best_loss)                                                                        \
+    FIELD(number, "best_step", &state->best_step)                                                                      \
+    FIELD(fingerprint, "vocabulary", state->vocab_fp)                                                                  \
+    FIELD(datasets, "datasets", state)                                                                                 \
+    FIELD(index, "dataset", &state->dataset)                                                                           \
+    FIELD(changes, "changes", state)                                                                                   \
+    FIELD(flag, "rolled_back", &state->rolled_back)                                                                    \
+    FIELD(number, "skip_from", &state->skip_from)                                                                      \
+    FIELD(number, "skip_to", &state->skip_to)                                                                          \
+    FIELD(choices, "choices", state->choices)                                                                          \
+    FIELD(hash, "model_hash", hashes->model)                                                                           \
+    FIELD(hash, "optimizer_hash", hashes->optimizer)                                                                   \
+    FIELD(new_hash, "model_config_hash", hashes)
 
 // ---- to text
 
@@ -21,7 +49,15 @@ static json_t *hex(const void *data, size_t size) {
 }
 
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
-static json_t *real(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *number_json(const uint64_t *value) { return number(*value); }
+static json_t *new_number_json(const uint64_t *value) { return number(*value); }
+static json_t *index_json(const int *value) { return json_integer(*value); }
+static json_t *real_json(const double *value) { return isfinite(*value) ? json_real(*value) : json_null(); }
+static json_t *flag_json(const bool *value) { return json_boolean(*value); }
+static json_t *fingerprint_json(const uint8_t *value) { return hex(value, 32); }
+static json_t *hash_json(const uint8_t *value) { return hex(value, SAFE_HASH_BYTES); }
+static json_t *new_hash_json(const CheckpointHashes *hashes) { return hash_json(hashes->model_config); }
+static json_t *choices_json(const char *value) { return *value ? json_string(value) : NULL; }
 
 static json_t *datasets_json(const RunState *state) {
     json_t *list = json_array();
@@ -44,7 +80,8 @@ static json_t *changes_json(const RunState *state) {
     return list;
 }
 
-static json_t *loss_scaler_json(const LossScaler *scaler) {
+static json_t *scaler_json(const LossScaler *scaler) {
+    if (!(scaler->scale > 0)) return NULL; // a run without loss scaling
     return json_pack("{s:f, s:o, s:o}", "scale", (double)scaler->scale, "good", number(scaler->good), "overflow_streak",
                      number(scaler->overflow_streak));
 }
@@ -74,30 +111,11 @@ static const char hash_head[] = ",\n \"hash\": \"", hash_tail[] = "\"\n}\n";
 void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out) {
     json_t *root = json_object();
     json_object_set_new(root, "format", json_integer(FORMAT));
-    json_object_set_new(root, "step", number(state->step));
-    json_object_set_new(root, "updates", number(state->updates));
-    json_object_set_new(root, "tokens", number(state->tokens));
-    json_object_set_new(root, "nonfinite", number(state->nonfinite));
-    json_object_set_new(root, "nonfinite_streak", number(state->nonfinite_streak));
-    if (state->scaler.scale > 0) json_object_set_new(root, "scaler", loss_scaler_json(&state->scaler));
-    json_object_set_new(root, "spike_losses", series_json(&state->spikes.loss));
-    json_object_set_new(root, "spike_norms", series_json(&state->spikes.norm));
-    json_object_set_new(root, "evaluated", json_boolean(state->evaluated));
-    json_object_set_new(root, "first_loss", real(state->first_loss));
-    json_object_set_new(root, "last_loss", real(state->last_loss));
-    json_object_set_new(root, "best_loss", real(state->best_loss));
-    json_object_set_new(root, "best_step", number(state->best_step));
-    json_object_set_new(root, "vocabulary", hex(state->vocab_fp, 32));
-    json_object_set_new(root, "datasets", datasets_json(state));
-    json_object_set_new(root, "dataset", json_integer(state->dataset));
-    json_object_set_new(root, "changes", changes_json(state));
-    json_object_set_new(root, "rolled_back", json_boolean(state->rolled_back));
-    json_object_set_new(root, "skip_from", number(state->skip_from));
-    json_object_set_new(root, "skip_to", number(state->skip_to));
-    if (*state->choices) json_object_set_new(root, "choices", json_string(state->choices));
-    json_object_set_new(root, "model_hash", hex(hashes->model, SAFE_HASH_BYTES));
-    json_object_set_new(root, "optimizer_hash", hex(hashes->optimizer, SAFE_HASH_BYTES));
-    json_object_set_new(root, "model_config_hash", hex(hashes->model_config, SAFE_HASH_BYTES));
+    json_t *value;
+#define FIELD(kind, name, member)                                                                                      \
+    if ((value = kind##_json(member))) json_object_set_new(root, name, value);
+    FIELDS(FIELD)
+#undef FIELD
     json_object_set_new(root, "config", config_json(config));
     char *text = json_dumps(root, JSON_INDENT(1)), digits[HASH_DIGITS + 1];
     if (!text) die(EX_MEMORY, "no memory for the state of the run");
@@ -121,23 +139,46 @@ static const struct {
                {"skip_to", "pass_to"},
                {"overflow_streak", "excused"}};
 
-static bool take_number(const json_t *object, const char *key, uint64_t *value) {
+static const json_t *find(const json_t *object, const char *key) {
     const json_t *found = json_object_get(object, key);
     for (size_t i = 0; !found && i < sizeof renamed / sizeof *renamed; i++)
         if (!strcmp(key, renamed[i].key)) found = json_object_get(object, renamed[i].old);
+    return found;
+}
+
+static bool take_number(const json_t *found, uint64_t *value) {
     *value = (uint64_t)json_integer_value(found);
     return json_is_integer(found) && json_integer_value(found) >= 0;
 }
 
-static bool take_real(const json_t *object, const char *key, double *value) {
-    const json_t *found = json_object_get(object, key);
+static bool take_index(const json_t *found, int *value) {
+    *value = (int)json_integer_value(found);
+    return json_is_integer(found) && json_integer_value(found) == *value && *value >= 0;
+}
+
+static bool take_real(const json_t *found, double *value) {
     *value = json_is_real(found) ? json_real_value(found) : NAN;
     return json_is_real(found) || json_is_null(found);
 }
 
-static bool take_hex(const json_t *object, const char *key, void *data, size_t size) {
-    const char *digits = json_string_value(json_object_get(object, key));
+static bool take_flag(const json_t *found, bool *value) {
+    *value = json_is_true(found);
+    return true;
+}
+
+static bool take_hex(const json_t *found, uint8_t *data, size_t size) {
+    const char *digits = json_string_value(found);
     return digits && hex_decode(data, digits, size) == 0;
+}
+
+static bool take_fingerprint(const json_t *found, uint8_t *value) { return take_hex(found, value, 32); }
+static bool take_hash(const json_t *found, uint8_t *value) { return take_hex(found, value, SAFE_HASH_BYTES); }
+
+// Checkpoints of version 0.1.0 lack the fields that are new.
+static bool take_new_number(const json_t *found, uint64_t *value) { return !found || take_number(found, value); }
+static bool take_new_hash(const json_t *found, CheckpointHashes *hashes) {
+    hashes->has_model_config = found;
+    return !found || take_hash(found, hashes->model_config);
 }
 
 static bool take_datasets(const json_t *list, RunState *state) {
@@ -147,8 +188,8 @@ static bool take_datasets(const json_t *list, RunState *state) {
         const json_t *entry = json_array_get(list, (size_t)i);
         DatasetUse *use = &state->datasets[i];
         const char *name = json_string_value(json_object_get(entry, "name"));
-        if (!name || !take_hex(entry, "fingerprint", use->fingerprint, 32) ||
-            !take_number(entry, "consumed", &use->consumed))
+        if (!name || !take_fingerprint(find(entry, "fingerprint"), use->fingerprint) ||
+            !take_number(find(entry, "consumed"), &use->consumed))
             return false;
         snprintf(use->name, sizeof use->name, "%s", name);
     }
@@ -161,19 +202,21 @@ static bool take_changes(const json_t *list, RunState *state) {
     for (int i = 0; i < state->change_count; i++) {
         const json_t *entry = json_array_get(list, (size_t)i);
         DatasetChange *change = &state->changes[i];
-        if (!take_number(entry, "step", &change->step) || !take_hex(entry, "old", change->old, 32) ||
-            !take_hex(entry, "new", change->new, 32) || !take_number(entry, "consumed", &change->consumed))
+        if (!take_number(find(entry, "step"), &change->step) || !take_fingerprint(find(entry, "old"), change->old) ||
+            !take_fingerprint(find(entry, "new"), change->new) ||
+            !take_number(find(entry, "consumed"), &change->consumed))
             return false;
     }
     return true;
 }
 
-// Runs in fp16 have one.
+// Runs with loss scaling have one.
 static bool take_scaler(const json_t *object, LossScaler *scaler) {
     double scale = 0;
     uint64_t good = 0, overflow_streak = 0;
-    if (object && !(take_real(object, "scale", &scale) && scale >= 1 && scale <= 0x1p127 &&
-                    take_number(object, "good", &good) && take_number(object, "overflow_streak", &overflow_streak)))
+    if (object &&
+        !(take_real(find(object, "scale"), &scale) && scale >= 1 && scale <= 0x1p127 &&
+          take_number(find(object, "good"), &good) && take_number(find(object, "overflow_streak"), &overflow_streak)))
         return false;
     *scaler = (LossScaler){(float)scale, (uint32_t)good, (uint32_t)overflow_streak};
     return true;
@@ -202,30 +245,12 @@ static bool take_choices(const json_t *text, char choices[CHOICES_BYTES]) {
 
 static bool take_state(SavedState *saved, const json_t *root) {
     RunState *state = &saved->state;
-    uint64_t dataset;
-    state->rolled_back = json_is_true(json_object_get(root, "rolled_back"));
-    state->evaluated = json_is_true(json_object_get(root, "evaluated"));
-    bool whole = take_number(root, "step", &state->step) && take_number(root, "updates", &state->updates) &&
-                 take_number(root, "nonfinite", &state->nonfinite) &&
-                 take_number(root, "nonfinite_streak", &state->nonfinite_streak) &&
-                 take_scaler(json_object_get(root, "scaler"), &state->scaler) &&
-                 take_series(json_object_get(root, "spike_losses"), &state->spikes.loss) &&
-                 take_series(json_object_get(root, "spike_norms"), &state->spikes.norm) &&
-                 take_real(root, "first_loss", &state->first_loss) && take_real(root, "last_loss", &state->last_loss) &&
-                 take_real(root, "best_loss", &state->best_loss) && take_number(root, "best_step", &state->best_step) &&
-                 take_hex(root, "vocabulary", state->vocab_fp, 32) &&
-                 take_datasets(json_object_get(root, "datasets"), state) && take_number(root, "dataset", &dataset) &&
-                 take_changes(json_object_get(root, "changes"), state) &&
-                 take_number(root, "skip_from", &state->skip_from) && take_number(root, "skip_to", &state->skip_to) &&
-                 take_choices(json_object_get(root, "choices"), state->choices) &&
-                 take_hex(root, "model_hash", saved->hashes.model, SAFE_HASH_BYTES) &&
-                 take_hex(root, "optimizer_hash", saved->hashes.optimizer, SAFE_HASH_BYTES);
-    if (json_object_get(root, "tokens")) whole = whole && take_number(root, "tokens", &state->tokens);
-    saved->hashes.has_model_config = json_object_get(root, "model_config_hash");
-    if (saved->hashes.has_model_config)
-        whole = whole && take_hex(root, "model_config_hash", saved->hashes.model_config, SAFE_HASH_BYTES);
-    if (!whole || dataset >= (uint64_t)state->dataset_count) return false;
-    state->dataset = (int)dataset;
+    CheckpointHashes *hashes = &saved->hashes;
+    bool whole = true;
+#define FIELD(kind, name, member) whole = whole && take_##kind(find(root, name), member);
+    FIELDS(FIELD)
+#undef FIELD
+    if (!whole || state->dataset >= state->dataset_count) return false;
     saved->config = json_incref(json_object_get(root, "config"));
     return json_is_object(saved->config);
 }
@@ -256,60 +281,4 @@ int saved_state_parse(SavedState *saved, Bytes text) {
 void saved_state_close(SavedState *saved) {
     json_decref(saved->config);
     saved->config = NULL;
-}
-
-int saved_state_compare(const SavedState *saved, const Config *config, const char *path) {
-    Buffer differences = {0};
-    for (int key = 0; key < KEY_COUNT; key++) {
-        char now[256], initial[256];
-        const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
-        config_value(config, key, now, sizeof now);
-        config_default(key, initial, sizeof initial);
-        if (!then && config_class(key) == CLASS_OPTION) then = initial;
-        if (config_class(key) == CLASS_PLACE || !then) continue;
-        char was[256];
-        Config earlier = *config; // older spellings of a word have the same value
-        if (config_parse(&earlier, key, then)) config_value(&earlier, key, was, sizeof was), then = was;
-        if (!strcmp(then, now)) continue;
-        if (config_class(key) == CLASS_RUN)
-            log_line("%s is now %s, was %s until step %llu", config_key(key), now, then,
-                     (unsigned long long)saved->state.step);
-        else
-            buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key), now, then);
-    }
-    int result = 0;
-    if (differences.size)
-        result =
-            fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
-                 path, (const char *)differences.data);
-    buffer_close(&differences);
-    return result;
-}
-
-static int64_t saved_int(const SavedState *saved, int key) {
-    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-static void saved_value(const SavedState *saved, int key, Config *config) {
-    const char *text = json_string_value(json_object_get(saved->config, config_key(key)));
-    if (text) config_parse(config, key, text);
-}
-
-void saved_state_settings(const SavedState *saved, Config *config) {
-    static const int keys[] = {KEY_dtype,      KEY_batch_size,  KEY_block_size,      KEY_document_mask,
-                               KEY_eval_iters, KEY_eval_tokens, KEY_eval_block_size, KEY_always_save_checkpoint};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
-}
-
-void saved_state_resolve_auto(const SavedState *saved, Config *config) {
-    int64_t rows = saved_int(saved, KEY_batch_size), micros = saved_int(saved, KEY_gradient_accumulation_steps);
-    int64_t asked = config->batch_size.value;
-    if (config->dtype == DTYPE_AUTO) saved_value(saved, KEY_dtype, config);
-    if (config->recompute == RECOMPUTE_AUTO)
-        saved_value(saved, KEY_recompute, config), saved_value(saved, KEY_recompute_layers, config);
-    if (!config->loss_chunk_rows) saved_value(saved, KEY_loss_chunk_rows, config);
-    if (!config->batch_size.is_auto || rows * micros != asked * config->gradient_accumulation_steps) return;
-    if (!config->eval_tokens) config->eval_tokens = config->eval_iters * asked * config_eval_block(config);
-    config->batch_size = (AutoInt){false, rows}, config->gradient_accumulation_steps = micros;
 }

@@ -57,12 +57,3 @@ typedef struct {
 void run_state_print(const RunState *state, const Config *config, const CheckpointHashes *hashes, Buffer *out);
 int saved_state_parse(SavedState *saved, Bytes text); // 65 when damaged or written by a newer program
 void saved_state_close(SavedState *saved);            // accepts a zeroed struct
-
-// -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
-int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
-
-// Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
-// only the best checkpoints are saved.
-void saved_state_settings(const SavedState *saved, Config *config);
-
-void saved_state_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto

@@ -1,0 +1,13 @@
+// The configuration of a run as its checkpoint has it, against the present one.
+#pragma once
+
+#include "trainer/checkpoint/run_state.h"
+
+// -1 (2) with a list of the differences when the model or the order of samples differs. Other changes are logged.
+int saved_state_compare(const SavedState *saved, const Config *config, const char *path);
+
+// Sets the keys that define evaluation and sampling as the run had them: dtype, the size of an evaluation, and whether
+// only the best checkpoints are saved.
+void saved_state_settings(const SavedState *saved, Config *config);
+
+void saved_state_resolve_auto(const SavedState *saved, Config *config); // checkpoint_resolve_auto
