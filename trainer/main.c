@@ -63,6 +63,32 @@ static int run_once(char **argv) {
     return EX_DONE;
 }
 
+static const ManualRow environment[] = {
+    {"CUDA_VISIBLE_DEVICES", "the GPUs that the program may use, as for every program with CUDA"},
+    {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one"},
+    {"MILLRACE_MODELS", "folder of models, where init_from looks for a name"},
+    {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0"},
+    {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU"},
+    {NULL, NULL},
+};
+static const ManualRow files[] = {
+    {"OUT_DIR/ckpt-00000020", "the checkpoint after step 20: model.safetensors, config.json and the state of the run"},
+    {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation"},
+    {"OUT_DIR/report.html", "curves of the losses"},
+    {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU"},
+    {"/tmp/millrace-UID", "the sockets of loaders that trainers started"},
+    {NULL, NULL},
+};
+static const ManualRow examples[] = {
+    {"plan small.conf", "prints the memory that a run needs"},
+    {"train small.conf --dataset=data --out_dir=run", "trains a model, or resumes the run in out_dir"},
+    {"status run", "prints progress and losses"},
+    {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint"},
+    {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt"},
+    {"export --out_dir=run -o model", "writes a model that transformers reads"},
+    {NULL, NULL},
+};
+
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message
     bound_spinning(argv);
@@ -70,7 +96,13 @@ int main(int argc, char **argv) {
     if (status >= 0) return status;
 #define ROW(name) &trainer_##name,
     static const Command *const commands[] = {COMMANDS(ROW) NULL};
-    static const Program program = {"trainer", "trains a GPT within a memory plan that is made before it starts",
-                                    commands};
+    static const Program program = {
+        .name = "trainer",
+        .summary = "trains a GPT within a memory plan that is made before it starts",
+        .commands = commands,
+        .environment = environment,
+        .files = files,
+        .examples = examples,
+    };
     return cli_main(&program, argc, argv);
 }

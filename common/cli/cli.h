@@ -50,9 +50,17 @@ typedef struct {
     const MoreOptions *more; // NULL when there are none
 } Command;
 
+// A row of the manual page. A table of them ends with a row of NULL.
+typedef struct {
+    const char *name, *text;
+} ManualRow;
+
 typedef struct {
     const char *name, *summary;
     const Command *const *commands; // NULL-terminated
+    const ManualRow *environment;   // variables that the program reads; each table may be NULL
+    const ManualRow *files;         // that it writes; DIR and such are arguments
+    const ManualRow *examples;      // command lines without the program's name
 } Program;
 
 // All of main: finds the command, parses its options, runs it, checks that stdout was written, prints the error.

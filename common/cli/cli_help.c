@@ -1,5 +1,6 @@
 // Help, manual page and completion from the option tables.
 #include "common/cli/cli_help.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,30 +67,42 @@ void cli_print_help(const Program *program, const Command *command) {
     print_rows(command->more->rows);
 }
 
-// roff takes "-" for a hyphen and a leading "." or "'" for a request.
+// roff replaces some characters by others, and a leading "." or "'" begins a request.
 static void print_roff(const char *text) {
-    if (*text == '.' || *text == '\'') fputs("\\&", stdout);
+    static const char *const escapes[128] = {['-'] = "\\-",   ['\\'] = "\\e",  ['"'] = "\\(dq", ['\''] = "\\(aq",
+                                             ['`'] = "\\(ga", ['^'] = "\\(ha", ['~'] = "\\(ti"};
+    if (*text == '.') fputs("\\&", stdout);
     for (; *text; text++) {
-        if (*text == '-')
-            fputs("\\-", stdout);
-        else if (*text == '\\')
-            fputs("\\e", stdout);
-        else
-            putchar(*text);
+        const char *escape = *text > 0 ? escapes[(unsigned char)*text] : NULL;
+        escape ? fputs(escape, stdout) : putchar(*text);
     }
 }
 
-static void print_roff_rows(const Option *options) {
+// A paragraph with a label in bold.
+static void print_roff_row(const char *label, const char *text, const char *more) {
+    printf(".TP\n.B ");
+    print_roff(label);
+    putchar('\n');
+    print_roff(text);
+    print_roff(more);
+    putchar('\n');
+}
+
+static void print_roff_options(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
         char flag[160], value[240];
         flag_text(o, flag, sizeof flag);
         default_text(o, value, sizeof value);
-        printf(".TP\n.B ");
-        print_roff(flag);
-        putchar('\n');
-        print_roff(o->help);
-        print_roff(value);
-        putchar('\n');
+        print_roff_row(flag, o->help, value);
+    }
+}
+
+static void print_roff_section(const char *title, const char *before, const ManualRow *rows) {
+    if (rows) printf(".SH %s\n", title);
+    for (; rows && rows->name; rows++) {
+        char label[400];
+        snprintf(label, sizeof label, "%s%s%s", before, *before ? " " : "", rows->name);
+        print_roff_row(label, rows->text, "");
     }
 }
 
@@ -97,22 +110,27 @@ void cli_print_man(const Program *program) {
     printf(".TH %s 1 \"\" \"millrace %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nCOMMAND [OPTIONS] [ARGUMENTS]\n"
            ".SH COMMANDS\n",
            program->name, VERSION, program->name, program->summary, program->name);
+    const MoreOptions *keys = NULL;
     for (const Command *const *c = program->commands; *c; c++) {
         printf(".SS %s ", (*c)->name);
         print_roff((*c)->arguments);
         putchar('\n');
         print_roff((*c)->summary);
         putchar('\n');
-        print_roff_rows((*c)->options);
-        print_roff_rows(common_options);
-        if ((*c)->more) print_roff_rows((*c)->more->rows);
+        print_roff_options((*c)->options);
+        print_roff_options(common_options);
+        if (!(*c)->more) continue;
+        assert(!keys || keys == (*c)->more);
+        keys = (*c)->more;
+        print_roff_row("--KEY=VALUE", "a key of the section CONFIGURATION KEYS", "");
     }
-    printf(
-        ".SH ENVIRONMENT\n"
-        ".TP\n.B MILLRACE_ISA\nportable, avx2 or avx512: use no instruction set beyond this one\n"
-        ".TP\n.B OMP_NUM_THREADS\nthreads of a training step, where the key threads is 0\n"
-        ".TP\n.B TMPDIR\nfolder for temporary files\n"
-        ".TP\n.B XDG_CACHE_HOME\nfolder, in place of ~/.cache, for what the trainer measures on a GPU (millrace/)\n");
+    if (keys) {
+        printf(".SH CONFIGURATION KEYS\nIn configuration files as KEY = VALUE, and on the command line.\n");
+        print_roff_options(keys->rows);
+    }
+    print_roff_section("ENVIRONMENT", "", program->environment);
+    print_roff_section("FILES", "", program->files);
+    print_roff_section("EXAMPLES", program->name, program->examples);
     printf(".SH EXIT STATUS\n");
 #define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
 #include "common/exit_codes.def"

@@ -1,7 +1,9 @@
-# The commands of the README's section on datasets, as they are written there, on small inputs of the same names; and the plan
-# of docs/gpt2-124m-12gb.md.
+# The commands of the README's section on datasets and of the manual pages, as they are written there, on small inputs of the
+# same names; and the plan of docs/gpt2-124m-12gb.md.
 
 load ../helpers
+
+teardown() { [ -z "${LOADER:-}" ] || kill "$LOADER" 2>/dev/null || true; }
 
 @test "the README's commands on datasets run as written" {
     readme=$ROOT/README.md
@@ -50,4 +52,46 @@ load ../helpers
     [[ "$(cat "$BATS_TEST_TMPDIR/written")" =~ "  optimizer "\ +([0-9]+) ]]
     [ $((BASH_REMATCH[1] - muon)) -ge $((324 << 20)) ]
     [ $((BASH_REMATCH[1] - muon)) -lt $((325 << 20)) ] # 324 MiB, as the page has it
+}
+
+# section PROGRAM TITLE: a section of a manual page, as text
+section() { "$BIN/$1" --man | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-/g; s/\\(aq/'"'"'/g; s/\\(dq/"/g; s/\\(ti/~/g'; }
+
+@test "the examples in the manual pages run as written" {
+    cd "$BATS_TEST_TMPDIR"
+    export XDG_RUNTIME_DIR=$PWD PATH=$BIN:$PATH
+    mkdir books && seq 3000 | split -l 60 - books/
+    cp "$DATA/small.parquet" web.parquet
+    write_tiny_conf small.conf
+    for program in shardtool trainer loader; do
+        [ $program != loader ] || shardtool tokenize --quiet -o other books
+        section $program EXAMPLES | sed -n 's/^\.B //p' >commands
+        [ "$(wc -l <commands)" -ge 3 ]
+        while IFS= read -r -u 5 command; do
+            case $command in
+            *"&") eval "$command" 2>log 3>&- && LOADER=$! && wait_until grep -q ready log ;;
+            *) eval "$command" >got 2>err || { echo "exit $?: $command" && cat err && return 1; } ;;
+            esac
+        done 5<commands
+    done
+    grep -q 'other' <(loader status)
+    kill "$LOADER"
+}
+
+@test "the manual pages name each environment variable that their program reads, and each configuration key once" {
+    cd "$ROOT"
+    for program in shardtool loader trainer; do
+        rooms=$program
+        [ $program != trainer ] || rooms="trainer kernels"
+        # shellcheck disable=SC2086
+        git grep -hoE 'getenv\("[A-Z_]+"' -- $rooms | cut -d '"' -f 2 | sort -u |
+            grep -vxE 'HOME|GOMP_SPINCOUNT|OMP_WAIT_POLICY' >"$BATS_TEST_TMPDIR/read"
+        section $program ENVIRONMENT | sed -n 's/^\.B //p' | sort >"$BATS_TEST_TMPDIR/named"
+        run comm -23 "$BATS_TEST_TMPDIR/read" "$BATS_TEST_TMPDIR/named"
+        [ -z "$output" ]
+    done
+    section trainer "CONFIGURATION KEYS" | sed -nE 's/^\.B (--[a-z_A-Z0-9]+).*/\1/p' >"$BATS_TEST_TMPDIR/keys"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/keys")" -ge 70 ]
+    [ "$(sort "$BATS_TEST_TMPDIR/keys" | uniq -d)" = "" ]
+    [ "$("$BIN/trainer" --man | grep -c '^\.B .*n_layer')" = 1 ]
 }
