@@ -50,7 +50,6 @@ CUSRC     := $(wildcard kernels/cuda/*.cu)
 CUDART    ?= cudart_static
 LIBS      += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -l$(CUDART) -lstdc++ -ldl -lrt
 DEFS      += -isystem $(CUDA_HOME)/include
-DEFS      += -DHAVE_CUDA_BACKEND=1
 # Every kernel is compiled for bf16 (compute capability 8.0 and up) and for fp16 (7.5 and up). The source has three
 # forms (ARCH in ptx.cuh), so there are three PTX for all cards, and 9.0 has code of its own (wgmma.cuh) by nvcc 12 and
 # later. 8.9 runs the code of 8.6; a card without code compiles the PTX when a kernel is loaded.

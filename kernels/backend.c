@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#if HAVE_CUDA_BACKEND
+#if HAVE_CUDA
 const Backend *backend_cuda(const BackendChoice *choice, char why[256]); // kernels/cuda/backend_cuda.c
 
 // NULL when a GPU may be there, else why not.

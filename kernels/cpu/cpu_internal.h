@@ -49,7 +49,6 @@ void *scratch_take(size_t *used, size_t bytes); // *used starts at 0; 64-byte al
 // The scratch column of ops.def: cpu_<column>_scratch. matmul.c has cpu_matmul_scratch, the variants have the others.
 static inline size_t cpu_no_scratch(const Shape *shape) { return (void)shape, 0; }
 static inline size_t cpu_embed_scratch(const Shape *shape) { return (void)shape, 0; }
-static inline size_t cpu_norm_scratch(const Shape *shape) { return (void)shape, 0; }
 size_t cpu_matmul_scratch(const Shape *shape);
 
 // The operations that multiply by weights, the same functions in every variant.

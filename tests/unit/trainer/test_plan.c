@@ -250,7 +250,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     backend->close();
 }
 
-#if HAVE_CUDA_BACKEND
+#if HAVE_CUDA
 // A memory model computed by hand for a GPU in bf16: peaks of 124M with B=16, T=1024 in GiB; with chunks of 4096 rows,
 // the largest batch in 11.3 GiB. The model differs from the plan in known ways: it counts gradients in bf16 (the plan
 // has fp32, 2 bytes per parameter more: 350M loses one sequence; 774M and 1558M, with the optimizer state in host
