@@ -62,6 +62,7 @@ typedef struct {
     // Of an open device with memory of its own.
     size_t free_bytes;                                // that an arena can have; 0: unknown
     void (*other_processes)(char *text, size_t size); // optional; lists who uses the rest, "" when unknown or nobody
+    const struct DeviceCollectiveRow *collective;     // how processes exchange its memory; NULL: as host memory
 
     // Memory: one arena for the life of the run. alloc returns NULL after fail() (82 or 83).
     void *(*alloc)(size_t bytes);

@@ -1,10 +1,9 @@
-// Chooses the row for the launcher that started this process, and the one for its GPU. The MPI row is a shared object
-// beside the programs, which is loaded only here: so the programs start where MPI is not installed.
+// Chooses the row for the launcher that started this process. Each row is a shared object beside the programs, which is
+// loaded only here, so the programs start where its library is not installed.
 #include "kernels/collective.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/machine/launch.h"
-#include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,25 +12,38 @@
 static const CollectiveRow none = {.name = "none"};
 Collective collective_none = {.row = &none, .world = 1};
 
-#if HAVE_CUDA_BACKEND
-extern const DeviceCollectiveRow collective_nccl; // kernels/cuda/collective_nccl.c
-static const DeviceCollectiveRow *const device_row = &collective_nccl;
-#else
-static const DeviceCollectiveRow *const device_row = NULL; // no backend has memory of its own
-#endif
+// The first row that serves the launcher is taken. NAME.so in ../lib/millrace beside the folder of this program has
+// the CollectiveRow collective_NAME.
+typedef struct {
+    const char *launcher; // NULL: any
+    const char *name, *title;
+    const char *package; // that must be installed where millrace is built
+    const char *start;   // how to start processes that the library joins
+} Library;
+static const Library libraries[] = {
+    {NULL, "mpi", "MPI", "libopenmpi-dev",
+     "by the mpirun of the MPI that millrace was built with, or by srun --mpi=pmix"},
+};
 
-// "../lib/millrace/mpi.so" beside the folder of this program.
-static const CollectiveRow *load_mpi(const Launch *launch) {
-    char path[PATH_MAX_BYTES];
-    if (program_path(path, "../lib/millrace/mpi.so") < 0) return NULL;
+static const Library *library_of(const Launch *launch) {
+    const Library *library = libraries;
+    while (library->launcher && strcmp(library->launcher, launch->launcher)) library++;
+    return library;
+}
+
+static const CollectiveRow *load_row(const Library *library, const Launch *launch) {
+    char path[PATH_MAX_BYTES], name[64];
+    snprintf(name, sizeof name, "../lib/millrace/%s.so", library->name);
+    if (program_path(path, name) < 0) return NULL;
     if (access(path, F_OK) < 0) {
-        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where libopenmpi-dev is installed",
-             launch->launcher, launch->world, path);
+        fail(EX_USAGE, "%s started %u processes, and '%s' is missing, which is built where %s is installed",
+             launch->launcher, launch->world, path, library->package);
         return NULL;
     }
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // global: Open MPI loads modules that need its symbols
-    const CollectiveRow *row = library ? dlsym(library, "collective_mpi") : NULL;
-    if (!row) fail(EX_USAGE, "cannot load MPI: %s", dlerror());
+    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL); // global: Open MPI loads modules that need its symbols
+    snprintf(name, sizeof name, "collective_%s", library->name);
+    const CollectiveRow *row = object ? dlsym(object, name) : NULL;
+    if (!row) fail(EX_USAGE, "cannot load %s: %s", library->title, dlerror());
     return row;
 }
 
@@ -41,18 +53,16 @@ int collective_open(Collective *collective, const CollectiveSettings *settings) 
     *collective = collective_none;
     if (launch_find(&launch) < 0) return -1;
     if (launch.world == 1) return 0;
-    const CollectiveRow *row = load_mpi(&launch);
+    const Library *library = library_of(&launch);
+    const CollectiveRow *row = load_row(library, &launch);
     if (!row) return -1;
     RankPlace place;
-    if (row->open(settings, &place, why) < 0) return fail(EX_USAGE, "MPI: %s", why);
+    if (row->open(settings, &place, why) < 0) return fail(EX_USAGE, "%s: %s", library->title, why);
     if (place.world > COLLECTIVE_RANKS)
         return fail(EX_USAGE, "%u processes are more than %d", place.world, COLLECTIVE_RANKS);
     if (place.world != launch.world)
-        return fail(
-            EX_USAGE,
-            "%s started %u processes, and MPI knows of %u: start them by the mpirun of the MPI that millrace was "
-            "built with, or by srun --mpi=pmix",
-            launch.launcher, launch.world, place.world);
+        return fail(EX_USAGE, "%s started %u processes, and %s joins %u: start them %s", launch.launcher, launch.world,
+                    library->title, place.world, library->start);
     *collective = (Collective){
         .row = row, .rank = place.rank, .world = place.world, .local_first = place.local_first, .local = place.local};
     return 0;
@@ -94,13 +104,12 @@ static int finish(Collective *collective, int status, const char *why) {
 
 // ---- memory of the backend
 
-int collective_load(Collective *collective, bool in_host_memory) {
+int collective_load(Collective *collective, const DeviceCollectiveRow *row) {
     uint8_t card[COLLECTIVE_CARD];
     collective->device = NULL;
-    if (collective->world == 1 || in_host_memory) return 0;
-    assert(device_row);
-    if (device_row->load(card) < 0) return -1;
-    collective->device = device_row;
+    if (collective->world == 1 || !row) return 0;
+    if (row->load(card) < 0) return -1;
+    collective->device = row;
     return 0;
 }
 

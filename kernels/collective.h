@@ -1,6 +1,6 @@
-// The processes that train one model together (ranks), and what they exchange: sums and copies of buffers. A row
-// implements it: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started. Beside `mpi`, which
-// exchanges host memory, the row `nccl` exchanges memory of GPUs.
+// The processes that train one model together (ranks), and their exchanges: sums and copies of buffers. A row
+// implements them: `none` for one process, `mpi` for those that mpirun, mpiexec or srun started (the table in
+// collective.c). `mpi` exchanges host memory; the row `nccl`, which the CUDA backend names, exchanges memory of GPUs.
 //
 // Every rank makes the same calls with the same sizes in the same order. A call returns -1 after fail() (75) when a
 // rank has ended or does not answer for timeout_ms; then `lost` is set, and every later call fails at once. Sums of
@@ -42,7 +42,7 @@ typedef struct {
 // An exchange begins when the backend's operations so far are done. No call but open and wait waits for the device.
 typedef struct Collective Collective;
 enum { COLLECTIVE_CARD = 16, COLLECTIVE_ID = 128 };
-typedef struct {
+typedef struct DeviceCollectiveRow {
     const char *name;
     int (*load)(uint8_t card[COLLECTIVE_CARD]); // finds the library, and names this process's GPU
     int (*make_id)(uint8_t id[COLLECTIVE_ID]);  // of rank 0, for the open of every rank
@@ -73,7 +73,7 @@ void collective_close(Collective *collective, bool by_signal);
 // For a backend that is open. collective_load finds what its memory needs for exchanges: a call of each process for
 // itself. collective_open_device joins the GPUs of all ranks, all of which have loaded. -1 after fail(): 2 when ranks
 // have different kinds of devices or one GPU, 80 when NCCL is missing, too old or does not work.
-int collective_load(Collective *collective, bool in_host_memory);
+int collective_load(Collective *collective, const DeviceCollectiveRow *row); // Backend.collective
 int collective_open_device(Collective *collective);
 
 // Of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end. These begin

@@ -152,6 +152,7 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .needs_warm_up = true,
         .check_shape = check_shape,
         .other_processes = nvml_other_processes,
+        .collective = &collective_nccl,
         .packed_bytes = packed_bytes,
         .scratch_bytes = scratch_bytes,
         .alloc = alloc,

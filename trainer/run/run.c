@@ -230,7 +230,7 @@ static int open_backend(Run *run, const Config *config_given, bool fresh) {
     if (!run->backend && config_given->dtype != config->dtype)
         return fail_in("the run in '%s' has dtype %s", config->out_dir, dtype_name(config->dtype));
     if (!run->backend) return -1;
-    return collective_load(&run->collective, run->backend->in_host_memory);
+    return collective_load(&run->collective, run->backend->collective);
 }
 
 // Everything else that can be refused before a loader is started or memory is allocated.
