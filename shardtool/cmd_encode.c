@@ -79,7 +79,7 @@ static int run(int count, char **arguments) {
     if (raw && cli_refuse_terminal() != 0) return -1;
     const Vocab *vocab = merges ? vocab_open_file(merges) : vocab_open();
     if (!vocab) return -1;
-    encoding.encoder = encoder_open(vocab, invalid_utf8, NULL);
+    encoding.encoder = encoder_open(vocab, invalid_utf8);
     encoder_set_max_word(encoding.encoder, max_word);
     int status = count ? 0 : encode_path(&encoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = encode_path(&encoding, arguments[i]);

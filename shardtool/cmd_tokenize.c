@@ -18,9 +18,9 @@
 static uint64_t threads, max_word = ENCODER_MAX_WORD, val_seed, shard_tokens = 128 << 20, max_tokens,
                          frame_tokens = SHARD_FRAME_TOKENS;
 static double val = 0.0005;
-static const char *output, *merges, *characters, *bpe_cache, *part_option;
+static const char *output, *merges, *characters, *part_option;
 static InvalidUtf8 invalid_utf8;
-static bool no_bpe_cache, force, append, json;
+static bool force, append, json;
 
 static const Option options[] = {
     {OPT_STRING, "o,output", &output, "DIR", "dataset directory to create; - writes one shard to standard output"},
@@ -37,8 +37,6 @@ static const Option options[] = {
     ROW_MAX_WORD(&max_word),
     ROW_MERGES(&merges),
     ROW_CHARACTERS(&characters),
-    {OPT_STRING, "bpe-cache", &bpe_cache, "FILE", "start with the BPE cache of another dataset (DIR/.bpe-cache)"},
-    {OPT_FLAG, "no-bpe-cache", &no_bpe_cache, NULL, "neither read nor write DIR/.bpe-cache"},
     {OPT_FLAG, "json", &json, NULL, "print the summary as a JSON object to standard output"},
     {OPT_FLAG, "append", &append, NULL, "add the documents to the finished dataset DIR"},
     ROW_REPLACE(&force),
@@ -147,19 +145,6 @@ static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *
     return status;
 }
 
-// A cache file that cannot be used costs time only: it is ignored with a warning.
-static void load_cache(SharedCache *cache, const char *path) {
-    if (shared_cache_load(cache, path) == 0) return;
-    log_warn("starting with an empty BPE cache: %s", err_text());
-    err_clear();
-}
-
-static void save_cache(const SharedCache *cache, const char *path) {
-    if (shared_cache_save(cache, path) == 0) return;
-    log_warn("the BPE cache is not saved: %s", err_text());
-    err_clear();
-}
-
 static void add_sources(Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     for (uint64_t i = 0; base && i < base->source_count; i++) dataset_add_source(dataset, &base->sources[i]);
     for (uint64_t i = 0; i < inputs->argument_count; i++) {
@@ -183,10 +168,6 @@ static void begin_dataset(Dataset *dataset, const char *directory, const RunPara
 static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     const Dataset *base = run->pipeline.base;
     if (check_space(inputs) < 0 || dataset_build_start(build, force || base) < 0) return -1;
-    char cache_path[PATH_MAX_BYTES];
-    dataset_bpe_cache_path(cache_path, output);
-    SharedCache *cache = run->pipeline.shared_cache;
-    if (!bpe_cache && !no_bpe_cache && access(cache_path, F_OK) == 0) load_cache(cache, cache_path);
     char skips_path[PATH_MAX_BYTES], skips_base[PATH_MAX_BYTES];
     dataset_skips_path(skips_path, build->target);
     dataset_skips_path(skips_base, output);
@@ -220,7 +201,6 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     journal_close(&journal);
     buffer_close(&resume.pending);
     buffer_close(&resume.params);
-    if (status == 0 && !no_bpe_cache) save_cache(cache, cache_path);
     dataset_close(&dataset);
     return status;
 }
@@ -295,18 +275,11 @@ static int run(int count, char **arguments) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
         output = part.output, params.part = part.text;
     }
-    if (characters) no_bpe_cache = true; // there is nothing to merge
     pipeline->vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
     int status = pipeline->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);
-        bool saves_cache = !to_stdout && !no_bpe_cache;
-        unsigned encoders = threads ? (unsigned)threads : pool_cores();
-        if (saves_cache || bpe_cache || (!characters && encoders >= SHARED_CACHE_THREADS))
-            pipeline->shared_cache = shared_cache_open(pipeline->vocab, encoders);
-        if (bpe_cache) load_cache(pipeline->shared_cache, bpe_cache);
         status = tokenize(&params, &inputs, to_stdout);
-        shared_cache_close(pipeline->shared_cache);
         buffer_close(&params.line);
     }
     vocab_close(pipeline->vocab);

@@ -95,15 +95,3 @@ size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t
     }
     return count;
 }
-
-bool bpe_holds(const Vocab *vocab, const uint8_t *piece, size_t size, const uint16_t *ids, size_t count) {
-    size_t at = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] >= MERGED_COUNT) return false;
-        size_t length = vocab_length(vocab, ids[i]);
-        if (length > size - at || memcmp(piece + at, vocab->bytes + vocab->start[ids[i]], length)) return false;
-        if (i && !pair_holds(vocab, ids[i - 1], ids[i])) return false;
-        at += length;
-    }
-    return at == size;
-}

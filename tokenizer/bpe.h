@@ -9,6 +9,3 @@ size_t bpe_merge(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t
 
 // Same, faster for pieces of up to 32 bytes. Needs AVX-512.
 size_t bpe_merge_avx512(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
-
-// Whether these are the ids that bpe_merge gives for the piece. The ids may be any numbers.
-bool bpe_holds(const Vocab *vocab, const uint8_t *piece, size_t size, const uint16_t *ids, size_t count);

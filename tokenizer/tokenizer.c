@@ -4,8 +4,7 @@
 //   window       starts of up to 512 pieces at a time                     pretokenizer_next: portable, AVX2, AVX-512
 //   batch        ids of the pieces that the fast path finds (98 of 100)   piece_cache_encode: portable, AVX-512
 //   other piece  its slower slots in the encoder's own piece cache        piece_cache_encode_one
-//                entries that other encoders or an earlier run have made  shared_cache_find
-//                its merges, after which both caches hold it              bpe_merge: portable, AVX-512
+//                its merges, after which the cache holds it              bpe_merge: portable, AVX-512
 //
 // A window that is not UTF-8 is encoded a second time, as InvalidUtf8 says (encode_invalid).
 //
@@ -46,7 +45,7 @@ static int self_check(const Vocab *vocab) {
     static const uint16_t want[] = {15496, 995, 11,   340,  338, 1160, 2075, 0,    628,  220, 220, 40792,
                                     140,   114, 1849, 2124, 27,  91,   437,  1659, 5239, 91,  29};
     uint16_t got[3 * sizeof text + 64]; // encoder_ids_max
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
     ssize_t count = encoder_encode(encoder, (Bytes){(const uint8_t *)text, sizeof text - 1}, got);
     encoder_close(encoder);
     if (count * 2 == sizeof want && !memcmp(got, want, sizeof want)) return 0;
@@ -81,13 +80,13 @@ void vocab_close(const Vocab *vocab) {
     hugepages_free((void *)(uintptr_t)vocab);
 }
 
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache) {
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {
     Encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder) die(EX_MEMORY, "out of memory for an encoder");
     encoder->invalid = invalid;
     encoder->isa = cpu_isa();
     encoder->max_word = ENCODER_MAX_WORD;
-    piece_cache_open(&encoder->pieces, vocab, shared_cache, encoder->isa);
+    piece_cache_open(&encoder->pieces, vocab, encoder->isa);
     return encoder;
 }
 
@@ -102,7 +101,6 @@ void encoder_close(Encoder *encoder) {
 void encoder_keep_small(Encoder *encoder) { piece_cache_keep_small(&encoder->pieces); }
 void encoder_set_max_word(Encoder *encoder, uint64_t bytes) { encoder->max_word = bytes; }
 uint64_t encoder_replaced(const Encoder *encoder) { return encoder->replaced; }
-uint64_t encoder_merged(const Encoder *encoder) { return encoder->pieces.merged; }
 
 enum { NOT_UTF8 = -2 };
 
@@ -182,7 +180,6 @@ static ssize_t encode_windows(Encoder *encoder, Bytes text, uint16_t *ids) {
         encoder->offset += text.size;
         return count;
     }
-    if (!encoder->pieces.seeded) piece_cache_seed(&encoder->pieces);
     while (text.size) {
         Bytes window = {text.data, window_size(text)};
         ssize_t count = encode_window(encoder, window, out);

@@ -52,28 +52,10 @@ typedef enum {
     INVALID_BYTES    // the bytes are encoded as they are, and decoding gives them back
 } InvalidUtf8;
 
-// The pieces of text that all encoders of the process have merged: what one has merged the others need not. Optional;
-// it never changes the ids. At most 40 MB. Thread-safe; close it after its encoders.
-//
-// `threads` is the number of encoders. Below SHARED_CACHE_THREADS encoders only add to the cache, for
-// shared_cache_save: a lookup costs half as much as a merge, and most new pieces are new to all encoders. (make
-// bench-tokenizer, mixed text, first pass, 2026-11-21: with lookups, 2 encoders are 10 % slower, 4 equally fast, 16 are
-// 10 % faster.)
-enum { SHARED_CACHE_THREADS = 8 };
-typedef struct SharedCache SharedCache;
-SharedCache *shared_cache_open(const Vocab *vocab, unsigned threads); // exits (82) when there is no memory
-void shared_cache_close(SharedCache *cache);                          // accepts NULL
-
-// The shared cache as a file of at most 32 MB, so that a later run need not merge the same pieces. Load it before
-// encoders run, save it after. -1 after fail(): loading refuses a file that is damaged, cut or of another vocabulary
-// (65), and the cache can be used without it.
-int shared_cache_load(SharedCache *cache, const char *path);
-int shared_cache_save(const SharedCache *cache, const char *path);
-
 // One thread's encoder: a piece cache and buffers. Its memory is bounded, whatever it encodes (see tokenizer.c).
 typedef struct Encoder Encoder;
-Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid, SharedCache *shared_cache); // shared_cache may be NULL
-void encoder_close(Encoder *encoder);                                                      // accepts NULL
+Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid);
+void encoder_close(Encoder *encoder); // accepts NULL
 
 // Bounds the piece cache of a new encoder to 16 MB instead of 64.
 void encoder_keep_small(Encoder *encoder);
@@ -98,4 +80,3 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
 size_t encoder_held_bytes(const Encoder *encoder);
 
 uint64_t encoder_replaced(const Encoder *encoder); // U+FFFD written for invalid bytes so far
-uint64_t encoder_merged(const Encoder *encoder);   // pieces merged so far, because no cache held them

@@ -26,11 +26,6 @@ void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int spl
         die(EX_CREATE, "path too long: '%.60s...'", directory);
 }
 
-void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory) {
-    if (snprintf(out, PATH_MAX_BYTES, "%s/.bpe-cache", directory) >= PATH_MAX_BYTES)
-        die(EX_CREATE, "path too long: '%.60s...'", directory);
-}
-
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory) {
     if (snprintf(out, PATH_MAX_BYTES, "%s/" DATASET_SKIPS, directory) >= PATH_MAX_BYTES)
         die(EX_CREATE, "path too long: '%.60s...'", directory);

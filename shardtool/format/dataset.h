@@ -4,9 +4,7 @@
 // the header up to here), then one line per shard (file, split, tokens, documents, bytes, content hash, stored hash,
 // source range). The order of the sorted paths is the order of the tokens.
 //
-// The directory may also hold skipped.jsonl, the bad inputs that the run skipped, .lock, and .bpe-cache: the merged
-// pieces of a `tokenize` run (shared_cache_save), at most 32 MB, which speed up the next run over similar text. The
-// cache is not part of the data; it may be deleted.
+// The directory may also hold skipped.jsonl, the bad inputs that the run skipped, and .lock.
 //
 // Dataset fingerprint = SHA-256 over lines `split tokens documents content_hash\n` in manifest order,
 // `val=P seed=S\n`, and the vocabulary fingerprint in hex. It identifies the data, independent of place and storage.
@@ -76,8 +74,7 @@ int dataset_read_shard(Dataset *dataset, const struct json_t *object, bool check
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
-void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory);     // "DIR/skipped.jsonl"
-bool dataset_is(const char *path);                                            // a directory with a manifest
-void dataset_bpe_cache_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/.bpe-cache"
+void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/skipped.jsonl"
+bool dataset_is(const char *path);                                        // a directory with a manifest
 // Creates the folder of a shard, durably.
 int dataset_make_folder(const char *directory, int split, uint64_t number);

@@ -227,8 +227,7 @@ static int handle_full_batch(Pipeline *pipeline, bool *is_long) {
         bool first = !*is_long;
         *is_long = true;
         if (!pipeline->long_encoder) {
-            pipeline->long_encoder =
-                encoder_open(pipeline->options->vocab, pipeline->options->invalid, pipeline->options->shared_cache);
+            pipeline->long_encoder = encoder_open(pipeline->options->vocab, pipeline->options->invalid);
             encoder_set_max_word(pipeline->long_encoder, pipeline->options->max_word);
         }
         return submit_window(pipeline, first, false);
@@ -376,7 +375,7 @@ static int pipeline_open(Pipeline *pipeline, Dataset *dataset) {
     pipeline->encoder_count = threads;
     pipeline->encoders = allocate_zeroed(threads, sizeof(Encoder *));
     for (unsigned i = 0; i < threads; i++) {
-        pipeline->encoders[i] = encoder_open(options->vocab, options->invalid, options->shared_cache);
+        pipeline->encoders[i] = encoder_open(options->vocab, options->invalid);
         encoder_keep_small(pipeline->encoders[i]); // a thread may take 16 MiB
         encoder_set_max_word(pipeline->encoders[i], options->max_word);
     }

@@ -14,7 +14,6 @@
 typedef struct {
     ShardSinkOptions shards; // `threads` tokenize, and as many compress
     const Vocab *vocab;
-    SharedCache *shared_cache; // merged pieces shared by the workers; may be NULL
     InvalidUtf8 invalid;
     uint64_t max_word;
     double val; // share of documents in the validation split

@@ -76,8 +76,8 @@ out = os.path.join(FOLDER, "out")
 runs = {
     "xz -dc": ["xz", "-dc", *files],
     "text -0 -j 2": [TOOL, "text", "-q", "-0", "-j", "2", nest],
-    "tokenize -j 1": [TOOL, "tokenize", "-q", "--force", "--no-bpe-cache", "-j", "1", "-o", out, nest],
-    "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "--no-bpe-cache", "-j", "2", "-o", out, nest],
+    "tokenize -j 1": [TOOL, "tokenize", "-q", "--force", "-j", "1", "-o", out, nest],
+    "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "-j", "2", "-o", out, nest],
 }
 best = {}
 for _ in range(3):

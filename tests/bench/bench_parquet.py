@@ -79,7 +79,7 @@ def main():
         commands = {
             "text": [TOOL, "text", path],
             "text, one of 3 rows": [TOOL, "text", "--where", "language_score>=0.87", path],
-            "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "--no-bpe-cache", "-j", "2", "-o", dataset, path],
+            "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "-j", "2", "-o", dataset, path],
         }
         results = {"pyarrow iter_batches": timed_pyarrow(path)}
         results |= {engine: timed(command) for engine, command in commands.items()}

@@ -56,7 +56,7 @@ def cpu_seconds(command, killed_at=None, out=None):
 
 
 def same(a, b):
-    difference = filecmp.dircmp(a, b, ignore=[".lock", ".bpe-cache"])
+    difference = filecmp.dircmp(a, b, ignore=[".lock"])
     return not (difference.left_only or difference.right_only or difference.diff_files) and all(
         same(os.path.join(a, name), os.path.join(b, name)) for name in difference.common_dirs
     )
@@ -65,7 +65,7 @@ def same(a, b):
 def rest_after_kill(tool, folder, source):
     """CPU seconds of the whole run and of the rest, the best of some rounds each."""
     whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
-    command = [tool, "tokenize", "-q", "-j", "2", "--no-bpe-cache", "--shard-tokens", "512k", source, "-o"]
+    command = [tool, "tokenize", "-q", "-j", "2", "--shard-tokens", "512k", source, "-o"]
     best_whole = best_rest = float("inf")
     for _ in range(ROUNDS):
         shutil.rmtree(whole, ignore_errors=True)

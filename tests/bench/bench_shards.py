@@ -184,7 +184,7 @@ def main(tool, folder, gigabytes=0):
     source, dataset = os.path.join(folder, "text.jsonl"), os.path.join(folder, "dataset")
     megabytes = write_text(source)
     print(f"{megabytes:.0f} MB of text, {CORES} cores, {subprocess.getoutput(tool + ' --version')}, load {os.getloadavg()[0]:.1f}")
-    tokenize = [tool, "tokenize", "-q", "--force", "--no-bpe-cache", "--shard-tokens", "4M", "-o", dataset]
+    tokenize = [tool, "tokenize", "-q", "--force", "--shard-tokens", "4M", "-o", dataset]
     result = best(tokenize + ["-j", str(CORES), source])
     line("JSONL -> dataset", result, megabytes, f"{megabytes / result[1]:.0f} MB per CPU second")
     peers(folder, tool, megabytes / result[0])

@@ -2,8 +2,7 @@
 //
 // Prints one JSON line: MB/s of the first pass (cold: empty caches) and of the best later pass (warm). With one thread
 // its processor time counts, which a busy machine changes less than wall time. IDS is a file for the ids of the first
-// thread's documents. With MILLRACE_BPE_CACHE set to an empty string the threads share a cache; set to a FILE, the
-// cache is loaded from it before the first pass and saved to it at the end.
+// thread's documents.
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
@@ -76,17 +75,9 @@ int main(int count, char **arguments) {
     double open_ms = (double)(time_ns(1) - start) / 1e6;
     static Share shares[THREADS_MAX];
     cut_shares(shares, threads, all);
-    const char *saved = getenv("MILLRACE_BPE_CACHE");
-    SharedCache *shared_cache =
-        saved ? shared_cache_open(vocab, *saved ? (unsigned)threads : SHARED_CACHE_THREADS) : NULL;
-    start = time_ns(1);
-    if (saved && *saved && access(saved, F_OK) == 0 && shared_cache_load(shared_cache, saved) < 0)
-        fprintf(stderr, "starting with an empty BPE cache: %s\n", err_text()), err_clear();
-    double load_ms = (double)(time_ns(1) - start) / 1e6;
-    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE, shared_cache);
+    for (size_t i = 0; i < threads; i++) shares[i].encoder = encoder_open(vocab, INVALID_REPLACE);
 
     double cold = 0, warm = 0;
-    uint64_t merged = 0;
     size_t ids = 0;
     for (size_t pass = 0; pass < passes; pass++) {
         pthread_t thread[THREADS_MAX];
@@ -99,10 +90,9 @@ int main(int count, char **arguments) {
         ids = 0;
         for (size_t i = 0; i < threads; i++) bytes += (double)shares[i].bytes, ids += shares[i].count;
         double rate = bytes / seconds / 1e6;
-        if (!pass) {
+        if (!pass)
             cold = rate;
-            for (size_t i = 0; i < threads; i++) merged += encoder_merged(shares[i].encoder);
-        } else if (rate > warm)
+        else if (rate > warm)
             warm = rate;
     }
     if (count > 4) {
@@ -110,14 +100,12 @@ int main(int count, char **arguments) {
         if (!file || fwrite(shares[0].ids, 2, shares[0].count, file) != shares[0].count || fclose(file))
             die(EX_IO, "cannot write '%s'", arguments[4]);
     }
-    if (saved && *saved && shared_cache_save(shared_cache, saved) < 0) die(err_code(), "%s", err_text());
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    printf("{\"open_ms\": %.2f, \"load_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, \"merged\": %llu, "
+    printf("{\"open_ms\": %.2f, \"cold\": %.1f, \"warm\": %.1f, \"ids\": %zu, "
            "\"rss_mb\": %.1f}\n",
-           open_ms, load_ms, cold, warm, ids, (unsigned long long)merged, (double)usage.ru_maxrss * 1024 / 1e6);
+           open_ms, cold, warm, ids, (double)usage.ru_maxrss * 1024 / 1e6);
     for (size_t i = 0; i < threads; i++) encoder_close(shares[i].encoder), free(shares[i].ids);
-    shared_cache_close(shared_cache);
     vocab_close(vocab);
     file_unmap(&all);
 }

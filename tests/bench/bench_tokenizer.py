@@ -106,10 +106,9 @@ def run_engine(name, threads, passes, path):
     print(json.dumps({"cold": rates[0], "warm": max(rates[1:], default=0), "ids": count, "sha": digest.hexdigest(), "rss_mb": rss}))
 
 
-def measure(command, cores, cache_file=None):
+def measure(command, cores):
     pin = lambda: os.sched_setaffinity(0, cores)
-    environment = os.environ if cache_file is None else {**os.environ, "MILLRACE_BPE_CACHE": cache_file}
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=pin, text=True, env=environment).stdout
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, preexec_fn=pin, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])
 
 
@@ -137,27 +136,6 @@ def compare(timer, name, path, cores, passes):
             flush=True,
         )
     return rows["millrace"]["warm"]
-
-
-def compare_caches(timer, name, path, cores):
-    """The speed of a shared cache and of a saved one."""
-    cache_file = os.path.join(FOLDER, "bpe-cache")
-    if os.path.exists(cache_file):
-        os.remove(cache_file)
-    run = lambda cores, kept: min(
-        (measure([timer, path, str(len(cores)), "1"], cores, kept) for _ in range(3)), key=lambda row: -row["cold"]
-    )
-    for some in [set(cores[-1:])] + ([set(cores[-2:])] if len(cores) > 1 else []):
-        for kept, how in (None, "separate caches"), ("", "a shared cache"):
-            row = run(some, kept)
-            print(f"{name:8} {len(some)} thread(s), {how:20} cold {row['cold']:7.1f} MB/s  {row['merged']:8} pieces merged")
-    one = set(cores[-1:])
-    measure([timer, path, "1", "1"], one, cache_file)
-    row = run(one, cache_file)
-    print(
-        f"{name:8} 1 thread, from {os.path.getsize(cache_file) / 1e6:.1f} MB of BPE cache  first pass {row['cold']:7.1f} MB/s  "
-        f"{row['merged']:8} pieces merged  {row['load_ms']:.0f} ms to load"
-    )
 
 
 def time_command(command, cores):
@@ -211,7 +189,6 @@ def main(timer, shardtool, file=None):
         one = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-1:]), 3) if sets[0] != name else one
         two = compare(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", set(cores[-2:]), 3)
         print(f"the second core gives {two / one:.2f}x")
-    compare_caches(timer, sets[0], f"{FOLDER}/{sets[0]}.docs", cores)
     compare_command(shardtool, sets[0], f"{FOLDER}/{sets[0]}.docs", cores)
 
 

@@ -42,8 +42,7 @@ int main(int count, char **arguments) {
     if (!last) die(EX_USAGE, "usage: soak_tokenizer GB");
     const Vocab *vocab = vocab_open();
     if (!vocab) die(err_code(), "%s", err_text());
-    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, shared_cache);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     uint8_t *text = malloc(DOCUMENT);
     uint16_t *ids = malloc(encoder_ids_max(DOCUMENT) * sizeof *ids);
     if (!text || !ids) die(EX_MEMORY, "no memory for a document");
@@ -66,7 +65,6 @@ int main(int count, char **arguments) {
         fflush(stdout);
     }
     encoder_close(encoder);
-    shared_cache_close(shared_cache);
     vocab_close(vocab);
     free(text);
     free(ids);

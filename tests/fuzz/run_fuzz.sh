@@ -10,13 +10,6 @@ shard)
         grep "^{\"text\"" "$vectors" | head -40 | "$shardtool" tokenize -q -o - --frame-tokens $tokens --shard-tokens 4096 - >seeds/$tokens.zst
     done
     ;;
-bpe_cache)
-    for lines in 1 20; do
-        head -$lines "$vectors" >lines.jsonl
-        "$shardtool" tokenize -q --force -o dataset lines.jsonl
-        cp dataset/.bpe-cache seeds/cache$lines
-    done
-    ;;
 jsonl) # the first byte chooses the options
     head -20 "$vectors" >lines.jsonl
     for option in '\x00' '\x01' '\x02' '\x0c'; do

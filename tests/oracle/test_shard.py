@@ -162,8 +162,7 @@ def tree(directory):
             path = os.path.join(folder, name)
             with open(path, "rb") as file:
                 found[os.path.relpath(path, directory)] = file.read()
-    for beside in (".lock", ".bpe-cache"):
-        found.pop(beside, None)
+    found.pop(".lock", None)
     return found
 
 

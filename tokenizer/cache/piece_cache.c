@@ -14,7 +14,6 @@
 
 enum {
     GROWTH = 16,
-    SEED_AHEAD = 16,    // entries whose buckets are prefetched while seeding
     SWAP_INTERVAL = 16, // every so many hits outside the first slot, the entry moves to its first slot
     DEAD_U64S = 64      // scratch of merge for pieces of less than 4 KiB
 };
@@ -32,9 +31,8 @@ static void table_alloc(PieceTable *table, size_t count) {
     table->entries = hugepages_alloc_or_die(count * 16 * table->width);
 }
 
-void piece_cache_open(PieceCache *cache, const Vocab *vocab, SharedCache *shared_cache, Isa isa) {
+void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa) {
     cache->vocab = vocab;
-    cache->shared_cache = shared_cache;
     cache->encode = isa == ISA_AVX512 ? piece_cache_encode_avx512 : piece_cache_encode_portable;
     cache->merge = isa == ISA_AVX512 ? bpe_merge_avx512 : bpe_merge;
     for (unsigned i = 0; i < PIECE_SIZES; i++) {
@@ -188,43 +186,9 @@ static unsigned first_table(size_t size) {
     return first;
 }
 
-// Copies the piece of a shared entry to where PIECE_READ bytes may be read.
-static size_t copy_piece(const uint8_t *entry, uint8_t piece[PIECE_READ]) {
-    size_t size = shared_entry_size(entry);
-    memcpy(piece, shared_entry_piece(entry), size);
-    memset(piece + size, 0, PIECE_READ - size);
-    return size;
-}
-
-static void prefetch_entry(const PieceCache *cache, const uint8_t *entry) {
-    uint8_t piece[PIECE_READ];
-    size_t size = copy_piece(entry, piece);
-    piece_prefetch(cache, piece, size);
-}
-
-void piece_cache_seed(PieceCache *cache) {
-    cache->seeded = true;
-    if (!cache->shared_cache) return;
-    const uint8_t *next = shared_cache_next(cache->shared_cache, NULL, true); // to be prefetched
-    unsigned ahead = 0;
-    for (const uint8_t *entry = NULL; (entry = shared_cache_next(cache->shared_cache, entry, true)); ahead--) {
-        for (; next && ahead < SEED_AHEAD; ahead++) {
-            prefetch_entry(cache, next);
-            next = shared_cache_next(cache->shared_cache, next, true);
-        }
-        uint8_t piece[PIECE_READ];
-        uint16_t ids[SHARED_CACHE_IDS_MAX];
-        size_t size = copy_piece(entry, piece), count = shared_entry_ids(entry, ids);
-        piece_cache_add(cache, first_table(size), piece, size, ids, count);
-    }
-}
-
 size_t piece_cache_encode_one(PieceCache *cache, const uint8_t *piece, size_t size, uint16_t *ids) {
     uint64_t keys[PIECE_SIZES][WHOLE_KEY];
     unsigned first = first_table(size), missing;
-    SharedCache *shared_cache = first < PIECE_SIZES ? cache->shared_cache : NULL;
-    SharedCacheBucket bucket = {0};
-    if (shared_cache) bucket = shared_cache_bucket(shared_cache, piece, size);
     for (missing = first; missing < PIECE_SIZES; missing++) {
         PieceTable *table = &cache->tables[missing];
         uint64_t *entry = piece_find(table, keys[missing], piece, size);
@@ -234,12 +198,7 @@ size_t piece_cache_encode_one(PieceCache *cache, const uint8_t *piece, size_t si
         if (++cache->slow_hits % SWAP_INTERVAL == 0) table_swap(table, entry, keys[missing]);
         return count;
     }
-    size_t count = shared_cache ? shared_cache_find(shared_cache, bucket, piece, size, ids) : 0;
-    if (!count) {
-        count = encode_merged(cache, piece, size, ids);
-        cache->merged++;
-        if (shared_cache) shared_cache_add(shared_cache, bucket, &cache->chunk, piece, size, ids, count);
-    }
+    size_t count = encode_merged(cache, piece, size, ids);
     piece_cache_add(cache, missing, piece, size, ids, count);
     return count;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/machine/cpu.h"
-#include "tokenizer/cache/shared_cache.h"
+#include "tokenizer/vocab.h"
 
 // Three tables by the size of a piece: entries of 32 bytes hold up to 15 bytes and 7 ids (nine pieces in ten), entries
 // of 64 bytes up to 31 bytes and 15 ids, entries of 256 bytes up to 127 bytes and 63 ids. Longer pieces are merged each
@@ -23,23 +23,15 @@ typedef struct PieceCache {
     size_t (*encode)(struct PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                      uint16_t *ids);
     size_t (*merge)(const Vocab *vocab, const uint8_t *piece, size_t size, uint16_t *ids, uint64_t *dead);
-    uint64_t *dead;            // scratch of merge
-    SharedCache *shared_cache; // the next level, used by all encoders; may be NULL
-    SharedCacheChunk chunk;    // where this encoder writes its entries of the shared cache
-    bool seeded;               // holds the entries that the shared cache was loaded with
-    unsigned slow_hits;        // pieces found outside the bucket that the fast path probes, modulo SWAP_INTERVAL
-    uint64_t merged;           // pieces found in neither cache
+    uint64_t *dead;     // scratch of merge
+    unsigned slow_hits; // pieces found outside the bucket that the fast path probes, modulo SWAP_INTERVAL
 } PieceCache;
 
 // Exits (82) when there is no memory.
-void piece_cache_open(PieceCache *cache, const Vocab *vocab, SharedCache *shared_cache, Isa isa);
+void piece_cache_open(PieceCache *cache, const Vocab *vocab, Isa isa);
 void piece_cache_close(PieceCache *cache);
 // Bounds a new cache to 16 MB instead of 64.
 void piece_cache_keep_small(PieceCache *cache);
-
-// Copies the entries that the shared cache was loaded with. Call it in the encoder's own thread: it takes 50 ns an
-// entry.
-void piece_cache_seed(PieceCache *cache);
 
 // Encodes the pieces text[starts[i] .. starts[i + 1]) for i < count <= PRETOKENIZE_BATCH and returns the number of ids.
 // Reads PIECE_READ bytes from each start, whatever the piece's size, and 16 starts past the last; writes up to 64 ids
@@ -49,7 +41,7 @@ static inline size_t piece_cache_encode(PieceCache *cache, const uint8_t *text, 
     return cache->encode(cache, text, starts, count, ids);
 }
 
-// Encodes one piece: looks into all tables, then into the shared cache, then merges. Adds the piece to both caches.
+// Encodes one piece: looks into all tables, then merges and adds the piece.
 size_t piece_cache_encode_one(PieceCache *cache, const uint8_t *piece, size_t size, uint16_t *ids);
 
 // The fast paths over a batch, one for each instruction set (piece_cache_batch.h).

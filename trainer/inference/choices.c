@@ -155,7 +155,7 @@ int choices_evaluate(Network *network, const char *path, void (*found)(void *con
     const Vocab *vocab = vocab_open();
     int result = vocab ? file_read_stream(&text, strcmp(path, "-") ? path : "/dev/stdin", FILE_MAX_BYTES) : -1;
     if (result == 0) {
-        Choices choices = {.network = network, .encoder = encoder_open(vocab, INVALID_REPLACE, NULL)};
+        Choices choices = {.network = network, .encoder = encoder_open(vocab, INVALID_REPLACE)};
         const size_t ids = (size_t)pass->rows * (size_t)(pass->block + 1);
         choices.rows = allocate_zeroed(ids, sizeof *choices.rows);
         choices.losses = allocate_zeroed(ids, sizeof *choices.losses);

@@ -18,7 +18,7 @@ typedef struct {
 // sample.py. NULL after fail().
 static uint16_t *encode_start(const Vocab *vocab, Bytes text, uint64_t more, size_t *count) {
     static const char mark[] = "<|endoftext|>";
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
     uint16_t *ids = malloc((encoder_ids_max(text.size) + more + 1) * sizeof *ids);
     if (!ids) die(EX_MEMORY, "no memory for the text");
     *count = 0;

@@ -40,65 +40,6 @@ texts() { # a folder of small documents
     find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort | cmp - before
 }
 
-@test "the BPE cache is saved beside the dataset and never changes its bytes" {
-    texts
-    many() { for i in $(seq 3000); do echo "word$((i * 7919 % 3001)) and $i"; done; }
-    many >in/many.txt
-    shardtool tokenize -q --no-bpe-cache -o plain in
-    [ ! -e plain/.bpe-cache ]
-    shardtool tokenize -q -o out in
-    cmp plain/train/000/000000.zst out/train/000/000000.zst
-    cmp plain/dataset.jsonl out/dataset.jsonl
-    cp out/.bpe-cache cache
-    [ "$(stat -c %s cache)" -gt 10000 ]
-    # a run that starts from it adds nothing to it, from this directory or from another
-    run_code 0 shardtool tokenize -o out --force in
-    [[ "$output" != *"empty BPE cache"* ]]
-    cmp cache out/.bpe-cache
-    run_code 0 shardtool tokenize --bpe-cache cache -o other in
-    [[ "$output" != *"empty BPE cache"* ]]
-    cmp cache other/.bpe-cache
-    cmp plain/train/000/000000.zst other/train/000/000000.zst
-    cmp plain/dataset.jsonl other/dataset.jsonl
-    # standard output gets the same shard
-    shardtool tokenize -q --bpe-cache cache -o - in | cmp - <(shardtool tokenize -q -o - in)
-    # every other command ignores it
-    rm -f fifo && mkfifo fifo
-    run_code 0 timeout 60 shardtool tokenize --bpe-cache fifo -o fifo-out in
-    [[ "$output" == *"starting with an empty BPE cache: 'fifo' is not a regular file"* ]]
-    echo "no cache" >out/.bpe-cache
-    shardtool verify out
-    shardtool info out >/dev/null
-    shardtool diff plain out
-    shardtool merge -q -o merged out
-    [ ! -e merged/.bpe-cache ]
-    shardtool diff --content merged out
-}
-
-@test "a BPE cache that is damaged, cut or of another vocabulary is replaced, with one line" {
-    texts
-    shardtool tokenize -q -o out in
-    cp out/.bpe-cache cache
-    cp out/train/000/000000.zst shard
-    for damage in cut byte vocabulary text; do
-        cp cache out/.bpe-cache
-        case $damage in
-        cut) truncate -s -5 out/.bpe-cache ;;
-        byte) printf x | dd of=out/.bpe-cache bs=1 seek=60 conv=notrunc status=none ;;
-        vocabulary) printf x | dd of=out/.bpe-cache bs=1 seek=20 conv=notrunc status=none ;;
-        text) echo hello >out/.bpe-cache ;;
-        esac
-        run_code 0 shardtool tokenize -q -o out --force in
-        [ "${#lines[@]}" = 1 ]
-        [[ "$output" == "shardtool: starting with an empty BPE cache: 'out/.bpe-cache' "* ]]
-        cmp shard out/train/000/000000.zst
-        cmp cache out/.bpe-cache
-    done
-    run_code 0 shardtool tokenize -q -o third --bpe-cache absent in
-    [[ "$output" == "shardtool: starting with an empty BPE cache: "*"absent"* ]]
-    cmp shard third/train/000/000000.zst
-}
-
 @test "other options on a finished dataset: 2, naming the difference" {
     texts
     shardtool tokenize -q -o out in

@@ -153,7 +153,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
 
 @test "a run that continues tokenizes only what is missing" {
     seq 200000 | sed 's/.*/Line & of a text that is long enough to take some time./' >lines.txt
-    options="--docs lines --frame-tokens 1024 --shard-tokens 64k --no-bpe-cache lines.txt"
+    options="--docs lines --frame-tokens 1024 --shard-tokens 64k lines.txt"
     shardtool tokenize -q -o whole $options
     shards=$(find whole/train -name '*.zst' | wc -l)
     kill_at rename $((shards * 9 / 10)) shardtool tokenize -q -j 1 -o out $options
@@ -164,7 +164,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     # of the text as well, cut by lines or by paragraphs, only the rest is read
     sed -i 'n;G' lines.txt
     for docs in lines paragraphs; do
-        options="--docs $docs --frame-tokens 1024 --shard-tokens 64k --no-bpe-cache lines.txt"
+        options="--docs $docs --frame-tokens 1024 --shard-tokens 64k lines.txt"
         rm -rf whole out
         shardtool tokenize -q -o whole $options
         shards=$(find whole/train -name '*.zst' | wc -l)
@@ -191,7 +191,7 @@ open(sys.argv[1] + ".gz", "wb").write(b"".join(gzip.compress(part, 0, mtime=0) f
     mkdir members && split -n l/99 --additional-suffix .jsonl docs.jsonl members/ && tar cf members.tar --sort=name members
     for file in docs.jsonl members.tar; do
         compress_stored $file
-        options="-q --frame-tokens 1024 --shard-tokens 8k --no-bpe-cache $file.gz"
+        options="-q --frame-tokens 1024 --shard-tokens 8k $file.gz"
         shardtool tokenize -o whole-$file $options 2>/dev/null
         shards=$(find whole-$file -name '*.zst' | wc -l)
         kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out-$file $options
@@ -231,7 +231,7 @@ END
 @test "a run that continues decompresses only the last megabytes before its place, and checks the checksum" {
     make_compressed
     for input in two.jsonl.gz long.tar.gz frames.jsonl.zst; do
-        options="-q --val 0.1 --frame-tokens 1024 --shard-tokens 128k --no-bpe-cache $input"
+        options="-q --val 0.1 --frame-tokens 1024 --shard-tokens 128k $input"
         rm -rf whole out
         shardtool tokenize -o whole $options
         shards=$(find whole -name '*.zst' | wc -l)

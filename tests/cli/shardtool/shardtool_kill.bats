@@ -41,7 +41,7 @@ whole_run() { # KIND: makes the input and the dataset to compare with
 after_kill() {
     if ls out/*/*/*.zst >/dev/null 2>&1; then shardtool verify -q out/*/*/*.zst; fi
     shardtool tokenize -j "$1" -o out $common $input 2>/dev/null
-    diff -r -x .lock -x .bpe-cache whole out
+    diff -r -x .lock whole out
     local left
     left=$(find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new)
     [ -z "$left" ] || { echo "left over: $left" && return 1; }

@@ -44,7 +44,7 @@ with open("words.txt", "w") as file: # hardly a word twice: the caches fill
     for _ in range(20):
         file.write(" ".join(map(str, (words.getrandbits(40) for _ in range(40000)))).translate(str.maketrans("0123456789", "etaoinshrd")) + "\n")
 for threads in (1, 2, 4):
-    subprocess.run(["shardtool", "tokenize", "-q", "--force", "--no-bpe-cache", "-j", str(threads), "--docs", "lines", "-o", "out", "words.txt"], check=True)
+    subprocess.run(["shardtool", "tokenize", "-q", "--force", "-j", str(threads), "--docs", "lines", "-o", "out", "words.txt"], check=True)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024 # the largest so far
     assert peak <= 64 + 16 * threads, f"{peak:.0f} MiB with -j {threads}"
 END

@@ -94,17 +94,17 @@ static uint16_t *ids_for(size_t bytes) {
 }
 
 // An encoder on the portable path, whatever the test's own is.
-static Encoder *portable_encoder(InvalidUtf8 invalid, SharedCache *shared_cache) {
+static Encoder *portable_encoder(InvalidUtf8 invalid) {
     const Isa isa = cpu_isa();
     test_cap_isa(ISA_PORTABLE);
-    Encoder *encoder = encoder_open(vocab, invalid, shared_cache);
+    Encoder *encoder = encoder_open(vocab, invalid);
     test_cap_isa(isa);
     return encoder;
 }
 
 TEST_ON_EACH_ISA(tokenizer_gives_the_ids_of_tiktoken) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     for (size_t pass = 0; pass < 2; pass++) // in the second pass every piece is in the cache
         for (Vector *v = vectors; v < vectors + vector_count; v++) {
             // a copy of exact size, so that the sanitizer detects reads past the end
@@ -121,7 +121,7 @@ TEST_ON_EACH_ISA(tokenizer_gives_the_ids_of_tiktoken) {
 
 TEST(tokenizer_decoding_restores_the_text) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_BYTES);
     Buffer back = {0};
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
@@ -140,7 +140,7 @@ TEST(tokenizer_decoding_restores_the_text) {
 
 TEST(tokenizer_gives_the_same_ids_for_a_document_in_parts) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         size_t size = v->text.size, step = size > 5000 ? size / 3 : 1;
         uint16_t *ids = ids_for(size);
@@ -171,7 +171,7 @@ TEST(tokenizer_gives_the_same_ids_for_a_document_in_parts) {
 
 TEST(tokenizer_holds_back_little_of_a_document_in_parts) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     uint16_t *ids = ids_for(1000);
     for (int i = 0; i < 1000; i++) {
         CHECK(encoder_encode_part(encoder, (Bytes){(const uint8_t *)"many words, none of them long ", 30}, false,
@@ -190,7 +190,7 @@ TEST(tokenizer_holds_back_little_of_a_document_in_parts) {
 // fault 10
 TEST(tokenizer_refuses_invalid_utf8_with_its_offset) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
     uint16_t ids[256];
     CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"ab \xE4\xB8 c", 7}, ids), -1);
     CHECK_EQUAL(err_code(), EX_DATA);
@@ -209,7 +209,7 @@ TEST(tokenizer_refuses_invalid_utf8_with_its_offset) {
 
 TEST(tokenizer_counts_replaced_bytes) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     uint16_t ids[256];
     // tiktoken's ids of b"a\xff\xed\xa0\x80\xe4\xb8b\xf0\x9f".decode("utf-8", "replace"), which holds six U+FFFD
     const uint16_t want[] = {64, 12100, 4210, 65, 4210};
@@ -224,7 +224,7 @@ TEST(tokenizer_counts_replaced_bytes) {
 // fault 12
 TEST(tokenizer_encodes_the_end_of_text_marker_as_text) {
     prepare();
-    Encoder *encoder = encoder_open(vocab, INVALID_FAIL, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_FAIL);
     uint16_t ids[128], want[] = {27, 91, 437, 1659, 5239, 91, 29};
     CHECK_EQUAL(encoder_encode(encoder, (Bytes){(const uint8_t *)"<|endoftext|>", 13}, ids), 7);
     CHECK(!memcmp(ids, want, sizeof want));
@@ -310,7 +310,7 @@ TEST(tokenizer_takes_linear_time_for_a_very_long_word) {
     enum { SIZE = 4 << 20 };
     uint8_t *text = malloc(SIZE);
     uint16_t *ids = ids_for(SIZE);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     Buffer back = {0};
     for (const char *unit = "a0^- \n"; *unit; unit++) {
         memset(text, *unit, SIZE);
@@ -341,11 +341,11 @@ TEST_ON_EACH_ISA(tokenizer_gives_the_same_ids_whole_and_in_parts) {
     Buffer text = long_document(2 << 20);
     uint16_t *want = ids_for(text.size), *ids = ids_for(text.size);
     for (InvalidUtf8 invalid = INVALID_REPLACE; invalid <= INVALID_BYTES; invalid += INVALID_BYTES - INVALID_REPLACE) {
-        Encoder *encoder = portable_encoder(invalid, NULL);
+        Encoder *encoder = portable_encoder(invalid);
         ssize_t count = encoder_encode(encoder, (Bytes){text.data, text.size}, want);
         CHECK(count > 0);
         encoder_close(encoder);
-        encoder = encoder_open(vocab, invalid, NULL);
+        encoder = encoder_open(vocab, invalid);
         CHECK_EQUAL(encoder_encode(encoder, (Bytes){text.data, text.size}, ids), count);
         CHECK(!memcmp(ids, want, (size_t)count * 2));
         uint16_t *out = ids;
@@ -367,7 +367,7 @@ TEST_ON_EACH_ISA(tokenizer_gives_the_same_ids_whole_and_in_parts) {
 }
 
 static void *encode_in_thread(void *wanted) {
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     bool same = true;
     for (Vector *v = vectors; v < vectors + vector_count; v++) {
         uint16_t *ids = ids_for(v->text.size);
@@ -400,7 +400,7 @@ TEST(tokenizer_memory_stays_below_its_limit) {
     memset(ids, 0, encoder_ids_max(SIZE) * 2);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
-    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE, NULL);
+    Encoder *encoder = encoder_open(vocab, INVALID_REPLACE);
     for (uint64_t turn = 0; turn < 24; turn++) { // words of all sizes that never repeat
         for (size_t i = 0; i < SIZE; i++) {
             uint64_t random = rng_u64(turn, 0, i);
@@ -415,206 +415,4 @@ TEST(tokenizer_memory_stays_below_its_limit) {
     encoder_close(encoder);
     free(text);
     free(ids);
-}
-
-// Encodes a text, compares and closes the encoder.
-static void check_with_encoder(Encoder *encoder, Bytes text, const uint16_t *want, ssize_t count) {
-    uint16_t *ids = ids_for(text.size);
-    CHECK_EQUAL(encoder_encode(encoder, text, ids), count);
-    CHECK(!memcmp(ids, want, (size_t)count * 2));
-    encoder_close(encoder);
-    free(ids);
-}
-
-typedef struct {
-    SharedCache *shared_cache;
-    Bytes text;
-    uint16_t *ids;
-    ssize_t count;
-    uint64_t merged;
-} Reader;
-
-static void *read_text(void *argument) {
-    Reader *reader = argument;
-    Encoder *encoder = encoder_open(vocab, INVALID_BYTES, reader->shared_cache);
-    reader->count = encoder_encode(encoder, reader->text, reader->ids);
-    reader->merged = encoder_merged(encoder);
-    encoder_close(encoder);
-    return NULL;
-}
-
-TEST(tokenizer_threads_share_a_cache_and_give_the_ids_of_one) {
-    prepare();
-    enum { READERS = 4 };
-    Buffer text = long_document(2 << 20);
-    Reader alone = {.text = {text.data, text.size}, .ids = ids_for(text.size)}, readers[READERS];
-    read_text(&alone);
-    CHECK(alone.count > 0);
-    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    pthread_t threads[READERS];
-    for (int i = 0; i < READERS; i++) {
-        readers[i] = alone;
-        readers[i].shared_cache = shared_cache, readers[i].ids = ids_for(text.size);
-        CHECK(!pthread_create(&threads[i], NULL, read_text, &readers[i]));
-    }
-    uint64_t merged = 0;
-    for (int i = 0; i < READERS; i++) {
-        pthread_join(threads[i], NULL);
-        CHECK_EQUAL(readers[i].count, alone.count);
-        CHECK(!memcmp(readers[i].ids, alone.ids, (size_t)alone.count * 2));
-        merged += readers[i].merged;
-        free(readers[i].ids);
-    }
-    CHECK(merged <= READERS * alone.merged); // two threads that meet a piece at the same time both merge it
-    // a later encoder merges only pieces that are too long for the cache
-    Reader last = alone;
-    last.shared_cache = shared_cache, last.ids = ids_for(text.size);
-    read_text(&last);
-    CHECK(!memcmp(last.ids, alone.ids, (size_t)alone.count * 2));
-    CHECK(last.merged < alone.merged / 8);
-    shared_cache_close(shared_cache);
-    buffer_close(&text);
-    free(alone.ids);
-    free(last.ids);
-}
-
-// 2,200,000 words of random letters.
-static Buffer random_words(void) {
-    enum { WORDS = 2200000, LETTERS = 6 };
-    Buffer text = {0};
-    buffer_reserve(&text, WORDS * (LETTERS + 1));
-    for (uint64_t word = 0; word < WORDS; word++) {
-        uint64_t random = rng_u64(7, 0, word);
-        text.data[text.size++] = ' ';
-        for (unsigned i = 0; i < LETTERS; i++, random >>= 8)
-            text.data[text.size++] = (uint8_t)('a' + (random & 0xFF) % 26);
-    }
-    return text;
-}
-
-TEST(tokenizer_shared_cache_that_is_full_still_answers) {
-    prepare();
-    Buffer text = random_words();
-    Bytes all = {text.data, text.size}, tail = {text.data + text.size - 7000, 7000}, head = {text.data, 700000};
-    Reader alone = {.text = all, .ids = ids_for(text.size)};
-    read_text(&alone);
-    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    check_with_encoder(encoder_open(vocab, INVALID_BYTES, shared_cache), all, alone.ids, alone.count);
-    CHECK(shared_cache_save(shared_cache, "full") == 0);
-    size_t size;
-    free(read_file("full", &size));
-    CHECK(size > 31 << 20 && size <= 32 << 20);
-    Reader early = {.shared_cache = shared_cache, .text = head, .ids = ids_for(head.size)}, late = early;
-    read_text(&early);
-    CHECK(early.merged < 5000); // of 100,000
-    late.text = tail;
-    read_text(&late);
-    CHECK(late.merged > 900); // of 1,000
-    shared_cache_close(shared_cache);
-    buffer_close(&text);
-    free(alone.ids);
-    free(early.ids);
-}
-
-static void change_byte(const char *path, size_t at, size_t size_of_copy, const char *copy) {
-    size_t size;
-    char *content = read_file(path, &size);
-    CHECK(content && at < size);
-    content[at] ^= 1;
-    write_file(copy, content, size_of_copy ? size_of_copy : size);
-    free(content);
-}
-
-static void check_refused(SharedCache *shared_cache, const char *path, const char *why) {
-    CHECK_EQUAL(shared_cache_load(shared_cache, path), -1);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), path);
-    CHECK_TEXT(err_text(), why);
-    err_clear();
-}
-
-TEST(tokenizer_saves_and_loads_the_bpe_cache) {
-    prepare();
-    Buffer text = long_document(1 << 20);
-    Bytes all = {text.data, text.size};
-    Reader first = {.text = all, .ids = ids_for(text.size)};
-    first.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    read_text(&first);
-    CHECK(shared_cache_save(first.shared_cache, "cache") == 0);
-    shared_cache_close(first.shared_cache);
-
-    Reader second = first;
-    second.shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS), second.ids = ids_for(text.size);
-    CHECK(shared_cache_load(second.shared_cache, "cache") == 0);
-    read_text(&second);
-    CHECK_EQUAL(second.count, first.count);
-    CHECK(!memcmp(second.ids, first.ids, (size_t)first.count * 2));
-    CHECK(second.merged < first.merged / 10); // only pieces that are too long for the cache
-    check_with_encoder(portable_encoder(INVALID_BYTES, second.shared_cache), all, first.ids, first.count);
-    CHECK(shared_cache_save(second.shared_cache, "again") == 0); // nothing was added
-    size_t size, again_size;
-    char *content = read_file("cache", &size), *again = read_file("again", &again_size);
-    CHECK(size == again_size && !memcmp(content, again, size));
-    free(content);
-    free(again);
-    shared_cache_close(second.shared_cache);
-
-    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    change_byte("cache", 8, 0, "bad");
-    check_refused(shared_cache, "bad", "another vocabulary");
-    const size_t places[] = {0, 40, 41, 64, size / 2, size - 1}; // head, entries, sum
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        change_byte("cache", places[i], 0, "bad");
-        check_refused(shared_cache, "bad", places[i] ? "checksum" : "not a BPE cache");
-    }
-    for (size_t cut = 0; cut < size; cut += size / 7 + 1) {
-        change_byte("cache", 0, cut, "bad");
-        check_refused(shared_cache, "bad", "");
-    }
-    CHECK_EQUAL(shared_cache_load(shared_cache, "absent"), -1);
-    CHECK_EQUAL(err_code(), EX_NOINPUT);
-    err_clear();
-    check_with_encoder(encoder_open(vocab, INVALID_BYTES, shared_cache), all, first.ids, first.count); // unharmed
-    shared_cache_close(shared_cache);
-    buffer_close(&text);
-    free(first.ids);
-    free(second.ids);
-}
-
-// Writes a cache file of one piece with these ids and a correct checksum.
-static void write_cache(const char *path, const char *head, const char *word, unsigned count, const uint16_t *ids) {
-    uint8_t file[128] = {0};
-    memcpy(file, head, 40);
-    file[40] = (uint8_t)strlen(word), file[41] = (uint8_t)count;
-    memcpy(file + 42, ids, 2 * count);
-    memcpy(file + 42 + 2 * count, word, strlen(word));
-    size_t size = 40 + ((2 + 2 * count + strlen(word) + 7) & ~7ull);
-    put_u64(file + size, XXH3_64bits(file, size));
-    write_file(path, file, size + 8);
-}
-
-TEST(tokenizer_refuses_a_bpe_cache_with_wrong_ids) {
-    prepare();
-    SharedCache *shared_cache = shared_cache_open(vocab, SHARED_CACHE_THREADS);
-    CHECK(shared_cache_save(shared_cache, "empty") == 0);
-    size_t size;
-    char *head = read_file("empty", &size);
-    CHECK_EQUAL(size, 48);
-    write_cache("right", head, " hello", 1, (uint16_t[]){23748});
-    CHECK_EQUAL(shared_cache_load(shared_cache, "right"), 0);
-    write_cache("other", head, "jello", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "other", "its merges do not give");
-    write_cache("short", head, "hello ", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "short", "its merges do not give");
-    write_cache("long", head, "hell", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "long", "its merges do not give");
-    write_cache("split", head, "hello", 2,
-                (uint16_t[]){258, 18798}); // "he", "llo": the right bytes, but not the merges'
-    check_refused(shared_cache, "split", "its merges do not give");
-    write_cache("above", head, "hello", 1, (uint16_t[]){65535});
-    check_refused(shared_cache, "above", "its merges do not give");
-    write_cache("none", head, "", 1, (uint16_t[]){31373});
-    check_refused(shared_cache, "none", "its merges do not give");
-    free(head);
-    shared_cache_close(shared_cache);
 }
