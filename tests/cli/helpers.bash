@@ -9,6 +9,16 @@ export BIN DATA
 # A line of a test fails it by its status, but not as "A && B" where A fails, and never as "! A".
 not() { ! "$@"; }
 
+# What a file that has no setup or teardown of its own gets: an empty folder, the programs by their names, no process left.
+enter_test() { cd "$BATS_TEST_TMPDIR" && PATH="$BIN:$PATH"; }
+setup() { enter_test; }
+setup_training() { # also a configuration, and the dataset of make_data in setup_file
+    enter_test
+    data=$BATS_FILE_TMPDIR/data
+    write_tiny_conf tiny.conf
+}
+teardown() { end_background; }
+
 endless=(--max_iters=1000000)
 often=("${endless[@]}" --eval_interval=3 --eval_iters=1) # with a checkpoint after a few steps
 
@@ -52,7 +62,7 @@ make_other_data() { # LINES: `data2`
 wait_until() {
     local end=$((SECONDS + 600)) ended=
     until "$@"; do
-        [ -z "$ended" ] || { echo "the trainer ended during: $*" && cat words && return 1; }
+        [ -z "$ended" ] || { echo "the trainer ended during: $*" && cat stderr && return 1; }
         [ "$SECONDS" -lt "$end" ] || { echo "ten minutes of waiting for: $*" && return 1; }
         [ -z "${TRAINER:-}" ] || kill -0 "$TRAINER" 2>/dev/null || ended=1 # look once more
         sleep 0.02
@@ -60,16 +70,17 @@ wait_until() {
 }
 
 begin() { # OPTION...: a training run in the background, started by the command in LAUNCH if there is one
-    ${LAUNCH:-} "$BIN/trainer" train tiny.conf --quiet "$@" 2>words >lines 3>&- &
+    ${LAUNCH:-} "$BIN/trainer" train tiny.conf --quiet "$@" 2>stderr >stdout 3>&- &
     TRAINER=$!
 }
+stderr_has() { grep -q "$1" stderr; } # PATTERN
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 ends() { # STATUS: waits for the end of the training run
     local status=0 pid=$TRAINER
     TRAINER=
     wait_until is_gone "$pid" || { kill -9 "$pid" && return 1; }
     wait "$pid" || status=$?
-    [ "$status" -eq "$1" ] || { echo "exit $status, not $1:" && cat words && return 1; }
+    [ "$status" -eq "$1" ] || { echo "exit $status, not $1:" && cat stderr && return 1; }
 }
 steps() { cat "$1/metrics.jsonl" 2>/dev/null | grep -c '"loss"' || true; } # RUN
 has_steps() { [ "$(steps "$1")" -ge "$2" ]; }

@@ -14,9 +14,7 @@ setup_ranks() {
     # as root, more ranks than cores, no ptrace in containers
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     export OMPI_MCA_btl_vader_single_copy_mechanism=none
-    cd "$BATS_TEST_TMPDIR" || exit
-    data=$BATS_FILE_TMPDIR/data
-    write_tiny_conf tiny.conf
+    setup_training
     sed -i -E 's/^(gradient_accumulation_steps =).*/\1 4/; s/^(eval_interval|sample_tokens) =.*/\1 = 0/; s/^max_iters =.*/max_iters = 6/' tiny.conf
     echo 'dropout = 0.1' >>tiny.conf
 }
@@ -38,7 +36,7 @@ until [ "$(ls status.* | wc -l)" = "$OMPI_COMM_WORLD_SIZE" ]; do sleep 0.1; done
 END
     rm -f status.*
     mpirun -n "$1" bash rank.sh --dataset="$data" --out_dir=run "${endless[@]}" "${@:2}" \
-        >lines 2>words 3>&- &
+        >stdout 2>stderr 3>&- &
     TRAINER=$!
 }
 
@@ -50,10 +48,9 @@ close_losses() { # RUN RUN: the same steps, with losses and norms within 1e-6
             far($2, $4) || far($3, $5) { print; bad = 1 } END { exit bad || NR != steps }'
 }
 
-teardown() { end_background; }
-
-# For the emulated CUDA backend: the dataset `data` of few characters, and a model whose shares of two ranks are equal.
+# For the emulated CUDA backend, which is slow: the dataset `data` of few characters, and a model whose shares of two ranks are equal.
 make_character_data() {
+    cd "$BATS_FILE_TMPDIR" || exit
     seq 1 300 | sed 's/.*/line & of mills/' >text.txt
     "$BIN/shardtool" characters text.txt >characters
     "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters characters -o data text.txt

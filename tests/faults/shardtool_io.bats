@@ -4,8 +4,7 @@
 load ../cli/helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
+    enter_test
     seq 30000 >a.txt && seq 1000 >b.txt
 }
 

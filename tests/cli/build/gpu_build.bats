@@ -78,7 +78,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     [ "$(grep -c '^passed operation_gelu' out/tests.txt)" -ge 2 ]
     not grep -q "^passed operation_loss" out/tests.txt
     touch hangs
-    device --only operation_loss >words &
+    device --only operation_loss >stderr &
     wait_until test -e hangs.now
     kill -INT $!
     local status=0

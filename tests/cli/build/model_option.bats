@@ -1,8 +1,10 @@
 # An option of the model is a key in keys.def and a row in options.def: config.json, its reader and the refusal of exports follow.
 # Needs a C compiler.
 
+load ../helpers
+
 @test "a row of options.def adds a member of the shape, its config.json both ways and the refusal of exports" {
-    cd "$BATS_TEST_DIRNAME/../../.."
+    cd "$ROOT"
     tree=$BATS_TEST_TMPDIR
     cp -r common kernels loader shardtool trainer "$tree"
     cd "$tree"

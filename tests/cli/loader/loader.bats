@@ -3,12 +3,10 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     for i in $(seq 400); do echo "the quick brown fox number $i jumps over the lazy dog"; done >text.txt
     "$BIN/shardtool" tokenize --quiet --val 0 -o set text.txt
 }
-
-teardown() { end_background; }
 
 start() { serve_until_ready set "$@"; }
 
@@ -186,7 +184,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
     grep -q '^# TYPE millrace_loader_tokens counter$' metrics.prom
     printf '%s\n' n_layer=1 n_head=2 n_embd=32 block_size=16 batch_size=2 gradient_accumulation_steps=1 \
         max_iters=1000000 eval_interval=0 threads=1 "dtype='float32'" >tiny.conf
-    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run 2>words 3>&- >/dev/null &
+    "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run 2>stderr 3>&- >/dev/null &
     TRAINER=$!
     has_tokens() { "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
 import json, sys

@@ -3,14 +3,12 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     seq 60000 >text.txt
     "$BIN/shardtool" tokenize --quiet --val 0 --frame-tokens 1024 --shard-tokens 64k -o set text.txt
     write_tiny_conf tiny.conf
     sed -i 's/eval_interval = 8/eval_interval = 0/' tiny.conf
 }
-
-teardown() { end_background; }
 
 # fault 34
 @test "a loader with a git-lfs pointer in place of a shard exits with 65 and names it" {

@@ -3,15 +3,13 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     seq 30000 >a.txt
     for i in $(seq 3000); do echo "the quick brown fox number $i"; done >b.txt
     for name in a b; do "$BIN/shardtool" tokenize --quiet --val 0 -o $name $name.txt; done
     write_tiny_conf tiny.conf
     sed -i 's/eval_interval = 8/eval_interval = 0/' tiny.conf
 }
-
-teardown() { end_background; }
 
 swaps() { grep -c '"old": ' run/metrics.jsonl; }
 has_swapped() { [ "$(swaps)" -ge "$1" ]; }

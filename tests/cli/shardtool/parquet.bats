@@ -4,16 +4,8 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
+    enter_test
     cp "$DATA/small.parquet" .
-}
-
-run_code() {
-    local want=$1
-    shift
-    run "$@"
-    [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
 }
 
 @test "the text column becomes documents, in the order of the file" {

@@ -2,11 +2,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
 texts() { # a folder of small documents
     mkdir -p in/sub
     printf 'The first document.\n' >in/a.txt

@@ -3,8 +3,7 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
+    enter_test
     seq 400 | jq -c '{text: ("document \(.) of the first part " * (. % 37 + 1))}' >a.jsonl
     sed 's/first/second/' a.jsonl >b.jsonl
     seq 20000 >c.txt # one document over several shards

@@ -3,8 +3,7 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
+    enter_test
     printf 'The first document.\n' >a.txt
     printf 'The second document.\n' >b.txt
 }

@@ -2,11 +2,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
 documents() { # N files d/NNN.txt, with pages of every kind among them
     mkdir -p "$1"
     for i in $(seq 100 119); do printf 'Page %s of the collection.\n' "$i" >"$1/$i.txt"; done

@@ -3,11 +3,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
 dataset() {
     mkdir -p in
     for i in $(seq 40); do seq "$i" $((i * 17)) >"in/$(printf %03d "$i").txt"; done

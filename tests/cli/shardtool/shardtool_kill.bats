@@ -4,8 +4,7 @@
 load ../helpers
 
 setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
+    enter_test
     common="-q --frame-tokens 512 --shard-tokens 8k --val 0.1"
     seq 1 250 | jq -c '{text: ("document \(.) of many " * (. % 40 + 1))}' >docs.jsonl
     seq 12000 >long.txt # one document over several shards

@@ -2,12 +2,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
-
 # fault 11
 @test "a word longer than --max-word is 65 with its place" {
     (echo before && head -c 4M /dev/zero | tr '\0' a && echo after) >word.txt

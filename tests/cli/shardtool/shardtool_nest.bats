@@ -2,11 +2,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
 # nest.tar: small and large members of every codec, text between them, and empty ones; `want` has the text in order
 make_nest() {
     mkdir m

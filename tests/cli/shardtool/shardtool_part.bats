@@ -2,11 +2,6 @@
 
 load ../helpers
 
-setup() {
-    cd "$BATS_TEST_TMPDIR"
-    PATH="$BIN:$PATH"
-}
-
 # Thirteen files of several documents: their names do not sort by number.
 inputs() {
     mkdir -p in/sub

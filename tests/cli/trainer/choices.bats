@@ -7,7 +7,7 @@ evaluate() { "$BIN/trainer" eval --init_from=./model --dtype=float32 --threads=1
 
 setup() {
     "$python" -c 'import torch, transformers' 2>/dev/null || skip "build/venv has no transformers"
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
 }
 
 @test "eval --choices has the losses and choices of transformers, and names a bad line, 65" {

@@ -2,7 +2,6 @@
 load ../helpers
 
 @test "document_mask changes the loss, and eval takes it from the run" {
-    cd "$BATS_TEST_TMPDIR"
     seq 1 3000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' >text.txt
     mkdir docs
     split -l 2 -a 4 text.txt docs/part-

@@ -18,7 +18,7 @@ setup_file() {
 
 setup() {
     has_numpy || skip "python3 has no numpy"
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     data=$BATS_FILE_TMPDIR/data ids=$BATS_FILE_TMPDIR/ids hf=$BATS_FILE_TMPDIR/hf
     few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128)
 }

@@ -3,16 +3,10 @@ load ../helpers
 
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || exit
-    mkdir docs
-    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 60 - docs/part-
-    "$BIN/shardtool" tokenize --quiet --val 0.1 -o data docs
+    make_data 6000 0.1
 }
 
-setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
-    data=$BATS_FILE_TMPDIR/data
-    write_tiny_conf tiny.conf
-}
+setup() { setup_training; }
 
 every=(--tie_embeddings=False --logit_softcap=15.3 --z_loss=1e-3 --norm=rmsnorm --qk_norm=True --mlp=swiglu --position=rope
     --rope_theta=5000 --n_kv_head=1)

@@ -13,7 +13,7 @@ setup_file() {
     printf 'no UTF-8: \xff\xc3 \xed\xa0\x80 end\n' >"Mühlen & Bäche/bad.txt"
     seq 3000 | sed 's/.*/die Mühle № & mahlt; le moulin à eau n’arrête pas — &\n/' | split -l 100 - "Mühlen & Bäche/日本語/тетрадь "
     seq 600 | sed 's/.*/the text of another mill, the wheel of which is still & days/' | split -l 10 - other-
-    "$BIN/shardtool" tokenize --quiet --val 0.2 -o "Das Mühlrad/" "Mühlen & Bäche/" 2>words
+    "$BIN/shardtool" tokenize --quiet --val 0.2 -o "Das Mühlrad/" "Mühlen & Bäche/" 2>stderr
     "$BIN/shardtool" tokenize --quiet --val 0.2 -o still other-*
     write_tiny_conf tiny.conf
     "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=whole
@@ -21,10 +21,8 @@ setup_file() {
 
 setup() { cd "$BATS_FILE_TMPDIR" || exit; }
 
-teardown() { end_background; }
-
 @test "awkward text comes back from the shards that zstd unpacks" {
-    run cat words
+    run cat stderr
     [[ "$output" == *"replaced invalid UTF-8 by U+FFFD"* ]]
     shards=("Das Mühlrad"/train/*/*.zst "Das Mühlrad"/val/*/*.zst)
     zstd -tq "${shards[@]}"
@@ -70,7 +68,7 @@ END
     begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
     wait_for_steps orphan 3
     pkill -9 -P "$TRAINER"
-    wait_until grep -q "the loader was killed (signal 9): restarting it" words
+    wait_until grep -q "the loader was killed (signal 9): restarting it" stderr
     wait_for_more_steps orphan 20 # more than what was fetched ahead
     kill -INT "$TRAINER"
     ends 75
@@ -89,22 +87,22 @@ breakable_loader() {
     breakable_loader
     rm -f broken
     programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed --data_timeout=2 \
-        "${endless[@]}" >lines 2>words 3>&- &
+        "${endless[@]}" >stdout 2>stderr 3>&- &
     TRAINER=$!
     wait_for_steps doomed 3
     touch broken
     pkill -9 -P "$TRAINER"
     ends 69
-    [ "$(grep -c 'the loader was killed (signal 9): restarting it' words)" -ge 3 ]
+    [ "$(grep -c 'the loader was killed (signal 9): restarting it' stderr)" -ge 3 ]
     [ -n "$(ls -d doomed/ckpt-*)" ]
 }
 
 @test "a loader that is killed before the first step is restarted" {
     breakable_loader
     touch broken
-    programs/trainer train tiny.conf --dataset="Das Mühlrad" --out_dir=late --max_iters=2 >lines 2>words 3>&- &
+    programs/trainer train tiny.conf --dataset="Das Mühlrad" --out_dir=late --max_iters=2 >stdout 2>stderr 3>&- &
     TRAINER=$!
-    wait_until grep -q "the loader was killed (signal 9): restarting it" words
+    wait_until grep -q "the loader was killed (signal 9): restarting it" stderr
     rm broken
     ends 0
 }

@@ -6,7 +6,7 @@ same_points() { "$python" "$ROOT/tests/oracle/tensorboard_events.py" "$1"; }
 
 setup() {
     "$python" -c 'import tensorboard' 2>/dev/null || skip "build/venv has no tensorboard (pip install tensorboard)"
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     make_data 3000 0.1
     write_tiny_conf tiny.conf
 }

@@ -7,13 +7,7 @@ setup_file() {
     make_other_data 4000
 }
 
-setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
-    data=$BATS_FILE_TMPDIR/data
-    write_tiny_conf tiny.conf
-}
-
-teardown() { end_background; }
+setup() { setup_training; }
 
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 last() { checkpoint "$1" 24; }
@@ -132,9 +126,9 @@ last() { checkpoint "$1" 24; }
 }
 
 @test "a loader may be started after the trainer" {
-    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>words >lines 3>&- &
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=run --max_iters=2 2>stderr >stdout 3>&- &
     TRAINER=$!
-    wait_until grep -q "waiting for the loader at ipc://place (5 s)" words
+    wait_until grep -q "waiting for the loader at ipc://place (5 s)" stderr
     serve "$data"
     ends 0
 }
@@ -149,7 +143,7 @@ last() { checkpoint "$1" 24; }
     wait_for_more_steps run
     kill -INT $TRAINER
     ends 75
-    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" words
+    grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" stderr
     old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
     grep -q "\"old\": \"$old\"" "$(checkpoint run "$(steps run)")/state.json"
@@ -492,7 +486,7 @@ EOF
 }
 
 @test "evaluations print their progress" {
-    script -qefc "exec '$BIN/trainer' train tiny.conf --dataset='$data' --out_dir=run --eval_tokens=10000000000" terminal >words 3>&- &
+    script -qefc "exec '$BIN/trainer' train tiny.conf --dataset='$data' --out_dir=run --eval_tokens=10000000000" terminal >stderr 3>&- &
     TRAINER=$!
     wait_until grep -q "evaluating on training data.* %.* left" terminal
     kill -INT "$(pgrep -P "$TRAINER")"

@@ -6,26 +6,18 @@ setup_file() {
     make_data 2000 0.1
 }
 
-setup() {
-    cd "$BATS_TEST_TMPDIR" || exit
-    data=$BATS_FILE_TMPDIR/data
-    write_tiny_conf tiny.conf
-}
-
-teardown() { end_background; }
+setup() { setup_training; }
 
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
-says() { grep -q "$1" words; }
-
 # fault 74
 @test "a run continues while no file can grow, and writes the missing lines later" {
     # a write past the limit fails with EFBIG, as one on a full disk fails with ENOSPC
     begin --dataset="$data" --out_dir=run --sample_tokens=0 "${endless[@]}"
     wait_for_steps run 3
-    prlimit --pid "$TRAINER" --fsize=4000:unlimited # enough for the warnings in the file `words`
-    wait_until says "training continues, and the lines will be written later"
-    wait_until says "no checkpoint: .*training continues"
-    wait_until says "no report: .*training continues"
+    prlimit --pid "$TRAINER" --fsize=4000:unlimited # enough for the warnings in the file `stderr`
+    wait_until stderr_has "training continues, and the lines will be written later"
+    wait_until stderr_has "no checkpoint: .*training continues"
+    wait_until stderr_has "no report: .*training continues"
     written=$(steps run)
     prlimit --pid "$TRAINER" --fsize=unlimited
     wait_for_steps run $((written + 3))
@@ -41,7 +33,7 @@ says() { grep -q "$1" words; }
     prlimit --pid "$TRAINER" --fsize=4000:unlimited
     kill -TERM "$TRAINER"
     ends 74
-    grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" words
+    grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" stderr
 }
 
 # fault 74
@@ -103,11 +95,11 @@ says() { grep -q "$1" words; }
     run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
     [ "$status" -eq 0 ]
     same_run whole piped 4
-    train --out_dir=full --max_iters=4 >/dev/full 2>words
-    grep -q "cannot write to stdout: No space left on device; training continues without its lines" words
+    train --out_dir=full --max_iters=4 >/dev/full 2>stderr
+    grep -q "cannot write to stdout: No space left on device; training continues without its lines" stderr
     same_run whole full 4
-    train --out_dir=closed --max_iters=4 2>words >&-
-    grep -q "cannot write to stdout: Bad file descriptor; training continues without its lines" words
+    train --out_dir=closed --max_iters=4 2>stderr >&-
+    grep -q "cannot write to stdout: Bad file descriptor; training continues without its lines" stderr
     same_run whole closed 4
     run_code 74 bash -c '"$BIN/trainer" plan tiny.conf >&-'
 }
@@ -190,11 +182,11 @@ END
     LAUNCH="env LD_PRELOAD=$PWD/slow.so" begin --dataset="$data" --out_dir=run --eval_interval=0 "${endless[@]}"
     wait_for_steps run 40
     touch slow
-    wait_until says "times as long as before (.* ms): is the processor throttled or shared?"
+    wait_until stderr_has "times as long as before (.* ms): is the processor throttled or shared?"
     wait_for_more_steps run 100
     kill -TERM "$TRAINER"
     ends 75
-    [ "$(grep -c "times as long" words)" = 1 ]
+    [ "$(grep -c "times as long" stderr)" = 1 ]
     [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
 
@@ -227,16 +219,16 @@ END
     cc -shared -fPIC -O1 -o jump.so jump.c
     train --out_dir=still --quiet
     export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
-    LD_PRELOAD=$PWD/jump.so train --out_dir=jumps >lines
+    LD_PRELOAD=$PWD/jump.so train --out_dir=jumps >stdout
     same_run still jumps
-    [ "$(grep -cE '\| 0:[0-9]+:[0-9]+ left' lines)" -eq 24 ]
+    [ "$(grep -cE '\| 0:[0-9]+:[0-9]+ left' stdout)" -eq 24 ]
     python3 -c 'import json; assert all(0 < row.get("ms", 1) < 600e3 for row in map(json.loads, open("jumps/metrics.jsonl")))'
 }
 
 # fault 69
 @test "a run goes on when the shell that started it is killed; a killed run takes its loader along" {
     cat >shell.sh <<'END'
-"$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >lines 2>words &
+"$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >stdout 2>stderr &
 echo $! >pid
 exec sleep 1000
 END
@@ -356,12 +348,12 @@ END
     no_loader() { [ -z "$(loaders)" ]; }
     cp -r "$data" data
     for wait in 0 0.005 0.01 0.02 0.03 0.05 0.1 0.2; do
-        "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run "${endless[@]}" >lines 2>words 3>&- &
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$PWD/data" --out_dir=run "${endless[@]}" >stdout 2>stderr 3>&- &
         sleep $wait
         kill "$!"
         status=0
         wait "$!" || status=$?
-        [ $status = 75 ] || [ $status = 143 ] || { echo "after $wait s: $status" && cat words && return 1; }
+        [ $status = 75 ] || [ $status = 143 ] || { echo "after $wait s: $status" && cat stderr && return 1; }
     done
     wait_until no_loader || { loaders | xargs -r kill -9 && return 1; }
     [ -z "$(compgen -G 'run/.*.tmp.*')" ]

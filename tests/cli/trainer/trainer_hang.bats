@@ -3,14 +3,11 @@
 load ../helpers
 load ../ranks
 
-setup_file() { # of few characters, which the emulator is fast enough for
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_character_data
-}
+setup_file() { make_character_data; }
 
 setup() {
     [ -x "$BIN/../emulated/trainer" ] || skip "built without nvcc"
-    cd "$BATS_TEST_TMPDIR" || exit
+    enter_test
     mkdir programs && cp "$BIN/../emulated/trainer" "$BIN/loader" programs/
     BIN=programs
     write_tiny_conf tiny.conf
@@ -18,8 +15,6 @@ setup() {
     options=(--dataset="$BATS_FILE_TMPDIR/data" --device=cuda --sample_tokens=0)
     export EMU_HANG=hang ASAN_OPTIONS=detect_leaks=0
 }
-
-says() { grep -q "$1" words; }
 
 # fault 63
 @test "a kernel that hangs ends the run with 80 after device_timeout, and the same command resumes it" {
@@ -29,8 +24,8 @@ says() { grep -q "$1" words; }
     child=$(pgrep -P "$TRAINER")
     touch hang
     ends 80
-    [ "$(grep -c 'the GPU has not finished for [23] s' words)" -eq 1 ] # 3: a poll that was late
-    says 'waiting for the GPU for [0-9.]* s; after 2 s (device_timeout)'
+    [ "$(grep -c 'the GPU has not finished for [23] s' stderr)" -eq 1 ] # 3: a poll that was late
+    stderr_has 'waiting for the GPU for [0-9.]* s; after 2 s (device_timeout)'
     wait_until is_gone "$child"
     rm hang
     finish run "${options[@]}" --eval_interval=3 --eval_iters=1
@@ -41,7 +36,7 @@ says() { grep -q "$1" words; }
     begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=5
     wait_for_steps run 2
     touch hang
-    wait_until says 'waiting for the GPU for'
+    wait_until stderr_has 'waiting for the GPU for'
     kill -STOP "$TRAINER"
     sleep 6
     kill -CONT "$TRAINER"
@@ -50,5 +45,5 @@ says() { grep -q "$1" words; }
     wait_for_more_steps run
     kill -TERM "$TRAINER"
     ends 75
-    not says 'has not finished'
+    not stderr_has 'has not finished'
 }

@@ -4,11 +4,11 @@ load ../ranks
 
 @test "1, 2 and 4 processes train on the same samples with the same losses, and only the first prints" {
     for n in 1 2 4; do
-        ranks $n --out_dir=run$n >lines$n 2>words$n
+        ranks $n --out_dir=run$n >stdout$n 2>stderr$n
         ranks $n --out_dir=again$n --print_ranks >printed$n 2>all$n
         [ "$(steps run$n)" = 6 ]
-        [ "$(wc -l <lines$n)" = "$(wc -l <lines1)" ]
-        [ "$(grep -c 'arena' words$n)" = 1 ]
+        [ "$(wc -l <stdout$n)" = "$(wc -l <stdout1)" ]
+        [ "$(grep -c 'arena' stderr$n)" = 1 ]
         [ "$(grep -c 'arena' all$n)" = $n ]
         diff <(samples all1) <(samples all$n)
         close_losses run1 run$n
@@ -33,7 +33,7 @@ load ../ranks
     for options in "" "--offload=optimizer --recheck_interval=1" "--optimizer_state=bf16_sr --spike_action=skip"; do
         rm -rf divided whole
         # shellcheck disable=SC2086
-        ranks 2 --out_dir=divided --n_embd=32 --max_iters=3 $options 2>words
+        ranks 2 --out_dir=divided --n_embd=32 --max_iters=3 $options 2>stderr
         # shellcheck disable=SC2086
         ranks 2 --out_dir=whole --n_embd=32 --max_iters=3 --zero_stage=0 $options
         same_run divided whole 3
@@ -53,8 +53,8 @@ load ../ranks
     arena() { sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' "$1"; }
     for n in 1 2 4; do
         "$BIN/trainer" plan tiny.conf --n_embd=32 --world=$n >plan$n
-        ranks $n --n_embd=32 --out_dir=run$n --max_iters=1 2>words
-        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(arena words)" ]
+        ranks $n --n_embd=32 --out_dir=run$n --max_iters=1 2>stderr
+        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(arena stderr)" ]
     done
     diff <(grep -v ^run plan1) <("$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
     grep -q '^processes  4, each with 1 of the 4 micro-batches and its part of the optimizer' plan4
@@ -70,10 +70,10 @@ load ../ranks
 
 @test "rank 0 alone runs a command other than train, and the other ranks print a line" {
     "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run --max_iters=1
-    mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses 2>words
+    mpirun -n 3 "$BIN/trainer" eval --out_dir=run --dataset="$data" --dtype=float32 --threads=1 >losses 2>stderr
     [ "$(grep -c ' loss ' losses)" = 2 ]
     for rank in 1 2; do
-        grep -qx "trainer: 'eval' runs once, in rank 0: rank $rank of the 3 processes of mpirun ends here" words
+        grep -qx "trainer: 'eval' runs once, in rank 0: rank $rank of the 3 processes of mpirun ends here" stderr
     done
     mpirun -n 3 "$BIN/trainer" export --out_dir=run -o exported
     [ -e exported/model.safetensors ]

@@ -15,16 +15,16 @@ is_saved() { # the last step has a checkpoint, and none is half written
         for rank in 0 1 2 3; do
             [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
         done
-        grep -qE "rank [0-3] \(process [0-9]+\) has ended" words
+        grep -qE "rank [0-3] \(process [0-9]+\) has ended" stderr
         # rank 0 can have recorded a step that the others did not finish: the next start removes its line
-        step=$(sed -nE 's/.*saved at step ([0-9]+): .*/\1/p' words | sort -n | tail -1)
+        step=$(sed -nE 's/.*saved at step ([0-9]+): .*/\1/p' stderr | sort -n | tail -1)
         [ -d "$(checkpoint run "$step")" ]
         [ -z "$(compgen -G 'run/.ckpt*')" ]
         [ $(($(steps run) - step)) -le $([ $victim = 0 ] && echo 1 || echo 0) ]
     done
-    grep -q 'rank 0 has ended: saving in its place' words
-    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>words # two more steps
-    grep -q 'resuming at step' words
+    grep -q 'rank 0 has ended: saving in its place' stderr
+    ranks 2 --out_dir=run --max_iters=$(($(steps run) + 2)) 2>stderr # two more steps
+    grep -q 'resuming at step' stderr
     is_saved
 }
 
@@ -38,11 +38,11 @@ is_saved() { # the last step has a checkpoint, and none is half written
         for rank in 0 1 2 3; do
             [ "$(cat status.$rank)" = $([ $rank = $victim ] && echo 137 || echo 75) ]
         done
-        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words | tail -1)
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' stderr | tail -1)
         [ -d "$(checkpoint run "$step")" ]
     done
-    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>words
-    grep -q "resuming at step $step" words
+    ranks 2 "${often[@]}" --out_dir=run --max_iters=$((step + 3)) 2>stderr
+    grep -q "resuming at step $step" stderr
     [ -d "$(checkpoint run $((step + 3)))" ]
 }
 
@@ -56,7 +56,7 @@ END
     printf '#!/bin/bash\necho "$@" >>requeued\n' >fake/scontrol
     chmod +x fake/*
     job() { PATH="$PWD/fake:$PATH" SLURM_JOB_ID=17 bash "$ROOT/scripts/slurm/train.sbatch" tiny.conf --dataset="$data" --out_dir=run "$@"; }
-    job "${endless[@]}" >lines 2>words 3>&- &
+    job "${endless[@]}" >stdout 2>stderr 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill -USR1 "$(pgrep -P "$(pgrep -P $TRAINER -f train.sbatch || echo $TRAINER)" -x mpirun)"
@@ -70,12 +70,12 @@ END
     # SIGTERM, after which mpirun leaves the processes one second, or what this says. It no longer reads their output then: a
     # process that prints more than a terminal holds would wait until it is killed.
     OMPI_MCA_odls_base_sigkill_timeout=5 mpirun -n 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run \
-        --log_interval=1000000 "${endless[@]}" >lines 2>words 3>&- &
+        --log_interval=1000000 "${endless[@]}" >stdout 2>stderr 3>&- &
     TRAINER=$!
     wait_for_more_steps run
     kill "$TRAINER"
     wait_until is_gone "$TRAINER"
-    grep -q 'saved at step' words
+    grep -q 'saved at step' stderr
     is_saved
 }
 
@@ -87,7 +87,7 @@ END
     kill -9 "$(cat pid.2)"
     wait_until is_gone "$TRAINER"
     TRAINER=
-    grep -q "stopped: rank 2 (process $(cat pid.2)) did not answer for 11 s" words
+    grep -q "stopped: rank 2 (process $(cat pid.2)) did not answer for 11 s" stderr
 }
 
 @test "one loader serves the processes of all machines over tcp, with a key" {

@@ -3,10 +3,7 @@
 load ../helpers
 load ../ranks
 
-setup_file() { # of few characters, which the emulator is fast enough for
-    cd "$BATS_FILE_TMPDIR" || exit
-    make_character_data
-}
+setup_file() { make_character_data; }
 
 setup() {
     setup_ranks
@@ -20,10 +17,10 @@ setup() {
 gpus() { ranks "$1" --device=cuda "${@:2}"; }
 
 @test "2 processes on emulated GPUs train like one, in four orders of streams" {
-    gpus 1 --out_dir=one 2>words
+    gpus 1 --out_dir=one 2>stderr
     for order in 0 1 2 3; do
-        EMU_ORDER=$order gpus 2 --out_dir=two$order 2>words
-        grep -q 'NCCL 2.27.3 joins 2 GPUs' words
+        EMU_ORDER=$order gpus 2 --out_dir=two$order 2>stderr
+        grep -q 'NCCL 2.27.3 joins 2 GPUs' stderr
         close_losses one two$order
         same_run two0 two$order 2
     done
@@ -37,7 +34,7 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
     for options in "--n_embd=32 --offload=optimizer" "--optimizer_state=bf16_sr --spike_action=skip --dtype=float16"; do
         rm -rf divided whole
         # shellcheck disable=SC2086
-        gpus 2 --out_dir=divided $options 2>words
+        gpus 2 --out_dir=divided $options 2>stderr
         # shellcheck disable=SC2086
         EMU_ORDER=3 gpus 2 --out_dir=whole --zero_stage=0 $options
         same_run divided whole 2
@@ -45,8 +42,8 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
 }
 
 @test "4 processes on emulated GPUs train like one" {
-    gpus 4 --out_dir=four 2>words
-    grep -q 'joins 4 GPUs' words
+    gpus 4 --out_dir=four 2>stderr
+    grep -q 'joins 4 GPUs' stderr
     gpus 1 --out_dir=one
     close_losses one four
 }
@@ -54,8 +51,8 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
 @test "plan prints the memory of each process on a GPU, which the run then has" {
     for n in 1 2; do
         "$PROGRAM" plan tiny.conf --device=cuda --dataset="$data" --world=$n >plan$n
-        gpus $n --out_dir=run$n --max_iters=1 2>words
-        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' words)" ]
+        gpus $n --out_dir=run$n --max_iters=1 2>stderr
+        [ "$(sed -nE 's/^  arena +[0-9]+ +//p' plan$n)" = "$(sed -nE 's/.* ([0-9.]+ [KMG]?i?B) arena.*/\1/p' stderr)" ]
     done
     [ "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan2)" -lt "$(sed -nE 's/^  arena +([0-9]+) .*/\1/p' plan1)" ]
 }
@@ -93,12 +90,12 @@ gpus() { ranks "$1" --device=cuda "${@:2}"; }
         kill -9 "$(cat pid.1)"
         wait_until is_gone "$TRAINER"
         [ "$(cat status.0 status.1)" = $'75\n137' ]
-        grep -qE "rank 1 \(process [0-9]+\) has ended" words
-        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' words)
+        grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
+        step=$(sed -nE 's/.*lost with its process: run the same command again to resume at step ([0-9]+), .*/\1/p' stderr)
         [ -d "$(checkpoint run "$step")" ]
     done
-    gpus 2 "${often[@]}" --out_dir=run --max_iters=$((step + 1)) 2>words
-    grep -q "resuming at step $step" words
+    gpus 2 "${often[@]}" --out_dir=run --max_iters=$((step + 1)) 2>stderr
+    grep -q "resuming at step $step" stderr
 }
 
 hang_rank_1() { # OPTION...
@@ -114,12 +111,12 @@ hang_rank_1() { # OPTION...
 @test "when the GPU of a process hangs it ends with 80, the other one with 75" {
     hang_rank_1 --device_timeout=2
     [ "$(cat status.0 status.1)" = $'75\n80' ]
-    grep -q 'the GPU has not finished for [23] s' words
-    grep -qE "rank 1 \(process [0-9]+\) has ended" words
+    grep -q 'the GPU has not finished for [23] s' stderr
+    grep -qE "rank 1 \(process [0-9]+\) has ended" stderr
 }
 
 @test "a process that gives up the others while its own GPU hangs ends with 80, whatever device_timeout is" {
     hang_rank_1 --device_timeout=0 --data_timeout=2
     [ "$(cat status.1)" = 80 ]
-    grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' words
+    grep -q 'computing before an exchange with other GPUs: the GPU has not finished for' stderr
 }
