@@ -1,4 +1,4 @@
-// A Stream over memory, read forward or with seeks: set .stream.read or .stream.read_at to the functions below.
+// A Stream over memory: memory_stream is read forward, memory_file also with seeks.
 #pragma once
 
 #include "shardtool/ingest/stream.h"
@@ -22,4 +22,14 @@ static inline ssize_t memory_read(Stream *stream, void *data, size_t size) {
     ssize_t got = memory_read_at(stream, memory->at, data, size);
     memory->at += (size_t)got;
     return got;
+}
+
+static inline MemoryStream memory_stream(Bytes bytes) {
+    return (MemoryStream){.stream = {.read = memory_read, .size = bytes.size, .name = "memory"}, .bytes = bytes};
+}
+
+static inline MemoryStream memory_file(Bytes bytes) {
+    MemoryStream memory = memory_stream(bytes);
+    memory.stream.read_at = memory_read_at;
+    return memory;
 }

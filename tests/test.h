@@ -42,7 +42,6 @@ void test_register(const char *name, CMUnitTestFunction function);
     do {                                                                                                               \
         if (!(expression)) test_failed(#expression, __FILE__, __LINE__);                                               \
     } while (0)
-#define NEED                                  CHECK
 #define CHECK_TEXT(text, part)                test_text(text, part, __FILE__, __LINE__)
 #define CHECK_EQUAL(got, want)                test_equal((long long)(got), (long long)(want), #got, __FILE__, __LINE__)
 // |got - want| <= atol + rtol*|want| for each of n floats; names the first that is off, and the worst. NaN fails.

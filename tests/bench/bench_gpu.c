@@ -60,8 +60,12 @@ static void parse_key(int key, const char *text) {
 static void open_backend(void) {
     char why[256];
     parse_key(KEY_device, device), parse_key(KEY_dtype, dtype), parse_key(KEY_optimizer_state, state);
-    ops = backend_open(&(BackendChoice){config.device, config.dtype, 0, deterministic, config.optimizer_state, false,
-                                        backend_cache_dir(), timeout},
+    ops = backend_open(&(BackendChoice){.device = config.device,
+                                        .dtype = config.dtype,
+                                        .deterministic = deterministic,
+                                        .optimizer_state = config.optimizer_state,
+                                        .cache_dir = backend_cache_dir(),
+                                        .timeout_s = timeout},
                        why);
     if (!ops) die(err_code(), "%s", err_text());
     fprintf(stderr, "%s\n", why);

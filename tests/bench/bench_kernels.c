@@ -316,7 +316,8 @@ int main(int count, char **arguments) {
     if (p > 0) dropout = &masks;
     Dtype type;
     if (!dtype_parse(dtype, &type)) return fprintf(stderr, "bench_kernels: dtype '%s' is not known\n", dtype), EX_USAGE;
-    ops = backend_open(&(BackendChoice){DEVICE_CPU, type, threads, true, STATE_FP32, false, NULL, 0}, why);
+    ops = backend_open(&(BackendChoice){.device = DEVICE_CPU, .dtype = type, .threads = threads, .deterministic = true},
+                       why);
     if (!ops) die(err_code(), "%s", err_text());
     lay_out();
     arena = ops->alloc(arena_size = arena_used);

@@ -29,7 +29,7 @@ TEST(cuda_attention_gradient_repeats_its_bits) {
     Array *dqkv = array_filled(ACTS, 3 * n, NAN);
     array_send(TESTED);
     unsigned char *first = malloc(bytes), *now = malloc(bytes);
-    NEED(first && now);
+    CHECK(first && now);
     on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, B, T, H, D, 0);
     for (int launch = 0; launch < launches; launch++) {
         on->attention_backward(array_at(dqkv, 1), NULL, array_at(dout, 1), array_at(out, 1), array_at(lse, 1),

@@ -48,7 +48,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     if (every_option) set_options(&config);
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
-    NEED(backend);
+    CHECK(backend);
     ModelShape shape = model_shape(&config);
     shape.vocab = VOCAB, shape.padded_vocab = padded_vocab(VOCAB);
     Model model;
@@ -59,7 +59,7 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart)
         plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;
-    NEED(network_open(&network, backend, &model, &plan) == 0);
+    CHECK(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
 
     uint16_t *slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -89,13 +89,13 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     munmap(slot, 4096);
 }
 
-static const BackendChoice on_cpu = {DEVICE_CPU, DTYPE_FP32, 1, true, STATE_FP32, false, NULL, 0};
+static const BackendChoice on_cpu = {.device = DEVICE_CPU, .dtype = DTYPE_FP32, .threads = 1, .deterministic = true};
 
 // CUDA in the type that $TEST_DTYPE names, or else the card chooses.
 static Form form_of(bool deterministic, Gelu gelu, Recompute recompute, bool apart, float loss_scale, bool offload) {
     Dtype dtype = DTYPE_AUTO;
-    if (getenv("TEST_DTYPE")) NEED(dtype_parse(getenv("TEST_DTYPE"), &dtype));
-    return (Form){{DEVICE_CUDA, dtype, 1, deterministic, STATE_FP32, false, NULL, 0},
+    if (getenv("TEST_DTYPE")) CHECK(dtype_parse(getenv("TEST_DTYPE"), &dtype));
+    return (Form){{.device = DEVICE_CUDA, .dtype = dtype, .threads = 1, .deterministic = deterministic},
                   gelu,
                   recompute,
                   apart,
@@ -109,7 +109,7 @@ static bool is_fp16(void) {
     Form form = form_of(true, GELU_EXACT, RECOMPUTE_NONE, false, 1, false);
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
-    NEED(backend);
+    CHECK(backend);
     bool fp16 = backend->act_type == DTYPE_FP16;
     backend->close();
     return fp16;

@@ -25,9 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const names[] = {"input", "a.tar", "a.zip", "a.tar.gz", "a.jsonl", "a.txt", "a.xz", "a.parquet"};
     static MemoryStream memory;
     if (!size) return 0;
-    memory = (MemoryStream){.bytes = {data + 1, size - 1}};
-    memory.stream.read = memory_read, memory.stream.size = size - 1;
-    if (data[0] & 1) memory.stream.read_at = memory_read_at;
+    const Bytes bytes = {data + 1, size - 1};
+    memory = data[0] & 1 ? memory_file(bytes) : memory_stream(bytes);
     memory.stream.is_listed = data[0] & 8;
     stream_name(&memory.stream, names[data[0] >> 4 & 7], NULL);
     SourceOptions options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};

@@ -1,28 +1,16 @@
 // Any bytes as text, JSON lines or an archive: the reader gives whole documents or reports bad data.
 #include "common/err.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/memory_stream.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-typedef struct {
-    Stream stream;
-    Bytes left;
-} MemoryStream;
-
-static ssize_t memory_read(Stream *stream, void *data, size_t size) {
-    MemoryStream *memory = (MemoryStream *)stream;
-    size_t take = memory->left.size < size ? memory->left.size : size;
-    if (take) memcpy(data, memory->left.data, take);
-    memory->left.data += take, memory->left.size -= take;
-    return (ssize_t)take;
-}
 
 // The bits of the first byte choose the options.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static MemoryStream memory;
     if (!size) return 0;
-    memory = (MemoryStream){.stream = {.read = memory_read, .name = "fuzzed"}, .left = {data + 1, size - 1}};
+    memory = memory_stream((Bytes){data + 1, size - 1});
     SourceOptions options = {.docs = (SourceDocs)(data[0] % 3), .text_field = data[0] & 4 ? "a.text" : "text"};
     options.skips.max = data[0] & 8 ? 1000 : 0;
     FormatReader *reader;

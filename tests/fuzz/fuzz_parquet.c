@@ -33,8 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buffer_add(&file, data, size - 2);
     buffer_add(&file, &footer_bytes, sizeof footer_bytes);
     buffer_add(&file, "PAR1", 4);
-    memory = (MemoryStream){.stream = {.read_at = memory_read_at, .size = file.size, .name = "fuzzed"},
-                            .bytes = {file.data, file.size}};
+    memory = memory_file((Bytes){file.data, file.size});
     for (size_t count = 0; count <= 2; count += 2) {
         SourceOptions options = {.text_column = "text", .skips.keep_going = true};
         uint64_t left = 1 << 20;

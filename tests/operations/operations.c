@@ -146,7 +146,7 @@ void operation_matmul(int M, int rows, int cols) {
 // Whether two arrays of the backend are equal from byte `from` to `end`.
 static bool same_bytes(const Backend *on, const void *a, const void *b, size_t from, size_t end) {
     char *copy = malloc(2 * end);
-    NEED(copy);
+    CHECK(copy);
     on->download(copy, a, end), on->download(copy + end, b, end);
     const bool same = !memcmp(copy + from, copy + end + from, end - from);
     free(copy);
@@ -281,7 +281,7 @@ static const Dropout dropout = {{1337, 42}, 7, 3, 13107, 1.25f};
 // Documents of many lengths: one ends at every position n where n * n % 29 < 2.
 static Array *document_starts(int B, int T) {
     int32_t *starts = malloc((size_t)(B * T) * sizeof *starts);
-    NEED(starts);
+    CHECK(starts);
     for (int n = 0; n < B * T; n++) starts[n] = n % T == 0 ? 0 : n * n % 29 < 2 ? n % T : starts[n - 1];
     Array *array = array_bytes(starts, (size_t)(B * T) * sizeof *starts);
     free(starts);

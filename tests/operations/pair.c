@@ -18,7 +18,7 @@ double rounded_once, pair_flops;
 
 void pair_each_type(void (*test)(void)) {
     const char *wanted = getenv("TEST_DTYPE");
-    if (wanted) NEED(dtype_parse(wanted, &type));
+    if (wanted) CHECK(dtype_parse(wanted, &type));
     if (wanted || pair_device != DEVICE_CPU)
         test();
     else
@@ -28,15 +28,19 @@ void pair_each_type(void (*test)(void)) {
 
 void pair_open(Shape shape) {
     char why[256];
-    BackendChoice choice = {pair_device, type, pair_timing ? 0 : 2, !pair_times, pair_optimizer_state, false, NULL, 0};
+    BackendChoice choice = {.device = pair_device,
+                            .dtype = type,
+                            .threads = pair_timing ? 0 : 2,
+                            .deterministic = !pair_times,
+                            .optimizer_state = pair_optimizer_state};
     sides[REFERENCE] = reference_backend();
-    NEED(sides[TESTED] = backend_open(&choice, why));
+    CHECK(sides[TESTED] = backend_open(&choice, why));
     const double errors[] = {[DTYPE_FP32] = 1e-6, [DTYPE_BF16] = 0.002, [DTYPE_FP16] = 0.00025};
     rounded_once = errors[sides[TESTED]->act_type];
     shape.threads = 2; // CPU
     for (int i = 0; i < 2; i++) {
         size_t bytes = sides[i]->scratch_bytes(&shape);
-        NEED(scratch[i] = sides[i]->alloc(bytes));
+        CHECK(scratch[i] = sides[i]->alloc(bytes));
         sides[i]->bind_scratch(scratch[i], bytes);
     }
     seed = 1;
@@ -85,7 +89,7 @@ static Array *array_new(Kind kind, size_t count) {
     array->start = calloc(count, sizeof(double));
     for (int i = 0; i < 2; i++) {
         array->result[i] = calloc(count, sizeof(double));
-        NEED(array->memory[i] = sides[i]->alloc(count * element_bytes(kind, i)));
+        CHECK(array->memory[i] = sides[i]->alloc(count * element_bytes(kind, i)));
     }
     array->next = arrays;
     return arrays = array;

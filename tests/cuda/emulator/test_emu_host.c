@@ -13,12 +13,12 @@
 #include <unistd.h>
 
 enum { MODEL_ROWS = 1, MODEL_BLOCK = 40, MODEL_VOCAB = 60, MODEL_STEPS = 2 };
-static const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, true, STATE_FP32, false, NULL, 0};
+static const BackendChoice choice = {.device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = true};
 
 static const Backend *opened(void) {
     char why[256];
     const Backend *backend = backend_cuda(&choice, why);
-    NEED(backend);
+    CHECK(backend);
     return backend;
 }
 
@@ -71,7 +71,7 @@ TEST(cuda_selects_a_type_that_the_card_supports) {
         card.dtype = rows[i].dtype;
         char why[256];
         const Backend *backend = backend_cuda(&card, why);
-        NEED(backend);
+        CHECK(backend);
         CHECK_EQUAL(backend->act_type, rows[i].type);
         CHECK_TEXT(why, rows[i].says);
         backend->close();
@@ -424,7 +424,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     with.optimizer_state = how.optimizer_state;
     char why[256];
     const Backend *backend = backend_cuda(&with, why);
-    NEED(backend);
+    CHECK(backend);
     ModelShape shape = model_shape(&config);
     shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
     Model model;
@@ -432,7 +432,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     Network network;
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
-    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
+    CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config);
     const struct EmuCounts before = emu_counts;
@@ -445,7 +445,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     for (uint64_t step = 0; step < MODEL_STEPS; step++) {
         StepResult result;
         const StepPosition place = {step, step, 1, NULL};
-        NEED(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
@@ -453,7 +453,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     uint16_t ids[4] = {1};
     const Sampler sampler = {0};
     if (how.whole) {
-        NEED(evaluate(&network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
+        CHECK(evaluate(&network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
         sample(&network, &sampler, ids, 1, 2, NULL, NULL);
     }
     if (how.warm) {
@@ -541,7 +541,7 @@ TEST(cuda_steps_are_replayed_and_wait_once) {
     Network network;
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
-    NEED(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
+    CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
     backend->pin(slot, sizeof slot);
     uint64_t work = 0;
     float before[64], after[64];

@@ -28,14 +28,15 @@ static void fill(const Bench *b, void *at, size_t count, uint64_t seed) {
 
 static Bench bench_open_with(bool deterministic, const char *cache) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, cache, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = deterministic, .cache_dir = cache};
     Bench b = {.on = backend_cuda(&choice, why)};
-    NEED(b.on);
+    CHECK(b.on);
     const Shape shape = {1, M, ROWS, 2, 64, M, 1};
     void **buffers[] = {&b.in, &b.dout, &b.bias, &b.out, &b.pre, &b.d, &b.dw, &b.dbias};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) NEED(*buffers[i] = b.on->alloc(MOST * 4));
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) CHECK(*buffers[i] = b.on->alloc(MOST * 4));
     size_t bytes = b.on->scratch_bytes(&shape);
-    NEED(b.scratch = b.on->alloc(bytes));
+    CHECK(b.scratch = b.on->alloc(bytes));
     b.on->bind_scratch(b.scratch, bytes);
     void *weights = b.on->alloc(MOST * 2);
     b.w = (Weight){weights, NULL, ROWS, COLS};
@@ -70,7 +71,7 @@ static void forward(const Bench *b) { b->on->matmul_forward(b->pre, b->in, &b->w
 TEST(cuda_keeps_the_fastest_candidate) {
     Bench plain = bench_open(true);
     uint64_t timings = emu_counts.timings;
-    NEED(plain.on->graph_begin(0));
+    CHECK(plain.on->graph_begin(0));
     forward(&plain);
     plain.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
@@ -85,7 +86,7 @@ TEST(cuda_keeps_the_fastest_candidate) {
         forward(&b); // an evaluation before the first step
         CHECK_EQUAL(emu_counts.timings, timings);
         CHECK_EQUAL(emu_counts.candidate, 0);
-        NEED(b.on->graph_begin(0));
+        CHECK(b.on->graph_begin(0));
         forward(&b);
         b.on->graph_end(0);
         CHECK_EQUAL(emu_counts.timings - timings, 2); // the others do not work
@@ -101,10 +102,10 @@ TEST(cuda_keeps_the_fastest_candidate) {
 
 TEST(cuda_times_nothing_during_a_capture) {
     Bench b = bench_open(false);
-    NEED(b.on->graph_begin(0));
+    CHECK(b.on->graph_begin(0));
     b.on->graph_end(0);
     uint64_t timings = emu_counts.timings, waits = emu_counts.host_waits;
-    NEED(b.on->graph_begin(0)); // the stand-in dies of an event in a recording
+    CHECK(b.on->graph_begin(0)); // the stand-in dies of an event in a recording
     forward(&b);
     b.on->graph_end(0);
     CHECK_EQUAL(emu_counts.timings, timings);
@@ -121,7 +122,7 @@ TEST(cuda_timing_changes_no_gradient) {
         Bench b = bench_open(deterministic);
         b.on->upload(b.dw, before, MOST * 4), b.on->upload(b.dbias, before, COLS * 4);
         for (int run = 0; run < 3; run++) { // adds, does not, adds
-            NEED(b.on->graph_begin(run));
+            CHECK(b.on->graph_begin(run));
             b.on->matmul_backward_weight(b.dw, b.dout, b.in, M, ROWS, COLS, run != 1);
             b.on->matmul_gelu_backward(b.d, b.dbias, b.dout, b.in, &b.w, M, false, run != 1);
             b.on->graph_end(run);
@@ -146,7 +147,7 @@ static void run_gelu_with(bool deterministic, bool biased, bool exact, const cha
     Bench b = bench_open_with(deterministic, cache);
     for (int run = 0; run < 2; run++) { // plain, recorded
         results->epilogues = emu_counts.epilogues;
-        NEED(b.on->graph_begin(0));
+        CHECK(b.on->graph_begin(0));
         b.on->matmul_gelu_forward(b.out, b.pre, b.in, &b.w, biased ? b.bias : NULL, M, exact);
         b.on->matmul_gelu_backward(b.d, biased ? b.dbias : NULL, b.dout, b.in, &b.w, M, exact, false);
         b.on->graph_end(0);
@@ -202,7 +203,7 @@ static void choose(const char *cache, const char *given) {
     Bench b = bench_open_with(true, cache);
     if (given) b.on->choices_set(given);
     const uint64_t timings = emu_counts.timings;
-    NEED(b.on->graph_begin(0));
+    CHECK(b.on->graph_begin(0));
     forward(&b);
     b.on->graph_end(0);
     chosen.candidate = emu_counts.candidate, chosen.timings = emu_counts.timings - timings;
@@ -260,7 +261,7 @@ TEST(cuda_takes_the_choices_of_a_checkpoint_before_those_of_the_file) {
 
 static void write_bytes(const char *path, const char *bytes, size_t size) {
     FILE *file = fopen(path, "w");
-    NEED(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+    CHECK(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
 }
 
 // Every byte of the file, changed or as its last: the products are timed again, and the next run finds a whole file.
@@ -270,13 +271,13 @@ TEST(cuda_times_again_what_a_damaged_file_held) {
     char path[600];
     DIR *folder = opendir("damaged");
     struct dirent *entry;
-    NEED(folder);
+    CHECK(folder);
     while ((entry = readdir(folder)))
         if (entry->d_name[0] != '.') snprintf(path, sizeof path, "damaged/%s", entry->d_name);
     closedir(folder);
     size_t size;
     char *whole = read_file(path, &size), *bad = malloc(size);
-    NEED(bad && size > 150 && size < 500);
+    CHECK(bad && size > 150 && size < 500);
     emu_device.fastest = 0;
     for (size_t at = 0; at < 2 * size; at += 37) {
         memcpy(bad, whole, size);

@@ -36,7 +36,7 @@ static int lines_with(const char *text, const char *words) {
 static char *operations_of(const char *text) {
     static const char *const others[] = {"graph", "copy", "event", "wait", "stream waits"};
     char *rest = calloc(1, strlen(text) + 1), *end = rest;
-    NEED(rest);
+    CHECK(rest);
     for (const char *next; *text; text = next) {
         bool other = false;
         next = strchr(text, '\n') + 1;
@@ -66,9 +66,10 @@ static void run_steps(bool deterministic, Recompute recompute) {
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
     config.gelu = GELU_TANH;
     char why[256];
-    const Backend *backend =
-        backend_open(&(BackendChoice){DEVICE_CUDA, DTYPE_BF16, 1, deterministic, STATE_FP32, false, NULL, 0}, why);
-    NEED(backend);
+    const Backend *backend = backend_open(
+        &(BackendChoice){.device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = deterministic},
+        why);
+    CHECK(backend);
     ModelShape shape = model_shape(&config);
     shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
@@ -76,7 +77,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     Network network;
     model_open(&model, &shape);
     memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
-    NEED(network_open(&network, backend, &model, &plan) == 0);
+    CHECK(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
     backend->pin(slot.slot, 4096);
@@ -89,9 +90,9 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        NEED(step_run(&network, &config, &stream, &(StepPosition){step, step, 1, NULL}, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&network, &config, &stream, &(StepPosition){step, step, 1, NULL}, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
-        NEED(calls[step] = strdup(emu_recorded()));
+        CHECK(calls[step] = strdup(emu_recorded()));
         CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);
         if (step) CHECK(emu_counts.heuristics == heuristics && emu_counts.timings == timings);
         heuristics = emu_counts.heuristics, timings = emu_counts.timings;

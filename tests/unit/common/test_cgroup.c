@@ -5,7 +5,7 @@
 static void group(const char *folder, const char *name, const char *text) {
     char command[256], path[256];
     snprintf(command, sizeof command, "mkdir -p '%s'", folder);
-    NEED(system(command) == 0);
+    CHECK(system(command) == 0);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     write_file(path, text, strlen(text));
 }

@@ -25,7 +25,7 @@ static inline void *host(size_t n, size_t element) { return arena_push(&kernels_
 static inline void *take(Kernels *k, size_t bytes) {
     void *p = k->arena + k->used;
     k->used += (bytes + 63) / 64 * 64;
-    NEED(k->used <= KERNELS_ARENA);
+    CHECK(k->used <= KERNELS_ARENA);
     return p;
 }
 
@@ -42,12 +42,17 @@ static inline Kernels kernels_open_state(Dtype dtype, int threads, OptimizerStat
     char why[256];
     arena_close(&kernels_host);
     Kernels k = {.tight = dtype == DTYPE_FP32};
-    k.ops = backend_open(&(BackendChoice){DEVICE_CPU, dtype, threads, true, optimizer_state, false, NULL, 0}, why);
-    NEED(k.ops);
+    k.ops = backend_open(&(BackendChoice){.device = DEVICE_CPU,
+                                          .dtype = dtype,
+                                          .threads = threads,
+                                          .deterministic = true,
+                                          .optimizer_state = optimizer_state},
+                         why);
+    CHECK(k.ops);
     k.arena = k.ops->alloc(KERNELS_ARENA);
-    NEED(k.arena);
+    CHECK(k.arena);
     k.used = (k.ops->scratch_bytes(shape) + 63) / 64 * 64;
-    NEED(k.used < KERNELS_ARENA);
+    CHECK(k.used < KERNELS_ARENA);
     k.ops->bind_scratch(k.arena, k.ops->scratch_bytes(shape));
     k.one = kernels_number(&k, 1);
     return k;
@@ -146,7 +151,7 @@ static inline void expect_torch(const Kernels *k, const char *name, const float 
         char path[4096];
         snprintf(path, sizeof path, "%s/kernels_torch.bin", test_data);
         records = read_file(path, &size);
-        NEED(records);
+        CHECK(records);
     }
     for (size_t at = 0; at < size;) {
         uint32_t count, step;

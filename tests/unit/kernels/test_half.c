@@ -35,7 +35,7 @@ static void check_unit(const float *values, size_t n) {
     const CpuVariant *const units[] = {&cpu_fp16_portable, &cpu_fp16_avx2, &cpu_fp16_avx512}, *unit = units[cpu_isa()];
     uint16_t *halves = malloc(n * sizeof *halves);
     float *again = malloc(n * sizeof *again);
-    NEED(halves && again);
+    CHECK(halves && again);
     unit->narrow(halves, values, n), unit->widen(again, halves, n);
     for (size_t i = 0; i < n; i++) {
         CHECK(isnan(values[i]) ? (halves[i] & 0x7fff) > 0x7c00 : halves[i] == fp16_of(values[i]));
@@ -47,7 +47,7 @@ static void check_unit(const float *values, size_t n) {
 TEST_ON_EACH_ISA(half_has_the_values_of_ieee_754) {
     enum { ALL = 1 << 16 };
     float *values = malloc(ALL * sizeof *values);
-    NEED(values);
+    CHECK(values);
     for (unsigned half = 0; half < ALL; half++) {
         double want = fp16_defined(half), got = (double)(values[half] = fp16_value((uint16_t)half));
         CHECK(isnan(want) ? isnan(got) : got == want && signbit(got) == signbit(want));

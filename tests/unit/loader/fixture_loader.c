@@ -21,24 +21,24 @@ static void make_shard(Dataset *dataset, int split, const TestDataset *spec, uin
     char path[PATH_MAX_BYTES], directory[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
-    NEED(dir_make(directory) == 0);
+    CHECK(dir_make(directory) == 0);
     ShardParams params = {spec->frame_tokens, TEST_VOCAB, TEST_EOT, {0}, {0}};
     memcpy(params.vocab_fp, dataset->vocab_fp, 32);
     ShardWriter writer;
     ShardEncoder *encoder = shard_encoder_open();
     uint16_t *ids = malloc(spec->frame_tokens * sizeof *ids);
     Buffer frame = {0};
-    NEED(ids && shard_writer_open(&writer, path, -1, &params, (first % 97) != 0) == 0);
+    CHECK(ids && shard_writer_open(&writer, path, -1, &params, (first % 97) != 0) == 0);
     for (uint64_t at = 0; at < tokens;) {
         size_t count = tokens - at < spec->frame_tokens ? tokens - at : spec->frame_tokens;
         for (size_t i = 0; i < count; i++)
             ids[i] = spec->constant ? (uint16_t)spec->salt : test_id(spec->salt, split, first + at + i);
         frame.size = 0;
-        NEED(shard_encode(encoder, &params, ids, count, &frame) == 0);
-        NEED(shard_writer_append(&writer, ids, count, (Bytes){frame.data, frame.size}, 0) == 0);
+        CHECK(shard_encode(encoder, &params, ids, count, &frame) == 0);
+        CHECK(shard_writer_append(&writer, ids, count, (Bytes){frame.data, frame.size}, 0) == 0);
         at += count;
     }
-    NEED(shard_writer_finish(&writer) == 0);
+    CHECK(shard_writer_finish(&writer) == 0);
     DatasetShard shard = {.tokens = tokens,
                           .documents = writer.documents,
                           .bytes = writer.file.written,
@@ -62,7 +62,7 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
         make_shard(&dataset, SPLIT_TRAIN, spec, at,
                    spec->train_tokens - at < spec->shard_tokens ? spec->train_tokens - at : spec->shard_tokens);
     if (spec->val_tokens) make_shard(&dataset, SPLIT_VAL, spec, 0, spec->val_tokens);
-    NEED(dataset_save(&dataset) == 0);
+    CHECK(dataset_save(&dataset) == 0);
     dataset_close(&dataset);
 }
 
@@ -79,7 +79,7 @@ pid_t start_loader_with(const char *dataset, const char *place, const char *opti
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 2, log, O_WRONLY | O_CREAT | O_APPEND, 0644);
     pid_t pid;
-    NEED(posix_spawn(&pid, program, &actions, NULL, (char **)(uintptr_t)arguments, environ) == 0);
+    CHECK(posix_spawn(&pid, program, &actions, NULL, (char **)(uintptr_t)arguments, environ) == 0);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
 }
@@ -116,8 +116,8 @@ const char *tcp_endpoint(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    NEED(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
-    NEED(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
     close(fd);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     return endpoint;

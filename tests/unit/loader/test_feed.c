@@ -14,7 +14,7 @@ static const TestDataset other = {2, 250000, 9000, 120000, 4096, false, false};
 static void expected_rows(uint16_t *ids, const TestDataset *spec, const FeedRequest *request, uint32_t T) {
     SampleOrder order;
     uint64_t tokens = request->split == SPLIT_TRAIN ? spec->train_tokens : spec->val_tokens;
-    NEED(sample_order_init(&order, request->mode, request->split, request->seed, tokens, T) == 0);
+    CHECK(sample_order_init(&order, request->mode, request->split, request->seed, tokens, T) == 0);
     ShuffleGroup group = {0};
     for (uint32_t row = 0; row < request->rows; row++) {
         uint64_t sample = request->first_sample + row;
@@ -44,8 +44,8 @@ static FeedConfig feed_config(uint32_t T, uint32_t rows) {
 
 static Feed *open_feed(const FeedConfig *config) {
     Feed *feed = feed_open(config);
-    NEED(feed);
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed);
+    CHECK(feed_attach(feed) == 0);
     return feed;
 }
 
@@ -74,10 +74,10 @@ static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_
             uint64_t left = samples - requested[rank];
             FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode,   left < way->rows ? (uint32_t)left : way->rows,
                                    1337,        requested[rank], 0};
-            NEED(feed_request(feed, &request) == 0);
+            CHECK(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
-        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.first_sample, got);
         sha256_add(&sha, batch.ids, (size_t)batch.rows * (T + 1) * sizeof *batch.ids);
         got += batch.rows;
@@ -129,10 +129,10 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     for (bool end = false; !end;) {
         for (; feed_capacity(feed); requested += ROWS) {
             FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested, 0};
-            NEED(feed_request(feed, &request) == 0);
+            CHECK(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
-        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_next(feed, &batch) == FEED_BATCH);
         for (uint64_t i = 0; i < batch.rows; i++)
             for (uint64_t t = 0; t <= T; t++) CHECK_EQUAL(batch.ids[i * (T + 1) + t], test_id(1, 1, (got + i) * T + t));
         got += batch.rows;
@@ -151,13 +151,13 @@ TEST(feed_cancel_drops_every_outstanding_request) {
     Feed *feed = open_feed(&config);
     FeedBatch held, batch;
     FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0};
-    NEED(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
+    CHECK(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
     for (uint64_t i = 1; i <= 200; i++) {
         train.first_sample = 4 * i;
-        while (feed_capacity(feed)) NEED(feed_request(feed, &train) == 0);
+        while (feed_capacity(feed)) CHECK(feed_request(feed, &train) == 0);
         feed_cancel(feed);
         FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i, 0};
-        NEED(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         check_batch(&batch, &small, &val, 64);
         feed_release(feed, &batch);
     }
@@ -183,14 +183,14 @@ static FeedRequest stream_request(const Stream *stream, uint64_t first) {
 static void request_all(Stream *stream) {
     for (; feed_capacity(stream->feed); stream->requested += stream->rows) {
         FeedRequest request = stream_request(stream, stream->requested);
-        NEED(feed_request(stream->feed, &request) == 0);
+        CHECK(feed_request(stream->feed, &request) == 0);
     }
 }
 
 static void receive_one(Stream *stream) {
     FeedBatch batch;
     request_all(stream);
-    NEED(feed_next(stream->feed, &batch) == FEED_BATCH);
+    CHECK(feed_next(stream->feed, &batch) == FEED_BATCH);
     FeedRequest request = stream_request(stream, stream->got);
     check_batch(&batch, stream->spec, &request, stream->T);
     feed_release(stream->feed, &batch);
@@ -249,12 +249,12 @@ TEST(feed_waits_for_a_loader_that_starts_later) {
     char command[5000];
     snprintf(command, sizeof command, "(sleep 0.1; exec '%s/loader' serve d --endpoint ipc://p 2>p.log) & echo $! >pid",
              test_bin);
-    NEED(system(command) == 0);
+    CHECK(system(command) == 0);
     FeedConfig config = feed_config(32, 8);
     Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
     for (int i = 0; i < 10; i++) receive_one(&stream);
     feed_close(stream.feed);
-    NEED(system("kill $(cat pid)") == 0);
+    CHECK(system("kill $(cat pid)") == 0);
 }
 
 TEST(feed_open_fails_with_69_without_a_loader) {
@@ -361,7 +361,7 @@ TEST(feed_follows_a_reload_of_the_loader) {
     make_test_dataset("a", &small);
     make_test_dataset("b", &other);
     make_test_dataset("c", &foreign);
-    NEED(symlink("a", "d") == 0);
+    CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
     FeedConfig config = feed_config(64, 8);
     Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
@@ -370,7 +370,7 @@ TEST(feed_follows_a_reload_of_the_loader) {
         static const char *const to[] = {"b", "c", "nowhere", "a"};
         FeedBatch batch;
         FeedResult result = FEED_BATCH;
-        NEED(unlink("d") == 0 && symlink(to[turn], "d") == 0);
+        CHECK(unlink("d") == 0 && symlink(to[turn], "d") == 0);
         kill(pid, SIGHUP);
         if (turn == 1 || turn == 2) {
             wait_for_line("p", turn == 1 ? "another vocabulary" : "the dataset stays as it was: 'd' is not a dataset",

@@ -7,12 +7,12 @@ enum { T = 1024, ROWS = 64, FEEDS = 4, WINDOW = 4, BATCHES = 100 };
 static void request(Feed *feed, uint64_t batch) {
     const FeedRequest wanted = {
         .split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = batch * ROWS};
-    NEED(feed_request(feed, &wanted) == 0);
+    CHECK(feed_request(feed, &wanted) == 0);
 }
 
 static void take(Feed *feed, uint64_t number) {
     FeedBatch batch;
-    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    CHECK(feed_next(feed, &batch) == FEED_BATCH);
     CHECK_EQUAL(batch.first_sample, number * ROWS);
     CHECK_EQUAL(batch.rows, ROWS);
     for (uint64_t i = 0; i < (uint64_t)ROWS * (T + 1); i += 97)
@@ -37,7 +37,7 @@ TEST(feeds_that_take_nothing_keep_no_batch_from_another) {
                                    .timeout_ms = 60000,
                                    .inline_only = i % 2};
         feeds[i] = feed_open(&config);
-        NEED(feeds[i] && feed_attach(feeds[i]) == 0);
+        CHECK(feeds[i] && feed_attach(feeds[i]) == 0);
         CHECK(feed_stats(feeds[i]).ring == !config.inline_only);
         for (uint64_t batch = 0; batch < WINDOW; batch++) request(feeds[i], batch);
     }

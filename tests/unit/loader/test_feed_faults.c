@@ -22,11 +22,11 @@ static void *pinned[2];
 static int pins;
 static void pin(void *address, size_t bytes) {
     (void)bytes;
-    NEED(!pinned[0] || !pinned[1]);
+    CHECK(!pinned[0] || !pinned[1]);
     pinned[pinned[0] != NULL] = address, pins++;
 }
 static void unpin(void *address) {
-    NEED(address == pinned[0] || address == pinned[1]);
+    CHECK(address == pinned[0] || address == pinned[1]);
     pinned[address == pinned[1]] = NULL;
 }
 
@@ -34,8 +34,8 @@ static Feed *open_feed(uint64_t timeout_ms) {
     FeedConfig config = feed_config(timeout_ms);
     config.pin = pin, config.unpin = unpin;
     Feed *feed = feed_open(&config);
-    NEED(feed);
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed);
+    CHECK(feed_attach(feed) == 0);
     return feed;
 }
 
@@ -54,9 +54,9 @@ static uint64_t take(Feed *feed, uint64_t requested, int batches) {
         FeedBatch batch;
         for (; feed_capacity(feed); requested += ROWS) {
             FeedRequest request = sequential(requested % 1000);
-            NEED(feed_request(feed, &request) == 0);
+            CHECK(feed_request(feed, &request) == 0);
         }
-        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.rows, ROWS);
         check_rows(&batch);
         feed_release(feed, &batch);
@@ -81,7 +81,7 @@ static Peer open_peer(const char *place) {
     int few = 4; // messages that ZeroMQ receives before the test reads them
     zmq_setsockopt(peer.socket, ZMQ_RCVHWM, &few, sizeof few);
     zmq_setsockopt(peer.socket, ZMQ_LINGER, &none, sizeof none);
-    NEED(zmq_connect(peer.socket, endpoint) == 0);
+    CHECK(zmq_connect(peer.socket, endpoint) == 0);
     return peer;
 }
 
@@ -95,7 +95,7 @@ static void send_message(Peer *peer, WireType type, uint64_t attach_id) {
     peer->message.header.session = 77, peer->message.header.req_id++;
     peer->message.header.attach_id = attach_id;
     Bytes frame = wire_encode(&peer->message);
-    NEED(zmq_send(peer->socket, frame.data, frame.size, 0) >= 0);
+    CHECK(zmq_send(peer->socket, frame.data, frame.size, 0) >= 0);
 }
 
 // The type of the next reply; 0 when none arrives.
@@ -104,9 +104,9 @@ static unsigned receive(Peer *peer, WireMessage *answer) {
     int got = zmq_recv(peer->socket, bytes, sizeof bytes, 0), more = 0;
     size_t size = sizeof more;
     if (got < 0) return 0;
-    NEED(wire_decode((Bytes){bytes, (size_t)got}, answer, NULL) == WIRE_VALID);
+    CHECK(wire_decode((Bytes){bytes, (size_t)got}, answer, NULL) == WIRE_VALID);
     while (zmq_getsockopt(peer->socket, ZMQ_RCVMORE, &more, &size) == 0 && more)
-        NEED(zmq_recv(peer->socket, bytes, sizeof bytes, 0) >= 0);
+        CHECK(zmq_recv(peer->socket, bytes, sizeof bytes, 0) >= 0);
     return answer->header.type;
 }
 
@@ -139,12 +139,12 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     // A pause shorter than the timeout does no harm. It grows until the feed has had the time to ask again.
     for (int tenths = 2; feed_stats(feed).resends < 1 || feed_stats(feed).reconnects < 1; tenths *= 2) {
         char command[64];
-        NEED(tenths < 500);
+        CHECK(tenths < 500);
         kill(pid, SIGSTOP);
         snprintf(command, sizeof command, "(sleep %d.%d; kill -CONT %d) &", tenths / 10, tenths % 10, (int)pid);
-        NEED(system(command) == 0);
-        NEED(feed_request(feed, &request) == 0);
-        NEED(feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(system(command) == 0);
+        CHECK(feed_request(feed, &request) == 0);
+        CHECK(feed_next(feed, &batch) == FEED_BATCH);
         check_rows(&batch);
         feed_release(feed, &batch);
     }
@@ -153,7 +153,7 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     feed = open_feed(FOREVER);
     feed->config.timeout_ms = 200;
     kill(pid, SIGSTOP);
-    NEED(feed_request(feed, &request) == 0);
+    CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_PEER);
     CHECK_TEXT(err_text(), "no data from the loader");
@@ -173,13 +173,13 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         Feed *feed = open_feed(FOREVER);
         uint64_t requested = take(feed, 0, 5 + round);
         FeedBatch held;
-        NEED(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the stopped loader has
+        CHECK(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the stopped loader has
         kill(stopped, SIGSTOP);
         for (; feed_capacity(feed); requested += ROWS) { // requests that it will receive when it wakes
             FeedRequest request = sequential(requested % 1000);
-            NEED(feed_request(feed, &request) == 0);
+            CHECK(feed_request(feed, &request) == 0);
         }
-        NEED(rename("p", old) == 0);
+        CHECK(rename("p", old) == 0);
         pid_t pid = start_loader("d", "p");
         requested = take(feed, requested, 20);
         check_rows(&held);
@@ -205,20 +205,20 @@ TEST(feed_error_names_the_damaged_frame_and_no_path) {
     make_test_dataset("d", &small);
     char *path = (char[]){"d/train/000/000001.zst"};
     ShardFile shard;
-    NEED(shard_file_open(&shard, path) == 0);
+    CHECK(shard_file_open(&shard, path) == 0);
     uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
     shard_file_close(&shard);
     int fd = open(path, O_RDWR);
     uint8_t byte;
-    NEED(pread(fd, &byte, 1, (off_t)offset) == 1);
+    CHECK(pread(fd, &byte, 1, (off_t)offset) == 1);
     byte ^= 0x10;
-    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+    CHECK(pwrite(fd, &byte, 1, (off_t)offset) == 1);
     close(fd);
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(FOREVER);
     FeedBatch batch;
     FeedRequest request = sequential((60000 + 3 * 4096 + 100) / T);
-    NEED(feed_request(feed, &request) == 0);
+    CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "train shard 1, frame 3");
@@ -239,7 +239,7 @@ TEST(feed_error_names_a_split_that_is_too_short) {
     Feed *feed = open_feed(FOREVER);
     FeedBatch batch;
     FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0, 0};
-    NEED(feed_request(feed, &request) == 0);
+    CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "the val split has 0 tokens");
@@ -259,26 +259,26 @@ TEST(loader_drops_and_counts_corrupt_messages) {
     srand(5);
     for (size_t size = 0; size < sizeof noise; size++) {
         for (size_t i = 0; i < size; i++) noise[i] = (uint8_t)rand();
-        NEED(zmq_send(peer.socket, noise, size, 0) >= 0);
+        CHECK(zmq_send(peer.socket, noise, size, 0) >= 0);
     }
     CHECK_EQUAL(stats_of(&peer).dropped - dropped, sizeof noise);
     // More parts than a message has, and a frame with the right magic and a wrong length.
-    for (int part = 0; part < 20; part++) NEED(zmq_send(peer.socket, "GLD1", 4, part < 19 ? ZMQ_SNDMORE : 0) >= 0);
+    for (int part = 0; part < 20; part++) CHECK(zmq_send(peer.socket, "GLD1", 4, part < 19 ? ZMQ_SNDMORE : 0) >= 0);
     memset(&peer.message, 0, sizeof peer.message);
     peer.message.header.type = WIRE_STATS, peer.message.header.session = 1;
     Bytes frame = wire_encode(&peer.message);
     peer.message.header.body_len = UINT32_MAX;
-    NEED(zmq_send(peer.socket, frame.data, frame.size, 0) >= 0);
+    CHECK(zmq_send(peer.socket, frame.data, frame.size, 0) >= 0);
     CHECK_EQUAL(stats_of(&peer).dropped - dropped, sizeof noise + 2);
     // Larger than any message of the protocol: the loader closes the connection and continues.
     Peer big = open_peer("p");
     uint8_t *much = calloc(1, 1 << 20);
-    NEED(zmq_socket_monitor(big.socket, "inproc://big", ZMQ_EVENT_DISCONNECTED) == 0);
+    CHECK(zmq_socket_monitor(big.socket, "inproc://big", ZMQ_EVENT_DISCONNECTED) == 0);
     void *monitor = zmq_socket(big.context, ZMQ_PAIR);
-    NEED(zmq_connect(monitor, "inproc://big") == 0);
-    NEED(zmq_send(big.socket, much, 1 << 20, 0) >= 0);
+    CHECK(zmq_connect(monitor, "inproc://big") == 0);
+    CHECK(zmq_send(big.socket, much, 1 << 20, 0) >= 0);
     uint8_t event[8];
-    NEED(zmq_recv(monitor, event, sizeof event, 0) > 0); // the loader has closed the connection
+    CHECK(zmq_recv(monitor, event, sizeof event, 0) > 0); // the loader has closed the connection
     zmq_close(monitor);
     free(much);
     close_peer(&big);
@@ -289,9 +289,9 @@ TEST(loader_drops_and_counts_corrupt_messages) {
 
 static int attach_ring(uint64_t slot_bytes, uint32_t claimed, Ring *ring, CtlReply *reply) {
     int fd = ctl_connect("p/ctl.sock");
-    NEED(fd >= 0 && (ring->base || ring_open(ring, true, slot_bytes, 4) == 0));
+    CHECK(fd >= 0 && (ring->base || ring_open(ring, true, slot_bytes, 4) == 0));
     CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, 77, claimed, 4, 0};
-    NEED(ctl_send_ring(fd, &attach, ring) == 0);
+    CHECK(ctl_send_ring(fd, &attach, ring) == 0);
     fcntl(fd, F_SETFL, 0);
     if (ctl_receive_reply(fd, reply) == 0) return fd;
     close(fd);
@@ -308,7 +308,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     Ring ring = {0}, bad = {0};
     CtlReply reply;
     int ctl = attach_ring(8192, 8192, &ring, &reply);
-    NEED(ctl >= 0);
+    CHECK(ctl >= 0);
 
     peer.message.hello = valid_hello;
     send_message(&peer, WIRE_HELLO, 0);
@@ -356,7 +356,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     CHECK(attach_ring(4096, 1 << 20, &bad, &reply) < 0);
     ring_close(&bad);
     bad = (Ring){memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), NULL, 4096, 4};
-    NEED(ftruncate(bad.fd, 4 * 4096) == 0);
+    CHECK(ftruncate(bad.fd, 4 * 4096) == 0);
     bad.base = mmap(NULL, 4 * 4096, PROT_READ, MAP_SHARED, bad.fd, 0);
     CHECK(attach_ring(4096, 4096, &bad, &reply) < 0);
     ring_close(&bad);
@@ -411,7 +411,7 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     uint64_t bytes = 0, busy = 0;
     while (bytes + busy * BIG * (T + 1) * 2 < (uint64_t)GETS * BIG * (T + 1) * 2) {
         unsigned type = receive(&peer, &answer);
-        NEED(type == WIRE_BATCH || type == WIRE_ERROR);
+        CHECK(type == WIRE_BATCH || type == WIRE_ERROR);
         if (type == WIRE_BATCH) CHECK(answer.batch.length <= WIRE_PIECE_MAX);
         if (type == WIRE_BATCH) bytes += answer.batch.length;
         if (type == WIRE_ERROR) CHECK_EQUAL(answer.error.code, WIRE_BUSY);
@@ -511,7 +511,7 @@ TEST(loader_names_both_versions_to_a_client_of_another_version) {
     WireHeader header = {.magic = WIRE_MAGIC, .major = 1, .type = 1, .body_len = 144, .session = 77, .req_id = 5};
     memcpy(hello, &header, sizeof header);
     put_u32(hello + 8, crc32c(0, hello, sizeof hello));
-    NEED(zmq_send(peer.socket, hello, sizeof hello, 0) >= 0);
+    CHECK(zmq_send(peer.socket, hello, sizeof hello, 0) >= 0);
     WireMessage answer;
     CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
     CHECK_EQUAL(answer.header.req_id, 5);

@@ -21,8 +21,8 @@ static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t ti
 // fault 53
 TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     KeyPair loader, listed, unlisted;
-    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&listed, "listed.key") == 0);
-    NEED(keys_make(&unlisted, "unlisted.key") == 0);
+    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&listed, "listed.key") == 0);
+    CHECK(keys_make(&unlisted, "unlisted.key") == 0);
     char allow[100];
     snprintf(allow, sizeof allow, "\n%s a comment\n", listed.public_key);
     write_file("allow", allow, strlen(allow));
@@ -30,10 +30,10 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
 
     Feed *feed = open_feed("listed.key", loader.public_key, 120000);
-    NEED(feed && feed_attach(feed) == 0);
+    CHECK(feed && feed_attach(feed) == 0);
     FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
     FeedBatch batch;
-    NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(1, 0, (5 + i / (T + 1)) * T + i % (T + 1)));
     feed_release(feed, &batch);
@@ -65,8 +65,8 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 // fault 53
 TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     KeyPair loader, removed, kept;
-    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&removed, "removed.key") == 0);
-    NEED(keys_make(&kept, "kept.key") == 0);
+    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&removed, "removed.key") == 0);
+    CHECK(keys_make(&kept, "kept.key") == 0);
     char allow[100];
     snprintf(allow, sizeof allow, "%s\n%s\n", removed.public_key, kept.public_key);
     write_file("allow", allow, strlen(allow));
@@ -74,7 +74,7 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
     Feed *feed = open_feed("removed.key", loader.public_key, 120000),
          *other = open_feed("kept.key", loader.public_key, 120000);
-    NEED(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
+    CHECK(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
 
     // A list that is not valid changes nothing.
     FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
@@ -82,18 +82,18 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     write_file("allow", "nonsense\n", 9);
     kill(pid, SIGHUP);
     wait_for_line("tcp", "the allow-list stays as it was: 'allow' line 1: the first word is not a key", 1);
-    NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     feed_release(feed, &batch);
 
     write_file("allow", kept.public_key, KEY_TEXT - 1);
     kill(pid, SIGHUP);
     wait_for_line("tcp", "keys allowed: 1", 1);
-    NEED(feed_request(feed, &request) == 0);
+    CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_PERMISSION);
     CHECK_TEXT(err_text(), "removed from the allow-list");
     err_clear();
-    NEED(feed_request(other, &request) == 0 && feed_next(other, &batch) == FEED_BATCH);
+    CHECK(feed_request(other, &request) == 0 && feed_next(other, &batch) == FEED_BATCH);
     feed_release(other, &batch);
     feed_close(feed), feed_close(other);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

@@ -117,7 +117,7 @@ static void *send_wrong_answers(void *argument) {
 TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     LyingLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;
-    NEED(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
+    CHECK(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
     FeedConfig config = {.endpoint = "ipc://p",
                          .vocab_size = 50304,
                          .sequence_tokens = T,
@@ -125,11 +125,11 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
                          .window = 1,
                          .timeout_ms = 120000};
     Feed *feed = feed_open(&config);
-    NEED(feed && feed_attach(feed) == 0);
+    CHECK(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
         FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0};
         FeedBatch batch;
-        NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);
         for (size_t i = 0; i < ROWS * (T + 1); i++) CHECK_EQUAL(batch.ids[i], right_id(first, i));
         feed_release(feed, &batch);

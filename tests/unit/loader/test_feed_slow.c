@@ -56,10 +56,10 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    NEED(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0);
-    NEED(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
     pthread_t thread;
-    NEED(pthread_create(&thread, NULL, accept_all, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, accept_all, NULL) == 0);
     char endpoint[40];
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     FeedConfig config = {.endpoint = endpoint,
@@ -69,11 +69,11 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
                          .window = 1,
                          .timeout_ms = 60000};
     Feed *feed = feed_open(&config);
-    NEED(feed && feed_attach(feed) == 0);
+    CHECK(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < 2; first++) {
         FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
         FeedBatch batch;
-        NEED(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK_EQUAL(batch.rows, ROWS);
         for (uint64_t i = 0; i < (uint64_t)ROWS * (T + 1); i += 7)
             CHECK_EQUAL(batch.ids[i], test_id(1, 0, (first + i / (T + 1)) * T + i % (T + 1)));

@@ -24,7 +24,7 @@ static int decode_behind_gate(const FramePlace *place, ShardCursor *cursor, uint
 
 static void collect(FrameCache *cache) {
     struct pollfd event = {frame_cache_event(cache), POLLIN, 0};
-    NEED(poll(&event, 1, 120000) == 1);
+    CHECK(poll(&event, 1, 120000) == 1);
     frame_cache_collect(cache);
 }
 
@@ -37,7 +37,7 @@ static Frame *get(FrameCache *cache, ShardStream *stream, uint64_t number) {
 }
 
 static void check_frame(const Frame *frame) {
-    NEED(frame->state == FRAME_READY);
+    CHECK(frame->state == FRAME_READY);
     CHECK_EQUAL(frame->place.tokens, FRAME);
     for (uint64_t i = 0; i < FRAME; i++)
         CHECK_EQUAL(frame->ids[i], test_id(1, SPLIT_TRAIN, frame->place.first_token + i));
@@ -127,9 +127,9 @@ enum { T = 64, ROWS = 16, CLIENTS = 32, BATCHES = 80 };
 static uint64_t frames_decoded(void) {
     char command[5000];
     snprintf(command, sizeof command, "'%s/loader' status --endpoint ipc://p --json >status", test_bin);
-    NEED(system(command) == 0);
+    CHECK(system(command) == 0);
     char *text = read_file("status", NULL), *at = strstr(text, "\"frames_decoded\": ");
-    NEED(at);
+    CHECK(at);
     uint64_t frames = strtoull(at + 18, NULL, 10);
     free(text);
     return frames;
@@ -146,7 +146,7 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
                          .timeout_ms = 120000};
     for (unsigned i = 0; i < clients; i++) {
         feeds[i] = feed_open(&config);
-        NEED(feeds[i] && feed_attach(feeds[i]) == 0);
+        CHECK(feeds[i] && feed_attach(feeds[i]) == 0);
     }
     for (uint64_t batch_number = 0; batch_number < BATCHES; batch_number++)
         for (unsigned i = 0; i < clients; i++) {
@@ -154,8 +154,8 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
             SampleOrder order;
             ShuffleGroup group;
             FeedBatch batch;
-            NEED(feed_request(feeds[i], &request) == 0 && feed_next(feeds[i], &batch) == FEED_BATCH);
-            NEED(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, spec->train_tokens, T) == 0);
+            CHECK(feed_request(feeds[i], &request) == 0 && feed_next(feeds[i], &batch) == FEED_BATCH);
+            CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, spec->train_tokens, T) == 0);
             for (uint64_t row = 0; row < ROWS; row++) {
                 unsigned extent;
                 sample_order_group(&order, request.first_sample + row, &group);

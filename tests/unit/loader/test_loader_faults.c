@@ -19,19 +19,19 @@ static Feed *open_feed(void) {
     FeedConfig config = {
         .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = FOREVER};
     Feed *feed = feed_open(&config);
-    NEED(feed);
+    CHECK(feed);
     return feed;
 }
 
 static FeedResult request_rows(Feed *feed, uint64_t first, FeedBatch *batch) {
     FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
-    NEED(feed_request(feed, &request) == 0);
+    CHECK(feed_request(feed, &request) == 0);
     return feed_next(feed, batch);
 }
 
 static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
     FeedBatch batch;
-    NEED(request_rows(feed, first, &batch) == FEED_BATCH);
+    CHECK(request_rows(feed, first, &batch) == FEED_BATCH);
     CHECK(batch.first_sample == first && batch.rows == ROWS);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(salt, 0, (first + i / (T + 1)) * T + i % (T + 1)));
@@ -47,11 +47,11 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     stop_loader(pid, SIGKILL);
     pid = start_loader("b", "p");
     wait_for_loader("p", 2);
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     // The change is known, the caller is not: its requests must not be answered after FEED_CHANGED.
     FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS};
     FeedBatch batch;
-    while (feed_capacity(feed)) NEED(feed_request(feed, &request) == 0);
+    while (feed_capacity(feed)) CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
     CHECK_TEXT(feed_dataset(feed)->name, "b");
     for (uint64_t first = 40; first < 100; first += ROWS) check_rows(feed, 2, first);
@@ -66,10 +66,10 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     make_test_dataset("a", &small);
     make_test_dataset("b", &other);
     make_test_dataset("c", &short_val);
-    NEED(symlink("c", "d") == 0);
+    CHECK(symlink("c", "d") == 0);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed();
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, 0);
     stop_loader(pid, SIGKILL);
     pid = start_loader("d", "p");
@@ -77,7 +77,7 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     // Whether the feed meets the short dataset before the repair or after it, it must end at b.
     char command[5000];
     snprintf(command, sizeof command, "(sleep 0.3; rm d; ln -s b d; kill -HUP %d) &", (int)pid);
-    NEED(system(command) == 0);
+    CHECK(system(command) == 0);
     FeedBatch batch;
     CHECK_EQUAL(request_rows(feed, 8, &batch), FEED_CHANGED);
     CHECK_EQUAL(feed_dataset(feed)->tokens[SPLIT_TRAIN], other.train_tokens);
@@ -93,11 +93,11 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     short_train.train_tokens = T;
     make_test_dataset("a", &small);
     make_test_dataset("c", &short_train);
-    NEED(symlink("a", "d") == 0);
+    CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
-    NEED(feed_attach(feed) == 0);
-    NEED(unlink("d") == 0 && symlink("c", "d") == 0);
+    CHECK(feed_attach(feed) == 0);
+    CHECK(unlink("d") == 0 && symlink("c", "d") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "the train split of the new one has 64 tokens, a connected trainer needs 65", 1);
     check_rows(feed, 1, 0);
@@ -113,7 +113,7 @@ TEST(loader_refuses_a_shard_with_the_content_of_another) {
     twos.salt = 2;
     make_test_dataset("d", &ones);
     make_test_dataset("e", &twos);
-    NEED(rename("e/train/000/000000.zst", "d/train/000/000000.zst") == 0);
+    CHECK(rename("e/train/000/000000.zst", "d/train/000/000000.zst") == 0);
     CHECK_EQUAL(stop_loader(start_loader("d", "p"), 0), EX_DATA);
     char *log = read_file("p.log", NULL);
     CHECK_TEXT(log, "000000.zst");
@@ -124,15 +124,15 @@ TEST(loader_refuses_a_shard_with_the_content_of_another) {
 static void flip_byte(const char *path, uint64_t offset) {
     uint8_t byte = 0;
     int fd = open(path, O_RDWR);
-    NEED(fd >= 0 && pread(fd, &byte, 1, (off_t)offset) == 1);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, (off_t)offset) == 1);
     byte ^= 0x10;
-    NEED(pwrite(fd, &byte, 1, (off_t)offset) == 1);
+    CHECK(pwrite(fd, &byte, 1, (off_t)offset) == 1);
     close(fd);
 }
 
 static uint64_t middle_of_frame(const char *path, uint64_t frame) {
     ShardFile shard;
-    NEED(shard_file_open(&shard, path) == 0);
+    CHECK(shard_file_open(&shard, path) == 0);
     uint64_t offset = shard.frames[frame].offset + shard.frames[frame].bytes / 2;
     shard_file_close(&shard);
     return offset;
@@ -142,21 +142,21 @@ static uint64_t middle_of_frame(const char *path, uint64_t frame) {
 TEST(loader_serves_a_repaired_shard_after_a_reload) {
     char *path = (char[]){"d/train/000/000000.zst"};
     make_test_dataset("d", &small);
-    NEED(system("cp d/train/000/000000.zst whole") == 0);
+    CHECK(system("cp d/train/000/000000.zst whole") == 0);
     flip_byte(path, middle_of_frame(path, 2));
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
     FeedBatch batch;
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     CHECK_EQUAL(request_rows(feed, 2 * 4096 / T, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
     err_clear();
     feed_close(feed);
-    NEED(rename("whole", path) == 0);
+    CHECK(rename("whole", path) == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "files have been opened again", 1);
     feed = open_feed();
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, 2 * 4096 / T);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -168,9 +168,9 @@ TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
     FeedBatch batch;
-    NEED(feed_attach(feed) == 0);
-    NEED(system("cp d/train/000/000001.zst whole") == 0);
-    NEED(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
+    CHECK(feed_attach(feed) == 0);
+    CHECK(system("cp d/train/000/000001.zst whole") == 0);
+    CHECK(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
     CHECK_EQUAL(request_rows(feed, (60000 + 9 * 4096) / T + 1, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_IO);
     CHECK_TEXT(err_text(), "train shard 1, frame 9 cannot be read");
@@ -181,14 +181,14 @@ TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     CHECK_TEXT(log, "000001.zst': the file was truncated");
     free(log);
     // Repaired in place, it is read again.
-    NEED(system("cat whole >d/train/000/000001.zst") == 0);
+    CHECK(system("cat whole >d/train/000/000001.zst") == 0);
     nanosleep(&(struct timespec){1, 100000000}, NULL); // a frame that failed is not tried again sooner
     feed = open_feed();
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, (60000 + 9 * 4096) / T + 1);
     feed_close(feed);
     feed = open_feed(); // the loader still runs and serves the other shard
-    NEED(feed_attach(feed) == 0);
+    CHECK(feed_attach(feed) == 0);
     for (uint64_t first = 0; first < 900; first += 64) check_rows(feed, 1, first);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -203,18 +203,18 @@ TEST(loader_names_the_limit_on_mappings) {
     const TestDataset large = {.salt = 1, .train_tokens = 4 << 20, .shard_tokens = 2 << 20, .frame_tokens = 1 << 15};
     make_test_dataset("d", &large);
     Dataset dataset;
-    NEED(dataset_open(&dataset, "d") == 0);
+    CHECK(dataset_open(&dataset, "d") == 0);
     CHECK(dataset.shards[SPLIT_TRAIN][1].bytes > 1 << 20);
     struct rlimit before, limit;
     unsigned long pages = 0;
     FILE *statm = fopen("/proc/self/statm", "r");
-    NEED(statm && fscanf(statm, "%lu", &pages) == 1);
+    CHECK(statm && fscanf(statm, "%lu", &pages) == 1);
     fclose(statm);
-    NEED(getrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
     limit = before, limit.rlim_cur = pages * 4096 + dataset.shards[SPLIT_TRAIN][0].bytes * 3 / 2;
-    NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
     Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
-    NEED(setrlimit(RLIMIT_AS, &before) == 0);
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
     CHECK(!served);
     CHECK_EQUAL(err_code(), EX_MEMORY);
     CHECK_TEXT(err_text(), "1 of 2 shards are mapped (vm.max_map_count is ");
@@ -230,16 +230,16 @@ TEST(shard_open_does_not_touch_the_data_frames) {
     size_t size;
     char *text = read_file("d/train/000/000000.zst", &size);
     ShardFile shard;
-    NEED(text && shard_file_open(&shard, "d/train/000/000000.zst") == 0);
+    CHECK(text && shard_file_open(&shard, "d/train/000/000000.zst") == 0);
     uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    NEED(map != MAP_FAILED);
+    CHECK(map != MAP_FAILED);
     memcpy(map, text, size);
     free(text);
     size_t first = shard.frames[0].offset, end = shard.frames[shard.frame_count - 1].offset;
     shard_file_close(&shard);
     first = (first + page - 1) / page * page, end = end / page * page;
-    NEED(end > first + 4 * page && mprotect(map + first, end - first, PROT_NONE) == 0);
-    NEED(shard_file_open_bytes(&shard, "shard", (Bytes){map, size}) == 0);
+    CHECK(end > first + 4 * page && mprotect(map + first, end - first, PROT_NONE) == 0);
+    CHECK(shard_file_open_bytes(&shard, "shard", (Bytes){map, size}) == 0);
     CHECK_EQUAL(shard.tokens, 1 << 19);
     CHECK_EQUAL(shard.frame_count, 8);
     shard_file_close(&shard);

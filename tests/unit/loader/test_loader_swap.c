@@ -18,13 +18,13 @@ static Feed *open_feed(bool inline_only) {
                          .timeout_ms = FOREVER,
                          .inline_only = inline_only};
     Feed *feed = feed_open(&config);
-    NEED(feed && feed_attach(feed) == 0);
+    CHECK(feed && feed_attach(feed) == 0);
     return feed;
 }
 
 static void request(Feed *feed, uint64_t first) {
     FeedRequest what = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
-    NEED(feed_request(feed, &what) == 0);
+    CHECK(feed_request(feed, &what) == 0);
 }
 
 static void check_batch(Feed *feed, const FeedBatch *batch, unsigned salt) {
@@ -36,7 +36,7 @@ static void check_batch(Feed *feed, const FeedBatch *batch, unsigned salt) {
 static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
     FeedBatch batch;
     request(feed, first);
-    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    CHECK(feed_next(feed, &batch) == FEED_BATCH);
     check_batch(feed, &batch, salt);
 }
 
@@ -45,7 +45,7 @@ static int loader_command(const char *arguments) {
     char command[4096];
     snprintf(command, sizeof command, "'%s/loader' %s --endpoint ipc://p >out 2>&1", test_bin, arguments);
     int status = system(command);
-    NEED(WIFEXITED(status));
+    CHECK(WIFEXITED(status));
     return WEXITSTATUS(status);
 }
 
@@ -80,7 +80,7 @@ TEST(loader_swaps_datasets_while_clients_read) {
                     changed = true;
                     continue;
                 }
-                NEED(result == FEED_BATCH);
+                CHECK(result == FEED_BATCH);
                 check_batch(feeds[i], &batch, salt);
                 left -= changed;
             }
@@ -100,7 +100,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
     make_test_dataset("foreign", &foreign);
     make_test_dataset("brief", &brief);
     make_test_dataset("cut", &small);
-    NEED(system("truncate -s -10 cut/train/000/000001.zst") == 0);
+    CHECK(system("truncate -s -10 cut/train/000/000001.zst") == 0);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed(false);
     static const struct {
@@ -156,25 +156,25 @@ static void send_swap(Query *query, const char *words, size_t bytes, WireMessage
     request.header.type = WIRE_CONTROL;
     request.control.action = WIRE_SWAP, request.control.words = 1;
     sentence->size = 0;
-    NEED(query_send(query, &request, (Bytes){(const uint8_t *)words, bytes}, FOREVER, reply, sentence) == 0);
+    CHECK(query_send(query, &request, (Bytes){(const uint8_t *)words, bytes}, FOREVER, reply, sentence) == 0);
     buffer_add(sentence, "", 1);
 }
 
 TEST(loader_takes_a_swap_from_its_own_key_only) {
     KeyPair loader, trainer;
-    NEED(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
+    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
     write_file("allow", trainer.public_key, strlen(trainer.public_key));
     make_test_dataset("a", &small);
     pid_t pid = start_loader_with("a", tcp_endpoint(), "--key=loader.key", "--allow=allow");
     Query query;
     WireMessage reply;
     Buffer sentence = {0};
-    NEED(query_open(&query, tcp_endpoint(), "trainer.key", loader.public_key) == 0);
+    CHECK(query_open(&query, tcp_endpoint(), "trainer.key", loader.public_key) == 0);
     send_swap(&query, "a", 2, &reply, &sentence);
     CHECK_EQUAL(reply.control.exit_code, EX_PERMISSION);
     CHECK_TEXT((char *)sentence.data, "only the loader's own key may do this");
     query_close(&query);
-    NEED(query_open(&query, tcp_endpoint(), "loader.key", NULL) == 0);
+    CHECK(query_open(&query, tcp_endpoint(), "loader.key", NULL) == 0);
     const struct {
         const char *words;
         size_t bytes;
@@ -196,8 +196,8 @@ static uint64_t frames_decoded(void) {
     Buffer tables = {0};
     memset(&request, 0, sizeof request);
     request.header.type = WIRE_STATS;
-    NEED(query_open(&query, "ipc://p", NULL, NULL) == 0);
-    NEED(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
+    CHECK(query_open(&query, "ipc://p", NULL, NULL) == 0);
+    CHECK(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
     buffer_close(&tables);
     query_close(&query);
     return reply.stats.frames_decoded;
@@ -227,7 +227,7 @@ TEST(loader_keeps_decoded_frames_of_shards_that_it_serves_on) {
     feed = open_feed(false);
     FeedBatch batch;
     request(feed, 1600); // of a: the first 100,000 tokens are those of b
-    NEED(feed_next(feed, &batch) == FEED_BATCH);
+    CHECK(feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - small.train_tokens + i / (T + 1) * T + i % (T + 1)));
     feed_release(feed, &batch);

@@ -7,7 +7,7 @@ static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t to
     SampleOrder order;
     ShuffleGroup group;
     unsigned extent;
-    NEED(sample_order_init(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
+    CHECK(sample_order_init(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
     sample_order_group(&order, sample, &group);
     uint64_t token = sample_order_token(&order, &group, sample, &extent);
     // The sample is within the extent that sample_order_token returned.
@@ -30,7 +30,7 @@ TEST(sampling_matches_the_vectors_of_its_specification) {
     char path[4200], mode[16];
     snprintf(path, sizeof path, "%s/../../loader/protocol/sampling.h", test_data);
     char *text = read_file(path, NULL);
-    NEED(text);
+    CHECK(text);
     int seen = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         unsigned long long seed, tokens, sample, want;
@@ -60,7 +60,7 @@ static void check_bijection(uint8_t *seen, uint64_t seed, uint64_t n) {
 
 TEST(sampling_permutation_is_a_bijection_for_any_count) {
     uint8_t *seen = malloc((1u << 22) + 2);
-    NEED(seen);
+    CHECK(seen);
     for (uint64_t n = 1; n <= 3000; n++) check_bijection(seen, n, n);
     for (uint64_t power = 4; power <= 1u << 22; power *= 4)
         for (uint64_t n = power - 1; n <= power + 1; n++) check_bijection(seen, 0xFFFFFFFFFFFFFFFFu - n, n);
@@ -84,7 +84,7 @@ TEST(sampling_epoch_has_every_block_once_within_its_group) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;
         ShuffleGroup group = {0};
-        NEED(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
+        CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 5, cases[c].tokens, cases[c].T) == 0);
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
@@ -151,7 +151,7 @@ TEST(sampling_crop_covers_the_first_and_the_last_offset) {
 
 TEST(sampling_sequential_ends) {
     SampleOrder order;
-    NEED(sample_order_init(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
+    CHECK(sample_order_init(&order, SAMPLING_SEQUENTIAL, SPLIT_VAL, 0, 101, 10) == 0);
     CHECK_EQUAL(sample_order_left(&order, 0), 10);
     CHECK_EQUAL(sample_order_left(&order, 9), 1);
     CHECK_EQUAL(sample_order_left(&order, 10), 0);

@@ -2,6 +2,7 @@
 #include "common/bytes.h"
 #include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/input_format.h"
+#include "tests/memory_stream.h"
 #include "tests/test.h"
 #include <bzlib.h>
 #include <lzma.h>
@@ -9,23 +10,10 @@
 #include <zlib.h>
 #include <zstd.h>
 
-typedef struct {
-    Stream stream;
-    Bytes left;
-} MemoryStream;
-
-static ssize_t memory_read(Stream *stream, void *data, size_t size) {
-    MemoryStream *memory = (MemoryStream *)stream;
-    size_t take = memory->left.size < size ? memory->left.size : size;
-    if (take) memcpy(data, memory->left.data, take);
-    memory->left.data += take, memory->left.size -= take;
-    return (ssize_t)take;
-}
-
 // The text of a stream, or -1 after fail().
 static int read_text(Bytes input, Buffer *out) {
     static MemoryStream memory;
-    memory = (MemoryStream){.stream = {.read = memory_read, .name = "memory"}, .left = input};
+    memory = memory_stream(input);
     SourceOptions options = {.max_depth = 3, .max_ratio = 1000};
     FormatReader *reader;
     Part part;
@@ -39,10 +27,10 @@ static int read_text(Bytes input, Buffer *out) {
 
 static void add_gzip(Buffer *out, const char *text) {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)text, .avail_in = (uInt)strlen(text)};
-    NEED(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+    CHECK(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK);
     buffer_reserve(out, 4096);
     z.next_out = out->data + out->size, z.avail_out = 4096;
-    NEED(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
     out->size += z.total_out;
     deflateEnd(&z);
 }
@@ -50,8 +38,8 @@ static void add_gzip(Buffer *out, const char *text) {
 static void add_xz(Buffer *out, const char *text) {
     size_t size = 0;
     buffer_reserve(out, 4096);
-    NEED(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, strlen(text), out->data + out->size,
-                                 &size, 4096) == LZMA_OK);
+    CHECK(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, (const uint8_t *)text, strlen(text), out->data + out->size,
+                                  &size, 4096) == LZMA_OK);
     out->size += size;
 }
 
@@ -66,8 +54,8 @@ static void add_zstd(Buffer *out, const char *text) {
 static void add_bzip2(Buffer *out, const char *text) {
     unsigned size = 4096;
     buffer_reserve(out, size);
-    NEED(BZ2_bzBuffToBuffCompress((char *)out->data + out->size, &size, (char *)(uintptr_t)text, (unsigned)strlen(text),
-                                  9, 0, 0) == BZ_OK);
+    CHECK(BZ2_bzBuffToBuffCompress((char *)out->data + out->size, &size, (char *)(uintptr_t)text,
+                                   (unsigned)strlen(text), 9, 0, 0) == BZ_OK);
     out->size += size;
 }
 
@@ -161,10 +149,10 @@ TEST(zeros_after_the_last_gzip_member_are_padding) {
 // A member with a block for about each 127 bytes.
 static void add_gzip_blocks(Buffer *out, Bytes text) {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)text.data, .avail_in = (uInt)text.size};
-    NEED(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 1, Z_DEFAULT_STRATEGY) == Z_OK);
+    CHECK(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 1, Z_DEFAULT_STRATEGY) == Z_OK);
     buffer_reserve(out, text.size + 4096);
     z.next_out = out->data + out->size, z.avail_out = (uInt)text.size + 4096;
-    NEED(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
     out->size += z.total_out;
     deflateEnd(&z);
 }

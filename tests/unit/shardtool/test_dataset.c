@@ -9,7 +9,7 @@ static void add_shard(Dataset *dataset, int split, uint64_t tokens) {
     dataset_shard_path(path, dataset->path, split, number);
     char directory[PATH_MAX_BYTES];
     snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
-    NEED(dir_make(directory) == 0);
+    CHECK(dir_make(directory) == 0);
     write_file(path, bytes, 10 + number);
     DatasetShard shard = {.tokens = tokens,
                           .documents = tokens / 10,
@@ -31,14 +31,14 @@ static void make_dataset(const char *path) {
     dataset_add_source(&dataset, &(DatasetSource){.path = "in", .files = 2, .bytes = 99});
     for (uint64_t i = 0; i < 3; i++) add_shard(&dataset, SPLIT_TRAIN, 100 + i);
     add_shard(&dataset, SPLIT_VAL, 20);
-    NEED(dataset_save(&dataset) == 0);
+    CHECK(dataset_save(&dataset) == 0);
     dataset_close(&dataset);
 }
 
 TEST(dataset_reads_back_as_saved) {
     make_dataset("set");
     Dataset dataset;
-    NEED(dataset_open(&dataset, "./set/") == 0);
+    CHECK(dataset_open(&dataset, "./set/") == 0);
     CHECK(!strcmp(dataset.name, "set"));
     CHECK_EQUAL(dataset.shard_count[SPLIT_TRAIN], 3);
     CHECK_EQUAL(dataset.shard_count[SPLIT_VAL], 1);
@@ -59,7 +59,7 @@ TEST(dataset_reads_back_as_saved) {
 TEST(dataset_fingerprint_is_the_sha256_that_dataset_h_specifies) {
     make_dataset("set");
     Dataset dataset;
-    NEED(dataset_open(&dataset, "set") == 0);
+    CHECK(dataset_open(&dataset, "set") == 0);
     Buffer text = {0};
     static const struct {
         const char *split;

@@ -12,7 +12,7 @@ static void replay(const char *target, int (*run)(const uint8_t *data, size_t si
     char folder[512], path[1024];
     snprintf(folder, sizeof folder, "%s/fuzz/%s", test_data, target);
     DIR *directory = opendir(folder);
-    NEED(directory);
+    CHECK(directory);
     unsigned count = 0;
     for (struct dirent *entry; (entry = readdir(directory));) {
         Buffer file = {0};

@@ -8,12 +8,6 @@
 
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
 
-static void memory_open(MemoryStream *memory, Bytes bytes) {
-    *memory =
-        (MemoryStream){.stream = {.read = memory_read, .read_at = memory_read_at, .size = bytes.size, .name = "memory"},
-                       .bytes = bytes};
-}
-
 // Thrift
 
 static void put_varint(Buffer *out, uint64_t value) {
@@ -253,7 +247,7 @@ static Buffer write_fake(const FakeFile *file) {
 // All texts, each ended by a byte 0xFF. Returns -1 after fail().
 static int read_rows(Bytes file, SourceOptions *options, Buffer *texts) {
     static MemoryStream memory;
-    memory_open(&memory, file);
+    memory = memory_file(file);
     FormatReader *reader;
     Part part;
     bool open = false;
@@ -401,8 +395,7 @@ TEST(every_prefix_of_a_parquet_file_is_refused) {
 TEST(parquet_in_a_pipe_is_refused_with_the_way_out) {
     Buffer file = write_fake(&honest);
     static MemoryStream memory;
-    memory_open(&memory, bytes_of(file.data, file.size));
-    memory.stream.read_at = NULL;
+    memory = memory_stream(bytes_of(file.data, file.size));
     SourceOptions options = {.text_column = "text"};
     FormatReader *reader;
     CHECK(reader_open(&reader, &memory.stream, &options) < 0);
@@ -419,7 +412,7 @@ TEST(a_flipped_bit_of_a_parquet_file_is_found_or_changes_no_text) {
     const SourceOptions options = {.text_column = "text", .skips.max = 1};
     SourceOptions honest_options = options;
     Buffer want = {0}, texts = {0};
-    NEED(read_rows(small, &honest_options, &want) == 0);
+    CHECK(read_rows(small, &honest_options, &want) == 0);
     for (size_t bit = 4 * 8; bit < small.size * 8; bit++) {
         SourceOptions flipped = options;
         file[bit / 8] ^= (uint8_t)(1 << bit % 8);

@@ -33,14 +33,14 @@ static void write_shard(const char *path, const uint16_t *ids, size_t count, con
                         ShardWriter *writer) {
     ShardEncoder *encoder = shard_encoder_open();
     Buffer frame = {0};
-    NEED(shard_writer_open(writer, path, -1, params, continues) == 0);
+    CHECK(shard_writer_open(writer, path, -1, params, continues) == 0);
     for (size_t at = 0; at < count;) {
         size_t take = count - at < params->frame_tokens ? count - at : (size_t)params->frame_tokens;
-        NEED(shard_encode(encoder, params, ids + at, take, &frame) == 0);
-        NEED(shard_writer_append(writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
+        CHECK(shard_encode(encoder, params, ids + at, take, &frame) == 0);
+        CHECK(shard_writer_append(writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
         at += take;
     }
-    NEED(shard_writer_finish(writer) == 0);
+    CHECK(shard_writer_finish(writer) == 0);
     buffer_close(&frame);
     shard_encoder_close(encoder);
 }
@@ -72,7 +72,7 @@ TEST(shard_reads_back_as_written) {
     write_shard("a.zst", ids, COUNT, &params, false, &writer);
 
     ShardFile shard;
-    NEED(shard_file_open(&shard, "a.zst") == 0);
+    CHECK(shard_file_open(&shard, "a.zst") == 0);
     CHECK_EQUAL(shard.tokens, COUNT);
     CHECK_EQUAL(shard.frame_count, (COUNT + 4095) / 4096);
     CHECK_EQUAL(shard.vocab_size, VOCAB);
@@ -86,7 +86,7 @@ TEST(shard_reads_back_as_written) {
     ShardCursor *cursor = shard_cursor_open();
     uint16_t *got = malloc(4096 * sizeof *got);
     for (uint64_t i = 0; i < shard.frame_count; i++) {
-        NEED(shard_decode(&shard, cursor, i, got) == 0);
+        CHECK(shard_decode(&shard, cursor, i, got) == 0);
         CHECK_EQUAL(shard.frames[i].first, i * 4096);
         CHECK(!memcmp(got, ids + shard.frames[i].first, shard.frames[i].tokens * sizeof *got));
     }
@@ -121,11 +121,11 @@ TEST(shard_keeps_flags_and_lengths_of_documents_that_span_shards) {
     ShardWriter writer;
     write_shard("a.zst", ids, 8, &params, true, &writer);
     ShardFile shard;
-    NEED(shard_file_open(&shard, "a.zst") == 0);
+    CHECK(shard_file_open(&shard, "a.zst") == 0);
     CHECK_EQUAL(shard.documents, 3); // the first began elsewhere
     CHECK_EQUAL(shard.members[0].index.data[0], SHARD_CONTINUES_BEFORE | SHARD_CONTINUES_AFTER);
     Buffer lengths = {0};
-    NEED(shard_lengths(&shard, &shard.members[0], &lengths) == 0);
+    CHECK(shard_lengths(&shard, &shard.members[0], &lengths) == 0);
     CHECK_EQUAL(lengths.size, 4);
     CHECK(!memcmp(lengths.data, "\3\1\2\2", 4));
     buffer_close(&lengths);
@@ -146,7 +146,7 @@ TEST(concatenated_shards_stay_seekable) {
     buffer_add(&joined, b, b_size);
 
     ShardFile shard;
-    NEED(shard_file_open_bytes(&shard, "joined", (Bytes){joined.data, joined.size}) == 0);
+    CHECK(shard_file_open_bytes(&shard, "joined", (Bytes){joined.data, joined.size}) == 0);
     CHECK_EQUAL(shard.member_count, 2);
     CHECK_EQUAL(shard.tokens, COUNT);
     ShardCursor *cursor = shard_cursor_open();
@@ -155,9 +155,9 @@ TEST(concatenated_shards_stay_seekable) {
     for (uint64_t token = 0; token < COUNT; token++) {
         uint64_t index = shard_frame_at(&shard, token);
         const ShardFrame *frame = &shard.frames[index];
-        NEED(frame->first <= token && token < frame->first + frame->tokens);
-        NEED(shard_decode(&shard, cursor, index, got) == 0);
-        NEED(got[token - frame->first] == ids[token]);
+        CHECK(frame->first <= token && token < frame->first + frame->tokens);
+        CHECK(shard_decode(&shard, cursor, index, got) == 0);
+        CHECK(got[token - frame->first] == ids[token]);
     }
     shard_cursor_close(cursor);
     shard_file_close(&shard);
@@ -212,14 +212,14 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     ShardWriter writer;
     write_shard("a.zst", ids, 300, &params, false, &writer);
     ShardFile shard;
-    NEED(shard_file_open(&shard, "a.zst") == 0);
+    CHECK(shard_file_open(&shard, "a.zst") == 0);
     uint64_t offset = shard.frames[2].offset;
     shard_file_close(&shard);
     size_t size;
     char *bytes = read_file("a.zst", &size);
     bytes[offset + 20] ^= 4;
     write_file("a.zst", bytes, size);
-    NEED(shard_file_open(&shard, "a.zst") == 0);
+    CHECK(shard_file_open(&shard, "a.zst") == 0);
     ShardCursor *cursor = shard_cursor_open();
     uint16_t got[64];
     CHECK(shard_decode(&shard, cursor, 1, got) == 0);
@@ -291,13 +291,13 @@ TEST(an_id_outside_the_vocabulary_is_refused_at_write_and_at_read) {
     CHECK_EQUAL(err_code(), EX_DATA);
     err_clear();
 
-    NEED(shard_encode(encoder, &wide, ids, 3, &frame) == 0); // a writer that does not look
+    CHECK(shard_encode(encoder, &wide, ids, 3, &frame) == 0); // a writer that does not look
     ShardWriter writer;
-    NEED(shard_writer_open(&writer, "a.zst", -1, &params, false) == 0);
-    NEED(shard_writer_append(&writer, ids, 3, (Bytes){frame.data, frame.size}, 0) == 0);
-    NEED(shard_writer_finish(&writer) == 0);
+    CHECK(shard_writer_open(&writer, "a.zst", -1, &params, false) == 0);
+    CHECK(shard_writer_append(&writer, ids, 3, (Bytes){frame.data, frame.size}, 0) == 0);
+    CHECK(shard_writer_finish(&writer) == 0);
     ShardFile shard;
-    NEED(shard_file_open(&shard, "a.zst") == 0);
+    CHECK(shard_file_open(&shard, "a.zst") == 0);
     ShardCursor *cursor = shard_cursor_open();
     uint16_t got[64];
     CHECK(shard_decode(&shard, cursor, 0, got) < 0);

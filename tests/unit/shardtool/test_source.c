@@ -2,26 +2,13 @@
 #include "common/file/file.h"
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/source.h"
+#include "tests/memory_stream.h"
 #include "tests/test.h"
-
-// A stream over memory.
-typedef struct {
-    Stream stream;
-    Bytes left;
-} MemoryStream;
-
-static ssize_t memory_read(Stream *stream, void *data, size_t size) {
-    MemoryStream *memory = (MemoryStream *)stream;
-    size_t take = memory->left.size < size ? memory->left.size : size;
-    memcpy(data, memory->left.data, take);
-    memory->left.data += take, memory->left.size -= take;
-    return (ssize_t)take;
-}
 
 // All documents of `text` in one buffer, each ended by a byte 0xFF, or -1.
 static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
     static MemoryStream memory;
-    memory = (MemoryStream){.stream = {.read = memory_read, .name = "memory"}, .left = text};
+    memory = memory_stream(text);
     FormatReader *reader;
     int status = reader_open(&reader, &memory.stream, options);
     Part part;
@@ -44,7 +31,7 @@ static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, 
 static void check_documents(const char *text, SourceDocs docs, const char *want) {
     SourceOptions options = {.docs = docs, .text_field = "text"};
     Buffer out = {0};
-    NEED(read_all(bytes_of(text), &options, &out) == 0);
+    CHECK(read_all(bytes_of(text), &options, &out) == 0);
     buffer_add(&out, "", 1);
     if (strcmp((char *)out.data, want)) {
         print_error("'%s' gives '%s', not '%s'\n", text, (char *)out.data, want);
@@ -78,11 +65,11 @@ static void slide_over_edge(const char *filler, const char *text, SourceOptions 
         while (input.size < before) buffer_add(&input, "\n", 1);
         size_t lead = input.size;
         buffer_add(&input, text, length);
-        NEED(read_all((Bytes){input.data, lead}, &options, &want) == 0);
+        CHECK(read_all((Bytes){input.data, lead}, &options, &want) == 0);
         size_t head = want.size;
-        NEED(read_all(bytes_of(text), &options, &got) == 0);
+        CHECK(read_all(bytes_of(text), &options, &got) == 0);
         buffer_add(&want, got.data, got.size);
-        NEED(read_all((Bytes){input.data, input.size}, &options, &got) == 0);
+        CHECK(read_all((Bytes){input.data, input.size}, &options, &got) == 0);
         CHECK_EQUAL(got.size, want.size);
         CHECK(got.size >= head && !memcmp(got.data, want.data, got.size));
     }
@@ -106,7 +93,7 @@ TEST(a_paragraph_longer_than_the_window_is_one_document) {
     size_t body = text.size - 2;
     buffer_print(&text, "\r\nnext");
     SourceOptions options = {.docs = DOCS_PARAGRAPHS};
-    NEED(read_all((Bytes){text.data, text.size}, &options, &got) == 0);
+    CHECK(read_all((Bytes){text.data, text.size}, &options, &got) == 0);
     CHECK_EQUAL(got.size, body + 1 + 4 + 1);
     CHECK(!memcmp(got.data, text.data, body));
     buffer_close(&text), buffer_close(&got);
@@ -151,7 +138,7 @@ TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     for (int i = 0; i < 100000; i++) buffer_add(&text, "[", 1);
     buffer_print(&text, "\n{\"text\": \"next\"}");
     SourceOptions options = {.text_field = "text", .skips.max = 1};
-    NEED(read_all((Bytes){text.data, text.size}, &options, &out) == 0);
+    CHECK(read_all((Bytes){text.data, text.size}, &options, &out) == 0);
     CHECK_EQUAL(options.skips.count, 1);
     CHECK_TEXT(options.skips.first, "deep");
     CHECK(out.size == 5 && !memcmp(out.data, "next\xFF", 5));
@@ -179,7 +166,7 @@ static void add_file(const char *path) {
     snprintf(folder, sizeof folder, "%s", path);
     if (strrchr(folder, '/')) {
         *strrchr(folder, '/') = '\0';
-        NEED(dir_make(folder) == 0);
+        CHECK(dir_make(folder) == 0);
     }
     write_file(path, path, strlen(path));
 }
@@ -191,7 +178,7 @@ TEST(folders_are_walked_in_byte_order_of_paths) {
     add_file("d/.git/x");
     Inputs inputs;
     char *arguments[] = {"d"};
-    NEED(inputs_open(&inputs, 1, arguments, NULL) == 0);
+    CHECK(inputs_open(&inputs, 1, arguments, NULL) == 0);
     CHECK_EQUAL(inputs.file_count, 7);
     char path[PATH_MAX_BYTES];
     for (int i = 0; i < 7; i++) CHECK(!strcmp(input_path(&inputs, &inputs.files[i], path), want[i]));
@@ -209,7 +196,7 @@ TEST(digest_of_an_input_covers_name_size_head_and_tail) {
         if (i == 3) data[SIZE / 2] = 1; // the middle is not part of the digest
         write_file("f", data, i == 4 ? SIZE - 1 : SIZE);
         Inputs inputs;
-        NEED(inputs_open(&inputs, 1, arguments, NULL) == 0 && inputs_digest(&inputs) == 0);
+        CHECK(inputs_open(&inputs, 1, arguments, NULL) == 0 && inputs_digest(&inputs) == 0);
         memcpy(seen[i], inputs.arguments[0].digest, 16);
         inputs_close(&inputs);
     }
@@ -225,11 +212,11 @@ TEST(a_file_that_grows_while_it_is_read_is_an_error) {
     write_file("f", text.data, text.size);
     Inputs inputs;
     char *arguments[] = {"f"};
-    NEED(inputs_open(&inputs, 1, arguments, NULL) == 0);
+    CHECK(inputs_open(&inputs, 1, arguments, NULL) == 0);
     SourceOptions options = {.docs = DOCS_LINES};
     Source *source = source_open(&inputs, &options);
     Part part;
-    NEED(source_next(source, &part) == 1);
+    CHECK(source_next(source, &part) == 1);
     write_file("f", text.data, text.size / 2 + 100000);
     int status;
     while ((status = source_next(source, &part)) > 0) continue;

@@ -20,10 +20,10 @@ static void set_options(Config *config, const char *options) {
     for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
         char *value = strchr(word, '=');
         int key = 0;
-        NEED(value);
+        CHECK(value);
         *value++ = 0;
         while (key < KEY_COUNT && strcmp(config_key(key), word)) key++;
-        NEED(key < KEY_COUNT && config_parse(config, key, value));
+        CHECK(key < KEY_COUNT && config_parse(config, key, value));
     }
 }
 
@@ -44,17 +44,20 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     if (shape->options) set_options(config, shape->options);
     char why[256];
-    const BackendChoice choice = {
-        DEVICE_CPU, shape->type, shape->threads ? shape->threads : 2, true, shape->optimizer_state, false, NULL, 0};
+    const BackendChoice choice = {.device = DEVICE_CPU,
+                                  .dtype = shape->type,
+                                  .threads = shape->threads ? shape->threads : 2,
+                                  .deterministic = true,
+                                  .optimizer_state = shape->optimizer_state};
     tiny->backend = backend_open(&choice, why);
-    NEED(tiny->backend);
+    CHECK(tiny->backend);
     ModelShape model = model_shape(config);
     model.vocab = shape->vocab, model.padded_vocab = padded_vocab(shape->vocab), model.end_of_text = shape->end_of_text;
     model_open(&tiny->model, &model);
     memory_plan_init(&tiny->plan, config, &tiny->model, tiny->backend,
                      shape->optimizer ? shape->optimizer : optimizer_of(OPTIMIZER_ADAMW));
-    NEED(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
-    NEED(network_init(&tiny->network, 1337) == 0);
+    CHECK(network_open(&tiny->network, tiny->backend, &tiny->model, &tiny->plan) == 0);
+    CHECK(network_init(&tiny->network, 1337) == 0);
     if (shape->warm_up) {
         sample_warm_up(&tiny->network, tiny->network.staging), evaluate_warm_up(&tiny->network, 5);
         step_warm_up(&tiny->network, config);
@@ -73,7 +76,7 @@ uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab) {
 
 static int source_request(void *self, const FeedRequest *request) {
     TestSource *source = self;
-    NEED(source->count < source->window);
+    CHECK(source->count < source->window);
     source->requests[source->count++] = *request;
     if (source->count > source->most) source->most = source->count;
     return 0;
@@ -92,13 +95,13 @@ static FeedResult source_next(void *self, FeedBatch *batch) {
         if (event == FEED_CHANGED) source->count = 0;
         return event;
     }
-    NEED(source->count);
+    CHECK(source->count);
     FeedRequest request = source->requests[0];
     memmove(source->requests, source->requests + 1, --source->count * sizeof request);
     source->served++;
     free(source->ids);
     source->ids = malloc(request.rows * (size_t)(source->T + 1) * sizeof *source->ids);
-    NEED(source->ids);
+    CHECK(source->ids);
     for (uint32_t row = 0; row < request.rows; row++)
         for (int t = 0; t <= source->T; t++)
             source->ids[row * (uint32_t)(source->T + 1) + (uint32_t)t] =
@@ -125,7 +128,7 @@ BatchSource test_source(TestSource *source, int T, int vocab) {
 
 float *tiny_read(const Tiny *tiny, size_t range) {
     float *values = malloc(tiny->model.elements * sizeof *values);
-    NEED(values);
+    CHECK(values);
     tiny->backend->download(values, network_at(&tiny->network, range), tiny->model.elements * sizeof *values);
     return values;
 }

@@ -49,8 +49,8 @@ TEST(checkpoint_gives_back_every_bit) {
         now.changes[0] = (DatasetChange){.step = 3, .consumed = 12}, now.change_count = 1;
         char out[16], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "run%d", bias);
-        NEED(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out) == 0);
-        NEED(checkpoint_find(out, &a.config, path, &found) == 1);
+        CHECK(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out) == 0);
+        CHECK(checkpoint_find(out, &a.config, path, &found) == 1);
         CHECK_TEXT(path, "ckpt-00000007");
         CHECK(found.step == 7 && found.best_loss == 1.0 / 3 && isnan(found.last_loss) && found.evaluated &&
               found.best_step == 7);
@@ -64,13 +64,13 @@ TEST(checkpoint_gives_back_every_bit) {
         tiny_close(&a);
 
         tiny_open(&b, &shape);
-        NEED(network_init(&b.network, 5) == 0); // others
-        NEED(checkpoint_load(&b.network, path, true) == 0);
+        CHECK(network_init(&b.network, 5) == 0); // others
+        CHECK(checkpoint_load(&b.network, path, true) == 0);
         float *params2 = tiny_read(&b, b.plan.params), *m2 = tiny_read(&b, b.plan.states[0]),
               *v2 = tiny_read(&b, b.plan.states[1]);
         size_t bytes = b.model.elements * sizeof(float);
         CHECK(!memcmp(params, params2, bytes) && !memcmp(m, m2, bytes) && !memcmp(v, v2, bytes));
-        NEED(checkpoint_load(&b.network, path, false) == 0); // as init_from: moments begin at zero
+        CHECK(checkpoint_load(&b.network, path, false) == 0); // as init_from: moments begin at zero
         float *m3 = tiny_read(&b, b.plan.states[0]);
         for (size_t i = 0; i < b.model.elements; i++) CHECK(m3[i] == 0);
         free(params), free(m), free(v), free(params2), free(m2), free(v2), free(m3);
@@ -83,15 +83,15 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
-    NEED(dir_make("run") == 0);
+    CHECK(dir_make("run") == 0);
     RunState now = state_at(1), found;
-    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     char path[PATH_MAX_BYTES];
     for (int file = 0; file < 3; file++) {
         // a bit at the start, in the header, in the middle, at the end; and a file cut short
         for (int where = 0; where < 5; where++) {
             now = state_at(2);
-            NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+            CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
             char name[64];
             size_t size;
             snprintf(name, sizeof name, "run/ckpt-00000002/%s", files[file]);
@@ -100,13 +100,13 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
             if (where < 4) data[places[where]] ^= 1;
             write_file(name, data, where < 4 ? size : size - 1);
             free(data);
-            NEED(checkpoint_find("run", &tiny.config, path, &found) == 1);
+            CHECK(checkpoint_find("run", &tiny.config, path, &found) == 1);
             CHECK_EQUAL(found.step, 1);
             CHECK(exists("run/ckpt-00000002.damaged") && !exists("run/ckpt-00000002"));
-            NEED(system("rm -r run/ckpt-00000002.damaged") == 0);
+            CHECK(system("rm -r run/ckpt-00000002.damaged") == 0);
         }
     }
-    NEED(truncate("run/ckpt-00000001/model.safetensors", 100) == 0);
+    CHECK(truncate("run/ckpt-00000001/model.safetensors", 100) == 0);
     for (int call = 0; call < 2; call++) { // the second one, too, does not take the run for a new one
         err_clear();
         CHECK_EQUAL(checkpoint_find("run", &tiny.config, path, &found), -1);
@@ -126,20 +126,20 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         scramble(&tiny);
         char out[32], path[PATH_MAX_BYTES];
         snprintf(out, sizeof out, "beside%d", offload);
-        NEED(dir_make(out) == 0);
+        CHECK(dir_make(out) == 0);
         tiny.config.out_dir = out;
         RunState now = state_at(5), found;
-        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") < 0); // no such directory
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") < 0); // no such directory
         err_clear();
-        NEED(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
+        CHECK(dir_make("waiting") == 0 && checkpoint_save(&tiny.network, &now, &tiny.config, "waiting") == 0);
         const int metrics = open("metrics.jsonl", O_WRONLY | O_CREAT, 0666);
         CheckpointWriter writer;
         checkpoint_writer_open(&writer, &tiny.network, &tiny.config);
-        NEED(writer.view.arena);
+        CHECK(writer.view.arena);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 0);
-        NEED(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
+        CHECK(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
         CHECK(!checkpoint_writer_start(&writer, &tiny.network, &now, metrics)); // one at a time
-        NEED(network_init(&tiny.network, 99) == 0);
+        CHECK(network_init(&tiny.network, 99) == 0);
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), 1);
         CHECK_EQUAL(writer.state.step, 5);
         CHECK_EQUAL(checkpoint_newest(out, path, &found), 1);
@@ -147,7 +147,7 @@ TEST(checkpoint_writer_saves_the_network_as_it_was_at_the_start) {
         snprintf(command, sizeof command, "diff -r waiting/ckpt-00000005 %s/ckpt-00000005 && rm -r waiting", out);
         CHECK_EQUAL(system(command), 0);
         now.step = 6, tiny.config.out_dir = "nowhere";
-        NEED(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
+        CHECK(checkpoint_writer_start(&writer, &tiny.network, &now, metrics));
         CHECK_EQUAL(checkpoint_writer_result(&writer, true), -1);
         CHECK_TEXT(err_text(), "nowhere");
         err_clear();
@@ -166,9 +166,9 @@ TEST(checkpoint_detects_every_flipped_bit) {
     shape.layers = 1, shape.heads = 1, shape.channels = 8, shape.vocab = 16, shape.block = 4;
     Tiny tiny;
     tiny_open(&tiny, &shape);
-    NEED(dir_make("run") == 0);
+    CHECK(dir_make("run") == 0);
     RunState now = state_at(1), found;
-    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     log_quiet = true;
     for (int file = 0; file < 4; file++) {
         char name[64], path[PATH_MAX_BYTES];
@@ -182,10 +182,10 @@ TEST(checkpoint_detects_every_flipped_bit) {
                      bit = rng_u64(4, (uint64_t)file, i) % 8;
             int fd = open(name, O_WRONLY);
             char flipped = (char)(data[byte] ^ (1 << bit));
-            NEED(fd >= 0 && pwrite(fd, &flipped, 1, (off_t)byte) == 1);
+            CHECK(fd >= 0 && pwrite(fd, &flipped, 1, (off_t)byte) == 1);
             CHECK_EQUAL(checkpoint_newest("run", path, &found), -1);
             err_clear();
-            NEED(pwrite(fd, &data[byte], 1, (off_t)byte) == 1 && close(fd) == 0);
+            CHECK(pwrite(fd, &data[byte], 1, (off_t)byte) == 1 && close(fd) == 0);
         }
         free(data);
         CHECK_EQUAL(checkpoint_newest("run", path, &found), 1);
@@ -198,9 +198,9 @@ TEST(checkpoint_detects_every_flipped_bit) {
 TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
-    NEED(dir_make("run") == 0);
+    CHECK(dir_make("run") == 0);
     RunState now = state_at(4);
-    NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+    CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     char path[PATH_MAX_BYTES];
     Config other = tiny.config;
     other.learning_rate = 3, other.batch_size.value = 1, other.out_dir = "elsewhere"; // may change
@@ -219,22 +219,23 @@ TEST(checkpoint_of_another_model_is_refused_with_the_differences) {
 TEST(checkpoints_rotate_but_for_the_last_two_and_the_best) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
-    NEED(dir_make("run/ckpt-5") == 0 && dir_make("run/ckpt-00000001/mine") == 0); // not ours, and with a foreign folder
+    CHECK(dir_make("run/ckpt-5") == 0 &&
+          dir_make("run/ckpt-00000001/mine") == 0); // not ours, and with a foreign folder
     for (uint64_t step = 1; step <= 6; step++) {
         RunState now = state_at(step);
         now.best_step = step < 2 ? step : 2;
-        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     }
     CHECK(exists("run/ckpt-00000002") && exists("run/ckpt-00000005") && exists("run/ckpt-00000006"));
     CHECK(!exists("run/ckpt-00000003") && !exists("run/ckpt-00000004"));
     CHECK(exists("run/ckpt-5") && exists("run/ckpt-00000001/mine"));
 
     // a checkpoint that the user keeps elsewhere, with a link in its place
-    NEED(system("mv run/ckpt-00000005 kept && ln -s ../kept run/ckpt-00000005") == 0);
+    CHECK(system("mv run/ckpt-00000005 kept && ln -s ../kept run/ckpt-00000005") == 0);
     for (uint64_t step = 7; step <= 9; step++) {
         RunState now = state_at(step);
         now.best_step = 2;
-        NEED(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
+        CHECK(checkpoint_save(&tiny.network, &now, &tiny.config, "run") == 0);
     }
     CHECK(exists("run/ckpt-00000005/state.json") && exists("kept/model.safetensors") && !exists("run/ckpt-00000006"));
     tiny_close(&tiny);
@@ -253,7 +254,7 @@ TEST(checkpoint_that_cannot_be_written_leaves_nothing) {
 
 static void write_safe(const char *header, size_t length, size_t data) {
     char *file = calloc(1, 8 + strlen(header) + data);
-    NEED(file);
+    CHECK(file);
     uint64_t claimed = length;
     memcpy(file, &claimed, 8);
     memcpy(file + 8, header, strlen(header));
@@ -331,7 +332,7 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
         "{\"step\": 3, \"loss\": 1}\n{\"step\": 4, \"lo";
     Metrics metrics;
     write_file("metrics.jsonl", text, sizeof text - 1);
-    NEED(metrics_open(&metrics, ".", 2, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", 2, true, false) == 0);
     metrics_add(&metrics, 3, "\"loss\": %d", 1);
     metrics_close(&metrics);
     char *kept = read_file("metrics.jsonl", NULL);
@@ -339,12 +340,12 @@ TEST(metrics_open_removes_later_steps_and_a_torn_line) {
                         "2}\n{\"step\": 3, \"loss\": 1}\n"));
     free(kept);
     // A checkpoint that was saved before the evaluation of its step: the evaluation is repeated.
-    NEED(metrics_open(&metrics, ".", 2, false, false) == 0);
+    CHECK(metrics_open(&metrics, ".", 2, false, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!strcmp(kept, "{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"));
     free(kept);
-    NEED(metrics_open(&metrics, ".", -1, true, false) == 0);
+    CHECK(metrics_open(&metrics, ".", -1, true, false) == 0);
     metrics_close(&metrics);
     kept = read_file("metrics.jsonl", NULL);
     CHECK(!*kept);

@@ -56,13 +56,13 @@ static bool kill_at(int n, int (*work)(void)) {
         _exit(work() == 0 ? 0 : 1);
     }
     int status = 0, calls = 0;
-    NEED(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
     if (WIFEXITED(status)) SKIP("this system does not allow ptrace");
-    NEED(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL) == 0);
-    NEED(ptrace(PTRACE_SYSCALL, child, NULL, NULL) == 0);
+    CHECK(ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL) == 0);
+    CHECK(ptrace(PTRACE_SYSCALL, child, NULL, NULL) == 0);
     for (;;) {
         const pid_t thread = waitpid(-1, &status, __WALL);
-        NEED(thread > 0);
+        CHECK(thread > 0);
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
             if (thread != child) continue;
             if (WIFEXITED(status)) CHECK_EQUAL(WEXITSTATUS(status), 0);
@@ -79,28 +79,28 @@ static bool kill_at(int n, int (*work)(void)) {
 static void check_run(void) {
     char path[PATH_MAX_BYTES];
     RunState found;
-    NEED(checkpoint_newest("run", path, &found) == 1);
+    CHECK(checkpoint_newest("run", path, &found) == 1);
     CHECK(found.step == OLD_STEP || found.step == NEW_STEP);
     CHECK(access("run/ckpt-00000002.damaged", F_OK) < 0 && access("run/ckpt-00000004.damaged", F_OK) < 0);
 }
 
 static void check_recovery(void) {
-    NEED(resume_and_save() == 0);
+    CHECK(resume_and_save() == 0);
     CHECK_EQUAL(system("diff -r run/ckpt-00000004 whole/ckpt-00000004 && [ -z \"$(ls -A run | grep -v '^ckpt-')\" ]"),
                 0);
 }
 
-static void start_over(void) { NEED(system("rm -rf run && cp -r start run") == 0); }
+static void start_over(void) { CHECK(system("rm -rf run && cp -r start run") == 0); }
 
 static void open_runs(void) {
     TinyShape shape = tiny_shape;
     shape.threads = 1;
     tiny_open(&tiny, &shape);
     RunState state = state_at(OLD_STEP);
-    NEED(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
-    NEED(system("cp -r run start && cp -r run whole") == 0);
+    CHECK(dir_make("run") == 0 && checkpoint_save(&tiny.network, &state, &tiny.config, "run") == 0);
+    CHECK(system("cp -r run start && cp -r run whole") == 0);
     state.step = NEW_STEP;
-    NEED(checkpoint_save(&tiny.network, &state, &tiny.config, "whole") == 0);
+    CHECK(checkpoint_save(&tiny.network, &state, &tiny.config, "whole") == 0);
     tiny.config.out_dir = "run";
 }
 

@@ -15,7 +15,7 @@ static void check_file(const char *name, bool bias, bool exact_gelu) {
     char path[512];
     ForeignModel foreign;
     snprintf(path, sizeof path, "%s/fuzz/import/%s", test_data, name);
-    NEED(foreign_open(&foreign, path, true) == 0);
+    CHECK(foreign_open(&foreign, path, true) == 0);
     const ModelShape *shape = &foreign.model.shape;
     CHECK(shape->layers == 1 && shape->heads == 2 && shape->channels == 4 && shape->block == 3 && shape->vocab == 11);
     CHECK(shape->bias == bias && shape->activation == (exact_gelu ? ACTIVATION_GELU : ACTIVATION_GELU_TANH));
@@ -51,7 +51,7 @@ TEST(a_foreign_file_that_is_cut_is_refused) {
         Buffer file = {0};
         ForeignModel foreign;
         snprintf(path, sizeof path, "%s/fuzz/import/%s", test_data, names[n]);
-        NEED(file_read(&file, path, 1 << 20) == 0);
+        CHECK(file_read(&file, path, 1 << 20) == 0);
         for (size_t size = 0; size < file.size; size += 13) {
             CHECK_EQUAL(foreign_open_bytes(&foreign, (Bytes){file.data, size}, true), -1);
             CHECK_EQUAL(err_code(), EX_DATA);
@@ -115,7 +115,7 @@ TEST(the_characters_of_nanogpts_meta_are_in_the_order_of_their_ids) {
         "\x80\x04\x95I\0\0\0\0\0\0\0}\x94(\x8c\nvocab_size\x94K\3\x8c\4itos\x94}\x94(K\0\x8c\1\n\x94"
         "K\1\x8c\1a\x94K\2\x8c\2\xc3\xbc\x94u\x8c\4stoi\x94}\x94(h\4K\0h\5K\1h\6K\2uu.";
     Buffer characters = {0};
-    NEED(nanogpt_meta_read(&characters, (Bytes){(const uint8_t *)meta, sizeof meta - 1}) == 0);
+    CHECK(nanogpt_meta_read(&characters, (Bytes){(const uint8_t *)meta, sizeof meta - 1}) == 0);
     CHECK(characters.size == 4 && !memcmp(characters.data, "\na\xc3\xbc", 4));
     buffer_close(&characters);
 #define META_REFUSED(pickle, message) check_meta(pickle, sizeof pickle - 1, message)

@@ -72,7 +72,7 @@ static Trajectory run_trajectory(Dtype type, float scale, int steps) {
                                     loss_scaler_scale(&scaler), NULL};
         float *before = tiny_read(&tiny, tiny.plan.params);
         batch_stream_start(&stream, &source, &form, 0, ROWS);
-        NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         float *after = tiny_read(&tiny, tiny.plan.params);
         CHECK(!memcmp(before, after, tiny.model.elements * sizeof *after) == !result.finite);
         free(before), free(after);

@@ -36,11 +36,11 @@ static double iterated(double s) {
 static void make_gradient(int rows, int cols, uint64_t seed, float *gradient, double *wanted) {
     const int n = rows < cols ? rows : cols;
     double *u = malloc((size_t)(rows * n) * sizeof *u), *v = malloc((size_t)(cols * n) * sizeof *v), length = 0;
-    NEED(u && v);
+    CHECK(u && v);
     orthonormal(u, rows, n, seed), orthonormal(v, cols, n, seed + 1);
     memset(wanted, 0, (size_t)(rows * cols) * sizeof *wanted);
     double *sum = calloc((size_t)(rows * cols), sizeof *sum);
-    NEED(sum);
+    CHECK(sum);
     for (int k = 0; k < n; k++) length += pow(pow(0.02, (double)k / (n - 1)), 2);
     for (int k = 0; k < n; k++) {
         const double s = pow(0.02, (double)k / (n - 1)), f = iterated(s / sqrt(length));
@@ -65,7 +65,7 @@ static void check_orthogonalization(Dtype type, double limit) {
     const ParamId ids[] = {PARAM_QKV_W, PARAM_ATT_W, PARAM_FC_W, PARAM_PROJ_W};
     double *wanted = calloc(tiny.model.elements, sizeof *wanted);
     float *gradients = calloc(tiny.model.elements, sizeof *gradients), *before = tiny_read(&tiny, tiny.plan.params);
-    NEED(wanted && gradients);
+    CHECK(wanted && gradients);
     for (int i = 0; i < 4; i++) {
         const Tensor *tensor = model_tensor(&tiny.model, ids[i], 1);
         const int parts = ids[i] == PARAM_QKV_W ? 3 : 1, rows = tensor->rows / parts;
@@ -159,10 +159,10 @@ TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
                 run_state_init(&saved);
                 saved.step = STEPS / 2;
                 run(&tiny, 0, STEPS / 2);
-                NEED(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
+                CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
                 tiny_close(&tiny);
                 tiny_open(&tiny, &shape);
-                NEED(checkpoint_load(&tiny.network, path, true) == 0);
+                CHECK(checkpoint_load(&tiny.network, path, true) == 0);
                 run(&tiny, STEPS / 2, STEPS);
             } else {
                 run(&tiny, 0, STEPS);

@@ -62,7 +62,7 @@ static void run(Tiny *tiny, int first, int steps, double losses[]) {
     batch_stream_start(&stream, &source, &form, (uint64_t)(first * rows), 1000);
     for (int step = first; step < first + steps; step++) {
         StepResult result;
-        NEED(step_run(&tiny->network, &tiny->config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny->network, &tiny->config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
     }
@@ -135,14 +135,14 @@ TEST(optimizer_state_of_a_row_is_saved_loaded_and_reset) {
         run(&tiny, 0, STEPS / 2, whole_run);
         run_state_init(&saved);
         saved.step = STEPS / 2;
-        NEED(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
+        CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
         run(&tiny, STEPS / 2, STEPS / 2, whole_run);
         tiny_close(&tiny);
 
         char path[64];
         snprintf(path, sizeof path, "%s/ckpt-%08d", out, STEPS / 2);
         tiny_open(&tiny, &shape);
-        NEED(checkpoint_load(&tiny.network, path, true) == 0);
+        CHECK(checkpoint_load(&tiny.network, path, true) == 0);
         run(&tiny, STEPS / 2, STEPS / 2, halves);
         CHECK(!memcmp(whole_run + STEPS / 2, halves + STEPS / 2, STEPS / 2 * sizeof *halves));
         network_reset_optimizer(&tiny.network);
@@ -154,7 +154,7 @@ TEST(optimizer_state_of_a_row_is_saved_loaded_and_reset) {
         tiny_close(&tiny);
 
         snprintf(path, sizeof path, "%s/ckpt-%08d/optimizer.safetensors", out, STEPS / 2);
-        NEED(safe_open(&file, path) == 0);
+        CHECK(safe_open(&file, path) == 0);
         CHECK(safe_find(&file, "momentum.b.h.1.mlp.c_fc.weight") && safe_find(&file, "momentum.s.ln_f.bias"));
         CHECK(!safe_find(&file, "momentum.b.wte.weight") && !safe_find(&file, "momentum.b.ln_f.bias"));
         safe_close(&file);

@@ -86,7 +86,7 @@ static const char *const names[] = {
 static void check_gradient(const Tiny *tiny, FILE *file, const char *options, double rtol) {
     char name[32];
     double want[3], got[3];
-    NEED(fscanf(file, "%31s %lf %lf %lf", name, &want[0], &want[1], &want[2]) == 4);
+    CHECK(fscanf(file, "%31s %lf %lf %lf", name, &want[0], &want[1], &want[2]) == 4);
     if (!tiny) return;
     int id = 0;
     while (id < PARAM_COUNT && strcmp(names[id], name)) id++;
@@ -108,7 +108,7 @@ static int check_cases(Dtype type, double rtol, bool pairs) {
     int tensors, cases = 0;
     snprintf(path, sizeof path, "%s/options_torch.txt", test_data);
     FILE *file = fopen(path, "r");
-    NEED(file);
+    CHECK(file);
     while (fscanf(file, "%255s %lf %d", options, &loss, &tensors) == 3) {
         TinyShape shape = shape_of(options, type);
         const char *comma = strchr(options, ',');
@@ -189,7 +189,7 @@ TEST_ON_EACH_ISA(logits_with_options_after_kept_tokens_are_those_of_the_whole_te
         Tiny tiny;
         tiny_open(&tiny, &shape);
         write_weights(&tiny);
-        NEED(tiny.plan.sample.cache_stride);
+        CHECK(tiny.plan.sample.cache_stride);
         last_logits(&tiny, BLOCK, false, once), last_logits(&tiny, BLOCK, true, by_token);
         CHECK_CLOSE(by_token, once, VOCAB, 0, 3e-6);
         // The loss of an evaluation is the mean of these logits' losses, without the z-loss: here of the last token.

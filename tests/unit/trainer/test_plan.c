@@ -14,9 +14,9 @@ static Config gpt2_124m(void) {
 
 static const Backend *cpu(Dtype dtype) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CPU, dtype, 2, true, STATE_FP32, false, NULL, 0};
+    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = dtype, .threads = 2, .deterministic = true};
     const Backend *backend = backend_open(&choice, why);
-    NEED(backend);
+    CHECK(backend);
     return backend;
 }
 
@@ -99,7 +99,7 @@ TEST(plan_equals_the_allocation) {
     MemoryPlan plan;
     Network network;
     make(&plan, &model, &config, &backend);
-    NEED(network_open(&network, &backend, &model, &plan) == 0);
+    CHECK(network_open(&network, &backend, &model, &plan) == 0);
     CHECK_EQUAL(allocations, 1);
     CHECK_EQUAL(allocated, plan.bytes);
     char printed[64];
@@ -144,7 +144,7 @@ TEST(plan_of_offload_matches_the_formula_and_the_allocation) {
         }
         CHECK(sum == plan.bytes && host == plan.host_bytes);
         pinned = 0;
-        NEED(network_open(&network, &backend, &model, &plan) == 0);
+        CHECK(network_open(&network, &backend, &model, &plan) == 0);
         CHECK_EQUAL(pinned, plan.host_bytes + 4096); // and the scalars
         network_close(&network);
         model_close(&model);
@@ -234,7 +234,7 @@ TEST(plan_that_does_not_fit_names_settings_that_do) {
     CHECK_EQUAL(err_code(), EX_MEMORY);
     long long batch = 0, accumulation = 0;
     const char *at = strstr(err_text(), "--batch_size=");
-    NEED(at && sscanf(at, "--batch_size=%lld --gradient_accumulation_steps=%lld", &batch, &accumulation) == 2);
+    CHECK(at && sscanf(at, "--batch_size=%lld --gradient_accumulation_steps=%lld", &batch, &accumulation) == 2);
     CHECK_EQUAL(batch * accumulation, 480);
     model_close(&model);
     err_clear();
@@ -270,9 +270,10 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
         {48, 25, 1600, RECOMPUTE_BLOCK, 10, 11, 0}  // 21 less 11
     };
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
     const Backend *backend = backend_open(&choice, why);
-    NEED(backend);
+    CHECK(backend);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Config config = gpt2_124m();
         config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
@@ -310,9 +311,10 @@ TEST(plan_chooses_the_logits_chunk) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
-        const BackendChoice choice = {rows[i].device, DTYPE_AUTO, 1, true, STATE_FP32, true, NULL, 0};
+        const BackendChoice choice = {
+            .device = rows[i].device, .dtype = DTYPE_AUTO, .threads = 1, .deterministic = true, .without_device = true};
         const Backend *backend = backend_open(&choice, why);
-        NEED(backend);
+        CHECK(backend);
         Config config = gpt2_124m();
         Model model;
         MemoryPlan least, plan;
@@ -339,9 +341,10 @@ static void other_processes(char *text, size_t size) { snprintf(text, size, "pid
 // Without mem_limit, auto settings stay below the free memory of the device, and refusals name it.
 TEST(plan_stays_below_the_free_memory_of_the_device) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
     const Backend *found = backend_open(&choice, why);
-    NEED(found);
+    CHECK(found);
     Backend backend = *found;
     backend.free_bytes = 3ull << 30, backend.other_processes = other_processes;
     Config config = gpt2_124m();
@@ -370,9 +373,10 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
 // 1558M in 11.3 GiB: 12 bytes per parameter of master and moments in host memory, chosen only if nothing else fits.
 TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_AUTO, 0, true, STATE_FP32, true, NULL, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
     const Backend *found = backend_open(&choice, why);
-    NEED(found);
+    CHECK(found);
     Backend backend = *found;
     backend.other_processes = other_processes;
     Config config = gpt2_124m(), large = config;
@@ -417,9 +421,10 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
 // whole blocks would make it 17 % longer.
 TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .deterministic = true, .without_device = true};
     const Backend *backend = backend_open(&choice, why);
-    NEED(backend);
+    CHECK(backend);
     Config config = gpt2_124m();
     Model model;
     MemoryPlan plan;
@@ -437,9 +442,10 @@ TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time)
 // The rates of a GPU against the list of its operations, in ms of a step of 64 sequences.
 TEST(step_cost_of_a_gpu_agrees_with_the_measured_time) {
     char why[256];
-    const BackendChoice choice = {DEVICE_CUDA, DTYPE_BF16, 0, true, STATE_FP32, true, NULL, 0};
+    const BackendChoice choice = {
+        .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .deterministic = true, .without_device = true};
     const Backend *backend = backend_open(&choice, why);
-    NEED(backend);
+    CHECK(backend);
     const Config config = gpt2_124m();
     const ModelShape shape = model_shape(&config);
     const double ms = step_cost_passes(&shape, backend) * 64 * 1024 * 1e3;
@@ -459,9 +465,14 @@ TEST(plan_of_optimizer_states_matches_the_formula) {
                 {DEVICE_CPU, STATE_BF16, 12},  {DEVICE_CPU, STATE_BF16_SR, 12}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256];
-        const BackendChoice choice = {rows[i].device, DTYPE_BF16, 2, true, rows[i].state, true, NULL, 0};
+        const BackendChoice choice = {.device = rows[i].device,
+                                      .dtype = DTYPE_BF16,
+                                      .threads = 2,
+                                      .deterministic = true,
+                                      .optimizer_state = rows[i].state,
+                                      .without_device = true};
         const Backend *backend = backend_open(&choice, why);
-        NEED(backend);
+        CHECK(backend);
         Config config = gpt2_124m();
         Model model;
         MemoryPlan plan;

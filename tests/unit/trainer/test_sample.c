@@ -20,7 +20,7 @@ TEST_ON_EACH_ISA(sampling_gives_the_same_text_with_its_cache_and_without) {
     tiny_open(&tiny, &shape);
     tiny.model.shape.end_of_text = -1; // none ends the text
     const size_t stride = tiny.plan.sample.cache_stride;
-    NEED(stride && tiny.plan.sample.cache + 2 * stride <= tiny.plan.bytes);
+    CHECK(stride && tiny.plan.sample.cache + 2 * stride <= tiny.plan.bytes);
     for (size_t i = 0; i < 3; i++)
         for (size_t length = 1; length <= 70; length += 23) { // from a single token to more than a block
             uint16_t ids[2][TOKENS];
@@ -94,7 +94,7 @@ TEST(a_token_is_drawn_from_the_whole_vocabulary_or_its_likeliest_part) {
     tiny_open(&tiny, &shape);
     float *logits = malloc((size_t)shape.vocab * sizeof *logits);
     int *order = malloc((size_t)shape.vocab * sizeof *order), differ = 0;
-    NEED(logits && order);
+    CHECK(logits && order);
     for (int i = 0; i < 24; i++) {
         uint16_t ids[3] = {50, (uint16_t)(7 * i)};
         const Sampler sampler = {
@@ -125,8 +125,8 @@ static Heard heard_of(Tiny *tiny, const char *stop) {
     Heard heard = {0};
     const Sampler sampler = {.temperature = 1, .top_k = 2000, .seed = 5};
     const Vocab *vocab = vocab_open();
-    NEED(vocab &&
-         sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)"a", 1}, 120, stop, hear, &heard) == 0);
+    CHECK(vocab &&
+          sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)"a", 1}, 120, stop, hear, &heard) == 0);
     vocab_close(vocab);
     return heard;
 }

@@ -73,7 +73,7 @@ static float *step_after(double losses, SpikeAction action, StepResult *result) 
     BatchSource source = test_source(&memory, 16, 97);
     batch_stream_start(&stream, &source, &form, 0, 2);
     const StepPosition position = {.loss_scale = 1, .spikes = &window};
-    NEED(step_run(&tiny.network, &tiny.config, &stream, &position, NULL, result) == FEED_BATCH);
+    CHECK(step_run(&tiny.network, &tiny.config, &stream, &position, NULL, result) == FEED_BATCH);
     float *params = tiny_read(&tiny, tiny.plan.params);
     free(memory.ids);
     tiny_close(&tiny);

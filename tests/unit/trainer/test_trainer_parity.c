@@ -9,11 +9,11 @@ enum { STEPS = 10, BLOCK = 16, VOCAB = 97, FIRST_ROW = 12 };
 static float *read_values(FILE *file, const char *name, int want) {
     char found[64];
     int count = 0;
-    NEED(fscanf(file, "%63s %d", found, &count) == 2 && !strcmp(found, name));
+    CHECK(fscanf(file, "%63s %d", found, &count) == 2 && !strcmp(found, name));
     CHECK_EQUAL(count, want);
     float *values = malloc((size_t)count * sizeof *values);
-    NEED(values);
-    for (int i = 0; i < count; i++) NEED(fscanf(file, "%f", &values[i]) == 1);
+    CHECK(values);
+    for (int i = 0; i < count; i++) CHECK(fscanf(file, "%f", &values[i]) == 1);
     return values;
 }
 
@@ -82,7 +82,7 @@ static void check_parity(FILE *file, bool bias, double dropout, int end_of_text,
     batch_stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);
@@ -101,7 +101,7 @@ static void check_both(Dtype type, double atol) {
     char path[4096];
     snprintf(path, sizeof path, "%s/trainer_parity.txt", test_data);
     FILE *file = fopen(path, "r");
-    NEED(file);
+    CHECK(file);
     check_parity(file, false, 0, 0, OPTIMIZER_ADAMW, type, atol);
     check_parity(file, true, 0, 0, OPTIMIZER_ADAMW, type, atol);
     check_parity(file, true, 0.2, 0, OPTIMIZER_ADAMW, type, atol);

@@ -55,7 +55,7 @@ static void check_gradients(const TinyShape *shape, double rtol) {
         size_t n = (size_t)tensor->file_rows * (size_t)tensor->cols;
         float h = 4e-3f / sqrtf((float)n), *at = params + tensor->offset;
         float *kept = malloc(n * sizeof *kept);
-        NEED(kept);
+        CHECK(kept);
         memcpy(kept, at, n * sizeof *kept);
         for (int side = 1; side >= -1; side -= 2) {
             for (size_t k = 0; k < n; k++)
@@ -100,7 +100,7 @@ static void check_packed(const Tiny *tiny) {
         const size_t bytes = tiny->backend->packed_bytes(w->rows, w->cols);
         if (!bytes) continue;
         char *packed = malloc(bytes);
-        NEED(packed);
+        CHECK(packed);
         memcpy(packed, w->packed, bytes);
         tiny->backend->pack(w);
         CHECK(!memcmp(packed, w->packed, bytes));
@@ -121,7 +121,7 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
         batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
         const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL};
-        NEED(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         losses[step] = result.loss;
     }
@@ -176,7 +176,7 @@ typedef struct {
 
 static TinyRun run_tiny(const TinyShape *shape, int count) {
     TinyRun run = {.count = count};
-    NEED(count <= STEPS_MAX);
+    CHECK(count <= STEPS_MAX);
     run.params = run_steps(shape, count, run.losses);
     ModelShape whole = tiny_model(shape->layers);
     Model model;
@@ -328,8 +328,8 @@ TEST(steps_and_evaluations_allocate_nothing) {
             StepResult result;
             double loss;
             batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
-            NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS((int)step), NULL, &result) == FEED_BATCH);
-            NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
+            CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS((int)step), NULL, &result) == FEED_BATCH);
+            CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
             uint64_t made = test_allocations() - memory.served; // the test source allocates one per batch
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
@@ -399,7 +399,7 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     tiny_open(&tiny, &shape);
     BatchSource source = test_source(&memory, 16, 97);
     double loss;
-    NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 21, NULL, &loss) == FEED_BATCH);
+    CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 21, NULL, &loss) == FEED_BATCH);
     CHECK_EQUAL(memory.served, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
     free(memory.ids);
@@ -431,7 +431,7 @@ TEST(evaluation_has_no_dropout) {
         TestSource memory;
         tiny_open(&tiny, &shape);
         BatchSource source = test_source(&memory, 16, 97);
-        NEED(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &losses[i]) == FEED_BATCH);
+        CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &losses[i]) == FEED_BATCH);
         free(memory.ids);
         tiny_close(&tiny);
     }
@@ -489,7 +489,7 @@ static double learn(OptimizerState optimizer_state) {
         StepResult result;
         BatchStream stream = {0};
         batch_stream_start(&stream, &source, &form, 0, 8);
-        NEED(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }
