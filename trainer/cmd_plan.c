@@ -4,7 +4,7 @@
 #include "common/machine/launch.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/config/config.h"
-#include "trainer/model/product_rate.h"
+#include "trainer/model/gemm_rate.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
@@ -29,12 +29,11 @@ static void print_time(const Config *config, const Model *model, const Backend *
     char count[16];
     buffer_print(text, "\nrun        %lld steps, %s tokens, %.3g FLOP", (long long)config->max_iters,
                  human_count(count, total), flops);
-    const double rate =
-        backend->in_host_memory
-            ? product_rate_probe(backend, &model->shape, (int)(config->batch_size.value * config->block_size))
-            : 0;
+    const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
+                                                                  (int)(config->batch_size.value * config->block_size))
+                                                : 0;
     if (rate > 0)
-        buffer_print(text, ": at least %.1f h at %.3g TFLOP/s, the rate of matrix products here by a short probe",
+        buffer_print(text, ": at least %.1f h at %.3g TFLOP/s, the GEMM rate here by a short probe",
                      flops / rate / 3600, rate * 1e-12);
     else
         buffer_print(text, ": %.1f h at 10 TFLOP/s, %.1f h at 100 TFLOP/s (the device was not measured)",

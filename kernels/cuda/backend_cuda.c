@@ -168,8 +168,8 @@ const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
         .copy_in_wait = cuda_copy_in_wait,
         .copy_out_async = cuda_copy_out_async,
         .copy_out_wait = cuda_copy_out_wait,
-        .choices_set = choices_set,
-        .choices_get = choices_get,
+        .choices_set = product_choices_set,
+        .choices_get = product_choices_get,
         .graph_begin = graph_begin,
         .graph_end = graph_end,
     };

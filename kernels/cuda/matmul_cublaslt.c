@@ -36,30 +36,30 @@ typedef struct {
     bool transposed_a, transposed_b, fp32_result;
     cublasLtEpilogue_t epilogue;
     unsigned alignment; // the least of all pointers, up to 256: vectorized kernels depend on it
-} Product;
+} Gemm;
 
 // aux (m,n): the input of the GELU. Nullable: bias, aux.
 typedef struct {
     void *d;
     const void *a, *b, *bias, *aux;
-} Operands;
+} GemmOperands;
 
 typedef struct {
-    Product product;
+    Gemm product;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     bool usable; // there is an algorithm, and it is faster than a separate epilogue
     bool chosen; // by timing, or as a run before did
     float ms;    // then: of the fastest candidate
-} MatmulPlan;
+} GemmPlan;
 
 static cublasLtHandle_t handle;
 static cudaEvent_t started, stopped;
-static MatmulPlan plans[PLANS];
-static unsigned plan_count, plan_oldest;
+static GemmPlan gemm_plans[PLANS];
+static unsigned gemm_plan_count, gemm_plan_oldest;
 
-static void check(cublasStatus_t status, const Product *p) {
+static void check(cublasStatus_t status, const Gemm *p) {
     if (status != CUBLAS_STATUS_SUCCESS)
         die(EX_GPU, "matrix product %d x %d x %d: cuBLASLt reports: %s", p->m, p->n, p->k,
             blas.GetStatusString(status));
@@ -72,10 +72,10 @@ void cuda_matmul_open(const char *cache_dir) {
     cuda_check(cudaEventCreateWithFlags(&started, cudaEventDefault), "creating an event");
     cuda_check(cudaEventCreateWithFlags(&stopped, cudaEventDefault), "creating an event");
     snprintf(card, sizeof card, "cuBLASLt %zu on %s", blas.GetVersion(), cuda.card);
-    choices_open(cache_dir, card);
+    product_choices_open(cache_dir, card);
 }
 
-static void forget(MatmulPlan *plan) {
+static void gemm_plan_free(GemmPlan *plan) {
     blas.MatmulDescDestroy(plan->operation);
     blas.MatrixLayoutDestroy(plan->a);
     blas.MatrixLayoutDestroy(plan->b);
@@ -83,14 +83,14 @@ static void forget(MatmulPlan *plan) {
 }
 
 void cuda_matmul_close(void) {
-    while (plan_count) forget(&plans[--plan_count]);
-    memset(plans, 0, sizeof plans);
-    plan_oldest = 0;
+    while (gemm_plan_count) gemm_plan_free(&gemm_plans[--gemm_plan_count]);
+    memset(gemm_plans, 0, sizeof gemm_plans);
+    gemm_plan_oldest = 0;
     (void)cudaEventDestroy(started);
     (void)cudaEventDestroy(stopped);
     blas.Destroy(handle);
     handle = NULL;
-    choices_close();
+    product_choices_close();
 }
 
 size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE; }
@@ -98,15 +98,15 @@ size_t cuda_matmul_scratch(const Shape *shape) { return (void)shape, WORKSPACE; 
 // ---- plans
 
 // A stored matrix of `rows` contiguous numbers in `cols` columns.
-static cublasLtMatrixLayout_t layout(const Product *p, cudaDataType type, int rows, int cols) {
+static cublasLtMatrixLayout_t layout(const Gemm *p, cudaDataType type, int rows, int cols) {
     cublasLtMatrixLayout_t made;
     check(blas.MatrixLayoutCreate(&made, type, (uint64_t)rows, (uint64_t)cols, rows), p);
     return made;
 }
 
 // The algorithms that the heuristic suggests, the best first; 0 when cuBLASLt has no kernel.
-static int query_heuristic(const MatmulPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
-    const Product *p = &plan->product;
+static int query_heuristic(const GemmPlan *plan, cublasLtMatmulHeuristicResult_t *results, int wanted) {
+    const Gemm *p = &plan->product;
     cublasLtMatmulPreference_t preference;
     check(blas.MatmulPreferenceCreate(&preference), p);
     const uint64_t workspace = WORKSPACE;
@@ -133,17 +133,17 @@ static int query_heuristic(const MatmulPlan *plan, cublasLtMatmulHeuristicResult
 #define DESCRIBE(name, value)                                                                                          \
     check(blas.MatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_##name, &(value), sizeof(value)), p)
 
-static bool same(const Product *a, const Product *b) {
+static bool gemm_is_same(const Gemm *a, const Gemm *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->transposed_a == b->transposed_a &&
            a->transposed_b == b->transposed_b && a->fp32_result == b->fp32_result && a->epilogue == b->epilogue &&
            a->alignment == b->alignment;
 }
 
-static MatmulPlan *plan_new(const Product *product) {
-    MatmulPlan *plan = &plans[plan_count < PLANS ? plan_count++ : plan_oldest++ % PLANS];
-    if (plan->operation) forget(plan);
-    *plan = (MatmulPlan){.product = *product};
-    const Product *p = &plan->product;
+static GemmPlan *gemm_plan_new(const Gemm *product) {
+    GemmPlan *plan = &gemm_plans[gemm_plan_count < PLANS ? gemm_plan_count++ : gemm_plan_oldest++ % PLANS];
+    if (plan->operation) gemm_plan_free(plan);
+    *plan = (GemmPlan){.product = *product};
+    const Gemm *p = &plan->product;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check(blas.MatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), p);
     if (p->transposed_a) DESCRIBE(TRANSA, transposed);
@@ -159,14 +159,14 @@ static MatmulPlan *plan_new(const Product *product) {
 }
 
 // The pointer is valid until the next call for another product.
-static MatmulPlan *plan_for(Product product, const Operands *o) {
+static GemmPlan *gemm_plan_for(Gemm product, const GemmOperands *o) {
     uintptr_t pointers = (uintptr_t)o->d | (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->bias | (uintptr_t)o->aux;
     product.alignment = (unsigned)((pointers | 256) & -(pointers | 256));
-    MatmulPlan *plan = plans, *end = plans + plan_count;
-    while (plan < end && !same(&plan->product, &product)) plan++;
+    GemmPlan *plan = gemm_plans, *end = gemm_plans + gemm_plan_count;
+    while (plan < end && !gemm_is_same(&plan->product, &product)) plan++;
     bool known = plan < end;
-    if (!known) plan = plan_new(&product);
-    const Product *p = &plan->product;
+    if (!known) plan = gemm_plan_new(&product);
+    const Gemm *p = &plan->product;
     const int64_t stride = p->m;
     if (o->bias) DESCRIBE(BIAS_POINTER, o->bias);
     if (o->aux) DESCRIBE(EPILOGUE_AUX_POINTER, o->aux), DESCRIBE(EPILOGUE_AUX_LD, stride);
@@ -176,7 +176,7 @@ static MatmulPlan *plan_for(Product product, const Operands *o) {
     return plan;
 }
 
-static cublasStatus_t launch(const MatmulPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const Operands *o,
+static cublasStatus_t launch(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorithm, const GemmOperands *o,
                              bool add) {
     const float one = 1, beta = add ? 1 : 0;
     assert(cuda.scratch_bytes >= WORKSPACE);
@@ -187,16 +187,16 @@ static cublasStatus_t launch(const MatmulPlan *plan, const cublasLtMatmulAlgo_t 
 // ---- the choice of an algorithm
 
 // A timed call is repeated: only possible when it overwrites its result.
-static bool may_choose(const MatmulPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
+static bool may_choose(const GemmPlan *plan, bool add) { return !plan->chosen && !add && graph_is_warmup_run(); }
 
-static void product_name(const Product *p, char name[PRODUCT_NAME_BYTES]) {
+static void gemm_name(const Gemm *p, char name[PRODUCT_NAME_BYTES]) {
     snprintf(name, PRODUCT_NAME_BYTES, "%s %dx%dx%d %c%c %s epilogue %d alignment %u", dtype_name(cuda.act_type), p->m,
              p->n, p->k, p->transposed_a ? 'T' : 'N', p->transposed_b ? 'T' : 'N', p->fp32_result ? "fp32" : "act",
              (int)p->epilogue, p->alignment);
 }
 
 // Is it an algorithm for this product that fits the workspace and has a repeatable reduction? It comes from a file.
-static bool is_usable(const MatmulPlan *plan, const cublasLtMatmulAlgo_t *algorithm) {
+static bool is_usable(const GemmPlan *plan, const cublasLtMatmulAlgo_t *algorithm) {
     uint32_t reduction = 0;
     size_t written;
     cublasLtMatmulHeuristicResult_t result;
@@ -208,36 +208,36 @@ static bool is_usable(const MatmulPlan *plan, const cublasLtMatmulAlgo_t *algori
            result.workspaceSize <= WORKSPACE;
 }
 
-// Takes the choice of an earlier run. Without one, false when it shall be made now, under choices_lock.
-static bool recall(MatmulPlan *plan) {
+// Takes the choice of an earlier run. Without one, false when it shall be made now, under product_choices_lock.
+static bool recall(GemmPlan *plan) {
     char name[PRODUCT_NAME_BYTES];
     ProductChoice choice;
     cublasLtMatmulAlgo_t algorithm;
     _Static_assert(sizeof algorithm == ALGORITHM_BYTES, "a line of the file holds one");
     if (cuda.deterministic) {
-        product_name(&plan->product, name);
-        const bool found = choices_find(name, &choice);
+        gemm_name(&plan->product, name);
+        const bool found = product_choice_find(name, &choice);
         memcpy(&algorithm, choice.algorithm, sizeof algorithm);
         if (found && !choice.apart && !is_usable(plan, &algorithm)) {
             log_warn("cuBLASLt refuses the algorithm that was kept for the product %s: it is timed again", name);
         } else if (found) {
             plan->chosen = true, plan->ms = choice.us * 1e-3f, plan->usable = !choice.apart;
             if (plan->usable) plan->algorithm = algorithm;
-        } else if (!choices_may_be_made()) {
+        } else if (!product_choices_may_be_made()) {
             plan->chosen = true;
         }
     }
     return plan->chosen;
 }
 
-static void keep(MatmulPlan *plan) {
+static void keep(GemmPlan *plan) {
     char name[PRODUCT_NAME_BYTES];
     ProductChoice choice = {.apart = !plan->usable, .us = plan->ms * 1e3f};
     plan->chosen = true;
     if (!cuda.deterministic || !isfinite(choice.us)) return;
     memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
-    product_name(&plan->product, name);
-    choices_add(name, &choice);
+    gemm_name(&plan->product, name);
+    product_choice_add(name, &choice);
 }
 
 static void clock_start(void) { cuda_check(cudaEventRecord(started, cuda.stream), "timing"); }
@@ -251,7 +251,7 @@ static float clock_ms(void) { // of each of REPEATS since
 }
 
 // Keeps the fastest candidate, if it is faster than `limit`. Some fail although the heuristic suggests them.
-static void time_candidates(MatmulPlan *plan, const Operands *o, float limit) {
+static void time_candidates(GemmPlan *plan, const GemmOperands *o, float limit) {
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     int found = query_heuristic(plan, results, CANDIDATES);
     plan->ms = limit;
@@ -266,49 +266,49 @@ static void time_candidates(MatmulPlan *plan, const Operands *o, float limit) {
     }
 }
 
-static MatmulPlan *chosen_plan_for(Product product, const Operands *o, bool add) {
-    MatmulPlan *plan = plan_for(product, o);
+static GemmPlan *gemm_plan_chosen(Gemm product, const GemmOperands *o, bool add) {
+    GemmPlan *plan = gemm_plan_for(product, o);
     if (!may_choose(plan, add)) return plan;
-    choices_lock();
+    product_choices_lock();
     if (!recall(plan)) time_candidates(plan, o, INFINITY), keep(plan);
-    choices_unlock();
+    product_choices_unlock();
     return plan;
 }
 
 // ---- the products
 
-static void multiply(Product product, const Operands *o, bool add) {
-    const MatmulPlan *plan = chosen_plan_for(product, o, add);
+static void multiply(Gemm product, const GemmOperands *o, bool add) {
+    const GemmPlan *plan = gemm_plan_chosen(product, o, add);
     if (!plan->usable)
         die(EX_GPU, "cuBLASLt has no kernel for a product of %d x %d x %d", product.m, product.n, product.k);
     check(launch(plan, &plan->algorithm, o, add), &plan->product);
 }
 
-static Product product_of(int m, int n, int k) {
-    return (Product){.m = m, .n = n, .k = k, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+static Gemm gemm_of(int m, int n, int k) {
+    return (Gemm){.m = m, .n = n, .k = k, .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
 }
 
-static Product forward(const Weight *w, const Par *bias, int M) {
-    Product product = product_of(w->rows, M, w->cols);
+static Gemm forward(const Weight *w, const Par *bias, int M) {
+    Gemm product = gemm_of(w->rows, M, w->cols);
     product.transposed_a = true;
     if (bias) product.epilogue = CUBLASLT_EPILOGUE_BIAS;
     return product;
 }
 
-static Product backward_input(const Weight *w, int M) { return product_of(w->cols, M, w->rows); }
+static Gemm backward_input(const Weight *w, int M) { return gemm_of(w->cols, M, w->rows); }
 
 void cuda_matmul_forward(Act *out, const Act *in, const Weight *w, const Par *bias, int M) {
-    multiply(forward(w, bias, M), &(Operands){out, w->param, in, bias, NULL}, false);
+    multiply(forward(w, bias, M), &(GemmOperands){out, w->param, in, bias, NULL}, false);
 }
 
 void cuda_matmul_backward_input(Act *din, const Act *dout, const Weight *w, int M) {
-    multiply(backward_input(w, M), &(Operands){din, w->param, dout, NULL, NULL}, false);
+    multiply(backward_input(w, M), &(GemmOperands){din, w->param, dout, NULL, NULL}, false);
 }
 
 void cuda_matmul_backward_weight(Grad *dw, const Act *dout, const Act *in, int M, int rows, int cols, bool add) {
-    Product product = product_of(cols, rows, M);
+    Gemm product = gemm_of(cols, rows, M);
     product.transposed_b = product.fp32_result = true;
-    multiply(product, &(Operands){dw, in, dout, NULL, NULL}, add);
+    multiply(product, &(GemmOperands){dw, in, dout, NULL, NULL}, add);
 }
 
 // ---- a product and a GELU
@@ -342,21 +342,21 @@ static float time_of(void (*run)(const Gelu *), const Gelu *g) {
 
 // Computes the product into o.d and then the GELU; or both in one kernel with an epilogue, for the tanh form only, if
 // that is faster.
-static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
+static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
                               const Gelu *g) {
     if (g->form == ACTIVATION_GELU_TANH) {
-        Product both = product;
-        Operands of_both = o;
+        Gemm both = product;
+        GemmOperands of_both = o;
         both.epilogue = epilogue, of_both.d = g->out, of_both.aux = g->pre;
-        MatmulPlan *plan = plan_for(both, &of_both);
+        GemmPlan *plan = gemm_plan_for(both, &of_both);
         if (may_choose(plan, g->add)) {
-            choices_lock();
+            product_choices_lock();
             if (!recall(plan)) {
-                float apart = chosen_plan_for(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
-                plan = plan_for(both, &of_both); // the product's plan may have replaced it
+                float apart = gemm_plan_chosen(product, &o, g->add)->ms + time_of(gelu, g) - time_of(sum_bias, g);
+                plan = gemm_plan_for(both, &of_both); // the product's plan may have replaced it
                 time_candidates(plan, &of_both, apart), keep(plan);
             }
-            choices_unlock();
+            product_choices_unlock();
         }
         if (plan->usable) {
             check(launch(plan, &plan->algorithm, &of_both, false), &plan->product);
@@ -371,13 +371,13 @@ static void multiply_and_gelu(Product product, Operands o, cublasLtEpilogue_t ep
 void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w, const Par *bias, int M,
                               Activation form) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    multiply_and_gelu(forward(w, bias, M), (Operands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
+    multiply_and_gelu(forward(w, bias, M), (GemmOperands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
                       &(Gelu){out, pre, NULL, M, w->rows, form, false});
 }
 
 void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
                                Activation form, bool add) {
-    multiply_and_gelu(backward_input(w, M), (Operands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
+    multiply_and_gelu(backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
                       gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, form, add});
 }
 

@@ -7,22 +7,22 @@
 #include <stdio.h>
 #include <unistd.h>
 
-typedef void *Device;
+typedef void *NvmlDevice;
 
 // nvmlProcessInfo_t since driver 510
 typedef struct {
     unsigned pid;
     unsigned long long bytes; // all bits set: not known
     unsigned gpu_instance, compute_instance;
-} Process;
+} NvmlProcess;
 
 enum { PROCESSES = 64 };
 
 typedef int (*Init)(void);
-typedef int (*ByBus)(const char *bus, Device *device);
-typedef int (*Processes)(Device device, unsigned *count, Process *processes);
+typedef int (*ByBus)(const char *bus, NvmlDevice *device);
+typedef int (*Processes)(NvmlDevice device, unsigned *count, NvmlProcess *processes);
 
-static void append(char *text, size_t size, size_t *used, const Process *processes, unsigned count) {
+static void append(char *text, size_t size, size_t *used, const NvmlProcess *processes, unsigned count) {
     for (unsigned i = 0; i < count && *used < size; i++) {
         if (processes[i].pid == (unsigned)getpid()) continue;
         char bytes[16] = "some";
@@ -34,7 +34,7 @@ static void append(char *text, size_t size, size_t *used, const Process *process
 }
 
 // The library and its handle of a card, or NULL. The caller ends both.
-static void *open_nvml(int card, Device *device) {
+static void *open_nvml(int card, NvmlDevice *device) {
     char bus[32];
     if (cudaDeviceGetPCIBusId(bus, sizeof bus, card) != cudaSuccess) return NULL;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
@@ -56,7 +56,7 @@ static void close_nvml(void *library) {
 
 void nvml_other_processes(char *text, size_t size) {
     *text = 0;
-    Device device;
+    NvmlDevice device;
     int card = 0;
     void *library = cudaGetDevice(&card) == cudaSuccess ? open_nvml(card, &device) : NULL;
     if (!library) return;
@@ -64,7 +64,7 @@ void nvml_other_processes(char *text, size_t size) {
                          (Processes)dlsym(library, "nvmlDeviceGetGraphicsRunningProcesses_v3")};
     size_t used = 0;
     for (int i = 0; i < 2; i++) {
-        static Process processes[PROCESSES];
+        static NvmlProcess processes[PROCESSES];
         unsigned count = PROCESSES;
         if (lists[i] && lists[i](device, &count, processes) == 0) append(text, size, &used, processes, count);
     }
@@ -78,10 +78,10 @@ double nvml_used_bytes(int card) {
         unsigned version;
         unsigned long long total, reserved, free, used;
     } memory = {.version = sizeof memory | 2 << 24};
-    Device device;
+    NvmlDevice device;
     void *library = open_nvml(card, &device);
     if (!library) return -1;
-    int (*info)(Device, void *) = (int (*)(Device, void *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
+    int (*info)(NvmlDevice, void *) = (int (*)(NvmlDevice, void *))dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
     const double used = info && info(device, &memory) == 0 ? (double)memory.used : -1;
     close_nvml(library);
     return used;

@@ -25,9 +25,9 @@ typedef struct {
     ProductChoice choice;
     bool given;    // by a checkpoint
     unsigned used; // 0: not by this run; else the order of the first use
-} Entry;
+} KeptChoice;
 
-static Entry entries[CHOICES_MAX];
+static KeptChoice entries[CHOICES_MAX];
 static int entry_count;
 static unsigned used_count;
 static char card[LINE_BYTES - CHECK_DIGITS - 2], path[PATH_MAX_BYTES];
@@ -54,17 +54,17 @@ static size_t print_card(char line[LINE_BYTES]) {
     return print_check(line, (size_t)snprintf(line, sizeof card, "%s", card));
 }
 
-static size_t print_choice(char line[LINE_BYTES], const Entry *entry) {
+static size_t print_choice(char line[LINE_BYTES], const KeptChoice *entry) {
     char digits[2 * ALGORITHM_BYTES + 1] = "apart";
     if (!entry->choice.apart) hex_encode(digits, entry->choice.algorithm, ALGORITHM_BYTES);
     return print_check(line, (size_t)snprintf(line, LINE_BYTES / 2 + 64, "%s: %s %.3f us", entry->product, digits,
                                               (double)entry->choice.us));
 }
 
-static bool parse_choice(char *line, Entry *entry) {
+static bool parse_choice(char *line, KeptChoice *entry) {
     char *algorithm = strstr(line, ": "), *time, *end;
     if (!algorithm || algorithm - line >= PRODUCT_NAME_BYTES) return false;
-    *entry = (Entry){0};
+    *entry = (KeptChoice){0};
     memcpy(entry->product, line, (size_t)(algorithm - line));
     algorithm += 2;
     if (!(time = strchr(algorithm, ' '))) return false;
@@ -75,16 +75,16 @@ static bool parse_choice(char *line, Entry *entry) {
     return entry->choice.apart || hex_decode(entry->choice.algorithm, algorithm, ALGORITHM_BYTES) == 0;
 }
 
-static Entry *entry_of(const char *product) {
-    for (Entry *entry = entries; entry < entries + entry_count; entry++)
+static KeptChoice *entry_of(const char *product) {
+    for (KeptChoice *entry = entries; entry < entries + entry_count; entry++)
         if (!strcmp(entry->product, product)) return entry;
     return NULL;
 }
 
 // A choice that this run has used stays, and those of a checkpoint go before those of the file. Of two lines in a file
 // the last one counts.
-static void take(const Entry *entry) {
-    Entry *known = entry_of(entry->product);
+static void take(const KeptChoice *entry) {
+    KeptChoice *known = entry_of(entry->product);
     if (!known) entries[entry_count++] = *entry;
     if (known && !known->used && (entry->given || !known->given)) *known = *entry;
 }
@@ -97,7 +97,7 @@ static const char *read_lines(const char *text, size_t size, bool first, bool gi
         next = feed + 1;
         const size_t length = checked_length(text, (size_t)(feed - text));
         char line[LINE_BYTES];
-        Entry entry;
+        KeptChoice entry;
         if (!length) return "is damaged";
         memcpy(line, text, length), line[length] = 0;
         if (first) {
@@ -151,7 +151,7 @@ static void append(const char *line, size_t length) {
     file_read_to += (off_t)length;
 }
 
-void choices_open(const char *directory, const char *card_text) {
+void product_choices_open(const char *directory, const char *card_text) {
     snprintf(card, sizeof card, "%s", card_text);
     for (char *c = card; *c; c++)
         if (*c == '\n') *c = ' ';
@@ -165,30 +165,30 @@ void choices_open(const char *directory, const char *card_text) {
     }
     file = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file < 0) return stop_keeping("open");
-    choices_lock();
-    choices_unlock();
+    product_choices_lock();
+    product_choices_unlock();
 }
 
-void choices_close(void) {
+void product_choices_close(void) {
     if (file >= 0) close(file);
     memset(entries, 0, sizeof entries);
     file = -1, locks = entry_count = 0, used_count = 0, file_read_to = 0, none_are_made = false;
 }
 
-void choices_lock(void) {
+void product_choices_lock(void) {
     if (locks++ || file < 0) return;
     while (flock(file, LOCK_EX) < 0)
         if (errno != EINTR) return stop_keeping("lock");
     read_file();
 }
 
-void choices_unlock(void) {
+void product_choices_unlock(void) {
     if (!--locks && file >= 0) (void)flock(file, LOCK_UN);
 }
 
 // ---- the table
 
-void choices_set(const char *text) {
+void product_choices_set(const char *text) {
     if (!*text) return;
     const char *wrong = read_lines(text, strlen(text), true, true, false);
     if (!wrong) wrong = read_lines(text, strlen(text), true, true, true);
@@ -198,36 +198,36 @@ void choices_set(const char *text) {
         none_are_made = !strchr(strchr(text, '\n') + 1, '\n');
 }
 
-void choices_get(char *text, size_t size) {
+void product_choices_get(char *text, size_t size) {
     char line[LINE_BYTES];
     size_t at = 0, length = print_card(line);
     *text = 0;
     for (unsigned order = 1; at + length < size; order++) {
         memcpy(text + at, line, length), text[at += length] = 0;
-        const Entry *entry = entries;
+        const KeptChoice *entry = entries;
         while (entry < entries + entry_count && entry->used != order) entry++;
         if (entry == entries + entry_count) return;
         length = print_choice(line, entry);
     }
 }
 
-bool choices_may_be_made(void) { return !none_are_made && file >= 0; }
+bool product_choices_may_be_made(void) { return !none_are_made && file >= 0; }
 
-bool choices_find(const char *product, ProductChoice *choice) {
-    Entry *entry = entry_of(product);
+bool product_choice_find(const char *product, ProductChoice *choice) {
+    KeptChoice *entry = entry_of(product);
     if (!entry || none_are_made) return false;
     if (!entry->used) entry->used = ++used_count;
     *choice = entry->choice;
     return true;
 }
 
-void choices_add(const char *product, const ProductChoice *choice) {
+void product_choice_add(const char *product, const ProductChoice *choice) {
     char line[LINE_BYTES];
-    Entry *entry = entry_of(product); // one that the library refused
+    KeptChoice *entry = entry_of(product); // one that the library refused
     if (!entry && entry_count == CHOICES_MAX) return;
     if (!entry) entry = &entries[entry_count++];
     const unsigned used = entry->used ? entry->used : ++used_count;
-    *entry = (Entry){.choice = *choice, .used = used};
+    *entry = (KeptChoice){.choice = *choice, .used = used};
     snprintf(entry->product, sizeof entry->product, "%s", product);
     if (file >= 0 && !file_read_to) append(line, print_card(line));
     if (file >= 0) append(line, print_choice(line, entry));

@@ -21,20 +21,21 @@ typedef struct {
 } ProductChoice;
 
 // card: a line of text. directory NULL, or one in which no file can be written: no choice is kept for later runs.
-void choices_open(const char *directory, const char *card);
-void choices_close(void);
+void product_choices_open(const char *directory, const char *card);
+void product_choices_close(void);
 
 // Choices of a checkpoint, which go before those of the file. The text of a run without any, which names the card
 // alone: this run makes none either, so that it computes the same bits.
-void choices_set(const char *text);
-void choices_get(char *text, size_t size); // of the products that this run used, in the order of their first use
+void product_choices_set(const char *text);
+// The products that this run used, in the order of their first use.
+void product_choices_get(char *text, size_t size);
 
 // Would a choice be kept? Else a run that shall repeat its bits makes none and takes what the heuristic suggests.
-bool choices_may_be_made(void);
+bool product_choices_may_be_made(void);
 
 // Between lock and unlock no other process adds to the file, so that two runs that start together choose the same.
 // Pairs may be nested.
-void choices_lock(void);
-void choices_unlock(void);
-bool choices_find(const char *product, ProductChoice *choice); // of the checkpoint or the file
-void choices_add(const char *product, const ProductChoice *choice);
+void product_choices_lock(void);
+void product_choices_unlock(void);
+bool product_choice_find(const char *product, ProductChoice *choice); // of the checkpoint or the file
+void product_choice_add(const char *product, const ProductChoice *choice);

@@ -4,7 +4,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
-#include "trainer/model/product_rate.h"
+#include "trainer/model/gemm_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/run/ranks.h"
@@ -215,9 +215,9 @@ static void warm_up(Run *run) {
 
 // What the rate of a step is compared with.
 static void measure_products(Run *run) {
-    run->product_rate = network_product_rate(&run->network);
+    run->gemm_rate = network_gemm_rate(&run->network);
     run->peak_rate = gpu_peak_rate(run->backend_text);
-    log_line("matrix products: %.3g TFLOP/s, measured", run->product_rate * 1e-12);
+    log_line("GEMM rate: %.3g TFLOP/s, measured", run->gemm_rate * 1e-12);
 }
 
 static int open_backend(Run *run, const Config *config_given, bool fresh) {

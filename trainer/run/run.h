@@ -35,7 +35,7 @@ typedef struct {
     uint64_t saved_step;                   // step of the last checkpoint written or resumed from
     CheckpointWriter writer;
     uint64_t save_started_ns;                  // of the save that runs beside training
-    double product_rate, peak_rate;            // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
+    double gemm_rate, peak_rate;               // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
     uint64_t loop_started_ns, loop_first_step; // start of the training loop in this process
     StepTimes step_times;
     bool slow;                 // a warning about slow steps was the last word about their time

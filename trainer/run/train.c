@@ -114,11 +114,10 @@ static const char *time_left(const Run *run, char out[24]) {
     return out;
 }
 
-// The rate of a step, its share of the rate of matrix products and, on a GPU whose peak is known, its share of that:
-// "1.23 TFLOP/s (64 % of product rate)".
+// The rate of a step, its share of the GEMM rate and, on a GPU whose peak is known, its share of that:
+// "1.23 TFLOP/s (64 % of GEMM rate)".
 static const char *rate_text(const Run *run, double flops, char out[80]) {
-    int length =
-        snprintf(out, 80, "%.3g TFLOP/s (%.0f %% of product rate", flops * 1e-12, 100 * flops / run->product_rate);
+    int length = snprintf(out, 80, "%.3g TFLOP/s (%.0f %% of GEMM rate", flops * 1e-12, 100 * flops / run->gemm_rate);
     if (run->peak_rate > 0)
         length += snprintf(out + length, 80 - (size_t)length, ", MFU %.1f %%", 100 * flops / run->peak_rate);
     snprintf(out + length, 80 - (size_t)length, ")");
@@ -156,8 +155,8 @@ static void record_step(Run *run, const StepResult *result, float loss_scale, ui
     metrics_add(&run->metrics, step,
                 "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, "
                 "\"wait\": %.3f%s",
-                loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->product_rate,
-                wait, exchanged);
+                loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->gemm_rate, wait,
+                exchanged);
 }
 
 static void record_spike(Run *run, const StepResult *result, double score) {

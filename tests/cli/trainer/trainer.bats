@@ -16,7 +16,7 @@ last() { checkpoint "$1" 24; }
     run train --out_dir=run
     [ "$status" -eq 0 ]
     [[ "$output" == *"cpu: "* ]]
-    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s ("*" % of product rate) | data-wait "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s ("*" % of GEMM rate) | data-wait "* ]]
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
     [ "$(steps run)" -eq 24 ]
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
@@ -493,16 +493,16 @@ EOF
     ends 75
 }
 
-@test "the step line has the time left, TFLOP/s and their share of the measured rate of matrix products" {
+@test "the step line has the time left, TFLOP/s and their share of the measured GEMM rate" {
     run train --out_dir=run --max_iters=3 --eval_interval=0
-    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s ("[0-9]+" % of product rate) | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
+    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s ("[0-9]+" % of GEMM rate) | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
     # the share by the printed rates and by metrics.jsonl, whose tok_s is the more exact rate of the step
     python3 - "$output" <<'END'
 import json, re, sys
-products = float(re.search(r"matrix products: (\S+) TFLOP/s, measured", sys.argv[1])[1]) * 1e12
+products = float(re.search(r"GEMM rate: (\S+) TFLOP/s, measured", sys.argv[1])[1]) * 1e12
 V, C, T = 50257, 16, 16
 flops = 6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T
-shares = [float(x) for x in re.findall(r"\((\S+) % of product rate\)", sys.argv[1])]
+shares = [float(x) for x in re.findall(r"\((\S+) % of GEMM rate\)", sys.argv[1])]
 rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "loss" in row]
 assert len(shares) == len(rows) == 3
 for share, row in zip(shares, rows):
@@ -516,7 +516,7 @@ END
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
     flops=$(python3 -c "V, C, T = 50257, 16, 16; print(f'{1e8 * 64 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
-    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the rate of matrix products here by a short probe"* ]]
+    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the GEMM rate here by a short probe"* ]]
     [[ "$output" =~ "at least "([0-9.]+)" h at "([0-9.]+)" TFLOP/s" ]]
     python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
     mkdir out

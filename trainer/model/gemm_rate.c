@@ -1,8 +1,8 @@
-// The rate of matrix products.
+// The GEMM rate.
 //
 // A GPU takes calls faster than it computes them, and a launch and a wait last as long as a small product: so a round
 // of calls with one wait at its end is timed. A call on the CPU is a round of its own.
-#include "trainer/model/product_rate.h"
+#include "trainer/model/gemm_rate.h"
 #include "common/err.h"
 #include "common/log.h"
 #include "common/sizes.h"
@@ -25,7 +25,7 @@ static uint64_t round_ns(const Backend *ops, const Weight *weight, const Act *in
     return clock_ns() - started;
 }
 
-double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M) {
+double gemm_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M) {
     enum { ROUNDS = 50, PROBE_NS = 200000000 };
     const double row_flops = 2.0 * weight->rows * weight->cols;
     const bool queued = !ops->in_host_memory;
@@ -48,13 +48,13 @@ double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act
     return M * row_flops / (best_ns * 1e-9);
 }
 
-double network_product_rate(const Network *network) {
+double network_gemm_rate(const Network *network) {
     const PassLayout *pass = &network->plan->train;
     const Buffers x = network_buffers(network, pass, 0);
-    return product_rate(network->ops, network_weight(network, PARAM_FC_W, 0), x.ln2, x.fc, pass->rows * pass->block);
+    return gemm_rate(network->ops, network_weight(network, PARAM_FC_W, 0), x.ln2, x.fc, pass->rows * pass->block);
 }
 
-double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows) {
+double gemm_rate_probe(const Backend *ops, const ModelShape *shape, int rows) {
     const int C = shape->channels < COLUMNS_MAX ? shape->channels : COLUMNS_MAX, M = rows < ROWS_MAX ? rows : ROWS_MAX;
     const Shape largest = {.B = 1, .T = M, .C = C, .H = 1, .V = 64, .chunk_rows = 1};
     const size_t scratch = ops->scratch_bytes(&largest), line = 64;
@@ -67,7 +67,7 @@ double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows)
     if (!memory) return err_clear(), 0;
     ops->bind_scratch(memory + at[SCRATCH], scratch);
     const Weight weight = {(const Par *)(memory + at[PARAM]), sizes[PACKED] ? memory + at[PACKED] : NULL, 4 * C, C};
-    const double rate = product_rate(ops, &weight, (const Act *)(memory + at[IN]), (Act *)(memory + at[OUT]), M);
+    const double rate = gemm_rate(ops, &weight, (const Act *)(memory + at[IN]), (Act *)(memory + at[OUT]), M);
     ops->release(memory);
     return rate;
 }

@@ -1,16 +1,16 @@
-// The rate of matrix products on this device, in FLOP/s, measured: what a step's rate is compared with.
+// The GEMM rate: FLOP/s of matrix products, measured on this device. The step line compares a step's rate with it.
 #pragma once
 
 #include "trainer/model/network.h"
 
 // The best of several rounds of out = in * weight^T, at most M rows; takes some 200 ms.
-double product_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M);
+double gemm_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M);
 
 // Of a network, by its widest product on the buffers of the training pass, whose content is lost.
-double network_product_rate(const Network *network);
+double network_gemm_rate(const Network *network);
 
 // Of a CPU that is to train a model of this shape, in memory of its own. 0: there is none.
-double product_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
+double gemm_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
 
 // The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.
 double gpu_peak_rate(const char *backend_text);

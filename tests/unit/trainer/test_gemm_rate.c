@@ -1,8 +1,8 @@
-// The measured rate of matrix products, on backends whose products take a known time of a virtual clock; and the peaks
+// The measured GEMM rate, on backends whose products take a known time of a virtual clock; and the peaks
 // of GPUs.
 #include "common/log.h"
 #include "tests/unit/trainer/fixture_trainer.h"
-#include "trainer/model/product_rate.h"
+#include "trainer/model/gemm_rate.h"
 #include <math.h>
 #include <string.h>
 
@@ -48,14 +48,14 @@ static double measured(const Backend *backend, const Weight *weight, int rows, d
     char out[1] = {0};
     calls = rows_given = 0, busy_until_ns = 0;
     virtual_ns = 1000000 * US;
-    const double rate = product_rate(backend, weight, NULL, (Act *)out, rows);
+    const double rate = gemm_rate(backend, weight, NULL, (Act *)out, rows);
     const double ms = (double)virtual_ns * 1e-6 - 1000;
     virtual_ns = 0;
     CHECK(ms < 300);
     return rate * 1e-9 / flops_per_ns;
 }
 
-TEST(product_rate_is_that_of_the_best_call_without_the_first) {
+TEST(gemm_rate_is_that_of_the_best_call_without_the_first) {
     for (int host = 0; host < 2; host++) {
         const Backend backend = {.in_host_memory = host, .matmul_forward = slow_product, .download = copy};
         const Weight weight = {.rows = 4000, .cols = 500};
@@ -66,7 +66,7 @@ TEST(product_rate_is_that_of_the_best_call_without_the_first) {
     }
 }
 
-TEST(product_rate_takes_few_rows_of_a_wide_model) {
+TEST(gemm_rate_takes_few_rows_of_a_wide_model) {
     const Backend backend = {.matmul_forward = slow_product, .download = copy};
     const Weight weight = {.rows = 1 << 18, .cols = 1 << 16};
     measured(&backend, &weight, 1024, 1);
@@ -74,7 +74,7 @@ TEST(product_rate_takes_few_rows_of_a_wide_model) {
 }
 
 // A wait takes as long as several products.
-TEST(product_rate_of_a_queue_is_without_the_time_of_a_wait) {
+TEST(gemm_rate_of_a_queue_is_without_the_time_of_a_wait) {
     const Backend backend = {.matmul_forward = queued_product, .download = wait_and_copy};
     const Weight weight = {.rows = 3072, .cols = 768};
     const double row_flops = 2.0 * 3072 * 768;
@@ -83,7 +83,7 @@ TEST(product_rate_of_a_queue_is_without_the_time_of_a_wait) {
 }
 
 // The rows of a step, as their number decides how a GPU's multiprocessors divide a product.
-TEST(product_rate_of_a_fast_device_is_that_of_all_rows) {
+TEST(gemm_rate_of_a_fast_device_is_that_of_all_rows) {
     const Backend backend = {.matmul_forward = queued_product, .download = wait_and_copy};
     const Weight weight = {.rows = 3072, .cols = 768};
     const double row_flops = 2.0 * 3072 * 768;
@@ -91,14 +91,14 @@ TEST(product_rate_of_a_fast_device_is_that_of_all_rows) {
     assert_int_equal(rows_given, 65536);
 }
 
-TEST(product_rate_of_the_cpu_is_measured_with_and_without_a_network) {
+TEST(gemm_rate_of_the_cpu_is_measured_with_and_without_a_network) {
     Tiny tiny;
     tiny_open(&tiny, &tiny_shape);
     const ModelShape shape = tiny.model.shape;
-    assert_true(network_product_rate(&tiny.network) > 1e5);
+    assert_true(network_gemm_rate(&tiny.network) > 1e5);
     tiny_close(&tiny);
     tiny_open(&tiny, &tiny_shape);
-    assert_true(product_rate_probe(tiny.backend, &shape, 64) > 1e5);
+    assert_true(gemm_rate_probe(tiny.backend, &shape, 64) > 1e5);
     tiny_close(&tiny);
 }
 
