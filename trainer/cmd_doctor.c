@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "common/machine/cgroup.h"
+#include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/setup/loader_process.h"
@@ -41,7 +42,7 @@ static Finding check_cores(char *text, size_t size) {
 }
 
 static Finding check_memory(char *text, size_t size) {
-    const uint64_t bytes = plan_host_memory();
+    const uint64_t bytes = host_memory_free();
     char number[16];
     snprintf(text, size, "%s free for a run", human_bytes(number, (double)bytes));
     return (double)bytes < MEMORY_BYTES ? WARNING : FINE;

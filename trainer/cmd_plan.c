@@ -6,6 +6,8 @@
 #include "trainer/config/config.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
+#include "trainer/plan/plan_choices.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"

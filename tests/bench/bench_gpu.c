@@ -8,6 +8,7 @@
 #include "tests/bench/bench_gpu_trace.h"
 #include "trainer/optim/step.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
 #include <math.h>
 #include <stdio.h>

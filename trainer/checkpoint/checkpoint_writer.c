@@ -1,6 +1,7 @@
 // Checkpoints beside training.
 #include "trainer/checkpoint/checkpoint_writer.h"
 #include "common/log.h"
+#include "common/machine/host_memory.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,7 +24,7 @@ static size_t state_bytes(const Network *network, int state) {
 void checkpoint_writer_open(CheckpointWriter *writer, const Network *network, const Config *config) {
     const MemoryPlan *plan = network->plan;
     *writer = (CheckpointWriter){.config = config, .copy_bytes = plan->copy_bytes};
-    const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0, available = plan_host_memory();
+    const uint64_t arena = network->ops->in_host_memory ? plan->bytes : 0, available = host_memory_free();
     const bool limited = arena && config->mem_limit && arena + plan->copy_bytes > config->mem_limit;
     if (limited || (available && plan->copy_bytes + plan->staging > available)) return;
     void *copy =

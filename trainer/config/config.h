@@ -7,6 +7,7 @@
 #include "kernels/backend.h"
 #include "loader/client/feed.h"
 #include "trainer/config/optimizer_name.h"
+#include "trainer/config/recompute_level.h"
 
 typedef enum { CLASS_MODEL, CLASS_OPTION, CLASS_STREAM, CLASS_RUN, CLASS_PLACE } KeyClass;
 

@@ -3,7 +3,7 @@
 #include "common/err.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/model_config.h"
-#include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>

@@ -173,7 +173,7 @@ void network_reset_optimizer(Network *network) {
         const StateRange *state = &plan->optimizer->states[i];
         void *range = network_at(network, plan->states[i]);
         const size_t bytes = optimizer_elements(state, network->model) * optimizer_element_bytes(state, network->ops);
-        if (plan->slice)
+        if (plan->update.slice)
             memset(range, 0, bytes);
         else
             network->ops->zero(range, bytes);

@@ -77,7 +77,7 @@ void offload_end_gradients(const Network *network) {
 void offload_collect_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     if (!plan->layer_gradients.layer_bytes) return;
-    network->ops->copy_in_async(0, network_at(network, plan->update_grads), network_at(network, plan->grads),
+    network->ops->copy_in_async(0, network_at(network, plan->update.grads), network_at(network, plan->grads),
                                 network->model->elements * network->ops->grad_bytes);
     network->ops->copy_in_wait(0);
 }

@@ -52,7 +52,7 @@ static Slice slice_at(const Network *network, size_t first, size_t local) {
         .first = first,
         .params = params,
         .master = ops->master_bytes ? network_at(network, plan->master + local * sizeof(float)) : params,
-        .gradients = network_at(network, plan->update_grads + first * ops->grad_bytes),
+        .gradients = network_at(network, plan->update.grads + first * ops->grad_bytes),
         .scalars = scalars->optimizer,
         .norm = &scalars->norm,
         .loss_scale = &scalars->loss_scale,
@@ -118,7 +118,7 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
     const Backend *ops = network->ops;
     const MemoryPlan *plan = network->plan;
     const int slot = (int)(index % BACKEND_SLOTS);
-    unsigned char *at = network_at(network, plan->slots + (size_t)slot * plan->slot_bytes);
+    unsigned char *at = network_at(network, plan->update.slots + (size_t)slot * plan->update.slot_bytes);
     Slice in_slot = *slice;
     for (int i = ops->master_bytes ? -1 : 0; i < plan->optimizer->state_count; i++) { // -1: the master parameters
         void *host = i < 0 ? slice->master : slice->state[i];
@@ -130,7 +130,7 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
             in_slot.master = (float *)(void *)at;
         else
             in_slot.state[i] = at;
-        at += plan->slice * element;
+        at += plan->update.slice * element;
     }
     if (move != USE) return;
     ops->copy_in_wait(slot);
@@ -139,8 +139,8 @@ static void move_slice(const Network *network, size_t index, Slice *slice, Move 
 
 void offload_update(const Network *network) {
     const MemoryPlan *plan = network->plan;
-    const bool offloaded = plan->slice;
-    const size_t most = offloaded ? plan->slice : SIZE_MAX;
+    const bool offloaded = plan->update.slice;
+    const size_t most = offloaded ? plan->update.slice : SIZE_MAX;
     SliceCursor ahead = {0}, cursor = {0};
     Slice slice;
     for (int i = 0; offloaded && i < AHEAD; i++)

@@ -93,7 +93,7 @@ static void update_matrix(const Network *network, const Slice *slice, size_t sta
     const Backend *ops = network->ops;
     const Muon *muon = slice->scalars;
     const Workspace w = workspace_of(rows, cols, ops);
-    unsigned char *at = network_at(network, network->plan->workspace);
+    unsigned char *at = network_at(network, network->plan->update.workspace);
     const size_t count = (size_t)rows * (size_t)cols;
     Grad *direction = (Grad *)(at + w.direction);
     float *norm = (float *)(void *)(at + w.norm);

@@ -105,7 +105,7 @@ static void gradient_norm(const Network *network) {
         const Bucket bucket = shard_bucket(network->model, plan->shards, i);
         const Shard own = shard_of(&bucket, rank);
         if (own.count)
-            ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->update_grads + own.first * bytes),
+            ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->update.grads + own.first * bytes),
                              own.count);
     }
     if (plan->shards > 1) gather(network, plan->sums, sizeof *sums, NORM_PIECE);
@@ -136,7 +136,7 @@ static bool skip_spike(Network *network, const Config *config, const StepPositio
 void step_end(Network *network) {
     const MemoryPlan *plan = network->plan;
     const bool recorded = // copies to host memory cannot be
-        !plan->slice && !plan->layer_gradients.layer_bytes && plan->shards == 1;
+        !plan->update.slice && !plan->layer_gradients.layer_bytes && plan->shards == 1;
     if (!recorded || network->ops->graph_begin(UPDATE)) {
         gradient_norm(network);
         offload_update(network);

@@ -1,4 +1,4 @@
-// Chooses settings that fit: values for the keys that are auto, and suggestions when a plan does not fit.
+// Chooses the fastest settings that fit, for the keys that are auto.
 #pragma once
 
 #include "trainer/plan/memory_plan.h"
@@ -12,13 +12,3 @@ void plan_auto(Config *config, const Backend *backend, bool here);
 
 // The level or levels of recompute, as "block" or "mlp in 5 layers, norm in 7".
 void plan_recompute_text(const Config *config, char *text, size_t size);
-
-// Returns -1 (82 on the CPU, 83 on a GPU) when the plan is larger than mem_limit; the error names the nearest settings
-// that fit. With `here`, the free memory of this machine and its device is a limit too, and the error lists the
-// processes that use the rest.
-int memory_plan_check(const MemoryPlan *plan, const Config *config, const Backend *backend, bool here);
-
-// Prints the size of the arena and the largest batch_size in mem_limit for each value of recompute and optimizer_state.
-// loss_chunk_rows: as it was asked for, 0 = auto; another batch has another chunk than the plan of `config`.
-void plan_print_choices(const Config *config, int64_t loss_chunk_rows, const Model *model, const Backend *backend,
-                        Buffer *out);

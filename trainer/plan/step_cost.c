@@ -25,20 +25,10 @@ const char *step_cost_source(const Backend *backend) { return rates_of(backend)-
 // Seconds for each token of one layer's operations of the forward pass, by the level that computes them again.
 static double forward_again(const ModelShape *shape, const Rates *rates, Recompute level) {
     const double C = shape->channels, T = shape->block, product = 2 * C * C / rates->products; // of (C,C) weights
-    switch (level) {
-    case RECOMPUTE_GELU:
-        return 4 * C / rates->gelu;
-    case RECOMPUTE_NORM:
-        return 2 * C / rates->norm;
-    case RECOMPUTE_MLP:
-        return 4 * product;
-    case RECOMPUTE_QKV:
-        return 3 * product;
-    case RECOMPUTE_BLOCK:
-        return product + 2 * T * C / rates->attention_forward;
-    default:
-        return 0;
-    }
+    const double seconds[] = {
+#define LEVEL_SECONDS(NAME, name, number, group, seconds, ...) seconds,
+        RECOMPUTE_LEVELS(LEVEL_SECONDS, )};
+    return seconds[level];
 }
 
 double step_cost_passes(const ModelShape *shape, const Backend *backend) {

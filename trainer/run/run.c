@@ -7,6 +7,7 @@
 #include "trainer/model/gemm_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
 #include "trainer/run/ranks.h"
 #include "trainer/setup/backend_for.h"
 #include "trainer/setup/vocabulary.h"

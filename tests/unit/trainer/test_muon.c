@@ -113,11 +113,11 @@ TEST(muon_keeps_one_number_for_each_of_a_matrix_and_two_for_the_rest) {
     // fc: (128,32) of fp32 three times, (32,32) three times, the norm and the sums of its pieces
     const size_t workspace = 4 * (3 * 128 * 32 + 3 * 32 * 32) + 2 * 256;
     bool listed = false;
-    for (int i = 0; i < plan->table_rows; i++)
-        if (!strcmp(plan->table[i].name, "workspace of the update"))
-            listed = plan->table[i].overlaid && plan->table[i].bytes == workspace;
+    for (int i = 0; i < plan->table.count; i++)
+        if (!strcmp(plan->table.rows[i].name, "workspace of the update"))
+            listed = plan->table.rows[i].overlaid && plan->table.rows[i].bytes == workspace;
     CHECK(listed);
-    CHECK(plan->workspace == plan->passes && plan->workspace + workspace <= plan->bytes);
+    CHECK(plan->update.workspace == plan->passes && plan->update.workspace + workspace <= plan->bytes);
     tiny_close(&tiny);
 }
 

@@ -1,6 +1,8 @@
 // The memory plan: sizes against formulas, the plan against the allocation, auto settings, and suggestions.
 #include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/plan/plan_auto.h"
+#include "trainer/plan/plan_check.h"
+#include "trainer/plan/plan_choices.h"
 #include "trainer/plan/step_cost.h"
 #include <math.h>
 
@@ -49,8 +51,8 @@ TEST(model_has_the_known_number_of_elements) {
 // of GELU, 6C without queries, keys and values, 2C without anything but the input. The CPU keeps the residual stream in
 // fp32: 2C more for each of the two. What is not kept has one instance for all layers, but for the output of GELU.
 static size_t table_bytes(const MemoryPlan *plan, const char *name) {
-    for (int row = 0; row < plan->table_rows; row++)
-        if (!strcmp(plan->table[row].name, name)) return plan->table[row].bytes;
+    for (int row = 0; row < plan->table.count; row++)
+        if (!strcmp(plan->table.rows[row].name, name)) return plan->table.rows[row].bytes;
     return 0;
 }
 
@@ -74,7 +76,8 @@ TEST(plan_of_activations_matches_the_formula) {
         CHECK_EQUAL(table_bytes(&plan, "gradients of activations"), N * C * (2 + 4 + 2));
         CHECK(plan.eval.end < plan.train.end);
         size_t sum = 0;
-        for (int row = 0; row < plan.table_rows; row++) sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
+        for (int row = 0; row < plan.table.count; row++)
+            sum += plan.table.rows[row].overlaid ? 0 : plan.table.rows[row].bytes;
         CHECK_EQUAL(sum, plan.bytes);
         model_close(&model);
     }
@@ -136,11 +139,11 @@ TEST(plan_of_offload_matches_the_formula_and_the_allocation) {
         CHECK_EQUAL(plan.layer_gradients.bytes, away[1] * (grads - 4 * (L - 3) * matrices));
         CHECK_EQUAL(plan.train.ln1 - plan.train.res1, (away[2] ? 3 : L) * input);
         CHECK_EQUAL(plan.grads >= plan.bytes, away[1]);
-        CHECK(plan.update_grads + grads <= plan.bytes && plan.train.end <= plan.bytes);
+        CHECK(plan.update.grads + grads <= plan.bytes && plan.train.end <= plan.bytes);
         size_t sum = 0, host = 0;
-        for (int row = 0; row < plan.table_rows; row++) {
-            sum += plan.table[row].overlaid ? 0 : plan.table[row].bytes;
-            host += plan.table[row].on_host ? plan.table[row].bytes : 0;
+        for (int row = 0; row < plan.table.count; row++) {
+            sum += plan.table.rows[row].overlaid ? 0 : plan.table.rows[row].bytes;
+            host += plan.table.rows[row].copied ? plan.table.rows[row].bytes : 0;
         }
         CHECK(sum == plan.bytes && host == plan.host_bytes);
         pinned = 0;
@@ -152,8 +155,22 @@ TEST(plan_of_offload_matches_the_formula_and_the_allocation) {
     backend.close();
 }
 
+typedef struct {
+    size_t offset, bytes;
+} Span;
+
+static void check_disjoint(const Span *spans, int count, size_t arena_bytes) {
+    for (int a = 0; a < count; a++) {
+        const size_t end = spans[a].offset + spans[a].bytes;
+        CHECK(spans[a].offset % 64 == 0 && end <= arena_bytes);
+        for (int b = 0; b < a; b++)
+            CHECK(end <= spans[b].offset || spans[b].offset + spans[b].bytes <= spans[a].offset || !spans[a].bytes ||
+                  !spans[b].bytes);
+    }
+}
+
 // Buffers in use at the same time must not share bytes.
-static void check_apart(Recompute recompute, int layers) {
+static void check_buffers(Recompute recompute, int layers) {
     Config config = gpt2_124m();
     config.recompute = recompute, config.recompute_layers = layers;
     config.n_layer = 3, config.n_embd = 64, config.n_head = 2, config.block_size = 32, config.batch_size.value = 3;
@@ -163,24 +180,22 @@ static void check_apart(Recompute recompute, int layers) {
     make(&plan, &model, &config, backend);
     const PassLayout *p = &plan.train;
     size_t N = 96, C = 64, P = model.elements;
-    struct {
-        size_t offset, bytes;
-    } spans[64] = {{plan.params, 4 * P},
-                   {plan.grads, 4 * P},
-                   {plan.states[0], 4 * P},
-                   {plan.states[1], 4 * P},
-                   {plan.scalars, sizeof(StepScalars)},
-                   {plan.scratch, plan.scratch_bytes},
-                   {p->res3, 4 * N * C},
-                   {p->ln3, 2 * N * C},
-                   {p->mean3, 4 * N},
-                   {p->rstd3, 4 * N},
-                   {p->tokens, 2 * 3 * 33},
-                   {p->losses, 4 * N},
-                   {p->branch, 2 * N * C},
-                   {p->dres, 4 * N * C},
-                   {p->dres_act, 2 * N * C},
-                   {p->logits, 2 * N * 50304}};
+    Span spans[64] = {{plan.params, 4 * P},
+                      {plan.grads, 4 * P},
+                      {plan.states[0], 4 * P},
+                      {plan.states[1], 4 * P},
+                      {plan.scalars, sizeof(StepScalars)},
+                      {plan.scratch, plan.scratch_bytes},
+                      {p->res3, 4 * N * C},
+                      {p->ln3, 2 * N * C},
+                      {p->mean3, 4 * N},
+                      {p->rstd3, 4 * N},
+                      {p->tokens, 2 * 3 * 33},
+                      {p->losses, 4 * N},
+                      {p->branch, 2 * N * C},
+                      {p->dres, 4 * N * C},
+                      {p->dres_act, 2 * N * C},
+                      {p->logits, 2 * N * 50304}};
     int count = 16;
     CHECK(p->dnorm == p->branch && p->dfc == p->logits && p->dqkv == p->logits);
     // An instance that layers share counts once, and so does the memory of `gelu` and `logits`.
@@ -206,19 +221,14 @@ static void check_apart(Recompute recompute, int layers) {
         CHECK_EQUAL(l >= p->kept[GROUP_GELU], p->gelu + pass_instance(p, GROUP_GELU, l) == p->logits);
     }
 #undef SPAN
-    for (int a = 0; a < count; a++) {
-        CHECK(spans[a].offset % 64 == 0 && spans[a].offset + spans[a].bytes <= plan.bytes);
-        for (int b = 0; b < a; b++)
-            CHECK(spans[a].offset + spans[a].bytes <= spans[b].offset ||
-                  spans[b].offset + spans[b].bytes <= spans[a].offset || !spans[a].bytes || !spans[b].bytes);
-    }
+    check_disjoint(spans, count, plan.bytes);
     model_close(&model);
     backend->close();
 }
 
 TEST(plan_gives_live_buffers_separate_memory) {
     for (Recompute recompute = RECOMPUTE_NONE; recompute <= RECOMPUTE_BLOCK; recompute++)
-        for (int layers = 0; layers < 3; layers++) check_apart(recompute, layers);
+        for (int layers = 0; layers < 3; layers++) check_buffers(recompute, layers);
 }
 
 // fault 58
@@ -394,8 +404,8 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     CHECK_EQUAL(plan.host_bytes, 12 * model.elements);
     CHECK_EQUAL(plan.scalars - plan.params, 6 * model.elements); // bf16 and fp32 gradients
     CHECK(plan.master >= plan.bytes && plan.states[1] + 4 * model.elements == plan.bytes + plan.host_bytes);
-    CHECK(plan.slots >= plan.passes && plan.slots + 3 * plan.slot_bytes <= plan.bytes);
-    CHECK_EQUAL(plan.slot_bytes, 12 * plan.slice);
+    CHECK(plan.update.slots >= plan.passes && plan.update.slots + 3 * plan.update.slot_bytes <= plan.bytes);
+    CHECK_EQUAL(plan.update.slot_bytes, 12 * plan.update.slice);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), 0);
     Buffer text = {0};
     memory_plan_print(&plan, &large, &model, &backend, &text);

@@ -1,0 +1,51 @@
+// The table of a memory plan, as text.
+#include "common/log.h"
+#include "trainer/plan/memory_plan.h"
+
+static void print_run(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                      Buffer *out) {
+    char count[16];
+    buffer_print(out, "model      %s parameters: %d layers, %d heads, %d channels, block %d\n",
+                 human_count(count, (double)model->parameters), model->shape.layers, model->shape.heads,
+                 model->shape.channels, model->shape.block);
+    buffer_print(out, "step       %lld x %lld sequences of %lld tokens = %lld tokens\n",
+                 (long long)config->batch_size.value, (long long)config->gradient_accumulation_steps,
+                 (long long)config->block_size,
+                 (long long)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size));
+    if (config_world(config) > 1)
+        buffer_print(out, "processes  %u, each with %lld of the %lld micro-batches and %s of the optimizer's state\n",
+                     config->world, (long long)config->gradient_accumulation_steps / config->world,
+                     (long long)config->gradient_accumulation_steps, plan->shards > 1 ? "its part" : "all");
+    buffer_print(out, "backend    %s%s\n\n", backend->name, config_world(config) > 1 ? "; of each process:" : "");
+}
+
+static void print_table(const MemoryPlan *plan, Buffer *out) {
+    const PlanRow *rows = plan->table.rows;
+    char bytes[16];
+    for (int i = 0; i < plan->table.count; i++)
+        if (!rows[i].copied)
+            buffer_print(out, "  %-30s %14zu  %10s%s\n", rows[i].name, rows[i].bytes,
+                         human_bytes(bytes, (double)rows[i].bytes), rows[i].overlaid ? "  (inside the above)" : "");
+    buffer_print(out, "  %-30s %14zu  %10s\n", "arena", plan->bytes, human_bytes(bytes, (double)plan->bytes));
+    for (int i = 0; i < plan->table.count; i++)
+        if (rows[i].copied)
+            buffer_print(out, "  %-30s %14zu  %10s  (%.2f s of copies %s, at 20 GB/s each way)\n", rows[i].name,
+                         rows[i].bytes, human_bytes(bytes, (double)rows[i].bytes), (double)rows[i].bytes / 20e9,
+                         rows[i].copied);
+}
+
+void memory_plan_print(const MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
+                       Buffer *out) {
+    char bytes[16];
+    print_run(plan, config, model, backend, out);
+    print_table(plan, out);
+    buffer_print(out, "  %-30s %14zu  %10s  (for checkpoints)\n", "host buffer", plan->staging,
+                 human_bytes(bytes, (double)plan->staging));
+    if (plan->copy_bytes)
+        buffer_print(out, "  %-30s %14zu  %10s  (for saves beside training, if the memory is free)\n",
+                     plan->shards > 1 ? "checkpoint copy of rank 0" : "checkpoint copy", plan->copy_bytes,
+                     human_bytes(bytes, (double)plan->copy_bytes));
+    if (config->mem_limit && plan->bytes <= config->mem_limit)
+        buffer_print(out, "  %-30s %14llu  %10s\n", "spare", (unsigned long long)(config->mem_limit - plan->bytes),
+                     human_bytes(bytes, (double)(config->mem_limit - plan->bytes)));
+}

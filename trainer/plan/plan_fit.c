@@ -1,0 +1,25 @@
+// Whether the plan of a configuration fits the memory.
+#include "trainer/plan/plan_fit.h"
+#include "common/machine/host_memory.h"
+
+const OffloadMode offload_choices[] = {OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_OPTIMIZER_GRADIENTS, OFFLOAD_ALL};
+
+MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here) {
+    MemoryLimits limits = {config->mem_limit, here ? host_memory_free() : 0};
+    const uint64_t left = !here ? 0 : backend->in_host_memory ? limits.host : backend->free_bytes;
+    if (left && (!limits.arena || left < limits.arena)) limits.arena = left;
+    return limits;
+}
+
+uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend) {
+    return plan->host_bytes + (backend->in_host_memory ? plan->bytes : 0);
+}
+
+size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
+                 bool *fits) {
+    MemoryPlan plan;
+    memory_plan_init(&plan, config, model, backend, optimizer_of(config->optimizer));
+    *fits = (!limits->arena || plan.bytes <= limits->arena) &&
+            (!limits->host || plan_host_bytes(&plan, backend) <= limits->host);
+    return plan.bytes;
+}

@@ -1,0 +1,30 @@
+// Whether the plan of a configuration fits the memory: for the choice of settings and for suggestions.
+#pragma once
+
+#include "trainer/plan/memory_plan.h"
+
+// The memory for a plan, in bytes. 0: not known.
+typedef struct {
+    uint64_t arena, host;
+} MemoryLimits;
+
+// arena: mem_limit or, if the arena is allocated on this machine (`here`), the free memory of the device, whichever is
+// smaller. host: the free memory of this machine, if `here`.
+MemoryLimits memory_limits(const Config *config, const Backend *backend, bool here);
+
+// The memory of this machine that the plan needs.
+uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
+
+// Returns the size of the arena, and whether the plan fits.
+size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
+                 bool *fits);
+
+// The offload modes that are tried, from fast to slow: the next one only where the one before it does not fit.
+enum { OFFLOAD_CHOICES = 4 };
+extern const OffloadMode offload_choices[OFFLOAD_CHOICES];
+
+// Whether several processes can train with this offload: they keep their gradients in the arena.
+static inline bool offload_allowed(const Config *config, OffloadMode mode) {
+    return config_world(config) == 1 || !(mode & OFFLOAD_GRADIENTS);
+}
+static inline bool is_offloaded(const Config *config) { return config->offload && config->offload != OFFLOAD_AUTO; }
