@@ -63,7 +63,7 @@ def write(path, texts, *, nullable=True, kind=pa.string(), encoding="dictionary"
     pq.write_table(pa.table({"text": pa.array(texts, kind)}, schema=schema), path, **options)
 
 
-def test_files_of_every_codec_page_version_and_encoding(folder):
+def test_every_codec_page_version_and_encoding_is_read(folder):
     rng = random.Random(1)
     path = os.path.join(folder, "matrix.parquet")
     seen = 0
@@ -80,7 +80,7 @@ def test_files_of_every_codec_page_version_and_encoding(folder):
     assert seen == 480
 
 
-def test_a_dictionary_that_is_given_up_in_the_middle_of_a_column(folder):
+def test_a_column_that_gives_up_its_dictionary_is_read(folder):
     rng = random.Random(2)
     path = os.path.join(folder, "fallback.parquet")
     for version in "1.0", "2.0":
@@ -90,7 +90,7 @@ def test_a_dictionary_that_is_given_up_in_the_middle_of_a_column(folder):
         assert documents(path) == values(path)
 
 
-def test_texts_larger_than_any_page(folder):
+def test_texts_larger_than_a_page_are_read(folder):
     rng = random.Random(3)
     path = os.path.join(folder, "large.parquet")
     for codec, encoding in itertools.product(["none", "snappy", "zstd"], ENCODINGS):
@@ -99,7 +99,7 @@ def test_texts_larger_than_any_page(folder):
         assert documents(path) == values(path)
 
 
-def test_only_nulls_only_empty_texts_no_rows_and_many_small_pages(folder):
+def test_nulls_empty_texts_no_rows_and_small_pages_are_read(folder):
     rng = random.Random(4)
     path = os.path.join(folder, "edge.parquet")
     for version, encoding in itertools.product(["1.0", "2.0"], ENCODINGS):
@@ -108,7 +108,7 @@ def test_only_nulls_only_empty_texts_no_rows_and_many_small_pages(folder):
             assert documents(path) == values(path), (version, encoding, wanted[:3])
 
 
-def test_columns_inside_structs(folder):
+def test_columns_inside_structs_are_read(folder):
     path = os.path.join(folder, "struct.parquet")
     inner = [{"text": "a", "n": 1}, None, {"text": None, "n": 2}, {"text": "bé", "n": 3}] * 30
     pq.write_table(pa.table({"doc": pa.array(inner), "docs": pa.array([["x"], [], None, ["y", "z"]] * 30)}), path)

@@ -189,7 +189,7 @@ def test_long_document_equals_the_whole():
     assert zstd_bytes(run("tokenize", "-o", "-", "long.jsonl")) == ids_of([text, "next"])
 
 
-def test_documents_across_batches_and_windows():
+def test_documents_may_cross_batches_and_windows():
     """Documents that do not fit what is left of a batch, and one in windows that goes to validation whole."""
     rng = random.Random(10)
     documents = [f"{i} " + words(rng, 3000) * 110 for i in range(7)] + [words(rng, 5000) * 500, "last"]
@@ -219,7 +219,7 @@ def surrogates(text):
 
 
 # fault 9
-def test_json_lines_as_the_json_module_reads_them():
+def test_json_lines_are_read_as_by_the_json_module():
     rng = random.Random(5)
     pieces = ["a", "\\n", "\\u0041", "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\u0000", '\\"', "\\\\", "é", "🙂", "\\/", "\\b\\f\\r\\t"]
     values = ["1", "-0.5e+3", "null", "true", '[1, [2, {}], {"text": "no"}]', '{"text": "no"}', "NaN", '"text"']
@@ -288,7 +288,7 @@ def test_bad_json_lines_are_those_of_the_json_module():
 
 
 # fault 8
-def test_dotted_path_and_long_lines():
+def test_dotted_paths_and_long_lines_are_read():
     texts = ["short", "y\n" * 700000, "z"]
     rows = [json.dumps({"text": "no", "meta": {"pad": "p" * 600000, "body": {"text": t}, "x": 1}}) for t in texts]
     write("deep.jsonl", "\n".join(rows).encode())
@@ -299,7 +299,7 @@ def paragraphs(text):
     return [p for p in re.split(r"\r?\n(?:[ \t\r]*\n)+", re.sub(r"\A(?:[ \t\r]*\n)+", "", text)) if p.strip("\r\n")]
 
 
-def test_text_in_lines_and_paragraphs():
+def test_lines_and_paragraphs_become_documents():
     rng = random.Random(7)
     for round in range(40):
         text = "".join(rng.choice(["a", "b c", " ", "\n", "\n", "\r\n", "\n\n", "\t", "é"]) for _ in range(rng.randrange(200)))
@@ -327,7 +327,7 @@ def tar_of(members, mode="w"):
     return out.getvalue()
 
 
-def test_archives_and_filters():
+def test_members_of_archives_are_read_and_filtered():
     members = [("../b.txt", b"one"), ("dir/a.jsonl", b'{"text": "two"}\n{"text": "three"}\n'), ("e.txt", b""),
                (".hidden", b"no"), ("z" * 150 + "/long.txt", b"four " * 100000)]
     want = ["one", "two", "three", "four " * 100000]
@@ -360,7 +360,7 @@ def test_every_cut_of_a_compressed_file_is_bad_data():
             assert b"cut." in done.stderr
 
 
-def test_encode_and_decode():
+def test_decode_inverts_encode():
     rng = random.Random(9)
     texts = list(vectors(300)) + [words(rng, 9000) * 30]
     for i, text in enumerate(texts):
@@ -392,7 +392,7 @@ def test_merged_shard_keeps_frames_and_documents():
     assert merged["documents"] == 62 and merged["content_hash"] == hashlib.sha256(zstd_dc("merged.zst")).hexdigest()
 
 
-def test_fingerprints_of_the_manifest():
+def test_the_manifest_has_the_fingerprints_of_its_shards():
     with open("set/dataset.jsonl") as file:
         head, *lines = file.readlines()
     head, rows = json.loads(head), [json.loads(line) for line in lines]

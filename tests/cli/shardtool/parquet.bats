@@ -49,7 +49,7 @@ setup() {
     [[ "$output" == *"--where 'score>1': 'small.parquet' has no column 'score'; its columns: "* ]]
 }
 
-@test "a condition that makes no sense is refused" {
+@test "a malformed condition is refused" {
     run_code 2 shardtool text --where 'language_score=1' small.parquet
     [[ "$output" == *"is not NAME OP VALUE"* ]]
     run_code 2 shardtool text --where 'language_score>high' small.parquet
@@ -78,7 +78,7 @@ setup() {
     [[ "$output" == *"'in/a.parquet' is empty, but is named like Parquet" ]]
 }
 
-@test "Parquet beside compressed JSON lines in a folder" {
+@test "Parquet files and compressed JSON lines in one folder are read" {
     mkdir in
     mv small.parquet in/b.parquet
     printf '{"text": "json"}\n' | zstd -q >in/a.jsonl.zst

@@ -35,7 +35,7 @@ texts() { # a folder of small documents
     find out -type f ! -name .lock -printf '%p %T@ %s\n' | sort | cmp - before
 }
 
-@test "other options on a finished dataset: 2, naming the difference" {
+@test "other options on a finished dataset are refused with 2 and named" {
     texts
     shardtool tokenize -q -o out in
     run_code 2 shardtool tokenize -o out --docs lines in
@@ -47,7 +47,7 @@ texts() { # a folder of small documents
     run_code 0 shardtool verify out
 }
 
-@test "other sources on a finished dataset: 2, naming the source" {
+@test "another source on a finished dataset is refused with 2 and named" {
     texts
     shardtool tokenize -q -o out in/a.txt in/c.txt
     run_code 2 shardtool tokenize -o out in/a.txt
@@ -143,7 +143,7 @@ texts() { # a folder of small documents
 }
 
 # fault 10
-@test "invalid UTF-8: replaced and counted, refused, or kept as bytes" {
+@test "invalid UTF-8 is replaced and counted, refused, or kept as bytes" {
     printf 'a\xffb' >bad.txt
     run_code 0 shardtool tokenize -o out bad.txt
     [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 1 place"* ]]

@@ -69,7 +69,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     shardtool merge -q -o one elsewhere/part-1-of-1
 }
 
-@test "a part that makes no sense is refused" {
+@test "a part outside 1 to N, of more parts than files, or beside --max-tokens is refused" {
     inputs
     for part in 0/3 4/3 1 1/3x -1/3 ""; do
         run_code 2 shardtool tokenize --part "$part" -o parts in

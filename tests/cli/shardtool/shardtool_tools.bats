@@ -171,7 +171,7 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     [ -z "$(find x -name '*.zst*' -o -name dataset.jsonl)" ]
 }
 
-@test "the tools that write datasets: pipes, workers, repetition, --force" {
+@test "the tools that write datasets read pipes, do not depend on -j, and replace a dataset only with --force" {
     dataset
     shardtool cat -o s.zst d
     for tool in "filter --max-tokens 700" "dedup" "shuffle --seed 5"; do

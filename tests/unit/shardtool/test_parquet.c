@@ -1,4 +1,4 @@
-// The Parquet reader on files that no library writes: every field of a small file can be made to lie.
+// The Parquet reader on files that no library writes: each field of a small file can be given a false value.
 #include "shardtool/ingest/input_format.h"
 #include "shardtool/parquet/parquet_column.h"
 #include "shardtool/parquet/thrift_compact.h"
@@ -167,7 +167,7 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
     }
 }
 
-// Whole files: "PAR1", one page of column `text`, the footer. Every number can be replaced by a lie.
+// Whole files: "PAR1", one page of column `text`, the footer. Every number can be replaced by a false one.
 typedef struct {
     const char *name, *body;
     int64_t body_bytes, values, rows, group_rows, chunk_values, type, physical, codec, encoding, page_type;
@@ -176,23 +176,23 @@ typedef struct {
     bool encrypted, elsewhere, no_metadata, has_crc, many_columns;
 } FakeFile;
 
-static const FakeFile honest = {.name = "text",
-                                .path = "text",
-                                .body = "\2\0\0\0hi\3\0\0\0you",
-                                .body_bytes = 13,
-                                .values = 2,
-                                .rows = 2,
-                                .group_rows = 2,
-                                .chunk_values = 2,
-                                .type = PARQUET_BYTE_ARRAY,
-                                .physical = PARQUET_BYTE_ARRAY,
-                                .plain_bytes = 13,
-                                .stored_bytes = 13,
-                                .data_at = 4,
-                                .chunk_bytes = -1,
-                                .children = 1,
-                                .footer_bytes = -1,
-                                .converted = -1};
+static const FakeFile right_file = {.name = "text",
+                                    .path = "text",
+                                    .body = "\2\0\0\0hi\3\0\0\0you",
+                                    .body_bytes = 13,
+                                    .values = 2,
+                                    .rows = 2,
+                                    .group_rows = 2,
+                                    .chunk_values = 2,
+                                    .type = PARQUET_BYTE_ARRAY,
+                                    .physical = PARQUET_BYTE_ARRAY,
+                                    .plain_bytes = 13,
+                                    .stored_bytes = 13,
+                                    .data_at = 4,
+                                    .chunk_bytes = -1,
+                                    .children = 1,
+                                    .footer_bytes = -1,
+                                    .converted = -1};
 
 static void put_column(Buffer *out, const FakeFile *file, int64_t chunk_bytes) {
     if (file->elsewhere) put_field(out, 1, THRIFT_BINARY), put_string(out, "other.parquet");
@@ -270,11 +270,11 @@ static int read_all(Bytes file, Buffer *texts) {
 }
 
 TEST(a_parquet_file_written_by_hand_is_read) {
-    Buffer file = write_fake(&honest), texts = {0};
+    Buffer file = write_fake(&right_file), texts = {0};
     CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
     CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
     buffer_close(&file);
-    FakeFile optional = honest; // levels 1, 1 in a run
+    FakeFile optional = right_file; // levels 1, 1 in a run
     optional.repetition = 1;
     optional.body = "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", optional.body_bytes = 19;
     optional.plain_bytes = optional.stored_bytes = 19;
@@ -284,85 +284,85 @@ TEST(a_parquet_file_written_by_hand_is_read) {
     buffer_close(&file), buffer_close(&texts);
 }
 
-// Writes the file, expects 65 with `why`, and makes the file honest again.
-static void check_refused(FakeFile *lie, const char *why) {
-    Buffer file = write_fake(lie), texts = {0};
+// Writes the file, expects 65 with `why`, and restores the right values.
+static void check_refused(FakeFile *fake, const char *why) {
+    Buffer file = write_fake(fake), texts = {0};
     CHECK(read_all(bytes_of(file.data, file.size), &texts) < 0);
     CHECK_EQUAL(err_code(), EX_DATA);
     CHECK_TEXT(err_text(), "'memory'");
     CHECK_TEXT(err_text(), why);
     err_clear();
     buffer_close(&file), buffer_close(&texts);
-    *lie = honest;
+    *fake = right_file;
 }
 
 // fault 5
-TEST(a_parquet_footer_that_lies_is_refused) {
-    FakeFile lie = honest;
-    lie.footer_bytes = INT32_MAX, check_refused(&lie, "a footer of 2147483647 bytes does not fit");
-    lie.footer_bytes = 0, check_refused(&lie, "the footer is malformed");
-    lie.footer_bytes = 20, check_refused(&lie, "a footer without a schema");
-    lie.children = 2, check_refused(&lie, "in the middle of a group");
-    lie.children = 0, check_refused(&lie, "element 1 of the schema");
-    lie.children = -1, check_refused(&lie, "element 0 of the schema");
-    lie.type = 8, check_refused(&lie, "element 1 of the schema");
-    lie.repetition = 3, check_refused(&lie, "element 1 of the schema");
-    lie.rows = 1, check_refused(&lie, "more rows than the file");
-    lie.rows = 3, check_refused(&lie, "fewer rows than the file");
-    lie.group_rows = -2, check_refused(&lie, "the footer is malformed");
-    lie.many_columns = true, check_refused(&lie, "2 columns, but the schema has 1");
-    lie.chunk_values = 3, check_refused(&lie, "row group 0, column 'text': 3 values for 2 rows");
-    lie.physical = PARQUET_INT64, check_refused(&lie, "another column");
-    lie.path = "id", check_refused(&lie, "another column");
-    lie.no_metadata = true, check_refused(&lie, "no metadata");
-    lie.data_at = 3, check_refused(&lie, "at offset 3 are not inside the file");
-    lie.data_at = INT64_MAX, check_refused(&lie, "are not inside the file");
-    lie.chunk_bytes = INT64_MAX, check_refused(&lie, "9223372036854775807 bytes at offset 4");
-    lie.chunk_bytes = 2000, check_refused(&lie, "2000 bytes at offset 4 are not inside the file");
+TEST(a_parquet_footer_with_false_values_is_refused) {
+    FakeFile fake = right_file;
+    fake.footer_bytes = INT32_MAX, check_refused(&fake, "a footer of 2147483647 bytes does not fit");
+    fake.footer_bytes = 0, check_refused(&fake, "the footer is malformed");
+    fake.footer_bytes = 20, check_refused(&fake, "a footer without a schema");
+    fake.children = 2, check_refused(&fake, "in the middle of a group");
+    fake.children = 0, check_refused(&fake, "element 1 of the schema");
+    fake.children = -1, check_refused(&fake, "element 0 of the schema");
+    fake.type = 8, check_refused(&fake, "element 1 of the schema");
+    fake.repetition = 3, check_refused(&fake, "element 1 of the schema");
+    fake.rows = 1, check_refused(&fake, "more rows than the file");
+    fake.rows = 3, check_refused(&fake, "fewer rows than the file");
+    fake.group_rows = -2, check_refused(&fake, "the footer is malformed");
+    fake.many_columns = true, check_refused(&fake, "2 columns, but the schema has 1");
+    fake.chunk_values = 3, check_refused(&fake, "row group 0, column 'text': 3 values for 2 rows");
+    fake.physical = PARQUET_INT64, check_refused(&fake, "another column");
+    fake.path = "id", check_refused(&fake, "another column");
+    fake.no_metadata = true, check_refused(&fake, "no metadata");
+    fake.data_at = 3, check_refused(&fake, "at offset 3 are not inside the file");
+    fake.data_at = INT64_MAX, check_refused(&fake, "are not inside the file");
+    fake.chunk_bytes = INT64_MAX, check_refused(&fake, "9223372036854775807 bytes at offset 4");
+    fake.chunk_bytes = 2000, check_refused(&fake, "2000 bytes at offset 4 are not inside the file");
 }
 
 // fault 6
 TEST(what_the_parquet_reader_does_not_read_is_refused_by_name) {
-    FakeFile lie = honest;
-    lie.name = lie.path = "words", check_refused(&lie, "has no column 'text'; its columns: words (BYTE_ARRAY)");
-    lie.converted = 5, check_refused(&lie, "column 'text' is DECIMAL, not text");
-    lie.type = lie.physical = PARQUET_INT64, check_refused(&lie, "column 'text' is INT64");
-    lie.repetition = 2, check_refused(&lie, "a list, not one value");
-    lie.codec = PARQUET_LZO, check_refused(&lie, "codec 3 (LZO)");
-    lie.codec = 99, check_refused(&lie, "codec 99 (unknown)");
-    lie.encoding = PARQUET_BYTE_STREAM_SPLIT, check_refused(&lie, "encoding 9 (BYTE_STREAM_SPLIT) is not supported");
-    lie.encoding = 1, check_refused(&lie, "encoding 1 (unknown)");
-    lie.encoding = PARQUET_DELTA_BINARY_PACKED,
-    check_refused(&lie, "(DELTA_BINARY_PACKED) is not supported for BYTE_ARRAY");
-    lie.encrypted = true, check_refused(&lie, "the column is encrypted");
-    lie.elsewhere = true, check_refused(&lie, "in another file");
-    lie.page_type = 7, check_refused(&lie, "a page of unknown type 7");
+    FakeFile fake = right_file;
+    fake.name = fake.path = "words", check_refused(&fake, "has no column 'text'; its columns: words (BYTE_ARRAY)");
+    fake.converted = 5, check_refused(&fake, "column 'text' is DECIMAL, not text");
+    fake.type = fake.physical = PARQUET_INT64, check_refused(&fake, "column 'text' is INT64");
+    fake.repetition = 2, check_refused(&fake, "a list, not one value");
+    fake.codec = PARQUET_LZO, check_refused(&fake, "codec 3 (LZO)");
+    fake.codec = 99, check_refused(&fake, "codec 99 (unknown)");
+    fake.encoding = PARQUET_BYTE_STREAM_SPLIT, check_refused(&fake, "encoding 9 (BYTE_STREAM_SPLIT) is not supported");
+    fake.encoding = 1, check_refused(&fake, "encoding 1 (unknown)");
+    fake.encoding = PARQUET_DELTA_BINARY_PACKED,
+    check_refused(&fake, "(DELTA_BINARY_PACKED) is not supported for BYTE_ARRAY");
+    fake.encrypted = true, check_refused(&fake, "the column is encrypted");
+    fake.elsewhere = true, check_refused(&fake, "in another file");
+    fake.page_type = 7, check_refused(&fake, "a page of unknown type 7");
 }
 
 // fault 7
-TEST(a_parquet_page_that_lies_is_refused) {
-    FakeFile lie = honest;
-    lie.stored_bytes = 14, check_refused(&lie, "page at byte 4: its 14 bytes are not inside");
-    lie.stored_bytes = INT32_MAX, check_refused(&lie, "its 2147483647 bytes are not inside the column's");
-    lie.stored_bytes = -1, check_refused(&lie, "its -1 bytes are not inside");
-    lie.plain_bytes = 12, check_refused(&lie, "13 bytes, not compressed, for 12");
-    lie.plain_bytes = INT32_MAX, lie.codec = PARQUET_SNAPPY, check_refused(&lie, "says 2147483647 bytes");
-    lie.plain_bytes = 60 << 20, lie.codec = PARQUET_ZSTD, check_refused(&lie, "13 bytes of ZSTD do not decompress");
-    lie.plain_bytes = -1, check_refused(&lie, "says -1 bytes");
-    lie.values = 3, check_refused(&lie, "3 values, but only 2 are left");
-    lie.values = 1, check_refused(&lie, "more values");
-    lie.values = -1, check_refused(&lie, "no number of values");
-    lie.has_crc = true, lie.crc = 1, check_refused(&lie, "its checksum does not fit");
-    lie.body = "\2\0\0\0hi\4\0\0\0you", check_refused(&lie, "value 1 is missing or malformed (PLAIN)");
-    lie.body = "\xFF\xFF\xFF\xFFhi\3\0\0\0you", check_refused(&lie, "value 0 is missing or malformed");
-    lie.encoding = PARQUET_RLE_DICTIONARY, check_refused(&lie, "value 0 is missing or malformed (RLE_DICTIONARY)");
-    lie.encoding = PARQUET_RLE_DICTIONARY, lie.body = "\x21\0\0\0hi\3\0\0\0you";
-    check_refused(&lie, "dictionary indices of 33 bits");
-    lie.encoding = PARQUET_DELTA_BYTE_ARRAY, check_refused(&lie, "its DELTA_BYTE_ARRAY values are malformed");
-    lie.page_type = 2, lie.values = 4, check_refused(&lie, "4 values do not fit into a dictionary of 13 bytes");
-    lie.page_type = 2, lie.values = 3, check_refused(&lie, "value 2 of the dictionary ends beyond the page");
-    lie.page_type = 2, check_refused(&lie, "its pages end 2 values too early");
-    lie.repetition = 1, check_refused(&lie, "its levels end too early"); // the first string is taken for the levels
+TEST(a_parquet_page_with_false_values_is_refused) {
+    FakeFile fake = right_file;
+    fake.stored_bytes = 14, check_refused(&fake, "page at byte 4: its 14 bytes are not inside");
+    fake.stored_bytes = INT32_MAX, check_refused(&fake, "its 2147483647 bytes are not inside the column's");
+    fake.stored_bytes = -1, check_refused(&fake, "its -1 bytes are not inside");
+    fake.plain_bytes = 12, check_refused(&fake, "13 bytes, not compressed, for 12");
+    fake.plain_bytes = INT32_MAX, fake.codec = PARQUET_SNAPPY, check_refused(&fake, "says 2147483647 bytes");
+    fake.plain_bytes = 60 << 20, fake.codec = PARQUET_ZSTD, check_refused(&fake, "13 bytes of ZSTD do not decompress");
+    fake.plain_bytes = -1, check_refused(&fake, "says -1 bytes");
+    fake.values = 3, check_refused(&fake, "3 values, but only 2 are left");
+    fake.values = 1, check_refused(&fake, "more values");
+    fake.values = -1, check_refused(&fake, "no number of values");
+    fake.has_crc = true, fake.crc = 1, check_refused(&fake, "its checksum does not fit");
+    fake.body = "\2\0\0\0hi\4\0\0\0you", check_refused(&fake, "value 1 is missing or malformed (PLAIN)");
+    fake.body = "\xFF\xFF\xFF\xFFhi\3\0\0\0you", check_refused(&fake, "value 0 is missing or malformed");
+    fake.encoding = PARQUET_RLE_DICTIONARY, check_refused(&fake, "value 0 is missing or malformed (RLE_DICTIONARY)");
+    fake.encoding = PARQUET_RLE_DICTIONARY, fake.body = "\x21\0\0\0hi\3\0\0\0you";
+    check_refused(&fake, "dictionary indices of 33 bits");
+    fake.encoding = PARQUET_DELTA_BYTE_ARRAY, check_refused(&fake, "its DELTA_BYTE_ARRAY values are malformed");
+    fake.page_type = 2, fake.values = 4, check_refused(&fake, "4 values do not fit into a dictionary of 13 bytes");
+    fake.page_type = 2, fake.values = 3, check_refused(&fake, "value 2 of the dictionary ends beyond the page");
+    fake.page_type = 2, check_refused(&fake, "its pages end 2 values too early");
+    fake.repetition = 1, check_refused(&fake, "its levels end too early"); // the first string is taken for the levels
 }
 
 static void check_prefixes(Bytes file) {
@@ -386,14 +386,14 @@ static Bytes small_file(void) {
 
 // fault 5
 TEST(every_prefix_of_a_parquet_file_is_refused) {
-    Buffer file = write_fake(&honest);
+    Buffer file = write_fake(&right_file);
     check_prefixes(bytes_of(file.data, file.size));
     check_prefixes(small_file());
     buffer_close(&file);
 }
 
 TEST(parquet_in_a_pipe_is_refused_with_the_way_out) {
-    Buffer file = write_fake(&honest);
+    Buffer file = write_fake(&right_file);
     static MemoryStream memory;
     memory = memory_stream(bytes_of(file.data, file.size));
     SourceOptions options = {.text_column = "text"};

@@ -263,7 +263,7 @@ static void write_safe(const char *header, size_t length, size_t data) {
 }
 
 // fault 79
-TEST(safetensors_that_lie_are_refused) {
+TEST(safetensors_with_false_headers_are_refused) {
     static const struct {
         const char *header;
         size_t data;

@@ -13,7 +13,7 @@ typedef struct {
     void *context;
     int wrong_answers;
     uint64_t corrupted; // samples below this one have been sent once with a wrong CRC
-} LyingLoader;
+} WrongLoader;
 
 static uint16_t right_id(uint64_t first, size_t i) { return (uint16_t)(first * 1000 + i); }
 
@@ -24,7 +24,7 @@ static void send_to(void *router, zmq_msg_t *route, WireMessage *message, const 
     if (size) zmq_send(router, payload, size, 0);
 }
 
-static void send_answers(LyingLoader *loader, void *router, zmq_msg_t *route, const WireMessage *get,
+static void send_answers(WrongLoader *loader, void *router, zmq_msg_t *route, const WireMessage *get,
                          WireMessage answer) {
     uint16_t ids[(ROWS + 1) * (T + 1)], wrong[ROWS * (T + 1)];
     for (size_t i = 0; i < ROWS * (T + 1); i++) ids[i] = right_id(get->get.first_sample, i), wrong[i] = 7;
@@ -85,7 +85,7 @@ static void send_answers(LyingLoader *loader, void *router, zmq_msg_t *route, co
 }
 
 static void *send_wrong_answers(void *argument) {
-    LyingLoader *loader = argument;
+    WrongLoader *loader = argument;
     void *router = zmq_socket(loader->context, ZMQ_ROUTER);
     int ms = 120000;
     zmq_setsockopt(router, ZMQ_RCVTIMEO, &ms, sizeof ms);
@@ -115,7 +115,7 @@ static void *send_wrong_answers(void *argument) {
 
 // fault 50
 TEST(feed_drops_every_answer_that_does_not_match_its_request) {
-    LyingLoader loader = {.context = zmq_ctx_new()};
+    WrongLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;
     CHECK(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
     FeedConfig config = {.endpoint = "ipc://p",
