@@ -15,7 +15,7 @@ setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
     [ "$status" = 0 ]
     grep -qE '^warning +limits +file size 1024000 \(ulimit -f\)' <<<"$output"
     rm loader
-    ./trainer doctor | grep -qE "^warning +loader +no 'loader' program"
+    ./trainer doctor | grep -qE "^warning +loader +no program 'loader'"
     run ./trainer doctor nowhere
     [ "$status" = 1 ]
     grep -qE "^error +disk +'nowhere': No such file" <<<"$output"

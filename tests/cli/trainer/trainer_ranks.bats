@@ -14,7 +14,7 @@ load ../ranks
         close_losses run1 run$n
         same_run run$n again$n 6 # a given number of processes gives the same bits every time
     done
-    grep -q '4 processes' words4
+    grep -q '4 processes' stderr4
     [ "$(samples all4 | wc -l)" = 24 ]
     [ "$(grep -c '^trainer\[3\]: step .*: samples' all4)" = 6 ]
 }
