@@ -51,8 +51,9 @@ trainer/import      common kernels/backend.h trainer/shape trainer/checkpoint
 trainer/export      common kernels/dtype.h tokenizer trainer/shape trainer/checkpoint
 trainer/setup       common kernels loader/client/feed.h tokenizer trainer/config trainer/shape trainer/checkpoint
 trainer/inference   common tokenizer trainer/config trainer/plan trainer/model trainer/checkpoint trainer/setup
-trainer/records     common trainer/model
-trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records
+trainer/records     common trainer/config trainer/plan trainer/model trainer/checkpoint
+trainer/ranks       common kernels trainer/config trainer/model trainer/setup
+trainer/run         common kernels trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/setup trainer/records trainer/ranks
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run
 END
 }

@@ -5,7 +5,7 @@
 #include "trainer/config/config.h"
 #include "trainer/inference/sample_text.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/run/ranks.h"
+#include "trainer/run/loop_record.h"
 #include "trainer/run/stop_signals.h"
 #include "trainer/run/train.h"
 #include "trainer/setup/vocabulary.h"
@@ -43,46 +43,56 @@ static int evaluate_only(Run *run) {
 static int use_best_checkpoint(Run *run) {
     const RunState *state = &run->state;
     char path[PATH_MAX_BYTES];
-    Config settings = *run->config;
-    if (run->config->always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
-    if (checkpoint_select(run->config->out_dir, "best", path, &settings) <= 0) return -1;
+    Config settings = *&run->config;
+    if (run->config.always_save_checkpoint || !state->best_step || state->best_step == state->step) return 0;
+    if (checkpoint_select(run->config.out_dir, "best", path, &settings) <= 0) return -1;
     log_line("sampling from the best checkpoint, '%s'", path);
-    return ranks_load_parameters(run, path);
+    if (checkpoint_load(run_whole(run), path, false) < 0) return -1;
+    ranks_copy_parameters(&run->network, run_whole(run));
+    return 0;
 }
 
 static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
 
+// A text of the trained model. A sample_start that is not in the vocabulary is a warning.
+static int sample_trained(Run *run, Buffer *text) {
+    const Config *config = &run->config;
+    if (!config->sample_tokens) return 0;
+    if (use_best_checkpoint(run) < 0) return -1;
+    const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
+    const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    if (sample_text(&run->network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "", add_text, text) < 0) {
+        log_warn("no sample: %s", err_text());
+        err_clear();
+    }
+    vocab_close(vocab);
+    if (!log_quiet) printf("---------------\n%.*s\n---------------\n", (int)text->size, (const char *)text->data);
+    return 0;
+}
+
 // Prints a sample and the losses, and writes the report.
 static int conclude(Run *run) {
-    const Config *config = run->config;
-    if (config->sample_tokens) {
-        if (use_best_checkpoint(run) < 0) return -1;
-        const Sampler sampler = {.temperature = 0.8, .top_k = 200, .seed = (uint64_t)config->seed}; // as sample.py
-        const Bytes start = {(const uint8_t *)config->sample_start, strlen(config->sample_start)};
-        const Vocab *vocab = vocabulary_open(config);
-        if (!vocab) return -1;
-        const int sampled = sample_text(&run->network, vocab, &sampler, start, (uint64_t)config->sample_tokens, "",
-                                        add_text, &run->sample);
-        vocab_close(vocab);
-        if (sampled < 0) log_warn("no sample: %s", err_text()); // sample_start is not in the vocabulary
-        err_clear();
-        if (!log_quiet)
-            printf("---------------\n%.*s\n---------------\n", (int)run->sample.size, (const char *)run->sample.data);
+    const char *out_dir = run->config.out_dir;
+    Buffer sample = {0};
+    const int result = sample_trained(run, &sample);
+    if (result == 0) {
+        if (isfinite(run->state.first_loss))
+            printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
+                   run->state.last_loss, (unsigned long long)run->state.step);
+        log_line("report: %s%sreport.html", out_dir, out_dir[strlen(out_dir) - 1] == '/' ? "" : "/");
+        loop_flush_lines();
+        train_report(run, (Bytes){sample.data, sample.size});
     }
-    if (isfinite(run->state.first_loss))
-        printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
-               run->state.last_loss, (unsigned long long)run->state.step);
-    log_line("report: %s%sreport.html", config->out_dir,
-             config->out_dir[strlen(config->out_dir) - 1] == '/' ? "" : "/");
-    train_flush_lines();
-    train_report(run);
-    return 0;
+    buffer_close(&sample);
+    return result;
 }
 
 static int run_all(Run *run, const ConfigReader *reader) {
     const Config *config = &reader->config;
     char count[16], bytes[16], host[16];
-    if (ranks_open(run, config, print_ranks) < 0 || run_open(run, config, fresh) < 0) return -1;
+    if (run_open(run, config, fresh, print_ranks) < 0) return -1;
     const bool offloaded = run->plan.host_bytes;
     log_line("%s parameters, %s arena%s%s, %llu tokens a step", human_count(count, (double)run->model.parameters),
              human_bytes(bytes, (double)run->plan.bytes), offloaded ? ", host memory for what is offloaded: " : "",

@@ -6,11 +6,8 @@
 // Trains until max_iters. Returns 0, or -1 after fail() (69, 75, 76, 81, ...) with a checkpoint of the last good step.
 int train(Run *run);
 
-// After lines were printed: when stdout cannot be written (closed, or a full disk), warns once and drops later lines.
-void train_flush_lines(void);
-
-// Writes report.html. A failure is a warning, at most once a minute.
-void train_report(Run *run);
+// Writes report.html; `sample` may be empty. A failure is a warning, at most once a minute.
+void train_report(Run *run, Bytes sample);
 
 // Computes the loss of both splits. Does not change the state of the run.
 FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]);

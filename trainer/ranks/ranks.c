@@ -1,5 +1,5 @@
-// The ranks of a run: joining them, comparing them, and copying state from rank 0 to the others.
-#include "trainer/run/ranks.h"
+// The ranks of a run: joining and comparing them, and sharing processors and the loader.
+#include "trainer/ranks/ranks.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -18,8 +18,7 @@ enum {
 
 // ---- joining
 
-static int compare_versions(Run *run) {
-    Collective *ranks = &run->collective;
+static int compare_versions(Collective *ranks) {
     char(*versions)[VERSION_BYTES] = allocate_zeroed(ranks->world, VERSION_BYTES);
     snprintf(versions[ranks->rank], VERSION_BYTES, "millrace %s", VERSION);
     int status = collective_all_gather(ranks, versions, ranks->world * VERSION_BYTES, VERSION_BYTES);
@@ -30,43 +29,40 @@ static int compare_versions(Run *run) {
     return status;
 }
 
-int ranks_open(Run *run, const Config *config, bool print) {
+int ranks_open(Collective *ranks, const Config *config, LoaderProcess *loader_process, bool print) {
     static char name[32];
     const CollectiveSettings settings = {((uint64_t)config->data_timeout + TIMEOUT_MORE_S) * 1000, loader_process_check,
-                                         &run->loader_process};
-    if (collective_open(&run->collective, &settings) < 0) return -1;
-    if (run->collective.world > 1) {
-        snprintf(name, sizeof name, "%.16s[%u]", log_program, run->collective.rank);
-        if (print || !ranks_first(run)) log_program = name;
-        log_silent = !print && !ranks_first(run);
+                                         loader_process};
+    if (collective_open(ranks, &settings) < 0) return -1;
+    if (ranks->world > 1) {
+        snprintf(name, sizeof name, "%.16s[%u]", log_program, ranks->rank);
+        if (print || !ranks_first(ranks)) log_program = name;
+        log_silent = !print && !ranks_first(ranks);
         if (log_silent && !freopen("/dev/null", "w", stdout)) return fail_errno("cannot open /dev/null");
     }
-    run->print_ranks = print;
-    return compare_versions(run);
+    return compare_versions(ranks);
 }
 
-int ranks_share_processors(Run *run, Config *config) {
+int ranks_share_processors(Collective *ranks, Config *config) {
     typedef struct {
         unsigned machine; // its lowest rank
         cpu_set_t processors;
-    } Place;
-    Collective *ranks = &run->collective;
+    } RankProcessors;
     if (ranks->world == 1) return 0;
-    Place *places = allocate_zeroed(ranks->world, sizeof *places), *own = &places[ranks->rank];
+    RankProcessors *all = allocate_zeroed(ranks->world, sizeof *all), *own = &all[ranks->rank];
     own->machine = ranks->local_first;
     sched_getaffinity(0, sizeof own->processors, &own->processors);
-    int status = collective_all_gather(ranks, places, ranks->world * sizeof *places, sizeof *places);
+    int status = collective_all_gather(ranks, all, ranks->world * sizeof *all, sizeof *all);
     unsigned sharing = 0;
-    for (unsigned rank = 0; rank < ranks->world; rank++) sharing += !memcmp(&places[rank], own, sizeof *own);
-    free(places);
+    for (unsigned rank = 0; rank < ranks->world; rank++) sharing += !memcmp(&all[rank], own, sizeof *own);
+    free(all);
     const unsigned cores = pool_cores();
     if (status < 0 || config->threads || getenv("OMP_NUM_THREADS")) return status;
     config->threads = sharing < cores ? cores / sharing : 1;
     return 0;
 }
 
-int ranks_agree(Run *run, int status) {
-    Collective *ranks = &run->collective;
+int ranks_agree(Collective *ranks, int status) {
     if (ranks->world == 1) return status;
     if (ranks->lost) return log_silent = false, -1;
     typedef struct {
@@ -105,63 +101,53 @@ static int compare_text(const char *mine, const char *first) {
 }
 
 // Broadcasts the text of rank 0, compares it with this rank's, and frees it. Every line has its end.
-static int compare_with_first(Run *run, Buffer *mine) {
-    Collective *ranks = &run->collective;
+static int compare_with_first(Collective *ranks, Buffer *mine) {
     buffer_add(mine, "", 1);
     char *first = allocate_zeroed(1, TEXT_MAX);
-    if (ranks_first(run)) memcpy(first, mine->data, mine->size);
+    if (ranks_first(ranks)) memcpy(first, mine->data, mine->size);
     int status = collective_broadcast(ranks, first, TEXT_MAX);
-    if (status == 0) status = ranks_agree(run, compare_text((const char *)mine->data, first));
+    if (status == 0) status = ranks_agree(ranks, compare_text((const char *)mine->data, first));
     free(first);
     buffer_close(mine);
     return status;
 }
 
-int ranks_compare_config(Run *run) {
+int ranks_compare_config(Collective *ranks, const Config *config, const Backend *backend) {
     char value[512];
     Buffer text = {0};
-    if (run->collective.world == 1) return 0;
+    if (ranks->world == 1) return 0;
     for (int key = 0; key < KEY_COUNT; key++) {
         if (config_class(key) == CLASS_PLACE) continue;
-        config_value(run->config, key, value, sizeof value);
+        config_value(config, key, value, sizeof value);
         buffer_print(&text, "%s=%s\n", config_key(key), value);
     }
-    buffer_print(&text, "zero_stage=%lld\n", (long long)run->config->zero_stage);
-    buffer_print(&text, "eval_only=%s\n", run->config->eval_only ? "True" : "False");
-    buffer_print(&text, "backend '%s'\n", run->backend->name);
-    return compare_with_first(run, &text);
+    buffer_print(&text, "zero_stage=%lld\n", (long long)config->zero_stage);
+    buffer_print(&text, "eval_only=%s\n", config->eval_only ? "True" : "False");
+    buffer_print(&text, "backend '%s'\n", backend->name);
+    return compare_with_first(ranks, &text);
 }
 
-int ranks_compare_data(Run *run) {
-    const FeedDataset *dataset = feed_dataset(run->feed);
+int ranks_compare_data(Collective *ranks, const FeedDataset *dataset) {
     char hex[65];
     Buffer text = {0};
-    if (run->collective.world == 1) return 0;
+    if (ranks->world == 1) return 0;
     hex_encode(hex, dataset->vocab_fp, 32);
     buffer_print(&text, "vocabulary %.16s\n", hex);
     hex_encode(hex, dataset->fingerprint, 32);
     buffer_print(&text, "dataset '%s' (%.16s)\n", dataset->name, hex);
-    return compare_with_first(run, &text);
+    return compare_with_first(ranks, &text);
 }
 
-// ---- sharing
+// ---- the loader
 
-int ranks_share_state(Run *run) {
-    Collective *ranks = &run->collective;
-    if (collective_broadcast(ranks, &run->state, sizeof run->state) < 0) return -1;
-    return collective_broadcast(ranks, run->checkpoint, sizeof run->checkpoint);
-}
-
-int ranks_share_loader(Run *run) {
+int ranks_share_loader(Collective *ranks, const Config *config, LoaderProcess *loader_process) {
     typedef struct {
-        char endpoint[sizeof run->loader_process.endpoint], key[8], source[PATH_MAX_BYTES];
+        char endpoint[sizeof loader_process->endpoint], key[8], source[PATH_MAX_BYTES];
     } Loader;
-    Collective *ranks = &run->collective;
-    const Config *config = run->config;
     if (ranks->world == 1) return 0;
     Loader *loaders = allocate_zeroed(ranks->world, sizeof *loaders);
     Loader *own = &loaders[ranks->rank], *first = &loaders[ranks->local_first];
-    memcpy(own->endpoint, run->loader_process.endpoint, sizeof own->endpoint);
+    memcpy(own->endpoint, loader_process->endpoint, sizeof own->endpoint);
     snprintf(own->key, sizeof own->key, "%s", *config->loader ? "loader" : "dataset");
     snprintf(own->source, sizeof own->source, "%s", *config->loader ? config->loader : config->dataset);
     int status = collective_all_gather(ranks, loaders, ranks->world * sizeof *loaders, sizeof *loaders);
@@ -170,36 +156,15 @@ int ranks_share_loader(Run *run) {
     if (status == 0 && differs)
         status = fail(EX_USAGE, "this process has %s='%s', rank %u, whose loader it would use, has %s='%s'", own->key,
                       own->source, ranks->local_first, first->key, first->source);
-    memcpy(run->loader_process.endpoint, first->endpoint, sizeof first->endpoint);
+    memcpy(loader_process->endpoint, first->endpoint, sizeof first->endpoint);
     free(loaders);
-    return ranks_agree(run, status);
+    return ranks_agree(ranks, status);
 }
 
-bool ranks_take_over(Run *run) {
-    Error cause;
-    err_take(&cause);
-    bool taken = !ranks_first(run) && lock_take(&run->lock, run->config->out_dir) == 0;
-    err_clear();
-    err_give(&cause);
-    return taken;
-}
-
-void ranks_close(Run *run) {
-    const Collective *ranks = &run->collective;
-    if (ranks->world > 1 && !ranks->lost && ranks_first(run) && err_code()) {
+void ranks_close(Collective *ranks, bool by_signal) {
+    if (ranks->world > 1 && !ranks->lost && ranks_first(ranks) && err_code()) {
         log_error("train", err_text());
         log_silent = true; // until the program ends, which would print it again
     }
-    collective_close(&run->collective, run->stop);
-}
-
-void ranks_print_batch(void *self, const FeedBatch *batch) {
-    const Run *run = self;
-    const size_t row_bytes = ((size_t)run->config->block_size + 1) * sizeof *batch->ids;
-    uint8_t hash[32];
-    char hex[65];
-    sha256(batch->ids, batch->rows * row_bytes, hash);
-    hex_encode(hex, hash, 32);
-    log_line("step %llu: samples %llu to %llu, sha256 %.16s", (unsigned long long)run->state.step,
-             (unsigned long long)batch->first_sample, (unsigned long long)(batch->first_sample + batch->rows - 1), hex);
+    collective_close(ranks, by_signal);
 }

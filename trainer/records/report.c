@@ -1,6 +1,7 @@
 // report.html: loss curves as inline SVG, the plan, the configuration, the data log, a sample. No script, no link out.
-#include "trainer/run/report.h"
+#include "trainer/records/report.h"
 #include "common/err.h"
+#include "common/file/file.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include <jansson.h>
@@ -40,10 +41,8 @@ static void curve_add(Curve *curve, const json_t *line, const char *key) {
 static int read_curves(const char *path, Curves *curves) {
     Buffer text = {0};
     if (file_read(&text, path, SIZE_MAX / 2) < 0) return -1;
-    for (size_t at = 0; at < text.size;) {
-        const char *line = (const char *)text.data + at, *end = memchr(line, '\n', text.size - at);
-        size_t length = end ? (size_t)(end - line) : text.size - at;
-        json_t *object = json_loadb(line, length, 0, NULL);
+    for (Bytes rest = {text.data, text.size}, line; bytes_next_line_or_rest(&rest, &line);) {
+        json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
         curve_add(&curves->step, object, "loss");
         curve_add(&curves->val, object, "val_loss");
         curve_add(&curves->train, object, "train_loss");
@@ -51,7 +50,6 @@ static int read_curves(const char *path, Curves *curves) {
         curves->seconds += seconds;
         curves->tokens += seconds * json_number_value(json_object_get(object, "tok_s"));
         json_decref(object);
-        at += length + 1;
     }
     buffer_close(&text);
     return 0;
@@ -61,25 +59,25 @@ static int read_curves(const char *path, Curves *curves) {
 
 typedef struct {
     double last_step, low, high;
-} Frame;
+} Plot;
 
-static double x_of(const Frame *frame, double step) {
-    return LEFT + (WIDTH - LEFT - RIGHT) * (frame->last_step > 0 ? step / frame->last_step : 0);
+static double x_of(const Plot *plot, double step) {
+    return LEFT + (WIDTH - LEFT - RIGHT) * (plot->last_step > 0 ? step / plot->last_step : 0);
 }
 
-static double y_of(const Frame *frame, double loss) {
-    return TOP + (HEIGHT - TOP - BOTTOM) * (frame->high - loss) / (frame->high - frame->low);
+static double y_of(const Plot *plot, double loss) {
+    return TOP + (HEIGHT - TOP - BOTTOM) * (plot->high - loss) / (plot->high - plot->low);
 }
 
-static void widen(Frame *frame, const Curve *curve) {
+static void widen(Plot *plot, const Curve *curve) {
     for (size_t i = 0; i < curve->count; i++) {
-        frame->last_step = fmax(frame->last_step, curve->points[i].step);
-        frame->low = fmin(frame->low, curve->points[i].loss), frame->high = fmax(frame->high, curve->points[i].loss);
+        plot->last_step = fmax(plot->last_step, curve->points[i].step);
+        plot->low = fmin(plot->low, curve->points[i].loss), plot->high = fmax(plot->high, curve->points[i].loss);
     }
 }
 
 // Long curves are drawn as means of neighbouring points.
-static void draw_curve(Buffer *out, const Frame *frame, const Curve *curve, const char *class, bool dots) {
+static void draw_curve(Buffer *out, const Plot *plot, const Curve *curve, const char *class, bool dots) {
     size_t group = (curve->count + POINTS_MAX - 1) / POINTS_MAX;
     if (!curve->count) return;
     buffer_print(out, "<polyline class=\"%s\" points=\"", class);
@@ -87,37 +85,37 @@ static void draw_curve(Buffer *out, const Frame *frame, const Curve *curve, cons
         size_t n = curve->count - i < group ? curve->count - i : group;
         double step = 0, loss = 0;
         for (size_t k = 0; k < n; k++) step += curve->points[i + k].step, loss += curve->points[i + k].loss;
-        buffer_print(out, "%.1f,%.1f ", x_of(frame, step / (double)n), y_of(frame, loss / (double)n));
+        buffer_print(out, "%.1f,%.1f ", x_of(plot, step / (double)n), y_of(plot, loss / (double)n));
     }
     buffer_print(out, "\"/>\n");
     for (size_t i = 0; dots && i < curve->count; i++)
         buffer_print(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n", class,
-                     x_of(frame, curve->points[i].step), y_of(frame, curve->points[i].loss));
+                     x_of(plot, curve->points[i].step), y_of(plot, curve->points[i].loss));
 }
 
-static void draw_axes(Buffer *out, const Frame *frame) {
+static void draw_axes(Buffer *out, const Plot *plot) {
     enum { TICKS = 5 };
     for (int i = 0; i <= TICKS; i++) {
-        double loss = frame->low + (frame->high - frame->low) * i / TICKS, step = frame->last_step * i / TICKS;
+        double loss = plot->low + (plot->high - plot->low) * i / TICKS, step = plot->last_step * i / TICKS;
         buffer_print(out,
                      "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" y=\"%.1f\" "
                      "text-anchor=\"end\">%.2f</text>\n",
-                     LEFT, WIDTH - RIGHT, y_of(frame, loss), y_of(frame, loss), LEFT - 8, y_of(frame, loss) + 4, loss);
-        buffer_print(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", x_of(frame, step),
+                     LEFT, WIDTH - RIGHT, y_of(plot, loss), y_of(plot, loss), LEFT - 8, y_of(plot, loss) + 4, loss);
+        buffer_print(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", x_of(plot, step),
                      HEIGHT - 12, step);
     }
 }
 
 static void print_picture(Buffer *out, const Curves *curves) {
-    Frame frame = {0, INFINITY, -INFINITY};
-    widen(&frame, &curves->step), widen(&frame, &curves->val), widen(&frame, &curves->train);
-    if (!(frame.high >= frame.low)) return;
-    if (frame.high - frame.low < 0.1) frame.high = frame.low + 0.1;
+    Plot plot = {0, INFINITY, -INFINITY};
+    widen(&plot, &curves->step), widen(&plot, &curves->val), widen(&plot, &curves->train);
+    if (!(plot.high >= plot.low)) return;
+    if (plot.high - plot.low < 0.1) plot.high = plot.low + 0.1;
     buffer_print(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"loss by step\">\n", WIDTH, HEIGHT);
-    draw_axes(out, &frame);
-    draw_curve(out, &frame, &curves->step, "step", false);
-    draw_curve(out, &frame, &curves->train, "train", true);
-    draw_curve(out, &frame, &curves->val, "val", true);
+    draw_axes(out, &plot);
+    draw_curve(out, &plot, &curves->step, "step", false);
+    draw_curve(out, &plot, &curves->train, "train", true);
+    draw_curve(out, &plot, &curves->val, "val", true);
     buffer_print(out,
                  "</svg>\n<p><b class=\"step\">&#9632;</b> each step &nbsp; <b class=\"train\">&#9632;</b> evaluation, "
                  "training data &nbsp; <b class=\"val\">&#9632;</b> evaluation, validation data</p>\n");
@@ -146,11 +144,11 @@ static void print_escaped(Buffer *out, const char *text, size_t size) {
     }
 }
 
-static void print_summary(Buffer *out, const Run *run, const Curves *curves) {
-    const RunState *state = &run->state;
+static void print_summary(Buffer *out, const Report *report, const Curves *curves) {
+    const RunState *state = report->state;
     char count[16];
     buffer_print(out, "<table>\n<tr><th>steps</th><td>%llu of %lld", (unsigned long long)state->step,
-                 (long long)run->config->max_iters);
+                 (long long)report->config->max_iters);
     if (state->nonfinite) buffer_print(out, ", %llu not finite and not applied", (unsigned long long)state->nonfinite);
     buffer_print(out, "</td></tr>\n<tr><th>tokens seen</th><td>%s</td></tr>\n",
                  human_count(count, (double)state->tokens));
@@ -165,7 +163,7 @@ static void print_summary(Buffer *out, const Run *run, const Curves *curves) {
         buffer_print(out, "<tr><th>speed</th><td>%.0f tokens/s in steps, mean of the run</td></tr>\n",
                      curves->tokens / curves->seconds);
     buffer_print(out, "<tr><th>backend</th><td>");
-    print_escaped(out, run->backend_text, strlen(run->backend_text));
+    print_escaped(out, report->backend_text, strlen(report->backend_text));
     buffer_print(out, "</td></tr>\n</table>\n");
 }
 
@@ -189,16 +187,16 @@ static void print_data(Buffer *out, const RunState *state) {
     buffer_print(out, "<tr><td>vocabulary</td><td><code>%s</code></td><td></td></tr>\n</table>\n", hex);
 }
 
-static void print_settings(Buffer *out, const Run *run) {
+static void print_settings(Buffer *out, const Report *report) {
     Buffer plan = {0};
-    memory_plan_print(&run->plan, run->config, &run->model, run->backend, &plan);
+    memory_plan_print(report->plan, report->config, report->model, report->backend, &plan);
     buffer_print(out, "<h2>Memory plan</h2>\n<pre>");
     print_escaped(out, (const char *)plan.data, plan.size);
     buffer_print(out, "</pre>\n<h2>Configuration</h2>\n<pre>");
     buffer_close(&plan);
     for (int key = 0; key < KEY_COUNT; key++) {
         char value[256];
-        config_value(run->config, key, value, sizeof value);
+        config_value(report->config, key, value, sizeof value);
         buffer_print(out, "%-28s = ", config_key(key));
         print_escaped(out, value, strlen(value));
         buffer_print(out, "\n");
@@ -218,29 +216,29 @@ static const char head[] =
     "anywhere}\n"
     "</style>\n<h1>Training run</h1>\n";
 
-static void print_page(Buffer *out, const Run *run, const Curves *curves) {
+static void print_page(Buffer *out, const Report *report, const Curves *curves) {
     buffer_print(out, "%s", head);
-    print_summary(out, run, curves);
+    print_summary(out, report, curves);
     buffer_print(out, "<h2>Loss</h2>\n");
     print_picture(out, curves);
-    if (run->sample.size) {
+    if (report->sample.size) {
         buffer_print(out, "<h2>Sample</h2>\n<pre>");
-        print_escaped(out, (const char *)run->sample.data, run->sample.size);
+        print_escaped(out, (const char *)report->sample.data, report->sample.size);
         buffer_print(out, "</pre>\n");
     }
-    print_data(out, &run->state);
-    print_settings(out, run);
+    print_data(out, report->state);
+    print_settings(out, report);
     buffer_print(out, "</html>\n");
 }
 
-int report_write(const Run *run) {
+int report_write(const Report *report) {
     Curves curves = {0};
     Buffer page = {0};
     NewFile file;
     char path[PATH_MAX_BYTES];
-    snprintf(path, sizeof path, "%.*s/report.html", PATH_MAX_BYTES - 32, run->config->out_dir);
-    if (read_curves(run->metrics.path, &curves) < 0) return -1;
-    print_page(&page, run, &curves);
+    snprintf(path, sizeof path, "%.*s/report.html", PATH_MAX_BYTES - 32, report->config->out_dir);
+    if (read_curves(report->metrics_path, &curves) < 0) return -1;
+    print_page(&page, report, &curves);
     int result = newfile_open(&file, path);
     if (result == 0) result = newfile_write(&file, page.data, page.size);
     if (result == 0)

@@ -1,10 +1,8 @@
 // The state of a run, divided over its ranks (trainer/plan/shards.h) or whole on each: rank 0 reads it from files and
 // writes it to them, and exchanges it with the others piece by piece, as fp32 numbers, which hold every type exactly.
-#include "trainer/run/ranks.h"
+#include "trainer/ranks/ranks.h"
 
 enum { PARAMETERS = -1 }; // else the number of a state of the optimizer
-
-Network *ranks_whole(Run *run) { return run->plan.shards > 1 ? &run->writer.view : &run->network; }
 
 // A range and its type: of the parameters where they are their own master, else of the master.
 static Dtype range_type(const Network *network, int state) {
@@ -39,34 +37,31 @@ static void put(const Network *network, int state, size_t first, size_t count, c
     }
 }
 
-static int share(Run *run, int state, bool all_ranks) {
-    Network *network = &run->network, *whole = ranks_whole(run);
-    const size_t total = range_elements(network, state), most = run->plan.staging / sizeof(float);
+static int share(Network *own, Network *whole, int state, bool all_ranks) {
+    Collective *ranks = own->collective;
+    const size_t total = range_elements(own, state), most = own->plan->staging / sizeof(float);
     for (size_t first = 0; first < total; first += most) {
         const size_t count = total - first < most ? total - first : most;
-        if (!all_ranks || ranks_first(run))
-            network_read(whole, range_of(whole, state), range_type(whole, state), first, count, network->staging);
-        if (all_ranks && collective_broadcast(&run->collective, network->staging, count * sizeof(float)) < 0) return -1;
-        if (whole != network || !ranks_first(run)) put(network, state, first, count, network->staging);
+        if (!all_ranks || ranks_first(ranks))
+            network_read(whole, range_of(whole, state), range_type(whole, state), first, count, own->staging);
+        if (all_ranks && collective_broadcast(ranks, own->staging, count * sizeof(float)) < 0) return -1;
+        if (whole != own || !ranks_first(ranks)) put(own, state, first, count, own->staging);
     }
     return 0;
 }
 
-int ranks_share_weights(Run *run) {
-    if (run->collective.world == 1) return 0;
-    for (int state = PARAMETERS; state < run->plan.optimizer->state_count; state++)
-        if (share(run, state, true) < 0) return -1;
-    network_pack(&run->network);
+int ranks_share_weights(Network *own, Network *whole) {
+    if (own->collective->world == 1) return 0;
+    for (int state = PARAMETERS; state < own->plan->optimizer->state_count; state++)
+        if (share(own, whole, state, true) < 0) return -1;
+    network_pack(own);
     return 0;
 }
 
-int ranks_load_parameters(Run *run, const char *path) {
-    Network *whole = ranks_whole(run);
-    if (checkpoint_load(whole, path, false) < 0) return -1;
-    if (whole == &run->network) return 0;
-    share(run, PARAMETERS, false);
-    network_pack(&run->network);
-    return 0;
+void ranks_copy_parameters(Network *own, Network *whole) {
+    if (whole == own) return;
+    share(own, whole, PARAMETERS, false);
+    network_pack(own);
 }
 
 // ---- to rank 0
@@ -77,10 +72,9 @@ static size_t shard_rest(const Shard *shard, size_t at, size_t most) {
     return shard->count - at < most ? shard->count - at : most;
 }
 
-static int gather_bucket(Run *run, int state, const Bucket *bucket) {
-    Network *network = &run->network, *whole = ranks_whole(run);
-    Collective *ranks = &run->collective;
-    const size_t room = run->plan.staging / sizeof(float) / ranks->world;
+static int gather_bucket(Network *network, Network *whole, int state, const Bucket *bucket) {
+    Collective *ranks = network->collective;
+    const size_t room = network->plan->staging / sizeof(float) / ranks->world;
     const size_t most = bucket->share < room ? bucket->share : room;
     const Shard own = shard_of(bucket, ranks->rank);
     float *values = network->staging;
@@ -89,7 +83,7 @@ static int gather_bucket(Run *run, int state, const Bucket *bucket) {
                      shard_rest(&own, at, most), values + ranks->rank * most);
         if (collective_all_gather(ranks, values, ranks->world * most * sizeof *values, most * sizeof *values) < 0)
             return -1;
-        for (unsigned rank = 0; ranks_first(run) && rank < ranks->world; rank++) {
+        for (unsigned rank = 0; ranks_first(ranks) && rank < ranks->world; rank++) {
             const Shard shard = shard_of(bucket, rank);
             network_write(whole, range_of(whole, state), range_type(whole, state), shard.first + at,
                           shard_rest(&shard, at, most), values + rank * most);
@@ -99,27 +93,26 @@ static int gather_bucket(Run *run, int state, const Bucket *bucket) {
 }
 
 // Every rank has all parameters that are their own master.
-static void copy_parameters(Run *run) {
-    const Network *network = &run->network, *whole = ranks_whole(run);
-    const size_t total = run->model.elements, most = run->plan.staging / sizeof(float);
-    const Dtype type = par_type(network->ops);
-    for (size_t first = 0; ranks_first(run) && first < total; first += most) {
+static void copy_own_masters(Network *own, Network *whole) {
+    const size_t total = own->model->elements, most = own->plan->staging / sizeof(float);
+    const Dtype type = par_type(own->ops);
+    for (size_t first = 0; ranks_first(own->collective) && first < total; first += most) {
         const size_t count = total - first < most ? total - first : most;
-        network_read(network, run->plan.params, type, first, count, network->staging);
-        network_write(whole, whole->plan->params, range_type(whole, PARAMETERS), first, count, network->staging);
+        network_read(own, own->plan->params, type, first, count, own->staging);
+        network_write(whole, whole->plan->params, range_type(whole, PARAMETERS), first, count, own->staging);
     }
 }
 
-int ranks_gather_state(Run *run, bool *needed) {
-    const MemoryPlan *plan = &run->plan;
-    if (collective_broadcast(&run->collective, needed, sizeof *needed) < 0) return -1;
+int ranks_gather_state(Network *own, Network *whole, bool *needed) {
+    const MemoryPlan *plan = own->plan;
+    if (collective_broadcast(own->collective, needed, sizeof *needed) < 0) return -1;
     if (!*needed) return 0;
     const bool own_master = plan->master != plan->params;
-    if (!own_master) copy_parameters(run);
+    if (!own_master) copy_own_masters(own, whole);
     for (int state = own_master ? PARAMETERS : 0; state < plan->optimizer->state_count; state++)
-        for (int i = 0; i < shard_buckets(&run->model, plan->shards); i++) {
-            const Bucket bucket = shard_bucket(&run->model, plan->shards, i);
-            if (gather_bucket(run, state, &bucket) < 0) return -1;
+        for (int i = 0; i < shard_buckets(own->model, plan->shards); i++) {
+            const Bucket bucket = shard_bucket(own->model, plan->shards, i);
+            if (gather_bucket(own, whole, state, &bucket) < 0) return -1;
         }
     return 0;
 }

@@ -1,0 +1,39 @@
+// The processes of one training run (kernels/collective.h). Rank 0 owns the directory of the run: it alone prints, and
+// reads and writes checkpoints, metrics and the report. The others receive its state and weights.
+#pragma once
+
+#include "kernels/collective.h"
+#include "trainer/model/network.h"
+#include "trainer/setup/loader_process.h"
+
+// Joins the processes of the launcher, whose waits watch `loader_process`. Ranks other than 0 print nothing from here
+// on, unless `print`. -1 after fail() (2) when the programs have different versions.
+int ranks_open(Collective *ranks, const Config *config, LoaderProcess *loader_process, bool print);
+
+// With threads=0, and no OMP_NUM_THREADS: processes of a machine that may use the same processors, because their
+// launcher did not bind them, get an equal part of the threads.
+int ranks_share_processors(Collective *ranks, Config *config);
+
+// Every rank passes its status. -1 on all of them, with the error of the first that has one, when one has failed.
+int ranks_agree(Collective *ranks, int status);
+
+// Compares the configuration, and later the data, with those of rank 0. -1 after fail() (2) on all when they differ.
+int ranks_compare_config(Collective *ranks, const Config *config, const Backend *backend);
+int ranks_compare_data(Collective *ranks, const FeedDataset *dataset);
+
+// Copies to `loader_process` the endpoint of the loader that the first rank of this machine has started. -1 (2) when
+// another rank of the machine has another data source.
+int ranks_share_loader(Collective *ranks, const Config *config, LoaderProcess *loader_process);
+
+// Parameters and optimizer state. `own` is the network of this process, `whole` that of rank 0 which checkpoints are
+// read into and written from: another one where the ranks divide the state, else the same.
+int ranks_share_weights(Network *own, Network *whole); // from rank 0's `whole` to all
+// The parameters alone, from `whole` to `own` of this process.
+void ranks_copy_parameters(Network *own, Network *whole);
+// Where the ranks divide the state: copies it to rank 0's `whole`, when rank 0 finds it needed. All ranks call it.
+int ranks_gather_state(Network *own, Network *whole, bool *needed);
+
+// Waits for all ranks, after rank 0 has printed the pending error: mpirun kills what is left as soon as one has failed.
+void ranks_close(Collective *ranks, bool by_signal);
+
+static inline bool ranks_first(const Collective *ranks) { return ranks->rank == 0; }

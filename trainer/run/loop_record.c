@@ -1,0 +1,118 @@
+// Lines on stdout and in metrics.jsonl about steps and evaluations.
+#include "trainer/run/loop_record.h"
+#include "common/log.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void loop_flush_lines(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return;
+    log_warn("cannot write to stdout: %s; training continues without its lines", strerror(errno));
+    if (!freopen("/dev/null", "w", stdout)) clearerr(stdout);
+}
+
+static void print_loss(char out[24], double loss) {
+    if (isfinite(loss))
+        snprintf(out, 24, "%.17g", loss);
+    else
+        snprintf(out, 24, "null");
+}
+
+bool loop_record_evaluation(Run *run, const double losses[SPLIT_COUNT]) {
+    RunState *state = &run->state;
+    char val[24], trained[24];
+    const bool best = isfinite(losses[SPLIT_VAL]) && !(state->best_loss <= losses[SPLIT_VAL]);
+    state->evaluated = true, state->last_loss = losses[SPLIT_VAL];
+    if (!state->step) state->first_loss = losses[SPLIT_VAL];
+    if (best) state->best_loss = losses[SPLIT_VAL], state->best_step = state->step;
+    print_loss(val, losses[SPLIT_VAL]), print_loss(trained, losses[SPLIT_TRAIN]);
+    char length[48] = "";
+    if (run->config.eval_block_size)
+        snprintf(length, sizeof length, " | sequences of %lld tokens", (long long)run->config.eval_block_size);
+    if (!log_quiet)
+        printf("step %6llu | train loss %.4f | val loss %.4f%s%s\n", (unsigned long long)state->step,
+               losses[SPLIT_TRAIN], losses[SPLIT_VAL], length, best && state->step ? " | best so far" : "");
+    loop_flush_lines();
+    metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
+    return best;
+}
+
+// Time to max_iters at the mean rate of this process, evaluations and checkpoints included, as "3:12:05".
+static const char *time_left(const Run *run, char out[24]) {
+    double steps = (double)(run->state.step - run->pace.first_step);
+    double seconds = (double)(clock_ns() - run->pace.started_ns) * 1e-9 / (steps > 0 ? steps : 1);
+    uint64_t left = (uint64_t)(seconds * (double)((uint64_t)run->config.max_iters - run->state.step) + 0.5);
+    snprintf(out, 24, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60), (unsigned)(left % 60));
+    return out;
+}
+
+// The rate of a step, its share of the GEMM rate and, on a GPU whose peak is known, its share of that:
+// "1.23 TFLOP/s (64 % of GEMM rate)".
+static const char *rate_text(const Run *run, double flops, char out[80]) {
+    int length =
+        snprintf(out, 80, "%.3g TFLOP/s (%.0f %% of GEMM rate", flops * 1e-12, 100 * flops / run->pace.gemm_rate);
+    if (run->pace.peak_rate > 0)
+        length += snprintf(out + length, 80 - (size_t)length, ", MFU %.1f %%", 100 * flops / run->pace.peak_rate);
+    snprintf(out + length, 80 - (size_t)length, ")");
+    return out;
+}
+
+void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
+                      uint64_t sent) {
+    const Config *config = &run->config;
+    uint64_t step = run->state.step;
+    double seconds = (double)ns * 1e-9, tokens = (double)run_sequences(run) * (double)config->block_size;
+    const double flops = tokens / seconds * model_token_flops(&run->model);
+    double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
+    char loss[24], norm[24], exchanged[32] = "";
+    char words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
+    if (run->state.scaler.scale > 0) {
+        snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
+        snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
+    }
+    if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
+        char left[24], rate[80];
+        printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | "
+               "data-wait %.1f %% | %s left%s%s\n",
+               (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
+               result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), wait,
+               time_left(run, left), words,
+               !result->finite    ? " | not finite: not applied"
+               : !result->applied ? " | spike: not applied"
+                                  : "");
+        loop_flush_lines();
+    }
+    print_loss(loss, result->loss), print_loss(norm, (double)result->norm);
+    if (run->collective.world > 1) snprintf(exchanged, sizeof exchanged, ", \"sent\": %llu", (unsigned long long)sent);
+    metrics_add(&run->metrics, step,
+                "\"loss\": %s, \"norm\": %s%s, \"lr\": %.9g, \"ms\": %.3f, \"tok_s\": %.1f, \"product_share\": %.4f, "
+                "\"wait\": %.3f%s",
+                loss, norm, scale, result->learning_rate, seconds * 1e3, tokens / seconds, flops / run->pace.gemm_rate,
+                wait, exchanged);
+}
+
+void loop_record_spike(Run *run, const StepResult *result, double score) {
+    log_warn("step %llu: loss %.4f and norm %.3f: one is %.1f standard deviations above those of the last %d steps%s",
+             (unsigned long long)run->state.step, result->loss, (double)result->norm, score,
+             run->state.spikes.loss.count - 1, result->applied ? "" : "; the update is not applied");
+    metrics_add(&run->metrics, run->state.step, "\"spike\": %.3f, \"applied\": %s", score,
+                result->applied ? "true" : "false");
+}
+
+void loop_record_speed(Run *run, uint64_t ns) {
+    const double much = 1.5;
+    uint64_t median_ns;
+    const double ratio = step_times_add(&run->pace.step_times, ns, &median_ns);
+    if (ratio == 0 || (ratio > much) == run->pace.slow) return;
+    run->pace.slow = ratio > much;
+    const unsigned long long step = (unsigned long long)run->state.step;
+    const double median = (double)median_ns * 1e-6, usual = (double)run->pace.step_times.usual_ns * 1e-6;
+    if (run->pace.slow)
+        log_warn(
+            "step %llu: steps take %.1f ms, %.1f times as long as before (%.1f ms): is the %s throttled or shared?",
+            step, median, ratio, usual, run->backend->in_host_memory ? "processor" : "GPU");
+    else
+        log_line("step %llu: steps take %.1f ms again", step, median);
+    metrics_add(&run->metrics, run->state.step, "\"step_time_ratio\": %.3f", ratio);
+}

@@ -1,0 +1,18 @@
+// What the training loop prints and records (metrics.jsonl).
+#pragma once
+
+#include "trainer/run/run.h"
+
+// After lines were printed: when stdout cannot be written (closed, or a full disk), warns once and drops later lines.
+void loop_flush_lines(void);
+
+// Also sets the losses in the state of the run. Returns whether the validation loss is the best so far.
+bool loop_record_evaluation(Run *run, const double losses[SPLIT_COUNT]);
+
+// ns: of the step, of which wait_ns for data; sent: bytes, to other processes.
+void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
+                      uint64_t sent);
+void loop_record_spike(Run *run, const StepResult *result, double score);
+
+// Warns when steps become slower, once until they are fast again. ns: of a step without its wait for data.
+void loop_record_speed(Run *run, uint64_t ns);

@@ -1,0 +1,123 @@
+// The feed of a run, and the change from one dataset to another.
+#include "trainer/run/run_data.h"
+#include "common/err.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "trainer/setup/vocabulary.h"
+#include <stdio.h>
+#include <string.h>
+
+static int check_dataset(const Run *run, const FeedDataset *dataset) {
+    static const char *const splits[] = {"training", "validation"};
+    const bool evaluates = run->config.eval_interval || run->config.eval_only;
+    for (int split = SPLIT_TRAIN; split <= (evaluates ? SPLIT_VAL : SPLIT_TRAIN); split++) {
+        bool val = split == SPLIT_VAL;
+        uint64_t block = (uint64_t)(val ? config_eval_block(&run->config) : run->config.block_size);
+        if (dataset->tokens[split] <= block)
+            return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
+                        splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
+                        (unsigned long long)block, (unsigned long long)block + 1,
+                        val ? ": tokenize with --val 0.01 or more, or set eval_interval=0" : "");
+    }
+    return 0;
+}
+
+// While a rank waits for data: where the loader is that of a rank that has ended, none would ever come.
+static int check_while_waiting(void *self) {
+    Run *run = self;
+    if (loader_process_check(&run->loader_process) < 0) return -1;
+    return collective_check_ended(&run->collective);
+}
+
+int run_data_open(Run *run) {
+    const Config *config = &run->config;
+    int64_t rows =
+        config->batch_size.value > config->eval_batch_size ? config->batch_size.value : config->eval_batch_size;
+    FeedConfig feed = {
+        .vocab_size = (uint32_t)run->model.shape.vocab,
+        .sequence_tokens = (uint32_t)config->block_size,
+        .max_rows = (uint32_t)rows,
+        .pin = run->backend->pin,
+        .unpin = run->backend->unpin,
+        .stop = &run->stop,
+    };
+    loader_process_configure(&run->loader_process, config, &feed);
+    feed.while_waiting = check_while_waiting, feed.while_waiting_self = run;
+    memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
+    if (vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
+    if (*run->saves.resumed_from && memcmp(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp))
+        return fail(EX_PROTOCOL,
+                    "'%s' has other characters than those with which the run in '%s' was trained: name the right file "
+                    "by --vocabulary",
+                    config->vocabulary, config->out_dir);
+    if (run->state.dataset_count) memcpy(feed.dataset, run_use(run)->fingerprint, sizeof feed.dataset);
+    run->feed = feed_open(&feed);
+    if (!run->feed || vocabulary_check(config, feed_dataset(run->feed)) < 0) return -1;
+    run->source = source_of_feed(run->feed);
+    memcpy(run->state.vocab_fp, feed_dataset(run->feed)->vocab_fp, sizeof run->state.vocab_fp);
+    return check_dataset(run, feed_dataset(run->feed));
+}
+
+static DatasetUse *find_use(RunState *state, const FeedDataset *dataset) {
+    for (int i = 0; i < state->dataset_count; i++)
+        if (!memcmp(state->datasets[i].fingerprint, dataset->fingerprint, 32)) return &state->datasets[i];
+    if (state->dataset_count == DATASETS_MAX) return NULL;
+    DatasetUse *use = &state->datasets[state->dataset_count++];
+    memcpy(use->fingerprint, dataset->fingerprint, 32);
+    snprintf(use->name, sizeof use->name, "%s", dataset->name);
+    return use;
+}
+
+static void add_change(RunState *state, const DatasetUse *old, const DatasetUse *new) {
+    if (state->change_count == CHANGES_MAX)
+        memmove(state->changes, state->changes + 1, sizeof *state->changes * (size_t)--state->change_count);
+    DatasetChange *change = &state->changes[state->change_count++];
+    *change = (DatasetChange){.step = state->step, .consumed = new->consumed};
+    memcpy(change->old, old->fingerprint, 32);
+    memcpy(change->new, new->fingerprint, 32);
+}
+
+static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *new) {
+    char old_hex[65], new_hex[65];
+    hex_encode(old_hex, old->fingerprint, 32);
+    hex_encode(new_hex, new->fingerprint, 32);
+    log_warn("the dataset is now '%s' (%.16s), was '%s' (%.16s), from step %llu on", new->name, new_hex, old->name,
+             old_hex, (unsigned long long)run->state.step);
+    if (run->config.on_dataset_change != ON_CHANGE_STOP) return 0;
+    return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
+}
+
+// old NULL: the first dataset of the run.
+static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
+    char name[512], hex[65], change[128] = "";
+    if (old) {
+        hex_encode(hex, old->fingerprint, 32);
+        snprintf(change, sizeof change, ", \"old\": \"%s\", \"consumed\": %llu", hex,
+                 (unsigned long long)use->consumed);
+    }
+    hex_encode(hex, use->fingerprint, 32);
+    metrics_add(&run->metrics, run->state.step, "\"dataset\": %s, \"fingerprint\": \"%s\"%s",
+                metrics_string(name, use->name), hex, change);
+}
+
+int run_data_update(Run *run) {
+    RunState *state = &run->state;
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    const DatasetUse *old = state->dataset_count ? run_use(run) : NULL;
+    if (old && !memcmp(old->fingerprint, dataset->fingerprint, 32)) return 0;
+    if (check_dataset(run, dataset) < 0) return -1;
+    // A mixture with further weights from a later sample on is the same stream of samples until there.
+    const bool extended = old && dataset->same_samples && old->consumed <= dataset->same_samples;
+    if (extended)
+        log_line("the weights of '%s' change at sample %llu", dataset->name, (unsigned long long)dataset->same_samples);
+    else if (old && log_change(run, old, dataset) < 0)
+        return -1;
+    DatasetUse *use = find_use(state, dataset);
+    if (!use) return fail(EX_USAGE, "more than %d datasets in one run", DATASETS_MAX);
+    if (extended) use->consumed = old->consumed;
+    state->dataset = (int)(use - state->datasets);
+    state->skip_from = state->skip_to = 0;
+    if (old) add_change(state, old, use);
+    record_use(run, use, old);
+    return 0;
+}

@@ -1,0 +1,47 @@
+// The directory of a run: its lock, and the files of an earlier run.
+#include "trainer/run/run_directory.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Moves the files of an earlier run to out_dir/before-1, or the next free number.
+static int move_aside(const char *out_dir) {
+    char folder[PATH_MAX_BYTES];
+    for (int i = 1;; i++) {
+        snprintf(folder, sizeof folder, "%.*s/before-%d", PATH_MAX_BYTES - 64, out_dir, i);
+        if (mkdir(folder, 0777) == 0) break;
+        if (errno != EEXIST) return fail_create(folder);
+    }
+    uint64_t step;
+    char from[PATH_MAX_BYTES], to[PATH_MAX_BYTES];
+    static const char *const files[] = {"metrics.jsonl", "report.html"};
+    int moved = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(from, sizeof from, "%.*s/%s", PATH_MAX_BYTES - 64, out_dir, files[i]);
+        snprintf(to, sizeof to, "%.*s/%s", PATH_MAX_BYTES - 64, folder, files[i]);
+        if (rename(from, to) == 0)
+            moved++;
+        else if (errno != ENOENT)
+            return fail_errno("cannot move '%s' to '%s'", from, folder);
+    }
+    while (checkpoint_any(out_dir, from, &step)) {
+        snprintf(to, sizeof to, "%.*s/ckpt-%08llu", PATH_MAX_BYTES - 64, folder, (unsigned long long)step);
+        if (rename(from, to) < 0) return fail_errno("cannot move '%s' to '%s'", from, folder);
+        moved++;
+    }
+    if (!moved)
+        rmdir(folder);
+    else
+        log_line("--fresh: the earlier run is now in '%s'", folder);
+    return 0;
+}
+
+int run_directory_open(Lock *lock, const char *out_dir, bool fresh) {
+    if (dir_make(out_dir) < 0 || lock_take(lock, out_dir) < 0) return -1;
+    dir_sweep(out_dir, NULL);
+    return fresh ? move_aside(out_dir) : 0;
+}

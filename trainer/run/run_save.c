@@ -1,0 +1,99 @@
+// Saves beside training and at the end, and the roll-back to the last checkpoint.
+#include "trainer/run/run_save.h"
+#include "common/err.h"
+#include "common/log.h"
+#include "trainer/run/run_data.h"
+#include <string.h>
+
+static void warn_unsaved(void) {
+    log_warn("no checkpoint: %s; training continues", err_text());
+    err_clear();
+}
+
+// Records a save that has ended. A failure is a warning.
+static void collect_save(Run *run, bool wait) {
+    int result = checkpoint_writer_result(&run->saves.writer, wait);
+    if (result > 0) {
+        run->saves.step = run->saves.writer.state.step;
+        metrics_add(&run->metrics, run->state.step, "\"saved_step\": %llu, \"save_ms\": %.1f",
+                    (unsigned long long)run->saves.step, (double)(clock_ns() - run->saves.started_ns) * 1e-6);
+    }
+    if (result < 0) warn_unsaved();
+}
+
+void run_check_save(Run *run) { collect_save(run, false); }
+
+// Writes a checkpoint beside training if `beside` and the writer is free, else at once. started: clock_ns.
+static int write_checkpoint(Run *run, bool beside, uint64_t started) {
+    RunSaves *saves = &run->saves;
+    const Network *network = run_divided(run) ? NULL : &run->network;
+    if (metrics_flush(&run->metrics) < 0) return -1;
+    if (beside && checkpoint_writer_start(&saves->writer, network, &run->state, run->metrics.fd)) {
+        saves->started_ns = started;
+        metrics_add(&run->metrics, run->state.step, "\"save_wait_ms\": %.1f", (double)(clock_ns() - started) * 1e-6);
+        return 0;
+    }
+    if (metrics_sync(&run->metrics) < 0 ||
+        checkpoint_save(run_whole(run), &run->state, &run->config, run->config.out_dir) < 0)
+        return -1;
+    saves->step = run->state.step;
+    return 0;
+}
+
+int run_save(Run *run, bool last) {
+    const uint64_t started = clock_ns();
+    collect_save(run, true);
+    bool needed = run->saves.step != run->state.step;
+    int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
+    if (status == 0 && !needed) return 0;
+    if (!run_owns(run)) return run->saves.step = run->state.step, status;
+    if (status == 0) status = write_checkpoint(run, !last, started);
+    if (status == 0 || last) return status;
+    warn_unsaved();
+    return 0;
+}
+
+// The newest checkpoint, or the initial weights.
+static int restore(Run *run, RunState *state) {
+    char path[PATH_MAX_BYTES];
+    int found = checkpoint_find(run->config.out_dir, &run->config, path, state);
+    if (found < 0) return -1;
+    if (found) return checkpoint_load(run_whole(run), path, true);
+    run_state_init(state);
+    memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
+    memcpy(state->choices, run->state.choices, sizeof state->choices);
+    state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;
+    return run_open_weights(run);
+}
+
+// Writes the metrics of the restored state's steps again.
+static int reopen_metrics(Run *run) {
+    if (!run_owns(run)) return 0;
+    metrics_close(&run->metrics);
+    return metrics_open(&run->metrics, run->config.out_dir, (int64_t)run->state.step, run->state.evaluated,
+                        run->config.tensorboard_log);
+}
+
+int run_roll_back(Run *run) {
+    const RunState bad = run->state;
+    const uint64_t skip_to = run_use(run)->consumed, skipped = bad.nonfinite_streak * run_sequences(run);
+    RunState restored = bad, *state = &run->state;
+    if (bad.rolled_back)
+        return fail(EX_NONFINITE,
+                    "step %llu: the loss is again not finite after a roll-back; try a lower learning_rate",
+                    (unsigned long long)bad.step);
+    collect_save(run, true);
+    if (ranks_agree(&run->collective, run_owns(run) ? restore(run, &restored) : 0) < 0) return -1;
+    *state = restored;
+    if (collective_broadcast(&run->collective, state, sizeof *state) < 0 ||
+        ranks_share_weights(&run->network, run_whole(run)) < 0)
+        return -1;
+    loss_scaler_init(&state->scaler, dtype_is_narrow(run->backend->act_type));
+    if (reopen_metrics(run) < 0 || run_data_update(run) < 0) return -1;
+    state->rolled_back = true, state->nonfinite = bad.nonfinite, state->nonfinite_streak = 0;
+    state->skip_from = skip_to - skipped, state->skip_to = skip_to;
+    log_warn("three steps in a row were not finite: going back from step %llu to %llu and skipping their samples",
+             (unsigned long long)bad.step, (unsigned long long)state->step);
+    metrics_add(&run->metrics, state->step, "\"rolled_back_from\": %llu", (unsigned long long)bad.step);
+    return 0;
+}

@@ -1,0 +1,12 @@
+// Checkpoints of a run: saving, and going back to the last one.
+#pragma once
+
+#include "trainer/run/run.h"
+
+// Writes a checkpoint. A failure is a warning, unless the save is the `last` one. Other saves are written beside
+// training; run_check_save records their end.
+int run_save(Run *run, bool last);
+void run_check_save(Run *run);
+
+// After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
+int run_roll_back(Run *run);
