@@ -83,10 +83,10 @@ static void replace_dataset(Server *server, Served *fresh, Buffer *text) {
         buffer_print(text, "the dataset is the same as before: its files have been opened again");
         fresh->batches = before->batches, fresh->tokens = before->tokens;
         keep_counters(fresh, before);
-        server_retire(server, before);
+        served_retire(&server->closing, before);
         return;
     }
-    server_retire(server, server->previous);
+    served_retire(&server->closing, server->previous);
     server->previous = before;
     if (served_same_samples(fresh, before->dataset.fingerprint)) keep_counters(fresh, before);
     char fp[17];

@@ -181,6 +181,12 @@ void served_close(Served *served) {
     free(served);
 }
 
+void served_retire(Served **closing, Served *served) {
+    if (!served) return;
+    served->next = *closing;
+    *closing = served;
+}
+
 MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample) {
     if (served->source_count == 1) return (MixtureSample){0, sample};
     if (split == SPLIT_VAL || mode == SAMPLING_SEQUENTIAL) return (MixtureSample){served->source_count, sample};

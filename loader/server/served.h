@@ -57,3 +57,5 @@ bool served_weighs(const Served *served, unsigned source); // it has a weight, n
 // How many train samples of the dataset with this fingerprint are the same here (mixture_same_samples).
 uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]);
 void served_close(Served *served); // accepts NULL; the row reader must have forgotten it
+// Adds it to a list of those to be closed when their requests have ended and no decoder works on them. Accepts NULL.
+void served_retire(Served **closing, Served *served);

@@ -116,12 +116,7 @@ static void attachment_close(Server *server, Attachment *attachment) {
     *attachment = server->attachments[--server->attachment_count];
 }
 
-void server_retire(Server *server, Served *served) {
-    if (!served) return;
-    served->next = server->closing;
-    server->closing = served;
-}
-
+// Closes those that no request and no decoder uses any more.
 static void close_retired(Server *server) {
     for (Served **link = &server->closing; *link;) {
         Served *served = *link;
@@ -150,7 +145,7 @@ void server_close(Server *server) {
     lock_drop(&server->lock);
     allow_close(&server->allow);
     jobs_cancel(server, 0);
-    server_retire(server, server->current), server_retire(server, server->previous);
+    served_retire(&server->closing, server->current), served_retire(&server->closing, server->previous);
     close_retired(server);
     if (!row_reader_close(server->reader)) return; // a decoder waits for a disk
     for (Served *next; server->closing; server->closing = next) {
@@ -225,15 +220,6 @@ static void attachment_receive(Server *server, Attachment *attachment) {
 
 // --- keys
 
-void server_refuse_peer(Server *server, const char *address) {
-    uint64_t now = clock_ns();
-    server->stats.refused_peers++;
-    if (now - server->refused_warn_ns < 1000000000) return;
-    server->refused_warn_ns = now;
-    log_warn("refused %s: its key is not in '%s' (%llu refused so far)", address, server->config->allow_path,
-             (unsigned long long)server->stats.refused_peers);
-}
-
 static void authenticate(Server *server) {
     char address[ZAP_ADDRESS_MAX] = "";
     if (!zap_handle_request(server->zap, &server->allow, address)) server_refuse_peer(server, address);
@@ -282,7 +268,7 @@ static int do_timed_work(Server *server) {
     if (server->previous) {
         wait_ms = METRICS_MS;
         if (now - server->previous->requested_ns > PREVIOUS_MS * 1000000ull) {
-            server_retire(server, server->previous);
+            served_retire(&server->closing, server->previous);
             server->previous = NULL;
         }
     }

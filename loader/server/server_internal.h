@@ -1,5 +1,5 @@
-// Server internals shared by server.c (lifecycle, poll loop, rings), requests.c (message handlers), jobs.c (GETs),
-// reload.c (changes of what is served) and server_status.c (counters).
+// Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c (GETs),
+// reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) is below them all.
 #pragma once
 
 #include "common/err.h"
@@ -114,6 +114,8 @@ struct Server {
     WireStats stats;
 };
 
+// --- session.c
+
 // Sends a message, and a second part, which it takes over, unless it is NULL. It is dropped when the peer is gone or
 // its queue is full: the peer repeats its request.
 void server_send_parts(Server *server, const Route *route, WireMessage *message, zmq_msg_t *second);
@@ -125,15 +127,21 @@ void server_send_error(Server *server, const Route *route, const WireHeader *req
 
 Session *session_find(Server *server, uint64_t id); // NULL when it is not known
 bool session_is_live(const Session *session);
+// Keeps the newest route and T of the session. A full table loses the session that has been silent for longest.
+void session_register(Server *server, const WireMessage *hello, const Route *route);
 void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns); // an answer was sent
+
+// Counts a peer without an allowed key, and logs it, but at most once a second.
+void server_refuse_peer(Server *server, const char *address);
+
+// --- jobs.c
 
 // Starts to answer a GET; answers it at once when its frames are decoded.
 void job_start(Server *server, const Route *route, const WireMessage *request);
 bool jobs_advance(Server *server);                    // true when a job can continue at once
 void jobs_cancel(Server *server, uint64_t attach_id); // those that write to this ring
 
-// A dataset that is no longer served is closed when its requests have ended and no decoder works on it. Accepts NULL.
-void server_retire(Server *server, Served *served);
+// --- reload.c
 
 int server_read_keys(Server *server, AllowList *allow); // the allow-list, and the loader's own key
 void server_reload(Server *server);                     // SIGHUP: reads the keys and opens the datasets again
@@ -141,12 +149,13 @@ void server_reload(Server *server);                     // SIGHUP: reads the key
 void server_control(Server *server, const Route *route, const char *key, const WireMessage *request, Bytes text);
 void server_reload_finish(Server *server); // when reload.done is readable
 
+// --- server_status.c
+
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
 int server_write_metrics(Server *server); // 73 over what is not a regular file, such as a device
 
-// Counts a peer without an allowed key, and logs it, but at most once a second.
-void server_refuse_peer(Server *server, const char *address);
+// --- requests.c
 
 // Handles one message of a peer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
 // without keys. `second` is the second part, empty when there is none.
