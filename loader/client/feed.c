@@ -13,48 +13,9 @@
 #define MS 1000000ull
 enum {
     WINDOW_DEFAULT = 4,
-    SLOTS_BEYOND_WINDOW = 3, // two that the device uploads from, and one spare
     LOG_MS = 5000,
     DEFAULT_WAIT_MS = 5000 // for a loader at the default endpoint, which nobody may have meant to use
 };
-
-// --- the ring
-
-static void unmap_ring(const Feed *feed, Ring *ring) {
-    if (ring->base && feed->config.unpin) feed->config.unpin(ring->base);
-    ring_close(ring);
-}
-
-int feed_allocate_ring(Feed *feed) {
-    const FeedConfig *config = &feed->config;
-    uint32_t lent = 0;
-    for (uint32_t i = 0; i < FEED_SLOTS_MAX; i++) lent += feed->slots[i] == SLOT_LENT;
-    if (lent) {
-        RetiredRing *retired = calloc(1, sizeof *retired);
-        if (!retired) die(EX_MEMORY, "no memory");
-        *retired = (RetiredRing){feed->ring, lent, feed->retired};
-        feed->retired = retired;
-        feed->ring = (Ring){.fd = -1};
-    } else {
-        unmap_ring(feed, &feed->ring);
-    }
-    uint32_t count = feed->window + SLOTS_BEYOND_WINDOW;
-    uint64_t slot_bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1) * sizeof(uint16_t);
-    if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
-    if (config->pin) config->pin(feed->ring.base, (size_t)feed->ring.slot_bytes * count);
-    memset(feed->slots, 0, sizeof feed->slots);
-    // Answers in the old ring that feed_next has not returned are requested again.
-    for (uint32_t i = 0; i < feed->outstanding; i++) {
-        Request *request = feed_request_at(feed, i);
-        request->slot = i;
-        request->generation = ++feed->generation[i];
-        request->req_id = ++feed->last_req;
-        request->ready = false;
-        request->sent_ns = 0, request->received = 0;
-        feed->slots[i] = SLOT_REQUESTED;
-    }
-    return 0;
-}
 
 // --- opening and closing
 
@@ -138,7 +99,7 @@ Feed *feed_open(const FeedConfig *config) {
 const FeedDataset *feed_dataset(const Feed *feed) { return &feed->dataset; }
 
 int feed_attach(Feed *feed) {
-    if (feed_allocate_ring(feed) < 0 || connection_attach(feed) < 0) return -1;
+    if (feed_ring_allocate(feed) < 0 || connection_attach(feed) < 0) return -1;
     return wait_until_ready(feed);
 }
 
@@ -146,13 +107,7 @@ void feed_close(Feed *feed) {
     if (!feed) return;
     connection_close(feed);
     if (feed->context) zmq_ctx_term(feed->context);
-    while (feed->retired) {
-        RetiredRing *next = feed->retired->next;
-        unmap_ring(feed, &feed->retired->ring);
-        free(feed->retired);
-        feed->retired = next;
-    }
-    unmap_ring(feed, &feed->ring);
+    feed_ring_close(feed);
     free(feed);
 }
 
@@ -175,9 +130,9 @@ int feed_request(Feed *feed, const FeedRequest *what) {
     assert(feed->ring.base && feed->outstanding < feed->window && what->rows && what->rows <= feed->config.max_rows);
     assert(what->sequence_tokens <= feed->config.sequence_tokens);
     if (!free_slots(feed, &slot)) return fail(EX_BUG, "no free slot for a request: feed_release was not called");
-    Request *request = feed_request_at(feed, feed->outstanding++);
-    *request =
-        (Request){.what = *what, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
+    PendingRequest *request = feed_request_at(feed, feed->outstanding++);
+    *request = (PendingRequest){
+        .what = *what, .req_id = ++feed->last_req, .slot = slot, .generation = ++feed->generation[slot]};
     feed->slots[slot] = SLOT_REQUESTED;
     if (!what->sequence_tokens) request->what.sequence_tokens = feed->config.sequence_tokens;
     connection_send(feed, request);
@@ -191,7 +146,7 @@ void feed_cancel(Feed *feed) {
 }
 
 static FeedResult lend_batch(Feed *feed, FeedBatch *batch) {
-    Request *request = feed_request_at(feed, 0);
+    PendingRequest *request = feed_request_at(feed, 0);
     feed->slots[request->slot] = SLOT_LENT;
     *batch = (FeedBatch){(const uint16_t *)(const void *)ring_slot(&feed->ring, request->slot), request->rows,
                          request->slot, request->what.first_sample, request->epoch};
@@ -239,17 +194,7 @@ void feed_release(Feed *feed, const FeedBatch *batch) {
         feed->slots[batch->slot] = SLOT_FREE;
         return;
     }
-    for (RetiredRing **link = &feed->retired; *link; link = &(*link)->next) {
-        RetiredRing *retired = *link;
-        if (at != ring_slot(&retired->ring, batch->slot)) continue;
-        if (--retired->lent == 0) {
-            *link = retired->next;
-            unmap_ring(feed, &retired->ring);
-            free(retired);
-        }
-        return;
-    }
-    die(EX_BUG, "feed_release of a batch that is not lent");
+    if (!feed_ring_release(feed, at, batch->slot)) die(EX_BUG, "feed_release of a batch that is not lent");
 }
 
 FeedStats feed_stats(const Feed *feed) { return feed->stats; }

@@ -1,15 +1,12 @@
-// The connection of a feed: a socket that is replaced when nothing arrives, the handshake, the hand-over of the ring,
-// and the handlers of the loader's messages.
+// The connection of a feed: a socket that is replaced when nothing arrives, the handshake, and the handlers of the
+// loader's messages.
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
 #include "loader/client/feed_internal.h"
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/random.h>
-#include <unistd.h>
 #include <zmq.h>
 
 #define MS 1000000ull
@@ -21,7 +18,6 @@ enum {
     BACKOFF_MS = 10,
     BACKOFF_MAX_MS = 1000,
     WAIT_MAX_MS = 100, // so that a stop request is noticed
-    ATTACH_TRIES = 3,  // then the rows arrive over the socket
 };
 
 static void set_option(void *socket, int option, int value) {
@@ -37,12 +33,6 @@ static void close_socket(Feed *feed) {
     feed->state = CONNECTION_DOWN;
 }
 
-static void close_ctl(Feed *feed) {
-    if (feed->ctl >= 0) close(feed->ctl);
-    feed->ctl = -1;
-    feed->attach_id = 0;
-}
-
 void connection_close(Feed *feed) {
     if (feed->socket && feed->state == CONNECTION_READY) {
         WireMessage bye;
@@ -53,7 +43,7 @@ void connection_close(Feed *feed) {
         zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT);
     }
     close_socket(feed);
-    close_ctl(feed);
+    feed_ring_withdraw(feed);
 }
 
 static void send_hello(Feed *feed) {
@@ -94,7 +84,7 @@ static void open_monitor(Feed *feed) {
 
 void connection_open(Feed *feed) {
     uint8_t route[16]; // a new id: a ROUTER that still holds the old socket must not confuse the two
-    if (feed->state == CONNECTION_ATTACH) close_ctl(feed); // the ring was sent but the reply has not arrived
+    if (feed->state == CONNECTION_ATTACH) feed_ring_withdraw(feed); // the ring was sent but the reply has not arrived
     close_socket(feed);
     feed->socket = zmq_socket(feed->context, ZMQ_DEALER);
     if (!feed->socket || getrandom(route, sizeof route, 0) != sizeof route)
@@ -136,12 +126,12 @@ static void note_reception(Feed *feed) {
     feed->attempts = 0;
 }
 
-void connection_send(Feed *feed, Request *request) {
+void connection_send(Feed *feed, PendingRequest *request) {
     if (feed->state != CONNECTION_READY) return; // it is sent when the connection is ready
     uint64_t now = clock_ns();
     bool first = true;
     for (uint32_t i = 0; i < feed->outstanding; i++) {
-        const Request *other = feed_request_at(feed, i);
+        const PendingRequest *other = feed_request_at(feed, i);
         first = first && (other == request || other->ready);
     }
     if (first) feed->retry_ns = now + deadline_ns(feed);
@@ -169,7 +159,7 @@ void connection_send(Feed *feed, Request *request) {
 
 static void send_unanswered(Feed *feed) {
     for (uint32_t i = 0; i < feed->outstanding; i++) {
-        Request *request = feed_request_at(feed, i);
+        PendingRequest *request = feed_request_at(feed, i);
         if (!request->ready) connection_send(feed, request);
     }
 }
@@ -181,56 +171,26 @@ static void connection_ready(Feed *feed) {
     send_unanswered(feed);
 }
 
-// --- the hand-over of the ring
-
-static int continue_inline(Feed *feed, const char *why) {
-    log_line("no shared ring with the loader (%s): batches arrive over the socket", why);
-    close_ctl(feed);
-    connection_ready(feed);
-    return 0;
-}
+// --- the ring
 
 int connection_attach(Feed *feed) {
-    if (!feed->ring.base || !feed->ring_offered || feed->attach_failures >= ATTACH_TRIES) {
+    const FeedRingState state = feed_ring_offer(feed);
+    if (state == FEED_RING_FAILED) return -1;
+    if (state == FEED_RING_SETTLED) {
         connection_ready(feed);
-        return 0;
+    } else {
+        feed->state = CONNECTION_ATTACH;
+        feed->retry_ns = clock_ns() + deadline_ns(feed);
     }
-    if (feed->ctl >= 0 && feed->attach_id && feed->attached_instance == feed->instance) {
-        connection_ready(feed); // only the socket is new
-        return 0;
-    }
-    if (feed->ctl >= 0) {
-        struct pollfd end = {feed->ctl, POLLIN, 0};
-        bool closed = poll(&end, 1, 0) > 0 && end.revents & (POLLHUP | POLLERR);
-        close_ctl(feed);
-        // The previous loader may still be running and writing: leave that ring to it and allocate a new one.
-        if (!closed && feed_allocate_ring(feed) < 0) return -1;
-    }
-    CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, feed->session, feed->ring.slot_bytes, feed->ring.slot_count, 0};
-    feed->ctl = ctl_connect(feed->endpoint.ctl);
-    if (feed->ctl < 0 || ctl_send_ring(feed->ctl, &attach, &feed->ring) < 0)
-        return continue_inline(feed, strerror(errno));
-    feed->attached_instance = feed->instance;
-    feed->state = CONNECTION_ATTACH;
-    feed->retry_ns = clock_ns() + deadline_ns(feed);
     return 0;
 }
 
 static void on_ctl_readable(Feed *feed) {
-    if (feed->state == CONNECTION_ATTACH) {
-        CtlReply reply;
-        bool received = ctl_receive_reply(feed->ctl, &reply) == 0;
-        if (received && reply.loader_instance == feed->instance) {
-            feed->attach_id = reply.attach_id;
-            feed->attach_failures = 0;
-            connection_ready(feed);
-            return;
-        }
-        if (!received && errno == EAGAIN) return;
-        feed->attach_failures++;
-    }
+    const FeedRingState state = feed->state == CONNECTION_ATTACH ? feed_ring_receive_reply(feed) : FEED_RING_FAILED;
+    if (state == FEED_RING_SETTLED) connection_ready(feed);
+    if (state != FEED_RING_FAILED) return;
     // The loader closed the connection: its process has ended or no longer writes to the ring.
-    close_ctl(feed);
+    feed_ring_withdraw(feed);
     connection_reopen(feed);
 }
 
@@ -295,7 +255,7 @@ static int on_welcome(Feed *feed, const WireMessage *message) {
     return connection_attach(feed);
 }
 
-static Request *find_request(Feed *feed, uint64_t req_id) {
+static PendingRequest *find_request(Feed *feed, uint64_t req_id) {
     for (uint32_t i = 0; i < feed->outstanding; i++)
         if (feed_request_at(feed, i)->req_id == req_id && !feed_request_at(feed, i)->ready)
             return feed_request_at(feed, i);
@@ -304,7 +264,7 @@ static Request *find_request(Feed *feed, uint64_t req_id) {
 
 // A part of the rows has arrived: measures how long the feed waited for it, by the clock of this process. Time before
 // feed_next was called does not count, because the message may have been in the queue.
-static void note_rows(Feed *feed, const Request *request) {
+static void note_rows(Feed *feed, const PendingRequest *request) {
     uint64_t now = clock_ns(), since_ns = request->sent_ns;
     if (since_ns < feed->wait_began_ns) since_ns = feed->wait_began_ns;
     if (since_ns < feed->last_batch_ns) since_ns = feed->last_batch_ns;
@@ -316,7 +276,8 @@ static void note_rows(Feed *feed, const Request *request) {
 }
 
 // Whether the message answers the request, with a part of the rows that has not been received yet.
-static bool is_expected(const Feed *feed, const Request *request, const WireMessage *message, size_t payload_bytes) {
+static bool is_expected(const Feed *feed, const PendingRequest *request, const WireMessage *message,
+                        size_t payload_bytes) {
     const WireBatch *batch = &message->batch;
     const FeedRequest *what = &request->what;
     bool inline_rows = !feed->attach_id;
@@ -331,7 +292,7 @@ static bool is_expected(const Feed *feed, const Request *request, const WireMess
 
 static void on_batch(Feed *feed, const WireMessage *message, Bytes payload) {
     const WireBatch *batch = &message->batch;
-    Request *request = find_request(feed, message->header.req_id);
+    PendingRequest *request = find_request(feed, message->header.req_id);
     if (!request || !is_expected(feed, request, message, payload.size)) {
         feed->stats.dropped++;
         return;
@@ -367,7 +328,7 @@ static int on_error(Feed *feed, const WireMessage *message) {
         connection_reopen(feed); // WELCOME describes the dataset that is served now
         return 0;
     case WIRE_SLOT:
-        close_ctl(feed);
+        feed_ring_withdraw(feed);
         connection_reopen(feed);
         return 0;
     case WIRE_BUSY: // answers are on their way; the request is sent again at the deadline

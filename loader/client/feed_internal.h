@@ -1,4 +1,4 @@
-// Feed internals shared by feed.c (requests and slots) and feed_connection.c (sockets and messages).
+// Feed internals. feed.c (requests) calls feed_connection.c (sockets and messages), which calls feed_ring.c.
 #pragma once
 
 #include "loader/client/feed.h"
@@ -16,7 +16,7 @@ typedef struct {
     uint32_t rows;     // of the answer
     uint32_t received; // bytes of an inline answer that are in the slot
     uint64_t epoch;
-} Request;
+} PendingRequest;
 
 // A ring to which an earlier loader, which may still be running, could write; freed when its last lent slot is
 // released.
@@ -64,19 +64,36 @@ struct Feed {
     RetiredRing *retired;
     uint32_t generation[FEED_SLOTS_MAX];
     enum { SLOT_FREE, SLOT_REQUESTED, SLOT_LENT } slots[FEED_SLOTS_MAX];
-    Request requests[WIRE_WINDOW_MAX]; // circular: the oldest at `head`
+    PendingRequest requests[WIRE_WINDOW_MAX]; // circular: the oldest at `head`
     uint32_t window, head, outstanding;
 };
 
-static inline Request *feed_request_at(Feed *feed, uint32_t age) {
+static inline PendingRequest *feed_request_at(Feed *feed, uint32_t age) {
     return &feed->requests[(feed->head + age) % WIRE_WINDOW_MAX];
 }
 
-int feed_allocate_ring(Feed *feed); // all outstanding requests get new slots and are sent again
+// --- feed_ring.c
+
+int feed_ring_allocate(Feed *feed); // all outstanding requests get new slots and are sent again
+// Releases a slot of an earlier ring; false when `at` is none.
+bool feed_ring_release(Feed *feed, const uint8_t *at, uint32_t slot);
+void feed_ring_close(Feed *feed); // and earlier rings
+
+typedef enum {
+    FEED_RING_FAILED, // of an offer, after fail(); of a reply: the connection has ended
+    FEED_RING_SENT,   // to the loader: its reply will arrive on feed->ctl
+    FEED_RING_SETTLED // GETs can be sent: attach_id is that of the ring, or 0 when the rows arrive over the socket
+} FeedRingState;
+
+FeedRingState feed_ring_offer(Feed *feed);         // sends the ring to the loader, if both sides can share one
+FeedRingState feed_ring_receive_reply(Feed *feed); // when feed->ctl is readable
+void feed_ring_withdraw(Feed *feed);               // closes feed->ctl: the loader must not write to the ring
+
+// --- feed_connection.c
 
 void connection_open(Feed *feed);  // a new socket and HELLO
-int connection_attach(Feed *feed); // sends the ring to the loader, if both sides can share one
-void connection_send(Feed *feed, Request *request);
+int connection_attach(Feed *feed); // offers the ring to the loader; -1 after fail()
+void connection_send(Feed *feed, PendingRequest *request);
 int connection_receive(Feed *feed);                 // handles the messages that have arrived; -1 after fail()
 int connection_wait(Feed *feed, uint64_t until_ns); // waits for one event, receives, retries; -1 after fail()
 void connection_close(Feed *feed);

@@ -1,0 +1,118 @@
+// The ring of a feed: its slots, the hand-over to a loader, and rings that an earlier loader may still write to.
+#include "common/err.h"
+#include "common/log.h"
+#include "loader/client/feed_internal.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    SLOTS_BEYOND_WINDOW = 3, // two that the device uploads from, and one spare
+    ATTACH_TRIES = 3,        // then the rows arrive over the socket
+};
+
+static void unmap_ring(const Feed *feed, Ring *ring) {
+    if (ring->base && feed->config.unpin) feed->config.unpin(ring->base);
+    ring_close(ring);
+}
+
+int feed_ring_allocate(Feed *feed) {
+    const FeedConfig *config = &feed->config;
+    uint32_t lent = 0;
+    for (uint32_t i = 0; i < FEED_SLOTS_MAX; i++) lent += feed->slots[i] == SLOT_LENT;
+    if (lent) {
+        RetiredRing *retired = calloc(1, sizeof *retired);
+        if (!retired) die(EX_MEMORY, "no memory");
+        *retired = (RetiredRing){feed->ring, lent, feed->retired};
+        feed->retired = retired;
+        feed->ring = (Ring){.fd = -1};
+    } else {
+        unmap_ring(feed, &feed->ring);
+    }
+    uint32_t count = feed->window + SLOTS_BEYOND_WINDOW;
+    uint64_t slot_bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1) * sizeof(uint16_t);
+    if (ring_open(&feed->ring, feed->endpoint.ipc && !config->inline_only, slot_bytes, count) < 0) return -1;
+    if (config->pin) config->pin(feed->ring.base, (size_t)feed->ring.slot_bytes * count);
+    memset(feed->slots, 0, sizeof feed->slots);
+    // Answers in the old ring that feed_next has not returned are requested again.
+    for (uint32_t i = 0; i < feed->outstanding; i++) {
+        PendingRequest *request = feed_request_at(feed, i);
+        request->slot = i;
+        request->generation = ++feed->generation[i];
+        request->req_id = ++feed->last_req;
+        request->ready = false;
+        request->sent_ns = 0, request->received = 0;
+        feed->slots[i] = SLOT_REQUESTED;
+    }
+    return 0;
+}
+
+bool feed_ring_release(Feed *feed, const uint8_t *at, uint32_t slot) {
+    for (RetiredRing **link = &feed->retired; *link; link = &(*link)->next) {
+        RetiredRing *retired = *link;
+        if (at != ring_slot(&retired->ring, slot)) continue;
+        if (--retired->lent == 0) {
+            *link = retired->next;
+            unmap_ring(feed, &retired->ring);
+            free(retired);
+        }
+        return true;
+    }
+    return false;
+}
+
+void feed_ring_close(Feed *feed) {
+    for (RetiredRing *next; feed->retired; feed->retired = next) {
+        next = feed->retired->next;
+        unmap_ring(feed, &feed->retired->ring);
+        free(feed->retired);
+    }
+    unmap_ring(feed, &feed->ring);
+}
+
+// --- the hand-over
+
+void feed_ring_withdraw(Feed *feed) {
+    if (feed->ctl >= 0) close(feed->ctl);
+    feed->ctl = -1;
+    feed->attach_id = 0;
+}
+
+static FeedRingState continue_inline(Feed *feed, const char *why) {
+    log_line("no shared ring with the loader (%s): batches arrive over the socket", why);
+    feed_ring_withdraw(feed);
+    return FEED_RING_SETTLED;
+}
+
+FeedRingState feed_ring_offer(Feed *feed) {
+    if (!feed->ring.base || !feed->ring_offered || feed->attach_failures >= ATTACH_TRIES) return FEED_RING_SETTLED;
+    if (feed->ctl >= 0 && feed->attach_id && feed->attached_instance == feed->instance)
+        return FEED_RING_SETTLED; // only the socket is new
+    if (feed->ctl >= 0) {
+        struct pollfd end = {feed->ctl, POLLIN, 0};
+        bool closed = poll(&end, 1, 0) > 0 && end.revents & (POLLHUP | POLLERR);
+        feed_ring_withdraw(feed);
+        // The previous loader may still be running and writing: leave that ring to it and allocate a new one.
+        if (!closed && feed_ring_allocate(feed) < 0) return FEED_RING_FAILED;
+    }
+    CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, feed->session, feed->ring.slot_bytes, feed->ring.slot_count, 0};
+    feed->ctl = ctl_connect(feed->endpoint.ctl);
+    if (feed->ctl < 0 || ctl_send_ring(feed->ctl, &attach, &feed->ring) < 0)
+        return continue_inline(feed, strerror(errno));
+    feed->attached_instance = feed->instance;
+    return FEED_RING_SENT;
+}
+
+FeedRingState feed_ring_receive_reply(Feed *feed) {
+    CtlReply reply;
+    bool received = ctl_receive_reply(feed->ctl, &reply) == 0;
+    if (received && reply.loader_instance == feed->instance) {
+        feed->attach_id = reply.attach_id;
+        feed->attach_failures = 0;
+        return FEED_RING_SETTLED;
+    }
+    if (!received && errno == EAGAIN) return FEED_RING_SENT;
+    feed->attach_failures++;
+    return FEED_RING_FAILED;
+}
