@@ -285,7 +285,7 @@ static bool is_expected(const Feed *feed, const PendingRequest *request, const W
     return message->header.loader_instance == feed->instance && message->header.attach_id == feed->attach_id &&
            batch->slot == request->slot && batch->generation == request->generation &&
            batch->first_sample == what->first_sample && batch->sequence_tokens == what->sequence_tokens &&
-           batch->rows <= what->rows && (batch->rows == what->rows || what->mode == SAMPLING_SEQUENTIAL) &&
+           batch->rows <= what->rows && (batch->rows == what->rows || sampling_ends(what->mode)) &&
            batch->offset == request->received && payload_bytes == (inline_rows ? batch->length : 0) &&
            (batch->length == total || (inline_rows && batch->length));
 }

@@ -1,4 +1,4 @@
-// The sampling modes, as sampling.h specifies them. A mode is three functions and a row of SAMPLING_MODES.
+// The sampling modes, as sampling.h specifies them. A mode is a row of SAMPLING_MODES, which names three functions.
 #include "loader/protocol/sampling.h"
 #include "common/err.h"
 #include "common/rng.h"
@@ -117,24 +117,7 @@ static void shifted_group(const SampleOrder *order, uint64_t sample, ShuffleGrou
     for (unsigned i = 0; i < group->extent_count; i++) group->extent[i] += shift;
 }
 
-static uint64_t shifted_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
-    return epoch_token(order, group, sample, extent);
-}
-
-static uint64_t documents_blocks(const SampleOrder *order) { return shifted_blocks(order); }
-
-static void documents_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    shifted_group(order, sample, group);
-}
-
-static uint64_t documents_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample,
-                                unsigned *extent) {
-    return epoch_token(order, group, sample, extent);
-}
-
 // --- sequential: the groups of an epoch, in the order of the stream
-
-static uint64_t sequential_blocks(const SampleOrder *order) { return epoch_blocks(order); }
 
 static void sequential_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
     group_in_stream_order(order, sample, 0, group);
@@ -149,14 +132,19 @@ static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *g
 // --- the table
 
 static const SamplingMode modes[] = {
-#define ROW(NAME, name, number, ends, documents, ...)                                                                  \
-    {number, ends, documents, name##_blocks, name##_group, name##_token},
+#define ROW(NAME, name, number, ends, documents, blocks, group, token, ...)                                            \
+    {number, ends, documents, blocks, group, token},
     SAMPLING_MODES(ROW, )};
 
 const SamplingMode *sampling_mode(unsigned number) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (modes[i].number == number) return &modes[i];
     return NULL;
+}
+
+bool sampling_ends(unsigned number) {
+    const SamplingMode *mode = sampling_mode(number);
+    return mode && mode->ends;
 }
 
 int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t seed, uint64_t tokens,

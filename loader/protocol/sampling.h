@@ -14,18 +14,17 @@
 //               positions come last and hold the remaining blocks: block 8KG + P(1 + G, n - 8KG)(p - 8KG).
 //               So the samples of a group come from 8 extents of about 2 MiB each; the order needs no state and has no
 //               size limit.
-//   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of epoch
-//   e
-//               begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that of epoch
-//               e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
+//   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of
+//               epoch e begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that
+//               of epoch e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
 //   documents   As shifted, but a row begins where a document does if its block has such a place: at the first
 //               end-of-text id of the block that has T ids of the split after it. (This id is the first input of the
 //               document that follows it.) Else the row begins where the block does, most often inside a document of
 //               more than T ids.
 //
 // P(stage, m) is a permutation of 0..m-1 that depends on seed and epoch: 8 rounds of a balanced Feistel network on 2h
-// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m. P(stage,
-// 1) maps 0 to 0. With left:right = x, h bits each, round r is
+// bits, where 2h is the bit length of m-1 rounded up to even, applied repeatedly until the result is below m.
+// P(stage, 1) maps 0 to 0. With left:right = x, h bits each, round r is
 //   left, right = right, left ^ (mix(key[r] << 32 | right) >> (64 - h))
 // mix(z): z ^= z >> 30, z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31 (splitmix64).
 // key[0..3] and key[4..7] are the four output words of philox4x32-10 with the key {seed low, seed high} and the

@@ -43,8 +43,8 @@
 // only when session, req_id, attach_id, first_sample, sequence_tokens, slot and generation are those of an unanswered
 // request. When nothing arrives for a while, the trainer sends its unanswered GETs again (same req_id, slot and
 // generation), and then opens a new socket and sends HELLO and the GETs. This project's trainer waits 50 ms (ipc) or
-// 500 ms (tcp), or 5 times the longest wait that ended with a BATCH; the wait doubles with each new socket, up to 10
-// s.
+// 500 ms (tcp), or 5 times the longest wait that ended with a BATCH; the wait doubles with each new socket, up
+// to 10 s.
 //
 // INLINE ROWS (attach_id 0). The rows of a GET are sent as BATCH messages of WIRE_PIECE_MAX bytes, the last one
 // shorter, with ascending `offset`, so that progress is visible on a slow connection: a trainer does not resend while
@@ -68,6 +68,7 @@
 #pragma once
 
 #include "common/bytes.h"
+#include "loader/protocol/mixture.h"
 
 enum {
     WIRE_MAGIC = 0x31444C47, // "GLD1"
@@ -80,9 +81,9 @@ enum {
     WIRE_SAMPLE_MAX_BITS = 63,   // of first_sample
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
-    WIRE_WORDS_MAX = 17,     // of CONTROL: as many sources as a mixture can have, and a schedule
-    WIRE_REQUEST_MAX = 4096, // bytes of a part that a loader receives
-    WIRE_BATCH_REPLACED = 1  // BATCH.flags: of a dataset that another has replaced; HELLO tells which
+    WIRE_WORDS_MAX = MIXTURE_SOURCES_MAX + 1, // of CONTROL: the sources of a mixture, and a schedule
+    WIRE_REQUEST_MAX = 4096,                  // bytes of a part that a loader receives
+    WIRE_BATCH_REPLACED = 1                   // BATCH.flags: of a dataset that another has replaced; HELLO tells which
 };
 
 typedef enum {

@@ -121,8 +121,7 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
 static void count_sources(const Job *job) {
     Served *served = job->copy.served;
     const WireGet *get = &job->copy.get;
-    if (get->split == SPLIT_TRAIN && get->mode != SAMPLING_SEQUENTIAL &&
-        get->first_sample + get->rows > served->highest)
+    if (get->split == SPLIT_TRAIN && !sampling_ends(get->mode) && get->first_sample + get->rows > served->highest)
         served->highest = get->first_sample + get->rows;
     for (uint32_t row = 0; served->source_count > 1 && row < job->copy.rows; row++) {
         MixtureSample at = served_sample(served, get->split, get->mode, get->first_sample + row);

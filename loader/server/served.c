@@ -189,7 +189,7 @@ void served_retire(Served **closing, Served *served) {
 
 MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample) {
     if (served->source_count == 1) return (MixtureSample){0, sample};
-    if (split == SPLIT_VAL || mode == SAMPLING_SEQUENTIAL) return (MixtureSample){served->source_count, sample};
+    if (split == SPLIT_VAL || sampling_ends(mode)) return (MixtureSample){served->source_count, sample};
     return mixture_at(&served->mixture, sample);
 }
 
