@@ -23,7 +23,7 @@ enum {
 };
 
 typedef struct {
-    Frame *first, *last;
+    CachedFrame *first, *last;
     unsigned count;
 } Queue;
 
@@ -31,57 +31,57 @@ typedef struct {
     FrameCache *cache;
     pthread_t thread;
     ShardCursor *cursor;
-    Frame *frame; // NULL: idle
+    CachedFrame *frame; // NULL: idle
     uint64_t began_ns, logged_ns;
     bool stalled;
-} Decoder;
+} DecodeThread;
 
 struct FrameCache {
     FrameDecode *decode;
     uint64_t limit, held; // bytes of all buffers
     Slabs slabs;
     FrameCacheStats stats;
-    Frame *newest, *oldest; // ready frames, in the order of use
-    unsigned pending;       // frames that are queued, in decoding or finished but not collected
-    unsigned stuck;         // of these, when last counted: those of files that do not answer
+    CachedFrame *newest, *oldest; // ready frames, in the order of use
+    unsigned pending;             // frames that are queued, in decoding or finished but not collected
+    unsigned stuck;               // of these, when last counted: those of files that do not answer
     int event;
     unsigned threads; // decoders that are not stalled
 
     pthread_mutex_t mutex;
-    pthread_cond_t work, rest; // rest: a decoder became idle
-    Queue needed, ahead, done;
-    Decoder decoders[DECODERS_MAX];
+    pthread_cond_t work, rest; // signalled when frames are queued; when a decoder becomes idle
+    Queue needed, prefetch, done;
+    DecodeThread decoders[DECODERS_MAX];
     unsigned decoder_count, stalled;
     bool closing;
 };
 
 // --- queues, with the mutex held
 
-static void queue_add(Queue *queue, Frame *frame) {
+static void queue_add(Queue *queue, CachedFrame *frame) {
     frame->next = NULL, frame->before = queue->last;
     *(queue->last ? &queue->last->next : &queue->first) = frame;
     queue->last = frame;
     queue->count++;
 }
 
-static void queue_remove(Queue *queue, Frame *frame) {
+static void queue_remove(Queue *queue, CachedFrame *frame) {
     *(frame->before ? &frame->before->next : &queue->first) = frame->next;
     *(frame->next ? &frame->next->before : &queue->last) = frame->before;
     queue->count--;
 }
 
-// --- decoders
+// --- the threads that decode
 
 static bool file_is_stalled(const FrameCache *cache, const ShardFile *file) {
     for (unsigned i = 0; i < cache->decoder_count; i++) {
-        const Decoder *decoder = &cache->decoders[i];
+        const DecodeThread *decoder = &cache->decoders[i];
         if (decoder->stalled && decoder->frame->place.file == file) return true;
     }
     return false;
 }
 
-static Frame *queue_take(FrameCache *cache, Queue *queue) {
-    for (Frame *frame = queue->first; frame; frame = frame->next) {
+static CachedFrame *queue_take(FrameCache *cache, Queue *queue) {
+    for (CachedFrame *frame = queue->first; frame; frame = frame->next) {
         if (cache->stalled && file_is_stalled(cache, frame->place.file)) continue;
         queue_remove(queue, frame);
         return frame;
@@ -91,12 +91,12 @@ static Frame *queue_take(FrameCache *cache, Queue *queue) {
 
 typedef struct {
     FrameDecode *decode;
-    const Frame *frame;
+    const CachedFrame *frame;
     ShardCursor *cursor;
-} Decoding;
+} DecodeCall;
 
 static int decode_guarded(void *self) {
-    const Decoding *decoding = self;
+    const DecodeCall *decoding = self;
     return decoding->decode(&decoding->frame->place, decoding->cursor, decoding->frame->buffer);
 }
 
@@ -109,8 +109,8 @@ int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
 }
 
 // Without the mutex.
-static void decode_frame(Decoder *decoder, Frame *frame) {
-    Decoding decoding = {decoder->cache->decode, frame, decoder->cursor};
+static void decode_frame(DecodeThread *decoder, CachedFrame *frame) {
+    DecodeCall decoding = {decoder->cache->decode, frame, decoder->cursor};
     if (mapguard_run(decode_guarded, &decoding, frame->place.file->path) == 0) return;
     if (!frame->error) frame->error = allocate_zeroed(1, sizeof *frame->error);
     err_take(frame->error);
@@ -121,12 +121,12 @@ static void decode_frame(Decoder *decoder, Frame *frame) {
 }
 
 static void *run_decoder(void *self) {
-    Decoder *decoder = self;
+    DecodeThread *decoder = self;
     FrameCache *cache = decoder->cache;
     pthread_mutex_lock(&cache->mutex);
     for (;;) {
-        Frame *frame = cache->closing ? NULL : queue_take(cache, &cache->needed);
-        if (!frame && !cache->closing) frame = queue_take(cache, &cache->ahead);
+        CachedFrame *frame = cache->closing ? NULL : queue_take(cache, &cache->needed);
+        if (!frame && !cache->closing) frame = queue_take(cache, &cache->prefetch);
         if (!frame) {
             pthread_cond_signal(&cache->rest);
             if (cache->closing) break;
@@ -155,8 +155,8 @@ static void *run_decoder(void *self) {
 // With the mutex held. False when there is no further thread.
 static bool start_decoder(FrameCache *cache) {
     if (cache->decoder_count == DECODERS_MAX) return false;
-    Decoder *decoder = &cache->decoders[cache->decoder_count];
-    *decoder = (Decoder){.cache = cache, .cursor = shard_cursor_open()};
+    DecodeThread *decoder = &cache->decoders[cache->decoder_count];
+    *decoder = (DecodeThread){.cache = cache, .cursor = shard_cursor_open()};
     if (pthread_create(&decoder->thread, NULL, run_decoder, decoder) == 0) {
         cache->decoder_count++;
         return true;
@@ -192,10 +192,10 @@ static bool all_idle(const FrameCache *cache) {
     return true;
 }
 
-static void drop_frame(FrameCache *cache, Frame *frame);
+static void drop_frame(FrameCache *cache, CachedFrame *frame);
 
 static void drop_queue(FrameCache *cache, Queue *queue) {
-    for (Frame *frame; (frame = queue->first);) {
+    for (CachedFrame *frame; (frame = queue->first);) {
         queue_remove(queue, frame);
         cache->pending--;
         drop_frame(cache, frame);
@@ -220,7 +220,7 @@ bool frame_cache_close(FrameCache *cache) {
         pthread_join(cache->decoders[i].thread, NULL);
         shard_cursor_close(cache->decoders[i].cursor);
     }
-    drop_queue(cache, &cache->needed), drop_queue(cache, &cache->ahead), drop_queue(cache, &cache->done);
+    drop_queue(cache, &cache->needed), drop_queue(cache, &cache->prefetch), drop_queue(cache, &cache->done);
     while (cache->oldest) drop_frame(cache, cache->oldest);
     if (cache->event >= 0) close(cache->event);
     pthread_mutex_destroy(&cache->mutex);
@@ -232,22 +232,22 @@ bool frame_cache_close(FrameCache *cache) {
 
 // --- the frames in the order of use
 
-static void use_add(FrameCache *cache, Frame *frame) {
+static void use_add(FrameCache *cache, CachedFrame *frame) {
     frame->newer = NULL, frame->older = cache->newest;
     *(cache->newest ? &cache->newest->newer : &cache->oldest) = frame;
     cache->newest = frame;
 }
 
-static void use_remove(FrameCache *cache, Frame *frame) {
+static void use_remove(FrameCache *cache, CachedFrame *frame) {
     *(frame->newer ? &frame->newer->older : &cache->newest) = frame->older;
     *(frame->older ? &frame->older->newer : &cache->oldest) = frame->newer;
 }
 
-void frame_pin(Frame *frame) { frame->pins++; }
+void frame_pin(CachedFrame *frame) { frame->pins++; }
 
-void frame_unpin(Frame *frame) { frame->pins--; }
+void frame_unpin(CachedFrame *frame) { frame->pins--; }
 
-static void buffer_drop(FrameCache *cache, Frame *frame) {
+static void buffer_drop(FrameCache *cache, CachedFrame *frame) {
     if (!frame->buffer) return;
     slab_return(&cache->slabs, frame->slab, frame->buffer);
     cache->held -= frame->bytes;
@@ -255,7 +255,7 @@ static void buffer_drop(FrameCache *cache, Frame *frame) {
 }
 
 // Forgets a frame that is not in a queue.
-static void drop_frame(FrameCache *cache, Frame *frame) {
+static void drop_frame(FrameCache *cache, CachedFrame *frame) {
     if (frame->state == FRAME_READY) use_remove(cache, frame);
     buffer_drop(cache, frame);
     frame->stream->cached[frame->number] = NULL;
@@ -265,9 +265,9 @@ static void drop_frame(FrameCache *cache, Frame *frame) {
 
 // Gives the frame memory, if need be that of the frames that have not been used for longest. False when `strict` and
 // the limit does not permit it.
-static bool buffer_get(FrameCache *cache, Frame *frame, bool strict) {
+static bool buffer_get(FrameCache *cache, CachedFrame *frame, bool strict) {
     frame->bytes = round_up(frame->place.file->frame_tokens * sizeof(uint16_t), PAGE);
-    for (Frame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
+    for (CachedFrame *old = cache->oldest, *newer; cache->held + frame->bytes > cache->limit && old; old = newer) {
         newer = old->newer;
         if (!old->pins) drop_frame(cache, old);
     }
@@ -277,19 +277,19 @@ static bool buffer_get(FrameCache *cache, Frame *frame, bool strict) {
     return true;
 }
 
-static Frame *queue_frame(FrameCache *cache, Frame *frame, bool ahead) {
-    frame->state = FRAME_QUEUED, frame->decoding = false, frame->ahead = ahead;
+static CachedFrame *queue_frame(FrameCache *cache, CachedFrame *frame, bool prefetch) {
+    frame->state = FRAME_QUEUED, frame->decoding = false, frame->prefetched = prefetch;
     if (frame->error) frame->error->code = 0;
     cache->pending++;
     pthread_mutex_lock(&cache->mutex);
-    queue_add(ahead ? &cache->ahead : &cache->needed, frame);
+    queue_add(prefetch ? &cache->prefetch : &cache->needed, frame);
     pthread_cond_signal(&cache->work);
     pthread_mutex_unlock(&cache->mutex);
     return frame;
 }
 
-static Frame *new_frame(FrameCache *cache, ShardStream *stream, uint64_t number, bool strict) {
-    Frame *frame = allocate_zeroed(1, sizeof *frame);
+static CachedFrame *new_frame(FrameCache *cache, ShardStream *stream, uint64_t number, bool strict) {
+    CachedFrame *frame = allocate_zeroed(1, sizeof *frame);
     frame->stream = stream, frame->number = number, frame->place = shard_stream_place(stream, number);
     frame->state = FRAME_QUEUED;
     if (!buffer_get(cache, frame, strict)) {
@@ -300,19 +300,19 @@ static Frame *new_frame(FrameCache *cache, ShardStream *stream, uint64_t number,
     return frame;
 }
 
-// A frame in the queue for reading ahead is needed now.
-static void hurry(FrameCache *cache, Frame *frame) {
+// Moves a frame from the queue for prefetching to that of needed frames.
+static void queue_promote(FrameCache *cache, CachedFrame *frame) {
     pthread_mutex_lock(&cache->mutex);
     if (!frame->decoding) {
-        queue_remove(&cache->ahead, frame);
+        queue_remove(&cache->prefetch, frame);
         queue_add(&cache->needed, frame);
     }
     pthread_mutex_unlock(&cache->mutex);
-    frame->ahead = false;
+    frame->prefetched = false;
 }
 
-Frame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number) {
-    Frame *frame = stream->cached[number];
+CachedFrame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number) {
+    CachedFrame *frame = stream->cached[number];
     if (frame && frame->state == FRAME_READY) {
         cache->stats.hits++;
         if (frame != cache->newest) use_remove(cache, frame), use_add(cache, frame);
@@ -324,13 +324,13 @@ Frame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number) 
         buffer_get(cache, frame, false);
         return queue_frame(cache, frame, false);
     }
-    if (frame->state == FRAME_QUEUED && frame->ahead) hurry(cache, frame);
+    if (frame->state == FRAME_QUEUED && frame->prefetched) queue_promote(cache, frame);
     return frame;
 }
 
-bool frame_cache_ahead(FrameCache *cache, ShardStream *stream, uint64_t number) {
+bool frame_cache_prefetch(FrameCache *cache, ShardStream *stream, uint64_t number) {
     if (stream->cached[number]) return true;
-    Frame *frame = new_frame(cache, stream, number, true);
+    CachedFrame *frame = new_frame(cache, stream, number, true);
     if (frame) queue_frame(cache, frame, true);
     return frame;
 }
@@ -343,7 +343,7 @@ unsigned frame_cache_queued(const FrameCache *cache) {
     return cache->pending > cache->stuck ? cache->pending - cache->stuck : 0;
 }
 
-static void frame_finish(FrameCache *cache, Frame *frame) {
+static void frame_finish(FrameCache *cache, CachedFrame *frame) {
     cache->pending--;
     if (!frame->error || !frame->error->code) {
         frame->state = FRAME_READY, frame->ids = frame->buffer;
@@ -361,16 +361,16 @@ void frame_cache_collect(FrameCache *cache) {
     uint64_t count;
     if (read(cache->event, &count, sizeof count) < 0) return;
     pthread_mutex_lock(&cache->mutex);
-    Frame *frame = cache->done.first;
+    CachedFrame *frame = cache->done.first;
     cache->done = (Queue){0};
     pthread_mutex_unlock(&cache->mutex);
-    for (Frame *next; frame; frame = next) {
+    for (CachedFrame *next; frame; frame = next) {
         next = frame->next;
         frame_finish(cache, frame);
     }
 }
 
-int frame_fail(const Frame *frame) {
+int frame_fail(const CachedFrame *frame) {
     const FramePlace *place = &frame->place;
     bool readable = frame->error->code != EX_IO;
     return fail(readable ? EX_DATA : EX_IO, "%s shard %llu, frame %llu %s", split_names[frame->stream->split],
@@ -381,7 +381,7 @@ int frame_fail(const Frame *frame) {
 // --- files that do not answer
 
 // With the mutex held.
-static void watch_decoder(FrameCache *cache, Decoder *decoder, uint64_t now) {
+static void watch_decoder(FrameCache *cache, DecodeThread *decoder, uint64_t now) {
     if (now < decoder->began_ns + STALLED_MS * MS) return;
     uint64_t waited_ns = now - decoder->began_ns;
     if (!decoder->stalled) {
@@ -390,7 +390,7 @@ static void watch_decoder(FrameCache *cache, Decoder *decoder, uint64_t now) {
     }
     if (now - decoder->logged_ns < LOG_MS * MS) return;
     decoder->logged_ns = now;
-    for (Decoder *other = cache->decoders; other < decoder; other++) // one line for each file
+    for (DecodeThread *other = cache->decoders; other < decoder; other++) // one line for each file
         if (other->stalled && other->frame->place.file == decoder->frame->place.file) return;
     log_warn("'%s' has not been readable for %llu s: requests for it wait", decoder->frame->place.file->path,
              (unsigned long long)(waited_ns / (1000 * MS)));
@@ -405,19 +405,19 @@ void frame_cache_watch(FrameCache *cache, uint64_t now_ns) {
     while (cache->decoder_count - cache->stalled < cache->threads && start_decoder(cache)) {
     }
     cache->stuck = cache->stalled;
-    for (const Frame *frame = cache->needed.first; cache->stalled && frame; frame = frame->next)
+    for (const CachedFrame *frame = cache->needed.first; cache->stalled && frame; frame = frame->next)
         cache->stuck += file_is_stalled(cache, frame->place.file);
-    for (const Frame *frame = cache->ahead.first; cache->stalled && frame; frame = frame->next)
+    for (const CachedFrame *frame = cache->prefetch.first; cache->stalled && frame; frame = frame->next)
         cache->stuck += file_is_stalled(cache, frame->place.file);
     pthread_mutex_unlock(&cache->mutex);
 }
 
 // --- the end of a dataset
 
-static void take_over_shard(ShardStream *stream, uint64_t shard, ShardStream *from, uint64_t twin) {
+static void take_over_shard(ShardStream *stream, uint64_t shard, ShardStream *from, uint64_t match) {
     for (uint64_t i = 0; i < stream->shards[shard].frame_count; i++) {
         uint64_t number = stream->first_frame[shard] + i;
-        Frame **old = &from->cached[from->first_frame[twin] + i], *frame = *old;
+        CachedFrame **old = &from->cached[from->first_frame[match] + i], *frame = *old;
         if (!frame || frame->state != FRAME_READY || frame->pins) continue;
         *old = NULL;
         stream->cached[number] = frame;
@@ -427,19 +427,19 @@ static void take_over_shard(ShardStream *stream, uint64_t shard, ShardStream *fr
 
 void frame_cache_take_over(ShardStream *stream, ShardStream *from) {
     for (uint64_t shard = 0; shard < stream->count; shard++)
-        if (stream->twins[shard] != SHARD_NO_TWIN) take_over_shard(stream, shard, from, stream->twins[shard]);
+        if (stream->matches[shard] != SHARD_NO_MATCH) take_over_shard(stream, shard, from, stream->matches[shard]);
 }
 
 bool frame_cache_forget(FrameCache *cache, ShardStream *stream) {
     bool gone = true;
     if (!stream->cached) return true;
     for (uint64_t i = 0; i < stream->frames; i++) {
-        Frame *frame = stream->cached[i];
+        CachedFrame *frame = stream->cached[i];
         if (!frame) continue;
         if (frame->state == FRAME_QUEUED) {
             pthread_mutex_lock(&cache->mutex);
             bool waits = !frame->decoding;
-            if (waits) queue_remove(frame->ahead ? &cache->ahead : &cache->needed, frame);
+            if (waits) queue_remove(frame->prefetched ? &cache->prefetch : &cache->needed, frame);
             pthread_mutex_unlock(&cache->mutex);
             if (!waits) {
                 gone = false;

@@ -12,7 +12,7 @@
 
 typedef enum { FRAME_QUEUED, FRAME_READY, FRAME_FAILED } FrameState;
 
-typedef struct Frame {
+typedef struct CachedFrame {
     ShardStream *stream;
     uint64_t number;
     FramePlace place;
@@ -21,22 +21,22 @@ typedef struct Frame {
 
     // The rest belongs to the cache.
     unsigned pins;
-    void *buffer;                // of `bytes` bytes; NULL with FRAME_FAILED
-    Slab *slab;                  // of the buffer
-    size_t bytes;                // whole pages
-    struct Frame *newer, *older; // in the order of use, with FRAME_READY
-    struct Frame *next, *before; // in a queue
-    bool ahead, decoding;        // in the queue for reading ahead; taken out of it by a decoder
-    Error *error;                // of a decoding that failed
+    void *buffer;                      // of `bytes` bytes; NULL with FRAME_FAILED
+    Slab *slab;                        // of the buffer
+    size_t bytes;                      // whole pages
+    struct CachedFrame *newer, *older; // in the order of use, with FRAME_READY
+    struct CachedFrame *next, *before; // in a queue
+    bool prefetched, decoding;         // in the queue for prefetching; removed from its queue by a decoder
+    Error *error;                      // of a decoding that failed
     bool logged;
     uint64_t failed_ns;
-} Frame;
+} CachedFrame;
 
 typedef struct FrameCache FrameCache;
 
-// Decodes the frame at `place`, -1 after fail(). `decoder` is what shard_cursor_open returned.
-typedef int FrameDecode(const FramePlace *place, ShardCursor *decoder, uint16_t *ids);
-int frame_decode(const FramePlace *place, ShardCursor *decoder, uint16_t *ids); // the one that is not a test's
+// Decodes the frame at `place`; -1 after fail(). A test passes a function of its own.
+typedef int FrameDecode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids);
+int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids);
 
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode);
 // After frame_cache_forget of every stream. False when a decoder waits for its disk: its thread and what it uses,
@@ -44,13 +44,13 @@ FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *deco
 bool frame_cache_close(FrameCache *cache);
 
 // The frame, which is queued for decoding unless it is ready. A frame whose decoding failed is tried again after a
-// second. frame_cache_ahead queues it behind all that frame_cache_get has queued, and only while the limit permits;
+// second. frame_cache_prefetch queues it after all that frame_cache_get has queued, and only while the limit permits;
 // false when it does not.
-Frame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number);
-bool frame_cache_ahead(FrameCache *cache, ShardStream *stream, uint64_t number);
-void frame_pin(Frame *frame); // a pinned frame stays in memory
-void frame_unpin(Frame *frame);
-int frame_fail(const Frame *frame); // makes the error of a failed frame the pending one, without a path; -1
+CachedFrame *frame_cache_get(FrameCache *cache, ShardStream *stream, uint64_t number);
+bool frame_cache_prefetch(FrameCache *cache, ShardStream *stream, uint64_t number);
+void frame_pin(CachedFrame *frame); // a pinned frame stays in memory
+void frame_unpin(CachedFrame *frame);
+int frame_fail(const CachedFrame *frame); // makes the error of a failed frame the pending one, without a path; -1
 
 int frame_cache_event(const FrameCache *cache);       // readable when frame_cache_collect has something to do
 void frame_cache_collect(FrameCache *cache);          // takes over the frames that have been decoded or have failed
@@ -61,7 +61,7 @@ unsigned frame_cache_queued(const FrameCache *cache); // without the frames of f
 // and logs the name of each file that has not been readable for 10 s, every 10 s. now_ns: clock_ns().
 void frame_cache_watch(FrameCache *cache, uint64_t now_ns);
 
-// Gives the decoded frames of shards that are the same in both (shard_stream_find_twins) to `stream`.
+// Gives the decoded frames of shards that are the same in both (shard_stream_match) to `stream`.
 void frame_cache_take_over(ShardStream *stream, ShardStream *from);
 
 // Drops the frames of a stream. False when a decoder still works on one: call it again later.

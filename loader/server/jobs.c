@@ -153,7 +153,7 @@ static void job_answer(Server *server, Job *job) {
 }
 
 static void job_refuse(Server *server, const Job *job) {
-    const Frame *frame = job->copy.waits_for; // NULL: the split is too short
+    const CachedFrame *frame = job->copy.awaited; // NULL: the split is too short
     WireCode code = !frame ? WIRE_RANGE : err_code() == EX_IO ? WIRE_IO : WIRE_DATA;
     server_send_error(server, &job->route, &job->header, code, frame ? (uint32_t)frame->place.shard : 0, "%s",
                       err_text());

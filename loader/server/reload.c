@@ -114,7 +114,7 @@ static int open_fresh(Reload *reload) {
     const WireControl *control = &reload->request.control;
     if (!(reload->fresh = served_open(&reload->spec))) return -1;
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
-        shard_stream_find_twins(&reload->fresh->streams[split], &reload->current->streams[split]);
+        shard_stream_match(&reload->fresh->streams[split], &reload->current->streams[split]);
     if (control->action != WIRE_REWEIGHT) return 0;
     if (reload->fresh->source_count != control->words)
         return fail(EX_USAGE, "%u weights for %u datasets", control->words, reload->fresh->source_count);

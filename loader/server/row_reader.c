@@ -1,18 +1,17 @@
 // Rows out of decoded frames. A track is one stream of requests (source, split, mode, seed, T): it keeps the shuffle
-// group that the stream reads, and how far the frames of this group and of the next have been queued ahead of their
-// use.
+// group that the stream reads, and how far the frames of this group and of the next have been prefetched.
 #include "loader/server/row_reader.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <stdlib.h>
 
 enum {
-    TRACKS = 128,           // streams of requests at a time; an older one loses only its place in reading ahead
+    TRACKS = 128,           // streams of requests at a time; an older one loses only its place in the prefetch
     STEP_BYTES = 1 << 20,   // copied for one request before the next one gets its turn
     ROWS_AHEAD = 32,        // rows of a request whose frames are decoded at the same time
-    QUEUE_MAX = 16,         // frames in the queue above which nothing is read ahead
+    QUEUE_MAX = 16,         // frames in the queue above which nothing is prefetched
     GROUP_BYTES = 18 << 20, // the frames of a shuffle group, with those at the edges of its extents
-    TRACK_ACTIVE_S = 10     // a track that was used more recently is read ahead
+    TRACK_ACTIVE_S = 10     // only tracks that were used more recently are prefetched
 };
 
 typedef struct {
@@ -21,17 +20,17 @@ typedef struct {
     SampleOrder order;
     ShuffleGroup group;
     uint64_t used_ns;
-    // Reading ahead: the next frame is `frame` of `extent` of group `ahead`.
-    ShuffleGroup ahead;
+    // The next frame to prefetch is `frame` of `extent` of group `prefetched`.
+    ShuffleGroup prefetched;
     unsigned extent;
     uint64_t frame;
-    bool is_next; // `ahead` is the group after `group`, else `group` itself
+    bool is_next; // `prefetched` is the group after `group`, else `group` itself
 } Track;
 
 struct RowReader {
     FrameCache *cache;
     Track tracks[TRACKS];
-    unsigned turn; // the track that is read ahead next
+    unsigned turn; // the track that is prefetched next
 };
 
 RowReader *row_reader_open(uint64_t cache_bytes, unsigned threads) {
@@ -66,8 +65,8 @@ static bool group_has(const ShuffleGroup *group, uint64_t sample) {
     return sample >= group->first_sample && sample - group->first_sample < group->samples;
 }
 
-static void track_read_ahead_of(Track *track, const ShuffleGroup *group, bool is_next) {
-    track->ahead = *group, track->is_next = is_next;
+static void track_set_prefetch(Track *track, const ShuffleGroup *group, bool is_next) {
+    track->prefetched = *group, track->is_next = is_next;
     track->extent = 0, track->frame = 0;
 }
 
@@ -86,8 +85,8 @@ static void enter_group(RowReader *reader, RowCopy *copy, unsigned source, uint6
     for (Track *track = reader->tracks; track < reader->tracks + TRACKS; track++) {
         if (track->used_ns < oldest->used_ns) oldest = track;
         if (!track_matches(track, copy, source)) continue;
-        bool next = track->is_next && group_has(&track->ahead, sample);
-        if (next) track->group = track->ahead, track->is_next = false;
+        bool next = track->is_next && group_has(&track->prefetched, sample);
+        if (next) track->group = track->prefetched, track->is_next = false;
         if (!group_has(&track->group, sample)) continue;
         *group = track->group;
         track->used_ns = clock_ns();
@@ -96,7 +95,7 @@ static void enter_group(RowReader *reader, RowCopy *copy, unsigned source, uint6
     sample_order_group(&copy->order[source], sample, group);
     *oldest = (Track){.served = copy->served, .source = source, .order = copy->order[source], .group = *group};
     oldest->used_ns = clock_ns();
-    track_read_ahead_of(oldest, group, false);
+    track_set_prefetch(oldest, group, false);
 }
 
 // --- copying
@@ -124,8 +123,8 @@ static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32
 
 int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireGet *get, uint16_t *ids) {
     copy->served = served, copy->get = *get, copy->ids = ids;
-    copy->done = copy->column = copy->skipped = copy->ahead = copy->known = 0;
-    copy->epoch = 0, copy->waits_for = NULL, copy->found = false;
+    copy->done = copy->column = copy->skipped = copy->prefetched = copy->known = 0;
+    copy->epoch = 0, copy->awaited = NULL, copy->found = false;
     MixtureSample first = served_sample(served, get->split, get->mode, get->first_sample);
     for (unsigned source = 0; first.source < served->source_count && source < served->source_count; source++)
         if (served_weighs(served, source) && enter_source(copy, source) < 0) return -1;
@@ -140,26 +139,26 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
 }
 
 void row_copy_end(RowCopy *copy) {
-    if (copy->waits_for) frame_unpin(copy->waits_for);
-    copy->waits_for = NULL;
+    if (copy->awaited) frame_unpin(copy->awaited);
+    copy->awaited = NULL;
 }
 
-// Has the frames of the following rows decoded at the same time as the one that is waited for.
-static void request_ahead(RowReader *reader, RowCopy *copy) {
+// Queues the frames of the following rows, which are decoded at the same time as the awaited frame.
+static void prefetch_rows(RowReader *reader, RowCopy *copy) {
     ShardStream *stream = &copy->served->streams[copy->get.split];
-    if (copy->ahead < copy->done + 1) copy->ahead = copy->done + 1;
-    for (; copy->ahead < copy->rows && copy->ahead <= copy->done + ROWS_AHEAD; copy->ahead++) {
+    if (copy->prefetched < copy->done + 1) copy->prefetched = copy->done + 1;
+    for (; copy->prefetched < copy->rows && copy->prefetched <= copy->done + ROWS_AHEAD; copy->prefetched++) {
         uint32_t starts;
-        uint64_t token = row_token(reader, copy, copy->ahead, &starts);
+        uint64_t token = row_token(reader, copy, copy->prefetched, &starts);
         uint64_t frame = shard_stream_frame_of(stream, token);
         uint64_t last = shard_stream_frame_of(stream, token + starts - 1 + copy->get.sequence_tokens);
         for (; frame <= last; frame++)
-            if (!frame_cache_ahead(reader->cache, stream, frame)) return;
+            if (!frame_cache_prefetch(reader->cache, stream, frame)) return;
     }
 }
 
 // Looks in the frame of the current position for the document that begins the row.
-static void find_start(RowCopy *copy, const Frame *frame, uint64_t token, uint32_t starts) {
+static void find_start(RowCopy *copy, const CachedFrame *frame, uint64_t token, uint32_t starts) {
     const uint16_t *ids = frame->ids + (token - frame->place.first_token);
     uint64_t left = frame->place.first_token + frame->place.tokens - token;
     uint16_t eot = (uint16_t)copy->served->dataset.eot_id;
@@ -169,7 +168,7 @@ static void find_start(RowCopy *copy, const Frame *frame, uint64_t token, uint32
 }
 
 // Copies from the frame of the current position to the end of the frame or of the row.
-static void copy_part(RowCopy *copy, const Frame *frame, uint64_t token) {
+static void copy_part(RowCopy *copy, const CachedFrame *frame, uint64_t token) {
     uint64_t from = token - frame->place.first_token, left = frame->place.tokens - from;
     uint32_t want = copy->get.sequence_tokens + 1 - copy->column, count = left < want ? (uint32_t)left : want;
     memcpy(copy->ids, frame->ids + from, count * sizeof *copy->ids);
@@ -180,19 +179,19 @@ static void copy_part(RowCopy *copy, const Frame *frame, uint64_t token) {
 
 RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
     ShardStream *stream = &copy->served->streams[copy->get.split];
-    if (copy->waits_for && copy->waits_for->state == FRAME_QUEUED) return ROWS_WAIT;
+    if (copy->awaited && copy->awaited->state == FRAME_QUEUED) return ROWS_WAIT;
     row_copy_end(copy);
     uint64_t token = 0;
     uint32_t known = UINT32_MAX, starts = 1; // `token` and `starts` are of row `known`
     for (const uint16_t *began = copy->ids; copy->done < copy->rows;) {
         if (known != copy->done) token = row_token(reader, copy, copy->done, &starts), known = copy->done;
         uint64_t at = token + copy->skipped + copy->column;
-        Frame *frame = frame_cache_get(reader->cache, stream, shard_stream_frame_of(stream, at));
+        CachedFrame *frame = frame_cache_get(reader->cache, stream, shard_stream_frame_of(stream, at));
         if (frame->state != FRAME_READY) {
             frame_pin(frame);
-            copy->waits_for = frame;
+            copy->awaited = frame;
             if (frame->state == FRAME_FAILED) return frame_fail(frame), ROWS_FAILED;
-            request_ahead(reader, copy);
+            prefetch_rows(reader, copy);
             return ROWS_WAIT;
         }
         if (starts > 1 && !copy->found) {
@@ -205,7 +204,7 @@ RowResult row_copy_advance(RowReader *reader, RowCopy *copy) {
     return ROWS_DONE;
 }
 
-// --- reading ahead
+// --- prefetch
 
 static bool is_whole_split(const ShuffleGroup *group) { return group->samples == UINT64_MAX; }
 
@@ -213,12 +212,13 @@ static bool is_active(const Track *track, uint64_t now) {
     return track->served && !is_whole_split(&track->group) && now - track->used_ns < TRACK_ACTIVE_S * 1000000000ull;
 }
 
-// The next frame of the group that is read ahead; false when all have been queued.
+// The next frame of the group to prefetch; false when all have been queued.
 static bool track_next_frame(Track *track, uint64_t *frame) {
     const ShardStream *stream = &track->served->streams[track->order.split];
-    for (; track->extent < track->ahead.extent_count; track->extent++, track->frame = 0) {
+    for (; track->extent < track->prefetched.extent_count; track->extent++, track->frame = 0) {
         uint64_t first = track->served->sources[track->source].first_token[track->order.split];
-        uint64_t begin = first + track->ahead.extent[track->extent], end = begin + track->ahead.extent_tokens - 1;
+        uint64_t begin = first + track->prefetched.extent[track->extent],
+                 end = begin + track->prefetched.extent_tokens - 1;
         uint64_t last = shard_stream_frame_of(stream, end);
         if (!track->frame) track->frame = shard_stream_frame_of(stream, begin) + 1; // 0 is "not set"
         for (; track->frame - 1 <= last; track->frame++)
@@ -231,19 +231,19 @@ static bool track_next_frame(Track *track, uint64_t *frame) {
 }
 
 // Queues one frame for the track; false when there is none left, or no room.
-static bool track_read_ahead(RowReader *reader, Track *track) {
+static bool track_prefetch(RowReader *reader, Track *track) {
     uint64_t frame;
     while (!track_next_frame(track, &frame)) {
         uint64_t next = track->group.first_sample + track->group.samples;
         if (track->is_next || !sample_order_left(&track->order, next)) return false;
         ShuffleGroup group;
         sample_order_group(&track->order, next, &group);
-        track_read_ahead_of(track, &group, true);
+        track_set_prefetch(track, &group, true);
     }
-    return frame_cache_ahead(reader->cache, &track->served->streams[track->order.split], frame);
+    return frame_cache_prefetch(reader->cache, &track->served->streams[track->order.split], frame);
 }
 
-void row_reader_read_ahead(RowReader *reader) {
+void row_reader_prefetch(RowReader *reader) {
     uint64_t now = clock_ns();
     if (frame_cache_queued(reader->cache) >= QUEUE_MAX) return;
     // Two groups for each track must fit, or the frames of one would drive out those of another.
@@ -252,7 +252,7 @@ void row_reader_read_ahead(RowReader *reader) {
     if (!active || active * 2 * GROUP_BYTES > frame_cache_stats(reader->cache).limit) return;
     for (unsigned tries = 0; tries < TRACKS && frame_cache_queued(reader->cache) < QUEUE_MAX;) {
         Track *track = &reader->tracks[reader->turn];
-        if (is_active(track, now) && track_read_ahead(reader, track)) {
+        if (is_active(track, now) && track_prefetch(reader, track)) {
             tries = 0;
         } else {
             tries++;

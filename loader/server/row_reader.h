@@ -17,15 +17,15 @@ FrameCache *row_reader_cache(RowReader *reader);
 typedef struct {
     Served *served;
     WireGet get;
-    uint16_t *ids;       // where the next ids go
-    uint32_t rows, done; // fewer rows than requested only at the end of a sequential split
-    uint32_t skipped;    // ids of the current row's block before the document that begins it
-    bool found;          // `skipped` is final
-    uint32_t column;     // ids of the current row that have been copied
-    uint32_t ahead;      // rows whose frames have been requested from the cache
-    uint64_t epoch;      // of the first row
-    Frame *waits_for;    // pinned; NULL when the next step has not been tried
-    uint32_t known;      // bit i: order[i] and group[i] are set
+    uint16_t *ids;        // where the next ids go
+    uint32_t rows, done;  // fewer rows than requested only at the end of a sequential split
+    uint32_t skipped;     // ids of the current row's block before the document that begins it
+    bool found;           // `skipped` is final
+    uint32_t column;      // ids of the current row that have been copied
+    uint32_t prefetched;  // rows whose frames have been queued
+    uint64_t epoch;       // of the first row
+    CachedFrame *awaited; // not decoded yet, pinned; NULL: none
+    uint32_t known;       // bit i: order[i] and group[i] are set
     SampleOrder order[SOURCES_MAX + 1];
     ShuffleGroup group[SOURCES_MAX + 1];
 } RowCopy;
@@ -35,13 +35,13 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
 
 // ROWS_WAIT: a frame has to be decoded. ROWS_MORE: about 1 MiB was copied, there is more to do. ROWS_FAILED: an error
 // is pending, 65 (damaged) or 74 (cannot be read), which names split, shard number and frame number, but no path,
-// because it goes to the trainer; copy->waits_for is the frame.
+// because it goes to the trainer; copy->awaited is the frame.
 typedef enum { ROWS_DONE, ROWS_WAIT, ROWS_MORE, ROWS_FAILED } RowResult;
 RowResult row_copy_advance(RowReader *reader, RowCopy *copy);
 void row_copy_end(RowCopy *copy);
 
 // Queues frames that will be needed: those of the current and of the next group of each stream of requests.
-void row_reader_read_ahead(RowReader *reader);
+void row_reader_prefetch(RowReader *reader);
 
 // Forgets a dataset that has no requests. False when a decoder works on it: call it again later.
 bool row_reader_forget(RowReader *reader, Served *served);

@@ -138,7 +138,7 @@ int served_reweight(Served *served, uint64_t from, const uint32_t *weights, cons
 // --- opening
 
 static int open_streams(Served *served) {
-    Source *joined = &served->sources[served->source_count];
+    ServedSource *joined = &served->sources[served->source_count];
     for (unsigned split = 0; split < SPLIT_COUNT; split++) {
         ShardStream *stream = &served->streams[split];
         uint64_t shards = 0;

@@ -26,16 +26,16 @@ int weight_parse(const char *text, uint32_t *weight);
 // The part of the streams that a source has.
 typedef struct {
     uint64_t first_token[SPLIT_COUNT], tokens[SPLIT_COUNT];
-} Source;
+} ServedSource;
 
 typedef struct Served {
     Dataset dataset; // what trainers see: the one source, or the sum of all, which then has no shards and owns nothing
     Dataset parts[SOURCES_MAX];
-    Mixture mixture;                     // of more than one source
-    char *name;                          // of the mixture
-    uint64_t highest;                    // of the train samples that were requested, the last one + 1
-    uint64_t source_tokens[SOURCES_MAX]; // sent
-    Source sources[SOURCES_MAX + 1];     // of more than one, the last is all of them joined
+    Mixture mixture;                       // of more than one source
+    char *name;                            // of the mixture
+    uint64_t highest;                      // of the train samples that were requested, the last one + 1
+    uint64_t source_tokens[SOURCES_MAX];   // sent
+    ServedSource sources[SOURCES_MAX + 1]; // of more than one, the last is all of them joined
     unsigned source_count;
     ShardStream streams[SPLIT_COUNT];
     unsigned users;                         // requests in progress

@@ -320,6 +320,6 @@ int server_run(Server *server) {
         }
         if (items[FRAMES].revents) frame_cache_collect(cache);
         more = jobs_advance(server);
-        row_reader_read_ahead(server->reader);
+        row_reader_prefetch(server->reader);
     }
 }

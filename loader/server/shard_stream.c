@@ -78,16 +78,16 @@ static bool same_shard(const ShardFile *a, const ShardFile *b) {
     return true;
 }
 
-void shard_stream_find_twins(ShardStream *stream, const ShardStream *other) {
-    stream->twins = allocate_zeroed(stream->count + 1, sizeof *stream->twins);
+void shard_stream_match(ShardStream *stream, const ShardStream *other) {
+    stream->matches = allocate_zeroed(stream->count + 1, sizeof *stream->matches);
     uint64_t next = 0; // most often, the shards are in the same order
     for (uint64_t i = 0; i < stream->count; i++) {
         uint64_t tries = 0;
         while (tries < other->count && !same_shard(&stream->shards[i], &other->shards[(next + tries) % other->count]))
             tries++;
         bool found = tries < other->count;
-        stream->twins[i] = found ? (next + tries) % other->count : SHARD_NO_TWIN;
-        if (found) next = stream->twins[i] + 1;
+        stream->matches[i] = found ? (next + tries) % other->count : SHARD_NO_MATCH;
+        if (found) next = stream->matches[i] + 1;
     }
 }
 
@@ -97,7 +97,7 @@ void shard_stream_close(ShardStream *stream) {
     free(stream->first_token);
     free(stream->first_frame);
     free(stream->cached);
-    free(stream->twins);
+    free(stream->matches);
     *stream = (ShardStream){0};
 }
 

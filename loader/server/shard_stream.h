@@ -3,17 +3,17 @@
 
 #include "shardtool/format/dataset.h"
 
-struct Frame;
+struct CachedFrame;
 
-#define SHARD_NO_TWIN UINT64_MAX
+#define SHARD_NO_MATCH UINT64_MAX
 
 typedef struct {
     ShardFile *shards;
     uint64_t *first_token, *first_frame; // of each shard within the split
     uint64_t count, capacity, tokens, frames;
     unsigned split;
-    struct Frame **cached; // by frame: what the cache has of it, or NULL; belongs to the cache
-    uint64_t *twins;       // by shard, or NULL: see shard_stream_find_twins
+    struct CachedFrame **cached; // by frame: what the cache has of it, or NULL; belongs to the cache
+    uint64_t *matches;           // by shard, or NULL: see shard_stream_match
 } ShardStream;
 
 // Room for `capacity` shards.
@@ -22,9 +22,9 @@ void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity);
 // cannot be read, 82 when it cannot be mapped.
 int shard_stream_add(ShardStream *stream, const Dataset *dataset);
 void shard_stream_ready(ShardStream *stream); // after the last shard_stream_add
-// Finds the shards that are also in `other`: the same tokens in the same frames, whatever the file. twins[i] is the
-// number of shard i there, or SHARD_NO_TWIN.
-void shard_stream_find_twins(ShardStream *stream, const ShardStream *other);
+// Finds the shards that are also in `other`: the same tokens in the same frames, in any file. matches[i] is the number of
+// shard i in `other`, or SHARD_NO_MATCH.
+void shard_stream_match(ShardStream *stream, const ShardStream *other);
 void shard_stream_close(ShardStream *stream); // accepts a zeroed struct; the cache must have forgotten the stream
 
 uint64_t shard_stream_frame_of(const ShardStream *stream, uint64_t token);

@@ -158,7 +158,7 @@ static double read_rate(RowReader *reader, Served *served, Sampling mode, uint32
             frame_cache_collect(row_reader_cache(reader));
         }
         row_copy_end(&copy);
-        row_reader_read_ahead(reader);
+        row_reader_prefetch(reader);
     }
     return (double)done * T / seconds_since(began);
 }

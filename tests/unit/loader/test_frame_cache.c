@@ -28,15 +28,15 @@ static void collect(FrameCache *cache) {
     frame_cache_collect(cache);
 }
 
-static Frame *get(FrameCache *cache, ShardStream *stream, uint64_t number) {
+static CachedFrame *get(FrameCache *cache, ShardStream *stream, uint64_t number) {
     for (;;) {
-        Frame *frame = frame_cache_get(cache, stream, number);
+        CachedFrame *frame = frame_cache_get(cache, stream, number);
         if (frame->state != FRAME_QUEUED) return frame;
         collect(cache);
     }
 }
 
-static void check_frame(const Frame *frame) {
+static void check_frame(const CachedFrame *frame) {
     CHECK(frame->state == FRAME_READY);
     CHECK_EQUAL(frame->place.tokens, FRAME);
     for (uint64_t i = 0; i < FRAME; i++)
@@ -71,7 +71,7 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
     FrameCache *cache = frame_cache_open(4 * FRAME * 2, 2, frame_decode);
-    Frame *pinned = get(cache, stream, 0);
+    CachedFrame *pinned = get(cache, stream, 0);
     frame_pin(pinned);
     for (uint64_t i = 1; i < 16; i++) {
         check_frame(get(cache, stream, 1)); // used again and again
@@ -82,12 +82,12 @@ TEST(loader_cache_stays_within_its_limit_and_keeps_what_is_used) {
     check_frame(pinned);
     frame_unpin(pinned);
     // Reading ahead replaces only frames that are decoded and not pinned.
-    Frame *held[4];
+    CachedFrame *held[4];
     for (uint64_t i = 0; i < 4; i++) frame_pin(held[i] = get(cache, stream, i));
-    CHECK(!frame_cache_ahead(cache, stream, 9));
+    CHECK(!frame_cache_prefetch(cache, stream, 9));
     frame_unpin(held[0]);
-    CHECK(frame_cache_ahead(cache, stream, 9));
-    CHECK(!frame_cache_ahead(cache, stream, 10));
+    CHECK(frame_cache_prefetch(cache, stream, 9));
+    CHECK(!frame_cache_prefetch(cache, stream, 10));
     check_frame(get(cache, stream, 9));
     for (uint64_t i = 1; i < 4; i++) frame_unpin(held[i]);
     CHECK(frame_cache_forget(cache, stream));
@@ -106,7 +106,7 @@ TEST(loader_cache_keeps_the_error_of_a_frame_for_all_who_need_it) {
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
     FrameCache *cache = frame_cache_open(1 << 20, 1, damaged);
     for (int times = 0; times < 3; times++) {
-        Frame *frame = get(cache, stream, 9);
+        CachedFrame *frame = get(cache, stream, 9);
         CHECK_EQUAL(frame->state, FRAME_FAILED);
         CHECK(frame_fail(frame) < 0);
         CHECK_EQUAL(err_code(), EX_DATA);
