@@ -242,24 +242,25 @@ static int tokenize(RunParams *run, Inputs *inputs, bool to_stdout) {
 
 // All options that determine the bytes of the shards, and their line.
 static void set_params(RunParams *run) {
-    PipelineOptions *pipeline = &run->pipeline;
+    TextOptions *text = &run->pipeline.text;
+    ShardSinkOptions *shards = &run->pipeline.shards;
     print_number(run->share, val);
     make_params(&run->line, run->share);
     buffer_print(&run->line, "\n");
-    sha256(run->line.data, run->line.size, pipeline->shards.params.params_fp);
+    sha256(run->line.data, run->line.size, shards->params.params_fp);
     run->line.data[run->line.size - 1] = '\0'; // drop the line end, which only the hash includes
-    pipeline->shards.threads = (unsigned)threads, pipeline->invalid = invalid_utf8, pipeline->max_word = max_word;
-    pipeline->max_tokens = max_tokens;
-    pipeline->val = val, pipeline->val_seed = val_seed, pipeline->shards.shard_tokens = shard_tokens;
-    pipeline->shards.params.frame_tokens = frame_tokens;
-    pipeline->shards.params.vocab_size = vocab_size(pipeline->vocab);
-    pipeline->shards.params.eot_id = vocab_end_of_text(pipeline->vocab);
-    vocab_fingerprint(pipeline->vocab, pipeline->shards.params.vocab_fp);
+    text->invalid = invalid_utf8, text->max_word = max_word, text->val = val, text->val_seed = val_seed;
+    shards->threads = (unsigned)threads, shards->shard_tokens = shard_tokens;
+    shards->params.frame_tokens = frame_tokens;
+    shards->params.vocab_size = vocab_size(text->vocab);
+    shards->params.eot_id = vocab_end_of_text(text->vocab);
+    vocab_fingerprint(text->vocab, shards->params.vocab_fp);
+    run->pipeline.max_tokens = max_tokens;
 }
 
 static int run(int count, char **arguments) {
     RunParams params = {0};
-    PipelineOptions *pipeline = &params.pipeline;
+    TextOptions *text = &params.pipeline.text;
     bool to_stdout = output && !strcmp(output, "-");
     if (check_options(to_stdout) < 0) return -1;
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
@@ -275,14 +276,14 @@ static int run(int count, char **arguments) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
         output = part.output, params.part = part.text;
     }
-    pipeline->vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
-    int status = pipeline->vocab ? 0 : -1;
+    text->vocab = characters ? vocab_open_characters(characters) : merges ? vocab_open_file(merges) : vocab_open();
+    int status = text->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);
         status = tokenize(&params, &inputs, to_stdout);
         buffer_close(&params.line);
     }
-    vocab_close(pipeline->vocab);
+    vocab_close(text->vocab);
     inputs_close(&inputs);
     return status;
 }

@@ -214,6 +214,11 @@ const char *input_path(const Inputs *inputs, const InputFile *file, char path[st
     return path;
 }
 
+int input_fail_in(const Inputs *inputs, uint64_t file, uint64_t document) {
+    char path[PATH_MAX_BYTES];
+    return fail_in("'%s' document %" PRIu64, input_path(inputs, &inputs->files[file], path), document);
+}
+
 static int by_identity(const void *a, const void *b) {
     const Identity *x = a, *y = b;
     if (x->device != y->device) return x->device < y->device ? -1 : 1;

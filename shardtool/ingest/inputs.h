@@ -56,4 +56,6 @@ void inputs_close(Inputs *inputs); // accepts a zeroed struct
 
 // Writes the path of a file to `path`, and returns it.
 const char *input_path(const Inputs *inputs, const InputFile *file, char path[static PATH_MAX_BYTES]);
+// Names a document of a file in the pending error; returns -1.
+int input_fail_in(const Inputs *inputs, uint64_t file, uint64_t document);
 const InputFolder *input_folder(const Inputs *inputs, const InputFile *file);

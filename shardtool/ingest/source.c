@@ -138,9 +138,7 @@ int source_next(Source *source, Part *part) {
 }
 
 int source_fail_in(const Source *source, const Part *part) {
-    char path[PATH_MAX_BYTES];
-    return fail_in("'%s' document %" PRIu64, input_path(source->inputs, &source->inputs->files[part->file], path),
-                   part->document);
+    return input_fail_in(source->inputs, part->file, part->document);
 }
 
 uint64_t source_bytes_read(const Source *source) { return source->bytes_before + source->stream.bytes; }

@@ -252,18 +252,14 @@ void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids,
     buffer_add(&journal->pending, ids, count * sizeof *ids);
 }
 
-static bool is_before(const PendingIds *ids, InputPosition position) {
-    return ids->file < position.file || (ids->file == position.file && ids->document < position.document);
-}
-
-// Writes the pending ids of the documents before `end`; those behind it will be read again.
+// Writes the pending ids of the documents before `end`; those after it will be read again.
 static int write_pending(Journal *journal, InputPosition end) {
     Buffer *pending = &journal->pending;
     size_t size = 0;
     PendingIds head;
     while (size < pending->size) {
         memcpy(&head, pending->data + size, sizeof head);
-        if (!is_before(&head, end)) break;
+        if (!position_is_before((InputPosition){.file = head.file, .document = head.document}, end)) break;
         size += sizeof head + head.count * sizeof(uint16_t);
     }
     if (!size) return 0;

@@ -26,6 +26,11 @@ typedef struct {
     uint64_t preceding;
 } InputPosition;
 
+// Whether the document of `a` is before that of `b`.
+static inline bool position_is_before(InputPosition a, InputPosition b) {
+    return a.file < b.file || (a.file == b.file && a.document < b.document);
+}
+
 typedef struct {
     int fd, pending_fd;
     int pending_split;

@@ -8,16 +8,11 @@
 
 #include "common/log.h"
 #include "shardtool/ingest/source.h"
-#include "shardtool/pipeline/shard_sink.h"
-#include "tokenizer/tokenizer.h"
+#include "shardtool/pipeline/text_batch.h"
 
 typedef struct {
     ShardSinkOptions shards; // `threads` tokenize, and as many compress
-    const Vocab *vocab;
-    InvalidUtf8 invalid;
-    uint64_t max_word;
-    double val; // share of documents in the validation split
-    uint64_t val_seed;
+    TextOptions text;
     Progress *progress;
     const Dataset *base; // appended to, or NULL
     Skips *skips;        // for documents with characters that the vocabulary lacks

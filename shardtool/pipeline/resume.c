@@ -1,0 +1,52 @@
+// Compares positions of documents with those of the finished shards.
+#include "shardtool/pipeline/resume.h"
+
+void resume_init(Resume *resume, const JournalResume *journal) {
+    *resume = (Resume){0};
+    for (int split = 0; journal && split < SPLIT_COUNT; split++) {
+        resume->after[split] = journal->positions[split];
+        resume->drop[split] = journal->positions[split].token;
+    }
+}
+
+bool resume_is_finished(const Resume *resume, InputPosition position, int split) {
+    return position_is_before(position, resume->after[split]);
+}
+
+void resume_drop(Resume *resume, int split, const uint16_t **ids, size_t *count) {
+    uint64_t *left = &resume->drop[split];
+    size_t dropped = *left < *count ? (size_t)*left : *count;
+    *left -= dropped, *ids += dropped, *count -= dropped;
+}
+
+int resume_add_pending(Resume *resume, const ShardSinkOptions *options, ShardSink *sink, uint64_t *tokens) {
+    if (!options->resume || !options->resume->has_start) return 0;
+    const Buffer *pending = &options->resume->pending;
+    InputPosition start = options->resume->start;
+    int split = options->journal->pending_split;
+    PendingIds head;
+    for (size_t at = 0; at < pending->size; at += head.count * sizeof(uint16_t)) {
+        memcpy(&head, pending->data + at, sizeof head);
+        at += sizeof head;
+        InputPosition position = {.file = head.file, .document = head.document};
+        if (resume_is_finished(resume, position, split)) continue;
+        const uint16_t *ids = (const uint16_t *)(const void *)(pending->data + at);
+        size_t count = head.count;
+        resume_drop(resume, split, &ids, &count);
+        if (shard_sink_add(sink, split, ids, count, position, head.source_bytes) < 0) return -1;
+        *tokens += count;
+    }
+    if (!position_is_before(resume->after[split], start)) return 0;
+    resume->after[split] = start, resume->after[split].token = 0;
+    resume->drop[split] = 0;
+    return 0;
+}
+
+bool resume_is_past(const Resume *resume, InputPosition last) {
+    for (int split = 0; split < SPLIT_COUNT; split++) {
+        InputPosition read = last, after = resume->after[split];
+        read.document += after.token == 0;
+        if (position_is_before(read, after)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,53 @@
+// Batches of documents, tokenized by workers and collected in the order in which they were submitted.
+//
+// A document larger than a batch is divided into windows of one batch each. The windows share one encoder, so workers
+// tokenize them one after the other.
+#pragma once
+
+#include "shardtool/pipeline/resume.h"
+#include "tokenizer/tokenizer.h"
+
+enum {
+    BATCH_BYTES = 1 << 20, // a longer document is divided
+    BATCH_DOCUMENTS = 1 << 14
+};
+
+typedef struct {
+    const Vocab *vocab;
+    InvalidUtf8 invalid;
+    uint64_t max_word;
+    double val; // share of documents in the validation split
+    uint64_t val_seed;
+} TextOptions;
+
+typedef struct {
+    InputPosition position;
+    size_t bytes; // of its text; of a long document: of the whole text in its last window, else 0
+    size_t ids;   // set by the worker, like `split`
+    int split;
+} BatchDocument;
+
+typedef struct {
+    struct TextBatches *batches;
+    uint8_t *text; // room for BATCH_BYTES
+    size_t text_bytes;
+    BatchDocument *documents; // room for BATCH_DOCUMENTS
+    unsigned count;
+    Buffer ids;                        // u16, an end-of-text after each document
+    bool is_window, is_first, is_last; // a window of a long document
+    uint64_t number;                   // of the window, among all windows
+    uint64_t ids_max;                  // upper bound of the number of ids
+} TextBatch;
+
+typedef struct TextBatches TextBatches;
+// Borrows all arguments; `threads` 0 = one per core. NULL after fail().
+TextBatches *text_batches_open(const TextOptions *options, unsigned threads, const Inputs *inputs,
+                               const Resume *resume);
+// An empty batch, or NULL while all are submitted and not yet collected.
+TextBatch *text_batches_acquire(TextBatches *batches);
+void text_batches_submit(TextBatches *batches, TextBatch *batch); // the batch that was acquired last
+// Waits for the oldest submitted batch, and returns it in *batch, NULL when there is none. It is valid until the next
+// text_batches_acquire. -1 with the error of its worker.
+int text_batches_collect(TextBatches *batches, const TextBatch **batch);
+uint64_t text_batches_replaced(const TextBatches *batches); // U+FFFD written for invalid UTF-8
+void text_batches_close(TextBatches *batches);              // accepts NULL
