@@ -96,7 +96,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     if ((*format = highest_bid(head, INPUT_DOCUMENTS, BID_MAGIC))) return 0;
     if (is) return refuse(stream, is);
     if (stream->level == 0 && (is = misplaced_find(head))) return refuse(stream, is);
-    if (promised && promised->bid == archive_bid && is_empty_tar(head)) {
+    if (promised && promised->bid == tar_bid && is_empty_tar(head)) {
         *format = promised;
         return 0;
     }
