@@ -10,17 +10,11 @@
 _Static_assert(LDBL_MANT_DIG >= 64, "where_holds compares 64-bit integers with a long double");
 
 static bool take_operator(const char **at, WhereOperator *op) {
-    static const struct {
-        const char *text;
-        WhereOperator op;
-    } rows[] = {
-        // longer ones first
-        {"<=", WHERE_LESS_EQUAL}, {">=", WHERE_GREATER_EQUAL}, {"==", WHERE_EQUAL},
-        {"!=", WHERE_NOT_EQUAL},  {"<", WHERE_LESS},           {">", WHERE_GREATER},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!strncmp(*at, rows[i].text, strlen(rows[i].text))) {
-            *op = rows[i].op, *at += strlen(rows[i].text);
+    static const char *const words[] = {
+        "<=", ">=", "==", "!=", "<", ">"}; // of WhereOperator; a prefix after the longer
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strncmp(*at, words[i], strlen(words[i]))) {
+            *op = (WhereOperator)i, *at += strlen(words[i]);
             return true;
         }
     return false;

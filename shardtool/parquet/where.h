@@ -4,12 +4,12 @@
 #include "shardtool/parquet/parquet_column.h"
 
 typedef enum {
-    WHERE_LESS,
     WHERE_LESS_EQUAL,
-    WHERE_GREATER,
     WHERE_GREATER_EQUAL,
     WHERE_EQUAL,
-    WHERE_NOT_EQUAL
+    WHERE_NOT_EQUAL,
+    WHERE_LESS,
+    WHERE_GREATER
 } WhereOperator;
 
 typedef struct {

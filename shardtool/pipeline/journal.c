@@ -46,14 +46,14 @@ static bool has_stream(const Inputs *inputs) {
 }
 
 // Removes one line with a correct checksum from `text` and returns its JSON text.
-static bool next_line(Bytes *text, Bytes *line) {
-    const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
-    if (!end || end - text->data < CRC_DIGITS + 1) return false;
-    *line = (Bytes){text->data + CRC_DIGITS + 1, (size_t)(end - text->data) - CRC_DIGITS - 1};
-    char crc[CRC_DIGITS + 1];
-    snprintf(crc, sizeof crc, "%08" PRIx32, crc32c(0, line->data, line->size));
-    if (memcmp(crc, text->data, CRC_DIGITS) || text->data[CRC_DIGITS] != ' ') return false;
-    *text = (Bytes){end + 1, text->size - (size_t)(end + 1 - text->data)};
+static bool next_line(Bytes *text, Bytes *json) {
+    Bytes rest = *text, line;
+    if (!bytes_next_line(&rest, &line) || line.size < CRC_DIGITS + 1) return false;
+    *json = (Bytes){line.data + CRC_DIGITS + 1, line.size - CRC_DIGITS - 1};
+    char crc[CRC_DIGITS + 2];
+    snprintf(crc, sizeof crc, "%08" PRIx32 " ", crc32c(0, json->data, json->size));
+    if (memcmp(crc, line.data, CRC_DIGITS + 1)) return false;
+    *text = rest;
     return true;
 }
 
@@ -73,34 +73,39 @@ static void get_start(const json_t *object, JournalResume *resume, uint64_t *pen
     *pending_crc = (uint32_t)crc;
 }
 
-static void add_point(Buffer *json, const AccessPoint *point) {
-    const CodecState *state = &point->state;
-    buffer_print(json,
-                 ",\"in\":%" PRIu64 ",\"out\":%" PRIu64 ",\"bits\":%" PRIu32 ",\"content_crc\":%" PRIu32
-                 ",\"content_size\":%" PRIu32 ",\"window\":%" PRIu32 ",\"window_crc\":%" PRIu32,
-                 point->in, point->out, state->bits, state->crc, state->size, state->window_size,
-                 crc32c(0, state->window, state->window_size));
+static void add_number(Buffer *json, const char *key, uint64_t number) {
+    buffer_print(json, ",\"%s\":%" PRIu64, key, number);
 }
 
-// Reads what add_point wrote, and the window. A point that is not whole is none.
+enum { POINT_IN, POINT_OUT, POINT_BITS, POINT_CRC, POINT_SIZE, POINT_WINDOW, POINT_WINDOW_CRC, POINT_KEYS };
+static const char *const point_keys[] = {"in", "out", "bits", "content_crc", "content_size", "window", "window_crc"};
+
+static void add_point(Buffer *json, const AccessPoint *point) {
+    const CodecState *state = &point->state;
+    uint32_t window_crc = crc32c(0, state->window, state->window_size);
+    const uint64_t numbers[] = {point->in,   point->out,         state->bits, state->crc,
+                                state->size, state->window_size, window_crc};
+    for (int i = 0; i < POINT_KEYS; i++) add_number(json, point_keys[i], numbers[i]);
+}
+
+// Reads what add_point wrote, and the window. Without a complete point, *point is all zero.
 static void get_point(const json_t *object, const char *path, AccessPoint *point) {
-    static const char *const keys[] = {"in", "out", "bits", "content_crc", "content_size", "window", "window_crc"};
-    enum { IN, OUT, BITS, CRC, SIZE, WINDOW, WINDOW_CRC, KEY_COUNT };
-    uint64_t number[KEY_COUNT];
+    uint64_t number[POINT_KEYS];
     Buffer window = {0};
     *point = (AccessPoint){0};
-    for (int i = 0; i < KEY_COUNT; i++)
-        if (!get_number(object, keys[i], &number[i])) return;
-    size_t size = (size_t)number[WINDOW];
-    bool whole = size <= sizeof point->state.window && number[BITS] < 8;
-    if (whole && size)
-        whole = file_read(&window, path, sizeof point->state.window) == 0 && window.size == size &&
-                crc32c(0, window.data, size) == number[WINDOW_CRC];
-    if (whole) {
-        point->in = number[IN], point->out = number[OUT];
-        point->state =
-            (CodecState){(uint32_t)number[BITS], (uint32_t)number[CRC], (uint32_t)number[SIZE], (uint32_t)size, {0}};
-        if (size) memcpy(point->state.window, window.data, size);
+    for (int i = 0; i < POINT_KEYS; i++)
+        if (!get_number(object, point_keys[i], &number[i])) return;
+    uint64_t size = number[POINT_WINDOW];
+    CodecState *state = &point->state;
+    bool is_whole = size <= sizeof state->window && number[POINT_BITS] < 8;
+    if (is_whole && size)
+        is_whole = file_read(&window, path, sizeof state->window) == 0 && window.size == size &&
+                   crc32c(0, window.data, size) == number[POINT_WINDOW_CRC];
+    if (is_whole) {
+        point->in = number[POINT_IN], point->out = number[POINT_OUT];
+        state->bits = (uint32_t)number[POINT_BITS], state->window_size = (uint32_t)size;
+        state->crc = (uint32_t)number[POINT_CRC], state->size = (uint32_t)number[POINT_SIZE];
+        if (size) memcpy(state->window, window.data, size);
     }
     buffer_close(&window);
     err_clear();
@@ -210,14 +215,17 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
     return same ? JOURNAL_SAME : JOURNAL_NONE;
 }
 
+static int write_durably(int fd, const void *data, size_t size, const char *path) {
+    if (fd_write(fd, data, size, path) < 0) return -1;
+    return (int)TEMP_FAILURE_RETRY(fdatasync(fd)) ? fail_errno("cannot write '%s' to disk", path) : 0;
+}
+
 static int add_line(Journal *journal, const Buffer *json) {
     Buffer line = {0};
     buffer_print(&line, "%08" PRIx32 " ", crc32c(0, json->data, json->size));
     buffer_add(&line, json->data, json->size);
     buffer_add(&line, "\n", 1);
-    int status = fd_write(journal->fd, line.data, line.size, journal->path);
-    if (status == 0 && (int)TEMP_FAILURE_RETRY(fdatasync(journal->fd)))
-        status = fail_errno("cannot write '%s' to disk", journal->path);
+    int status = write_durably(journal->fd, line.data, line.size, journal->path);
     buffer_close(&line);
     return status;
 }
@@ -263,9 +271,7 @@ static int write_pending(Journal *journal, InputPosition end) {
         size += sizeof head + head.count * sizeof(uint16_t);
     }
     if (!size) return 0;
-    if (fd_write(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
-    if ((int)TEMP_FAILURE_RETRY(fdatasync(journal->pending_fd)))
-        return fail_errno("cannot write '%s' to disk", journal->pending_path);
+    if (write_durably(journal->pending_fd, pending->data, size, journal->pending_path) < 0) return -1;
     journal->pending_crc = crc32c(journal->pending_crc, pending->data, size);
     journal->pending_bytes += size;
     memmove(pending->data, pending->data + size, pending->size - size);
@@ -281,9 +287,8 @@ static int keep_point(Journal *journal, InputPosition position, bool *has_point)
     if (nearer && (nearer->file != point->file || nearer->out != point->out)) {
         *point = *nearer;
         int fd = open_file(journal->window_path, O_WRONLY | O_TRUNC);
-        int status = fd < 0 ? -1 : fd_write(fd, point->state.window, point->state.window_size, journal->window_path);
-        if (status == 0 && (int)TEMP_FAILURE_RETRY(fdatasync(fd)))
-            status = fail_errno("cannot write '%s' to disk", journal->window_path);
+        const CodecState *state = &point->state;
+        int status = fd < 0 ? -1 : write_durably(fd, state->window, state->window_size, journal->window_path);
         if (fd >= 0) close(fd);
         if (status < 0) return -1;
     }
@@ -297,14 +302,16 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
     bool has_point = false;
     if (is_start && keep_point(journal, position, &has_point) < 0) return -1;
     Buffer json = {0};
-    buffer_print(&json, "{\"file\":%" PRIu64 ",\"document\":%" PRIu64 ",\"token\":%" PRIu64, position.file,
-                 position.document, position.token);
-    if (is_start)
-        buffer_print(&json,
-                     ",\"byte\":%" PRIu64 ",\"number\":%" PRIu64 ",\"behind\":%" PRIu64 ",\"pending\":%" PRIu64
-                     ",\"crc\":%" PRIu32,
-                     position.place.byte, position.place.number, position.preceding, journal->pending_bytes,
-                     journal->pending_crc);
+    buffer_print(&json, "{\"file\":%" PRIu64, position.file);
+    add_number(&json, "document", position.document);
+    add_number(&json, "token", position.token);
+    if (is_start) {
+        add_number(&json, "byte", position.place.byte);
+        add_number(&json, "number", position.place.number);
+        add_number(&json, "behind", position.preceding);
+        add_number(&json, "pending", journal->pending_bytes);
+        add_number(&json, "crc", journal->pending_crc);
+    }
     if (has_point) add_point(&json, &journal->point);
     buffer_print(&json, ",\"shard\":");
     dataset_write_shard(&json, split, number, shard);
