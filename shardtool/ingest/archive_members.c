@@ -96,7 +96,7 @@ static LookAhead place_member(ArchiveReader *archive, struct archive_entry *entr
     return member_queue_add(archive->queue, &archive->found) < 0 ? LOOK_ENDED : LOOK_ON; // the error is in the queue
 }
 
-// The member after a damaged header is lost. It counts as one bad input, whatever its size.
+// The member after a damaged header is lost. It is one bad input, whatever its size.
 static void fail_header(ArchiveReader *archive) {
     fail(EX_DATA, "'%s': a damaged header at byte %" PRIu64 ", its member is lost", archive->outer->name,
          header_position(archive));
@@ -104,7 +104,7 @@ static void fail_header(ArchiveReader *archive) {
     set_found(archive, NULL, archive->files);
 }
 
-// Reads headers until the queue is full or something comes that is not for the queue.
+// Reads headers until the queue is full, or until a member that is not for the queue, an error or the end.
 static void look_ahead(ArchiveReader *archive) {
     while (archive->ahead == LOOK_ON && (!archive->queue || member_queue_has_space(archive->queue))) {
         struct archive_entry *entry;

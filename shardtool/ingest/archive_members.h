@@ -1,4 +1,4 @@
-// What the readers of tar and zip archives share: libarchive finds the members in order, and each is a stream again.
+// The common part of the readers of tar and zip: libarchive finds the members in order, and each is a stream.
 #pragma once
 
 #include "common/err.h"
@@ -8,7 +8,7 @@
 
 typedef struct ArchiveReader ArchiveReader;
 
-// What differs between them.
+// The differences between tar and zip.
 typedef struct {
     bool has_directory; // libarchive reads it at any offset, and finds the member after a damaged one
     int (*prepare)(ArchiveReader *archive);   // sets `begin`, or finds the directory
@@ -17,7 +17,7 @@ typedef struct {
     int (*check_end)(ArchiveReader *archive); // after the last member
 } ArchiveKind;
 
-// What follows the members in the queue.
+// The state after the members in the queue.
 typedef enum {
     LOOK_ON,     // the next header
     LOOK_WAITS,  // a member that is read in place

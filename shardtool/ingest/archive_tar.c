@@ -14,7 +14,7 @@ typedef struct {
 
 int tar_bid(Bytes head) {
     if (head.size < TAR_BLOCK_BYTES || !head.data[0]) return BID_NONE;
-    uint64_t sum = 8 * ' '; // the checksum field counts as spaces
+    uint64_t sum = 8 * ' '; // the sum includes its own field as spaces
     for (int i = 0; i < TAR_BLOCK_BYTES; i++)
         if (i < 148 || i >= 156) sum += head.data[i];
     char field[9] = {0};
@@ -42,7 +42,7 @@ static la_ssize_t read_block(struct archive *handle, void *data, const void **bl
     *block = tar->block;
     if (got <= 0) return got;
     tar->archive.bytes += (uint64_t)got;
-    const size_t last = got < TAR_BLOCK_BYTES ? (size_t)got : TAR_BLOCK_BYTES; // a pipe gives any number of bytes
+    const size_t last = got < TAR_BLOCK_BYTES ? (size_t)got : TAR_BLOCK_BYTES; // a pipe may return fewer bytes
     tar->ends_in_zeros = are_zeros(tar->block + got - last, last) && (last == TAR_BLOCK_BYTES || tar->ends_in_zeros);
     return got;
 }

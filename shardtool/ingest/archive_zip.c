@@ -37,7 +37,7 @@ static int find_end_record(ZipReader *zip) {
         if (are_zeros(tail.data + got - extra, (size_t)extra)) extra = 0;
         if (found && extra) continue;
         found = true, zip->listed = get_u16(record + 10), zip->extra = (uint64_t)extra;
-        if (!extra) break; // the one whose comment ends the file
+        if (!extra) break; // its comment ends the file
     }
     buffer_close(&tail);
     if (got < 0 || found) return got < 0 ? -1 : 0;

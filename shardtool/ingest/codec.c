@@ -39,7 +39,7 @@ typedef struct {
     bool restored;
     uint32_t bits; // of the first byte of the input, which begin the block
     uint32_t crc, size;
-    bool ended; // the content; what follows is the trailer
+    bool ended; // the content ended; the trailer follows
     unsigned trailer_size;
     uint8_t trailer[8];
 } Gzip;

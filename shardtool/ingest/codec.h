@@ -4,7 +4,7 @@
 #include "common/bytes.h"
 
 typedef enum {
-    CODEC_MORE, // continue: give more input or more space
+    CODEC_MORE, // continue with more input or more space
     CODEC_END,  // a gzip member, xz stream, zstd frame or bzip2 stream is complete; another may follow
     CODEC_BAD   // damaged; `error` says how
 } CodecStatus;
@@ -18,7 +18,7 @@ typedef struct {
     const char *error;
 } CodecStep;
 
-// What a decoder must know to begin within a gzip member, between two blocks. Zeros: between members or frames.
+// The state with which a decoder begins within a gzip member, between two blocks. All zero between members or frames.
 typedef struct {
     uint32_t bits;        // of the byte before the place that belong to the next block
     uint32_t crc, size;   // of the member's content so far

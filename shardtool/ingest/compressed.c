@@ -1,4 +1,4 @@
-// Compressed streams: decompresses the outer stream and reads the format of what it holds.
+// Compressed streams: decompresses the outer stream and reads its content with the format that fits.
 #include "shardtool/ingest/decoder.h"
 #include "shardtool/ingest/input_format.h"
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int content_seek(Stream *stream, uint64_t offset) {
     return decoder_seek(self->decoder, offset);
 }
 
-// Places of documents are bytes of the content, unless that is compressed again.
+// The place of a document is a byte of the content, unless the content is compressed, too.
 static int use_points(CompressedReader *self, const Stream *stream, const SourceOptions *options) {
     Bytes head;
     if (!options->points || !stream->seek || stream->decompressed) return 0;

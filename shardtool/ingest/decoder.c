@@ -6,7 +6,7 @@
 
 enum {
     BLOCK_BYTES = 65536,
-    SILENT_BYTES_MAX = 64 << 20 // input without any output that is taken for damage or an attack
+    SILENT_BYTES_MAX = 64 << 20 // more input without any output is damage or an attack
 };
 
 struct Decoder {
@@ -21,7 +21,7 @@ struct Decoder {
     uint64_t next_point;                     // bytes of content before the next access point
     AccessPoints *points;                    // of an input file; else NULL
     Bytes ahead;                             // decoded ahead and not yet read
-    bool failed;                             // `error` comes after `ahead`
+    bool failed;                             // `error` follows the bytes of `ahead`
     Error error;
     uint8_t block[BLOCK_BYTES];
 };

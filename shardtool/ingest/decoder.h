@@ -9,7 +9,7 @@ typedef struct Decoder Decoder;
 // `outer` starts with the magic number of `codec` and is borrowed, as is `name`, which messages print.
 Decoder *decoder_open(Stream *outer, const Codec *codec, const SourceOptions *options);
 // Decodes up to `limit` bytes into `out` and keeps them there for decoder_read. An error is kept too, and is reported
-// by the decoder_read that comes to it. `out` is borrowed until decoder_close.
+// by the decoder_read that reaches it. `out` is borrowed until decoder_close.
 void decoder_run_ahead(Decoder *decoder, Buffer *out, size_t limit);
 // As Stream.read. 65 when the data are damaged or truncated, or expand beyond --max-ratio.
 ssize_t decoder_read(Decoder *decoder, void *data, size_t size);

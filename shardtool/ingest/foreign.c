@@ -1,4 +1,4 @@
-// Magic numbers of formats that are not read, and content that is not what a data file should hold.
+// Magic numbers of formats that are not read, and content that a data file should not hold.
 #include "shardtool/ingest/foreign.h"
 #include "shardtool/format/shard.h"
 #include <ctype.h>

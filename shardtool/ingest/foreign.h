@@ -3,7 +3,7 @@
 
 #include "common/bytes.h"
 
-// By magic number: "is a PDF document". NULL when there is none.
+// The format that a magic number shows, as in "is a PDF document", or NULL.
 const char *foreign_find(Bytes head);
 // A git-lfs pointer or an HTML page in place of a data file; JSON that is not JSON lines. NULL otherwise.
 const char *misplaced_find(Bytes head);

@@ -1,4 +1,4 @@
-// Lists and sorts the files behind the arguments of a command, refuses duplicates, and computes digests.
+// Lists and sorts the files that the arguments of a command name, refuses duplicates, and computes digests.
 #include "shardtool/ingest/inputs.h"
 #include "common/bytes.h"
 #include "common/err.h"
@@ -44,7 +44,7 @@ typedef struct {
     uint64_t dangling;
 } Walk;
 
-// Strings live in chunks: 8 million paths take their bytes and no more.
+// Strings are stored in chunks, so that 8 million paths need no more memory than their bytes.
 static char *keep_string(InputStrings **chunks, const void *string, size_t length) {
     InputStrings *chunk = *chunks;
     if (!chunk || chunk->capacity - chunk->used <= length) {

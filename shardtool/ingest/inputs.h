@@ -1,4 +1,4 @@
-// The files behind the arguments of a command, in the order in which they are read.
+// The files that the arguments of a command name, in the order in which they are read.
 #pragma once
 
 #include "common/cli/cli.h"

@@ -1,4 +1,4 @@
-// A pool of workers whose jobs are members: the compressed bytes, and the first part of what they decode to. The
+// A pool of workers whose jobs are members: the compressed bytes, and the first part of their content. The
 // reader decodes the rest of a large member itself.
 #include "shardtool/ingest/member_queue.h"
 #include "common/machine/pool.h"
@@ -12,7 +12,7 @@ typedef struct {
     SourceOptions *options;
     Buffer bytes;
     size_t at;
-    bool failed; // `error` comes after `bytes`
+    bool failed; // `error` follows `bytes`
     Error error;
     Buffer ahead; // decoded
 } Member;
@@ -40,7 +40,7 @@ static int decode_ahead(void *job, unsigned worker) {
     Member *member = job;
     Bytes head;
     if (stream_peek(&member->stream, &head) < 0) {
-        err_clear(); // reader_open will come to the same error
+        err_clear(); // reader_open will report the same error
         return 0;
     }
     member->stream.decoder = decoder_open(&member->stream, codec_find(head), member->options);
@@ -51,7 +51,7 @@ static int decode_ahead(void *job, unsigned worker) {
 MemberQueue *member_queue_open(SourceOptions *options) {
     unsigned threads = options->threads ? options->threads : pool_cores();
     MemberQueue *queue = allocate_zeroed(1, sizeof *queue);
-    queue->count = threads + 2; // the one being read, one per worker, and one that waits
+    queue->count = threads + 2; // one that is read, one per worker, and one that waits
     queue->members = allocate_zeroed(queue->count, sizeof *queue->members);
     for (unsigned i = 0; i < queue->count; i++) queue->members[i].options = options;
     queue->pool = pool_open(threads, decode_ahead, queue->members, sizeof *queue->members, queue->count);
@@ -67,7 +67,7 @@ bool member_queue_has_space(const MemberQueue *queue) { return queue->queued + 1
 int member_queue_add(MemberQueue *queue, Stream *from) {
     enum { STEP_BYTES = 1 << 16 };
     Member *member = pool_acquire(queue->pool);
-    decoder_close(member->stream.decoder); // of a member that no reader took
+    decoder_close(member->stream.decoder); // of a member that no reader opened
     member->stream = *from;
     member->stream.read = read_bytes;
     member->stream.head_at = member->stream.head_size = 0;

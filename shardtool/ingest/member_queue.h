@@ -12,6 +12,6 @@ bool member_queue_is_empty(const MemberQueue *queue); // accepts NULL, as the ne
 // Loads the rest of `member`, whose first bytes were peeked at and have the magic number of a codec. -1, with the error
 // taken from this thread, when it cannot be read to its end: the stream in the queue ends in that error.
 int member_queue_add(MemberQueue *queue, Stream *member);
-// The oldest member, for reader_open. Valid until the next call. NULL when there is none.
+// Returns the oldest member, for reader_open; it is valid until the next call. NULL when the queue is empty.
 Stream *member_queue_next(MemberQueue *queue);
 void member_queue_close(MemberQueue *queue);

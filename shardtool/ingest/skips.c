@@ -1,4 +1,4 @@
-// Counts and lists what was skipped: one JSON object per line, {"input", "line", "error"}.
+// Counts and lists the skipped inputs: one JSON object per line, {"input", "line", "error"}.
 #include "shardtool/ingest/skips.h"
 #include "common/err.h"
 #include "common/json_write.h"

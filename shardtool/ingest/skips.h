@@ -23,6 +23,6 @@ bool skips_any_allowed(const Skips *skips); // by the options
 // Handles the pending error of something that could be skipped: `name`, and line or row `number` of it when `unit` is
 // not NULL. Returns 0, with the error cleared and listed, when it is bad input within the limit, else -1.
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number);
-// At the end of a run without error: 65 when the share of skips is above the limit; commits the list.
+// Ends the list of a run without error: 65 when the share of skips is above the limit; commits the list.
 int skips_finish(Skips *skips);
 void skips_abandon(Skips *skips); // removes the list; accepts a finished or zeroed struct

@@ -1,4 +1,4 @@
-// Refuses what exceeds the limits of the options.
+// Refuses inputs that exceed the limits of the options.
 #include "shardtool/ingest/source_options.h"
 #include "common/err.h"
 #include <inttypes.h>

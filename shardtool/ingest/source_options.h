@@ -1,4 +1,4 @@
-// What the user chose for all readers of inputs, and the checks of these limits.
+// The user's options for all readers of inputs, and the checks of their limits.
 #pragma once
 
 #include "common/cli/cli.h"
@@ -23,9 +23,9 @@ typedef struct {
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 
-// For containers: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from `in_bytes`
-// of input exceed --max-ratio.
+// A container's checks: 65 when the stream is nested deeper than --max-depth, or when `out_bytes` of output from
+// `in_bytes` of input exceed --max-ratio.
 int level_check(const Stream *stream, const SourceOptions *options);
 int ratio_check(const char *name, const SourceOptions *options, uint64_t in_bytes, uint64_t out_bytes);
-// For formats whose documents have no columns: 65 when there are conditions, which would be ignored without a message.
+// Formats whose documents have no columns refuse conditions (65), which would be ignored without a message.
 int refuse_conditions(const Stream *stream, const SourceOptions *options);

@@ -26,7 +26,7 @@ ssize_t stream_read(Stream *stream, void *data, size_t size) {
     return got < 0 ? -1 : (ssize_t)take + got;
 }
 
-// Without `seek`, the bytes before the offset are read and dropped.
+// A stream without `seek` is read up to the offset.
 int stream_seek(Stream *stream, uint64_t offset) {
     if (stream->seek) {
         stream->head_at = stream->head_size = 0;

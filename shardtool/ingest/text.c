@@ -149,7 +149,7 @@ static int next_paragraph_part(TextReader *text, Part *part) {
         int status = 0;
         if (refill(text, &status)) {
             if (status < 0) return -1;
-        } else { // a paragraph longer than the window; a blank line of that length counts as text
+        } else { // a paragraph longer than the window; a blank line of that length is read as text
             if (stop <= text->at) stop = text->end;
             return return_part(text, part, stop, stop, false);
         }

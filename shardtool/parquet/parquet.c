@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PART_BYTES = 1 << 20 }; // of a text are handed out at a time
+enum { PART_BYTES = 1 << 20 }; // of a text that one part holds at most
 
 typedef struct {
     FormatReader reader;
@@ -21,7 +21,7 @@ typedef struct {
     ParquetColumn text_column, where_columns[STRING_LIST_MAX];
     ParquetColumnReader text, where[STRING_LIST_MAX];
     Where conditions[STRING_LIST_MAX];
-    Bytes text_left; // of the row before, not yet handed out
+    Bytes text_left; // of the last row, not yet returned
     WhereTest tests[STRING_LIST_MAX];
 } ParquetReader;
 
@@ -75,7 +75,7 @@ FormatReader *parquet_open(Stream *stream, SourceOptions *options) {
     parquet->options = options, parquet->stream = stream;
     int status = parquet_footer_open(&parquet->footer, stream);
     if (status == 0) status = find_columns(parquet);
-    // All row groups are checked before the first document is handed out.
+    // All row groups are checked before the first document is returned.
     for (size_t i = 0; status == 0 && i < parquet_group_count(&parquet->footer); i++)
         status = find_group(parquet, i, false);
     for (; parquet->group < stream->start.number && parquet->group < parquet_group_count(&parquet->footer);
@@ -122,8 +122,8 @@ static int skip_row(ParquetReader *parquet) {
     return skips_add(&parquet->options->skips, parquet->stream->name, "row", row);
 }
 
-// Hands out the next PART_BYTES of a text, or the rest of it.
-static int lend_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
+// Returns the next PART_BYTES of a text, or the rest of it.
+static int return_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
     Bytes *left = &parquet->text_left;
     size_t size = left->size < PART_BYTES ? left->size : PART_BYTES;
     *part = (Part){.text = {left->data, size}, .first = first, .last = size == left->size, .skipped = skipped};
@@ -133,7 +133,7 @@ static int lend_part(ParquetReader *parquet, Part *part, bool first, uint64_t sk
 
 int parquet_next(FormatReader *reader, Part *part) {
     ParquetReader *parquet = (ParquetReader *)reader;
-    if (parquet->text_left.size) return lend_part(parquet, part, false, 0);
+    if (parquet->text_left.size) return return_part(parquet, part, false, 0);
     for (uint64_t first = parquet->row;;) {
         ParquetValue text;
         bool wanted;
@@ -152,7 +152,7 @@ int parquet_next(FormatReader *reader, Part *part) {
         if (text.null && skip_row(parquet) < 0) return -1;
         if (text.null) continue;
         parquet->text_left = text.bytes;
-        lend_part(parquet, part, true, parquet->row - 1 - first);
+        return_part(parquet, part, true, parquet->row - 1 - first);
         part->has_place = true, part->place = (ReadPlace){.number = parquet->group - 1};
         part->preceding = parquet_group(&parquet->footer, parquet->group - 1)->rows - parquet->rows_left - 1;
         return 1;

@@ -1,5 +1,5 @@
 // A page's values are taken from it one by one; nothing of a page is expanded but a string that shares a prefix with
-// the one before. Values left over at the end of a page are as wrong as missing ones.
+// the string before. Values left over at the end of a page are an error, as missing ones are.
 #include "shardtool/parquet/parquet_column.h"
 #include "common/err.h"
 #include <inttypes.h>
@@ -96,7 +96,7 @@ static bool is_string_encoding(ParquetEncoding encoding) {
     return encoding == PARQUET_DELTA_LENGTH_BYTE_ARRAY || encoding == PARQUET_DELTA_BYTE_ARRAY;
 }
 
-// A page of nulls only may have no body at all; a value that is taken from it is missing.
+// A page of nulls only may have no body at all; a value read from it is missing.
 static int open_body(ParquetColumnReader *reader) {
     const ParquetPage *page = &reader->page;
     bool strings = reader->column.type == PARQUET_BYTE_ARRAY;

@@ -185,7 +185,7 @@ static int check_chunk(const ParquetFooter *footer, const ParquetColumn *column,
         return fail(EX_DATA, "%" PRId64 " values for %" PRIu64 " rows", got->values, rows);
     *chunk = (ParquetChunk){.codec = (ParquetCodec)got->codec};
     if (!rows) return 0; // nothing will be read, and the offsets may be zero
-    // Some writers give 0 as the offset of a dictionary that is not there.
+    // Some writers store 0 as the offset of a missing dictionary.
     int64_t begin = got->dictionary_at > 0 && got->dictionary_at < got->data_at ? got->dictionary_at : got->data_at;
     if (begin < MAGIC_BYTES || got->compressed < 0 || (uint64_t)begin > footer->begin ||
         (uint64_t)got->compressed > footer->begin - (uint64_t)begin)

@@ -160,7 +160,7 @@ static int decompress_body(ParquetPageReader *reader, const PageHeader *header, 
     reader->plain.size = 0;
     buffer_reserve(&reader->plain, size + 1); // never NULL
     *body = (Bytes){reader->plain.data, size};
-    if (!size) return 0; // writers differ in what an empty page is stored as
+    if (!size) return 0; // writers store an empty page in different ways
     return parquet_decompress(&reader->decompressor, reader->chunk.codec, stored, reader->plain.data, size);
 }
 

@@ -1,8 +1,8 @@
 // The pages of a column chunk, one at a time: header, checksum, decompression, and where levels and values lie in it.
 //
 // Memory: one stored and one decompressed page. A header's sizes are checked against the chunk before anything is
-// allocated; a page over 64 MiB must fit into what the footer declares, one over 256 MiB be at most 100 times its
-// stored size.
+// allocated; a page over 64 MiB must fit into the size that the footer declares, one over 256 MiB be at most 100 times
+// its stored size.
 #pragma once
 
 #include "shardtool/parquet/parquet_codec.h"
@@ -29,7 +29,7 @@ typedef struct {
     ParquetDecompressor decompressor;
 } ParquetPageReader;
 
-// Starts a chunk; the buffers of the chunk before are used again. The reader is zeroed first.
+// Starts a chunk; the buffers of the previous chunk are reused. The reader is zeroed first.
 void parquet_pages_begin(ParquetPageReader *reader, Stream *stream, const ParquetChunk *chunk, unsigned max_definition);
 int parquet_pages_next(ParquetPageReader *reader, ParquetPage *page); // 1, 0 at the end of the chunk, -1 after fail()
 void parquet_pages_close(ParquetPageReader *reader);                  // accepts a zeroed struct

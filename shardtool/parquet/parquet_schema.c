@@ -1,4 +1,4 @@
-// The schema is a tree in depth-first order; what is kept of it is each element's name and parent, and the leaves.
+// The schema is a tree in depth-first order. Each element's name and parent are kept, and the leaves.
 #include "shardtool/parquet/parquet_schema.h"
 #include "common/err.h"
 #include <ctype.h>

@@ -1,4 +1,4 @@
-// Takes over the shards of a finished dataset.
+// Links or copies the shards of a finished dataset.
 #include "shardtool/pipeline/append.h"
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/format/token_reader.h"

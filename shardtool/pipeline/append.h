@@ -1,5 +1,5 @@
-// Appends to a finished dataset: the new dataset takes over its shards, all but the last, shorter one of each split,
-// whose ids are written again with the ids of the new documents behind them. So the shards are those of one run over
+// Appends to a finished dataset: the new dataset links its shards, except the last, shorter one of each split,
+// whose ids are written again followed by the ids of the new documents. So the shards are those of one run over
 // all inputs.
 #pragma once
 

@@ -42,7 +42,7 @@ typedef struct {
     char path[PATH_MAX_BYTES], pending_path[PATH_MAX_BYTES], window_path[PATH_MAX_BYTES];
 } Journal;
 
-// What a run that continues needs beside the shards.
+// The state of a run that continues, beside its shards.
 typedef struct {
     InputPosition positions[SPLIT_COUNT]; // documents of a split before it are in finished shards
     bool has_start;                       // documents before `start` are in shards or in `pending`

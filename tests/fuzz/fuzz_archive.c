@@ -1,4 +1,4 @@
-// Any bytes as an archive or a compressed file, read forward or with seeks: whole documents, or bad data. The bits of
+// Reads any bytes as an archive or a compressed file, forward or with seeks: whole documents, or bad data. The bits of
 // the first byte choose the options; its upper half names the file.
 #include "common/err.h"
 #include "shardtool/ingest/input_format.h"

@@ -1,4 +1,4 @@
-// Any bytes as text, JSON lines or an archive: the reader gives whole documents or reports bad data.
+// Reads any bytes as text, JSON lines or an archive: the reader returns whole documents or reports bad data.
 #include "common/err.h"
 #include "shardtool/ingest/input_format.h"
 #include "tests/memory_stream.h"

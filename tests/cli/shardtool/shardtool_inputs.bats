@@ -186,7 +186,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ ! -s err ]
 }
 
-@test "a damaged member of a zip loses only itself, or the rest is named" {
+@test "a damaged member of a zip is the only one lost, or a message names the rest" {
     mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
     zip -q a.zip m/*.txt
     offset=$(grep -abo 'm/20.txt' a.zip | head -1 | cut -d: -f1)
@@ -202,7 +202,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     grep -q "the rest of 'bad.zip' is not read" out/skipped.jsonl
 }
 
-@test "a zip holds what its directory lists, also from a pipe and in another container" {
+@test "the members of a zip are those of its directory, also from a pipe and in another container" {
     for name in a b c; do echo "text of $name" >$name.txt; done
     zip -q a.zip a.txt b.txt c.txt
     python3 - <<END
@@ -235,7 +235,7 @@ END
     cat a.zip | shardtool text - | wc -l >count && [ "$(cat count)" = 2 ]
 }
 
-@test "data behind a zip is 65, zeros are not; a directory with fewer members than its end counts is a warning" {
+@test "data after a zip is 65, zeros are accepted; a directory with fewer members than its end record is a warning" {
     seq 100 >a.txt && seq 200 >b.txt && zip -q a.zip a.txt b.txt
     cp a.zip more.zip && echo comment | zip -qz more.zip && head -c 1000 /dev/zero >>more.zip
     run_code 0 shardtool text more.zip
@@ -404,7 +404,7 @@ in/p.pdf" ]
     rm -rf in
 }
 
-@test "a million names take the memory of their bytes" {
+@test "a million names need no more memory than their bytes" {
     needs_address_limit
     mkdir in
     long=$(printf 'n%.0s' $(seq 200))

@@ -29,7 +29,7 @@ load ../helpers
     done
 }
 
-@test "tokenize takes at most 64 MiB and 16 MiB a thread, whatever the words" {
+@test "tokenize uses at most 64 MiB and 16 MiB a thread, whatever the words" {
     needs_address_limit
     python3 - <<'END'
 import random, resource, subprocess
@@ -62,7 +62,7 @@ END
 }
 
 # fault 2
-@test "every level of compression counts: 24 are 65" {
+@test "a stream compressed 24 times is refused with 65" {
     echo text >x
     for level in $(seq 24); do xz -0 <x >y && mv y x; done
     run_code 65 shardtool text x
@@ -91,7 +91,7 @@ END
     run_code 65 shardtool text zeros.bin
 }
 
-@test "a directory that is no dataset is named as one" {
+@test "a directory without dataset.jsonl is refused" {
     mkdir folder
     for command in info verify cat ls stat; do
         run shardtool $command folder
@@ -113,7 +113,7 @@ END
 }
 
 # fault 29
-@test "a file of empty seek tables is refused before it takes memory" {
+@test "a file of empty seek tables is refused before memory is allocated for it" {
     needs_address_limit
     python3 -c '
 import struct, sys
@@ -122,13 +122,13 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
     (ulimit -v 300000 && run_code 65 shardtool info x.zst && [[ "$output" == *"too few entries"* ]])
 }
 
-@test "a zstd window above 128 MiB is named" {
+@test "a zstd window above 128 MiB is refused by name" {
     seq 1000 | zstd -q --ultra --long=31 >x.zst
     run_code 65 shardtool text x.zst
     [[ "$output" == *"zstd window is larger than 128 MiB"* ]]
 }
 
-@test "a stack that is too small is 71" {
+@test "a stack that is too small ends the program with 71" {
     for program in "shardtool encode" "loader status" "trainer plan"; do
         run_code 71 bash -c "ulimit -s 256; $BIN/$program" </dev/null
         [[ "$output" == *"the stack is limited to 256 KiB: raise the limit by \`ulimit -s\` to 512 or more" ]]

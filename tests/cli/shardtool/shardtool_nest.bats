@@ -26,7 +26,7 @@ make_nest() {
     tar cf nest.tar --sort=name m
 }
 
-@test "the documents of a nest come in order, and its bytes do not depend on -j" {
+@test "the documents of a nest are in order, and its bytes do not depend on -j" {
     make_nest
     for j in 1 2 8; do
         shardtool text -0 -j $j nest.tar | tr -d '\0' | cmp - want
@@ -56,7 +56,7 @@ make_nest() {
     done
 }
 
-@test "a nest that was cut keeps what is before the cut, with --keep-going" {
+@test "--keep-going reads the documents before the cut of a truncated nest" {
     make_nest
     head -c 60000 nest.tar >cut.tar
     for j in 1 4; do

@@ -322,7 +322,7 @@ TEST(a_parquet_footer_with_false_values_is_refused) {
 }
 
 // fault 6
-TEST(what_the_parquet_reader_does_not_read_is_refused_by_name) {
+TEST(an_unsupported_feature_of_parquet_is_refused_by_name) {
     FakeFile fake = right_file;
     fake.name = fake.path = "words", check_refused(&fake, "has no column 'text'; its columns: words (BYTE_ARRAY)");
     fake.converted = 5, check_refused(&fake, "column 'text' is DECIMAL, not text");
