@@ -23,8 +23,9 @@ common
 common/file         common
 common/machine      common common/file
 common/cli          common
-tokenizer           common tokenizer/cache
-tokenizer/cache     common tokenizer/vocab.h tokenizer/bpe.h tokenizer/pretokenize.h
+tokenizer/merge     common
+tokenizer/cache     common tokenizer/merge
+tokenizer           common tokenizer/merge tokenizer/cache
 kernels             common kernels/cpu/cpu_internal.h
 kernels/cpu         common kernels kernels/cpu/ops
 kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h kernels/cpu/simd.h kernels/cpu/tiles_amx.h

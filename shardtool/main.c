@@ -28,7 +28,6 @@ static const ManualRow files[] = {
     {"DIR/dataset.jsonl", "the manifest of the dataset DIR: a line for the dataset, then one for each shard"},
     {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val"},
     {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)"},
-    {"DIR/.bpe-cache", "merged pieces, with which the next tokenize starts faster; may be deleted"},
     {"DIR/.journal", "the state of an unfinished tokenize, from which the same command continues"},
     {NULL, NULL},
 };

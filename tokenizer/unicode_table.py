@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes unicode_table.h from unicode_classes.tsv: python3 tokenizer/unicode_table.py > tokenizer/unicode_table.h"""
+"""Writes unicode_table.h from unicode_classes.tsv: python3 tokenizer/unicode_table.py > tokenizer/merge/unicode_table.h"""
 import hashlib
 import pathlib
 

@@ -18,7 +18,7 @@ SECONDS = 15  # of random texts
 
 def test_the_unicode_table_is_made_of_its_source():
     made = subprocess.run([sys.executable, f"{ROOT}/tokenizer/unicode_table.py"], check=True, stdout=subprocess.PIPE).stdout
-    with open(f"{ROOT}/tokenizer/unicode_table.h", "rb") as file:
+    with open(f"{ROOT}/tokenizer/merge/unicode_table.h", "rb") as file:
         assert file.read() == made, "run tokenizer/unicode_table.py"
 
 

@@ -7,9 +7,9 @@
 #include "tokenizer/cache/piece_cache.h"
 #include "common/err.h"
 #include "common/machine/hugepages.h"
-#include "tokenizer/bpe.h"
 #include "tokenizer/cache/piece_cache_entry.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/merge/bpe.h"
+#include "tokenizer/merge/pretokenize.h"
 #include <stdlib.h>
 
 enum {

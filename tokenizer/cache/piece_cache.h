@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/machine/cpu.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/merge/vocab_internal.h"
 
 // Three tables by the size of a piece: entries of 32 bytes hold up to 15 bytes and 7 ids (nine pieces in ten), entries
 // of 64 bytes up to 31 bytes and 15 ids, entries of 256 bytes up to 127 bytes and 63 ids. Longer pieces are merged each

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "tokenizer/cache/piece_cache_entry.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/merge/pretokenize.h"
 
 enum { FOUND_IDS = 4 * SMALL_KEY - 1 };
 

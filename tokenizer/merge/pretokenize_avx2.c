@@ -1,5 +1,5 @@
 // The pretokenizer in AVX2. Characters beyond ASCII are looked up one by one.
-#include "tokenizer/pretokenize_blocks.h"
+#include "tokenizer/merge/pretokenize_blocks.h"
 #include <immintrin.h>
 
 static inline uint64_t to_mask(__m256i low, __m256i high) {

@@ -1,5 +1,5 @@
 // A trie in one hash table of edges: its 98,023 edges fill 37 % of the slots.
-#include "tokenizer/trie.h"
+#include "tokenizer/merge/trie.h"
 #include "common/machine/hugepages.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 // it would take most of the program's start-up time, so the first call of vocab_trie builds it.
 #pragma once
 
-#include "tokenizer/vocab.h"
+#include "tokenizer/merge/vocab_internal.h"
 
 typedef struct Trie Trie;
 Trie *trie_open(void);       // not built yet; exits (82) when there is no memory

@@ -3,7 +3,7 @@
 #include "common/file/file.h"
 #include "common/machine/hugepages.h"
 #include "common/utf8.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/merge/vocab_internal.h"
 #include <stdlib.h>
 
 static int add_character(Vocab *vocab, const uint8_t *at, unsigned length, uint32_t point) {

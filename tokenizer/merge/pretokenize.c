@@ -2,9 +2,9 @@
 //
 // make bench-tokenizer-hard (one core of a Xeon with AVX-512, 2026-11-21): skipping cuts between equal characters makes
 // a single word of one repeated letter 1.3x as fast.
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/merge/pretokenize.h"
 #include "common/utf8.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/merge/unicode.h"
 
 // Sets *invalid when the character is not UTF-8; never clears it.
 static Class class_at(const uint8_t *at, const uint8_t *end, unsigned *length, bool *invalid) {

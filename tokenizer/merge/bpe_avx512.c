@@ -3,7 +3,7 @@
 // Ids are ranks, so the smallest id, at its leftmost position, is the next merge. A step is a dependency chain of about
 // 40 cycles, most of them the lookups of the two new pairs. make bench-tokenizer (Xeon with AVX-512, 2026-11-21):
 // bpe_merge takes three times as long for the pieces that a text brings for the first time.
-#include "tokenizer/bpe.h"
+#include "tokenizer/merge/bpe.h"
 #include <immintrin.h>
 
 enum { MERGE_SHORT = 32 };

@@ -1,7 +1,8 @@
-// The inside of a vocabulary: its tokens, and the pair that each was merged from. tokenizer.h has the public half.
+// The inside of a vocabulary: its tokens, and the pair that each was merged from. vocab.h has the public half.
 #pragma once
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/merge/vocab.h"
+#include <sys/types.h>
 
 enum {
     NO_TOKEN = 0xFFFF,

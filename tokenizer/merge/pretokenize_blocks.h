@@ -9,8 +9,8 @@
 // gives 1.1x.
 #pragma once
 
-#include "tokenizer/pretokenize.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/merge/pretokenize.h"
+#include "tokenizer/merge/unicode.h"
 
 enum { BLOCK = 64 };
 

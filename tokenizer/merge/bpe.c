@@ -4,8 +4,8 @@
 // between two tokens is a prefix of the encoding. So at most one token sequence leads to each position. The search
 // appends the longest token that holds beside its predecessor, tries shorter ones when it does not, and steps back when
 // no token is left, marking the position as dead. Each pair of position and token is tried once.
-#include "tokenizer/bpe.h"
-#include "tokenizer/trie.h"
+#include "tokenizer/merge/bpe.h"
+#include "tokenizer/merge/trie.h"
 
 enum {
     SHORT = 128, // bytes

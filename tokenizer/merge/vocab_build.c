@@ -1,10 +1,15 @@
 // Builds the vocabulary from the merge table: one merge a line, best first, bytes written as printable code points. The
 // ids follow from the order.
-#include "tokenizer/vocab.h"
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/machine/hugepages.h"
+#include "tokenizer/merge/trie.h"
+#include "tokenizer/merge/vocab_internal.h"
 #include <assert.h>
+#include <stdlib.h>
+
+extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
+Bytes vocab_merges(void) { return (Bytes){gpt2_merges_begin, (size_t)(gpt2_merges_end - gpt2_merges_begin)}; }
 
 static const char table_sha[] = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5";
 
@@ -113,6 +118,13 @@ Vocab *vocab_build(Bytes table, const char *name) {
     hugepages_free(builder);
     vocab->count = MERGED_COUNT;
     return vocab;
+}
+
+void vocab_close(const Vocab *vocab) {
+    if (!vocab) return;
+    if (vocab->trie) trie_close(vocab->trie);
+    free(vocab->characters);
+    hugepages_free((void *)(uintptr_t)vocab);
 }
 
 unsigned vocab_size(const Vocab *vocab) { return vocab->count + 1; }

@@ -10,14 +10,14 @@
 //
 // Memory of an encoder: its piece cache (at most 64 MB, or 16), a window with its repaired copy (below 1 MB for text
 // that can be cut at least every WINDOW bytes), and what encoder_encode_part holds back.
-#include "tokenizer/tokenizer.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/machine/hugepages.h"
 #include "common/utf8.h"
 #include "tokenizer/cache/piece_cache.h"
-#include "tokenizer/pretokenize.h"
-#include "tokenizer/trie.h"
+#include "tokenizer/merge/pretokenize.h"
+#include "tokenizer/merge/trie.h"
+#include "tokenizer/tokenizer.h"
 #include <assert.h>
 #include <stdlib.h>
 
@@ -25,8 +25,6 @@ enum {
     WINDOW = 256 << 10,    // the unit that is encoded again, or copied, when it is not UTF-8
     BUFFER_KEEP = 4 << 20, // larger buffers, after a very long word, are freed again
 };
-
-extern const uint8_t gpt2_merges_begin[], gpt2_merges_end[];
 
 struct Encoder {
     PieceCache pieces;
@@ -61,8 +59,6 @@ static const Vocab *open_table(Bytes table, const char *name) {
     return NULL;
 }
 
-Bytes vocab_merges(void) { return (Bytes){gpt2_merges_begin, (size_t)(gpt2_merges_end - gpt2_merges_begin)}; }
-
 const Vocab *vocab_open(void) { return open_table(vocab_merges(), "built-in table"); }
 
 const Vocab *vocab_open_file(const char *path) {
@@ -71,13 +67,6 @@ const Vocab *vocab_open_file(const char *path) {
     const Vocab *vocab = open_table(table, path);
     file_unmap(&table);
     return vocab;
-}
-
-void vocab_close(const Vocab *vocab) {
-    if (!vocab) return;
-    if (vocab->trie) trie_close(vocab->trie);
-    free(vocab->characters);
-    hugepages_free((void *)(uintptr_t)vocab);
 }
 
 Encoder *encoder_open(const Vocab *vocab, InvalidUtf8 invalid) {

@@ -3,7 +3,7 @@
 //
 // make bench-tokenizer (mixed text, one core of a Xeon with AVX-512, 2026-11-21): always writing 32 starts, although
 // most blocks have 8 to 24, gives 1.08x over a branch at 16, which mispredicts.
-#include "tokenizer/pretokenize_blocks.h"
+#include "tokenizer/merge/pretokenize_blocks.h"
 #include <immintrin.h>
 
 static inline uint64_t mask_range(__m512i bytes, uint8_t first, uint8_t last) {

@@ -1,7 +1,7 @@
 // Byte-pair encoding of one piece.
 #pragma once
 
-#include "tokenizer/vocab.h"
+#include "tokenizer/merge/vocab_internal.h"
 
 // Writes the ids that repeatedly merging the best-ranked, leftmost pair gives, and returns their count, in time linear
 // in `size`. `ids` has room for `size` ids, `dead` (scratch) for size / 64 + 1 numbers.

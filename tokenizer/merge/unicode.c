@@ -1,6 +1,6 @@
 // Code point classes, from the generated table.
-#include "tokenizer/unicode.h"
-#include "tokenizer/unicode_table.h"
+#include "tokenizer/merge/unicode.h"
+#include "tokenizer/merge/unicode_table.h"
 
 Class unicode_class(uint32_t point) {
     if (point >= UNICODE_TABLE_END) return CLASS_OTHER;
