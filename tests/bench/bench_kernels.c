@@ -285,10 +285,11 @@ static double flops(Kind kind) {
     }
 }
 
-int main(int count, char **arguments) {
-    int steps = 5, threads = 0;
-    double p = 0;
-    char dtype[16] = "auto", why[256];
+static int steps = 5, threads;
+static double dropout_rate;
+static char dtype[16] = "auto";
+
+static void read_keys(int count, char **arguments) {
     const struct {
         const char *format;
         void *value;
@@ -301,19 +302,25 @@ int main(int count, char **arguments) {
                 {"chunk=%d", &s.chunk_rows},
                 {"steps=%d", &steps},
                 {"threads=%d", &threads},
-                {"dropout=%lf", &p},
+                {"dropout=%lf", &dropout_rate},
                 {"cpu=%d", &cpu_time},
                 {"dtype=%15s", dtype}};
     for (int i = 1; i < count; i++) {
         bool known = false;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             known = known || sscanf(arguments[i], keys[k].format, keys[k].value) == 1;
-        if (!known || layers > LAYERS_MAX) return fprintf(stderr, "bench_kernels: not '%s'\n", arguments[i]), EX_USAGE;
+        if (!known || layers > LAYERS_MAX) die(EX_USAGE, "not '%s'", arguments[i]);
     }
+}
+
+int main(int count, char **arguments) {
+    char why[256];
+    read_keys(count, arguments);
     N = s.B * s.T;
     if (s.chunk_rows > N) s.chunk_rows = N;
-    masks = (Dropout){.seed = {1, 2}, .threshold = (uint32_t)(p * 65536), .scale = 1 / (1 - (float)p)};
-    if (p > 0) dropout = &masks;
+    masks = (Dropout){
+        .seed = {1, 2}, .threshold = (uint32_t)(dropout_rate * 65536), .scale = 1 / (1 - (float)dropout_rate)};
+    if (dropout_rate > 0) dropout = &masks;
     Dtype type;
     if (!dtype_parse(dtype, &type)) return fprintf(stderr, "bench_kernels: dtype '%s' is not known\n", dtype), EX_USAGE;
     ops = backend_open(&(BackendChoice){.device = DEVICE_CPU, .dtype = type, .threads = threads, .deterministic = true},

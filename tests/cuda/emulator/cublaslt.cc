@@ -283,6 +283,27 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
 }
 size_t cublasLtGetVersion(void) { return 130001; }
 
+struct Memory {
+    const void *data;
+    size_t bytes;
+};
+static void check_aux(const Operation &operation, Memory a, Memory b, Memory d, int64_t n, float keep) {
+    const size_t bytes = (size_t)(operation.aux_stride * n) * 2;
+    need(keep == 0, "no sum into what went through a GELU");
+    need(apart(operation.aux, bytes, d.data, d.bytes), "an aux beside the result");
+    need(apart(operation.aux, bytes, a.data, a.bytes) && apart(operation.aux, bytes, b.data, b.bytes),
+         "an aux beside the factors");
+}
+
+// The rows of A or the columns of B, each of k numbers. stored: their numbers are neighbours in memory.
+static std::vector<float> vectors_of(const void *data, const Matrix &matrix, int64_t count, int64_t k, bool stored) {
+    std::vector<float> numbers((size_t)(count * k));
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t l = 0; l < k; l++)
+            numbers[(size_t)(i * k + l)] = at(data, matrix.type, stored ? l + i * matrix.stride : i + l * matrix.stride);
+    return numbers;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t descriptor, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t layout_a, const void *B,
                               cublasLtMatrixLayout_t layout_b, const void *beta, const void *C,
@@ -309,13 +330,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     need(k == (int64_t)(tb ? b.cols : b.rows) && m == (int64_t)d.rows && n == (int64_t)d.cols, "shapes that fit");
     const float scale = *(const float *)alpha, keep = *(const float *)beta;
     need(apart(D, bytes_of(d), A, bytes_of(a)) && apart(D, bytes_of(d), B, bytes_of(b)), "a result beside its factors");
-    if (does_gelu(operation)) {
-        const size_t aux_bytes = (size_t)(operation.aux_stride * n) * 2;
-        need(keep == 0, "no sum into what went through a GELU");
-        need(apart(operation.aux, aux_bytes, D, bytes_of(d)), "an aux beside the result");
-        need(apart(operation.aux, aux_bytes, A, bytes_of(a)) && apart(operation.aux, aux_bytes, B, bytes_of(b)),
-             "an aux beside the factors");
-    }
+    if (does_gelu(operation)) check_aux(operation, {A, bytes_of(a)}, {B, bytes_of(b)}, {D, bytes_of(d)}, n, keep);
     const int candidate = algorithm.candidate, broken = emu_device.candidates - 1;
     need(candidate == 0 || candidate != broken, "a candidate that works");
     if (candidate && candidate == broken - 1) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -325,13 +340,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     emu_counts.products++, emu_counts.flops += (uint64_t)(2 * m * n * k), emu_counts.candidate = candidate;
     auto work = [=] {
         emu::touch(A, bytes_of(a)), emu::touch(B, bytes_of(b)), emu::touch(D, bytes_of(d));
-        std::vector<float> x((size_t)(m * k)), y((size_t)(k * n)); // rows of A, columns of B, each of k numbers
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t l = 0; l < k; l++)
-                x[(size_t)(i * k + l)] = at(A, a.type, ta ? l + i * a.stride : i + l * a.stride);
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t l = 0; l < k; l++)
-                y[(size_t)(j * k + l)] = at(B, b.type, tb ? j + l * b.stride : l + j * b.stride);
+        const std::vector<float> x = vectors_of(A, a, m, k, ta), y = vectors_of(B, b, n, k, !tb);
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < m; i++) {
                 float total = dot(&x[(size_t)(i * k)], &y[(size_t)(j * k)], k) * scale;

@@ -409,6 +409,19 @@ typedef struct {
     Recompute recompute;
 } ModelRun;
 
+// The parameters and the optimizer's state.
+static void read_state(Network *network, const MemoryPlan *plan, size_t n, Buffer *bits) {
+    const Backend *backend = network->ops;
+    const size_t ranges[] = {plan->params, plan->master, plan->states[0], plan->states[1]};
+    const Dtype par = par_type(backend), moment = optimizer_dtype(&plan->optimizer->states[0], backend);
+    const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
+    bits->size = 0;
+    buffer_reserve(bits, 4 * n * sizeof(float));
+    bits->size = 4 * n * sizeof(float);
+    for (size_t i = 0; i < 4; i++)
+        network_read(network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
+}
+
 // Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
 static uint64_t train_model(ModelRun how, Buffer *bits) {
     ConfigReader reader;
@@ -462,15 +475,7 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
         CHECK_EQUAL(emu_counts.graphs, before.graphs);
         CHECK_EQUAL(emu_counts.live, before.live);
     }
-    const size_t ranges[] = {plan.params, plan.master, plan.states[0], plan.states[1]};
-    const Dtype par = par_type(backend), moment = optimizer_dtype(&plan.optimizer->states[0], backend);
-    const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
-    const size_t n = model.elements;
-    bits->size = 0;
-    buffer_reserve(bits, 4 * n * sizeof(float));
-    bits->size = 4 * n * sizeof(float);
-    for (size_t i = 0; i < 4; i++)
-        network_read(&network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
+    read_state(&network, &plan, model.elements, bits);
     network_close(&network);
     model_close(&model);
     backend->close();

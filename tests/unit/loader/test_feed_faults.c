@@ -298,6 +298,27 @@ static int attach_ring(uint64_t slot_bytes, uint32_t claimed, Ring *ring, CtlRep
     return -1;
 }
 
+// Rings that are refused: larger than the memfd, and not sealed, so that the owner could shrink it.
+static void check_refused_rings(void) {
+    Ring bad = {0};
+    CtlReply reply;
+    CHECK(attach_ring(4096, 1 << 20, &bad, &reply) < 0);
+    ring_close(&bad);
+    bad = (Ring){memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), NULL, 4096, 4};
+    CHECK(ftruncate(bad.fd, 4 * 4096) == 0);
+    bad.base = mmap(NULL, 4 * 4096, PROT_READ, MAP_SHARED, bad.fd, 0);
+    CHECK(attach_ring(4096, 4096, &bad, &reply) < 0);
+    ring_close(&bad);
+}
+
+static unsigned error_of_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t slot, uint64_t attachment) {
+    WireMessage answer;
+    set_get(peer, fp8, rows, slot, 6);
+    send_message(peer, WIRE_GET, attachment);
+    CHECK_EQUAL(receive(peer, &answer), WIRE_ERROR);
+    return answer.error.code;
+}
+
 // fault 46
 TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     make_test_dataset("d", &small);
@@ -305,7 +326,7 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     wait_for_loader("p", 1);
     Peer peer = open_peer("p");
     WireMessage answer;
-    Ring ring = {0}, bad = {0};
+    Ring ring = {0};
     CtlReply reply;
     int ctl = attach_ring(8192, 8192, &ring, &reply);
     CHECK(ctl >= 0);
@@ -339,27 +360,11 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     CHECK_EQUAL(slot[1], 0);
 
     // A slot past the ring, more rows than a slot holds, another attachment, another dataset.
-    set_get(&peer, fp8, ROWS, 4, 6);
-    send_message(&peer, WIRE_GET, reply.attach_id);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
-    set_get(&peer, fp8, 1000, 1, 6);
-    send_message(&peer, WIRE_GET, reply.attach_id);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
-    set_get(&peer, fp8, ROWS, 1, 6);
-    send_message(&peer, WIRE_GET, reply.attach_id + 2);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_SLOT);
-    set_get(&peer, (const uint8_t[8]){1}, ROWS, 1, 6);
-    send_message(&peer, WIRE_GET, reply.attach_id);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_DATASET);
-
-    // Rings that are refused: larger than the memfd, and not sealed, so that the owner could shrink it.
-    CHECK(attach_ring(4096, 1 << 20, &bad, &reply) < 0);
-    ring_close(&bad);
-    bad = (Ring){memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), NULL, 4096, 4};
-    CHECK(ftruncate(bad.fd, 4 * 4096) == 0);
-    bad.base = mmap(NULL, 4 * 4096, PROT_READ, MAP_SHARED, bad.fd, 0);
-    CHECK(attach_ring(4096, 4096, &bad, &reply) < 0);
-    ring_close(&bad);
+    CHECK_EQUAL(error_of_get(&peer, fp8, ROWS, 4, reply.attach_id), WIRE_SLOT);
+    CHECK_EQUAL(error_of_get(&peer, fp8, 1000, 1, reply.attach_id), WIRE_SLOT);
+    CHECK_EQUAL(error_of_get(&peer, fp8, ROWS, 1, reply.attach_id + 2), WIRE_SLOT);
+    CHECK_EQUAL(error_of_get(&peer, (const uint8_t[8]){1}, ROWS, 1, reply.attach_id), WIRE_DATASET);
+    check_refused_rings();
 
     // The attachment ends with the connection.
     close(ctl);

@@ -180,22 +180,24 @@ static void check_buffers(Recompute recompute, int layers) {
     make(&plan, &model, &config, backend);
     const PassLayout *p = &plan.train;
     size_t N = 96, C = 64, P = model.elements;
-    Span spans[64] = {{plan.params, 4 * P},
-                      {plan.grads, 4 * P},
-                      {plan.states[0], 4 * P},
-                      {plan.states[1], 4 * P},
-                      {plan.scalars, sizeof(StepScalars)},
-                      {plan.scratch, plan.scratch_bytes},
-                      {p->res3, 4 * N * C},
-                      {p->ln3, 2 * N * C},
-                      {p->mean3, 4 * N},
-                      {p->rstd3, 4 * N},
-                      {p->tokens, 2 * 3 * 33},
-                      {p->losses, 4 * N},
-                      {p->branch, 2 * N * C},
-                      {p->dres, 4 * N * C},
-                      {p->dres_act, 2 * N * C},
-                      {p->logits, 2 * N * 50304}};
+    Span spans[64] = {
+        {plan.params, 4 * P},
+        {plan.grads, 4 * P},
+        {plan.states[0], 4 * P},
+        {plan.states[1], 4 * P},
+        {plan.scalars, sizeof(StepScalars)},
+        {plan.scratch, plan.scratch_bytes},
+        {p->res3, 4 * N * C},
+        {p->ln3, 2 * N * C},
+        {p->mean3, 4 * N},
+        {p->rstd3, 4 * N},
+        {p->tokens, 2 * 3 * 33},
+        {p->losses, 4 * N},
+        {p->branch, 2 * N * C},
+        {p->dres, 4 * N * C},
+        {p->dres_act, 2 * N * C},
+        {p->logits, 2 * N * 50304},
+    };
     int count = 16;
     CHECK(p->dnorm == p->branch && p->dfc == p->logits && p->dqkv == p->logits);
     // An instance that layers share counts once, and so does the memory of `gelu` and `logits`.
