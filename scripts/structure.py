@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
-"""structure.py: what `make lint` checks about the tree as a whole. Reads the floors from standard input, lowest first: a folder, then
-what its files may include beside their own folder: lower folders, or single headers of these. Prints what breaks a rule:
-- an include that no floor allows, a floor that is not below, and a circle of includes of more than two modules (x.c and x.h are one);
+"""structure.py: what `make lint` checks about the tree as a whole. Reads the floors from standard input, lowest first: a
+folder, then what its files may include beside their own folder: lower folders, or single headers of these. Because no
+floor reaches up, what an included header includes in turn is below, too. Prints what breaks a rule, and exits with 1:
+- an include that no floor allows, and a floor that is not below;
+- a circle of includes of more than two modules, where x.c and x.h are one;
 - a folder of more than 30 files;
-- the name of a type in two folders (an opaque `typedef struct X X` counts with the folder of its struct);
+- the name of a type in two folders, where an opaque `typedef struct X X` counts with the folder of its struct;
 - a function of more than 60 lines, a CUDA kernel or device function of more than 110."""
 import collections, os, re, subprocess, sys
 
 FILES_MAX, LINES_MAX, KERNEL_LINES_MAX = 30, 60, 110
+refused = []
+
+
+def refuse(what):
+    refused.append(what)
+    print(what)
 
 
 def output(*command):
@@ -35,19 +43,19 @@ def check_floors(graph, rows):
     for folder, *allowed in rows:
         for target in allowed:
             if target not in below and os.path.dirname(target) not in below:
-                print(f"{folder}: its floor is not above that of {target}")
+                refuse(f"{folder}: its floor is not above that of {target}")
         below[folder] = allowed
     for file, headers in sorted(graph.items()):
         folder = os.path.dirname(file)
         if folder not in below:
-            print(f"{file}: the folder has no floor in scripts/lint.sh")
+            refuse(f"{file}: the folder has no floor in scripts/lint.sh")
             continue
         for header in headers:
             target = os.path.dirname(header)
             if not folder.startswith("common"):
                 target = re.sub("^common/.*", "common", target)
             if target != folder and target not in below[folder] and header not in below[folder]:
-                print(f"{file} includes {header}, which its floor does not allow")
+                refuse(f"{file} includes {header}, which its floor does not allow")
 
 
 def circles(graph):
@@ -93,19 +101,20 @@ def check_tags():
             lines = int(fields["end"]) - int(fields["line"]) + 1
             most = KERNEL_LINES_MAX if file.endswith((".cu", ".cuh")) else LINES_MAX
             if lines > most:
-                print(f"{file}:{fields['line']}: {lines} lines in {name}, {most} are the limit")
+                refuse(f"{file}:{fields['line']}: {lines} lines in {name}, {most} are the limit")
         elif kind != "f" and in_programs(file) and not name.startswith("__anon") and fields.get("typeref") != "struct:" + name:
             folders[name][os.path.dirname(file)] = file
     for name, places in sorted(folders.items()):
         if len(places) > 1:
-            print(f"type {name} in two folders: {', '.join(sorted(places.values()))}")
+            refuse(f"type {name} in two folders: {', '.join(sorted(places.values()))}")
 
 
 graph = includes()
 check_floors(graph, [line.split() for line in sys.stdin if line.strip()])
 for circle in circles(graph):
-    print(f"a circle of includes: {', '.join(sorted(circle))}")
+    refuse(f"a circle of includes: {', '.join(sorted(circle))}")
 for folder, count in collections.Counter(os.path.dirname(file) for file in sources("c", "h", "cu", "cuh", "def")).items():
     if count > FILES_MAX:
-        print(f"{folder}: {count} files, {FILES_MAX} are the limit")
+        refuse(f"{folder}: {count} files, {FILES_MAX} are the limit")
 check_tags()
+sys.exit(1 if refused else 0)

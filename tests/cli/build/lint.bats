@@ -1,0 +1,75 @@
+# What make lint refuses about the tree as a whole: each fault is planted in a small tree of two folders, `low` and `high`.
+load ../helpers
+
+setup() {
+    command -v git >/dev/null && command -v ctags >/dev/null || skip "needs git and universal-ctags"
+    enter_test
+    git init -q . && mkdir low high tests
+    echo 'typedef struct Low Low;' >low/low.h
+    printf '#include "low/low.h"\nstruct Low {\n    int value;\n};\n' >low/low.c
+    printf '#include "low/low.h"\ntypedef struct {\n    Low *low;\n} High;\n' >high/high.h
+    printf '#include "high/high.h"\nint main(void) { return 0; }\n' >high/high.c
+    floors=$'low\nhigh low'
+}
+
+lint() { "$ROOT/scripts/structure.py" <<<"$floors"; }
+refused() { # MESSAGE: the only one
+    run lint
+    [ "$status" -eq 1 ] && [ "$output" = "$1" ] || { echo "status $status: $output" && return 1; }
+}
+lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
+
+@test "lint passes a tree whose includes point down" {
+    run_code 0 lint
+    floors=$'low\nhigh low/low.h' run_code 0 lint # a row may also name a header of a lower floor
+}
+
+@test "lint refuses an include that points up, also by way of a third folder" {
+    echo '#include "high/high.h"' >low/up.c
+    refused "low/up.c includes high/high.h, which its floor does not allow"
+    floors=$'low high/high.h\nhigh low' refused "low: its floor is not above that of high/high.h"
+    rm low/up.c && mkdir middle && echo '#include "low/low.h"' >middle/middle.h && echo '#include "middle/middle.h"' >low/up.c
+    floors=$'low middle\nmiddle low\nhigh low' refused "low: its floor is not above that of middle"
+    floors=$'low\nmiddle low\nhigh low' refused "low/up.c includes middle/middle.h, which its floor does not allow"
+}
+
+@test "lint refuses a folder without a floor" {
+    mkdir other && touch other/file.c
+    refused "other/file.c: the folder has no floor in scripts/lint.sh"
+}
+
+@test "lint refuses a circle of includes of three modules, and allows one of two" {
+    echo '#include "low/b.h"' >low/a.h && echo '#include "low/a.h"' >low/b.h
+    run_code 0 lint
+    echo '#include "low/c.h"' >low/b.c && echo '#include "low/a.h"' >low/c.h
+    refused "a circle of includes: low/a, low/b, low/c"
+}
+
+@test "lint refuses a folder of more than 30 files" {
+    for i in $(seq 28); do touch low/file$i.def; done
+    run_code 0 lint
+    touch low/file29.def
+    refused "low: 31 files, 30 are the limit"
+}
+
+@test "lint refuses a type's name in two folders, and allows an opaque type" {
+    echo 'void use(struct Low *low); typedef struct Low Low;' >high/use.h
+    run_code 0 lint
+    for type in 'struct High { int value; };' 'enum High { HIGH };' 'union High { int value; };' 'typedef int High;'; do
+        echo "$type" >low/low.def
+        refused "type High in two folders: high/high.h, low/low.def"
+    done
+}
+
+@test "lint refuses a function of more than 60 lines and a kernel of more than 110" {
+    { echo 'int sum(int value) {' && lines 57 && printf '    return value;\n}\n'; } >low/sum.c
+    run_code 0 lint
+    sed -i 's/^    return/\n&/' low/sum.c
+    refused "low/sum.c:1: 61 lines in sum, 60 are the limit"
+    { echo '__global__ void __launch_bounds__(256) sum(int value) {' && lines 108 && echo '}'; } >low/sum.cu
+    rm low/sum.c
+    run_code 0 lint
+    sed -i '3s/^/\n/' low/sum.cu
+    run_code 1 lint
+    [[ "$output" == "low/sum.cu:1: 111 lines in "*", 110 are the limit" ]]
+}
