@@ -8,15 +8,15 @@
 typedef struct {
     const Vocab *vocab;
     const ModelShape *shape;
-} Source;
+} ExportedModel;
 
 static void add_escaped(Buffer *out, uint8_t byte) {
     if (byte == '"' || byte == '\\') buffer_add(out, "\\", 1);
     buffer_add(out, &byte, 1);
 }
 
-static void print_token(const Source *source, uint16_t id, Buffer *out) {
-    const Bytes token = vocab_bytes(source->vocab, id);
+static void print_token(const ExportedModel *model, uint16_t id, Buffer *out) {
+    const Bytes token = vocab_bytes(model->vocab, id);
     for (size_t i = 0; i < token.size; i++) {
         uint8_t spelled[UTF8_BYTES_MAX];
         const unsigned length = utf8_encode(vocab_spelling(token.data[i]), spelled);
@@ -24,18 +24,18 @@ static void print_token(const Source *source, uint16_t id, Buffer *out) {
     }
 }
 
-static void print_vocab(const Source *source, Buffer *out) {
+static void print_vocab(const ExportedModel *model, Buffer *out) {
     for (unsigned id = 0; id < TOKEN_COUNT; id++) {
         buffer_print(out, id ? ",\n\"" : "{\"");
-        print_token(source, (uint16_t)id, out);
+        print_token(model, (uint16_t)id, out);
         buffer_print(out, "\": %u", id);
     }
     buffer_print(out, "}");
 }
 
-static void print_merges_txt(const Source *source, Buffer *out) {
+static void print_merges_txt(const ExportedModel *model, Buffer *out) {
     const Bytes table = vocab_merges();
-    (void)source;
+    (void)model;
     buffer_add(out, table.data, table.size);
 }
 
@@ -53,7 +53,7 @@ static void print_merges(Buffer *out) {
     }
 }
 
-static void print_tokenizer(const Source *source, Buffer *out) {
+static void print_tokenizer(const ExportedModel *model, Buffer *out) {
     static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
                                      "\"use_regex\": true}";
     buffer_print(out,
@@ -65,30 +65,30 @@ static void print_tokenizer(const Source *source, Buffer *out) {
     buffer_print(out, "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
                       "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false,\n"
                       "\"vocab\": ");
-    print_vocab(source, out);
+    print_vocab(model, out);
     buffer_print(out, ",\n\"merges\": [");
     print_merges(out);
     buffer_print(out, "]}}\n");
 }
 
-static void print_tokenizer_config(const Source *source, Buffer *out) {
+static void print_tokenizer_config(const ExportedModel *model, Buffer *out) {
     buffer_print(
         out,
         "{\n \"tokenizer_class\": \"GPT2Tokenizer\",\n \"model_max_length\": %d,\n \"add_prefix_space\": false,\n"
         " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"<|endoftext|>\",\n"
         " \"eos_token\": \"<|endoftext|>\",\n \"unk_token\": \"<|endoftext|>\"\n}\n",
-        source->shape->block);
+        model->shape->block);
 }
 
-static void print_generation_config(const Source *source, Buffer *out) {
-    (void)source;
+static void print_generation_config(const ExportedModel *model, Buffer *out) {
+    (void)model;
     buffer_print(out, "{\n \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"pad_token_id\": %d\n}\n",
                  TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT);
 }
 
 static const struct {
     const char *name;
-    void (*print)(const Source *source, Buffer *out);
+    void (*print)(const ExportedModel *model, Buffer *out);
 } files[] = {
     {"vocab.json", print_vocab},
     {"merges.txt", print_merges_txt},
@@ -98,16 +98,16 @@ static const struct {
 };
 
 int tokenizer_files_write(const char *directory, const ModelShape *shape) {
-    const Source source = {vocab_open(), shape};
-    int result = source.vocab ? 0 : -1;
+    const ExportedModel model = {vocab_open(), shape};
+    int result = model.vocab ? 0 : -1;
     for (size_t i = 0; i < sizeof files / sizeof *files && result == 0; i++) {
         char path[PATH_MAX_BYTES];
         Buffer text = {0};
         snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, files[i].name);
-        files[i].print(&source, &text);
+        files[i].print(&model, &text);
         result = file_write(path, (Bytes){text.data, text.size});
         buffer_close(&text);
     }
-    vocab_close(source.vocab);
+    vocab_close(model.vocab);
     return result;
 }

@@ -12,7 +12,7 @@ typedef struct {
     Buffer held; // sampled, and not emitted yet
     void (*emit)(void *context, Bytes text);
     void *context;
-} Stream;
+} TextStream;
 
 // The ids of `text` in a buffer with room for `more`; <|endoftext|> in it is the token of that name, as in nanoGPT's
 // sample.py. NULL after fail().
@@ -50,7 +50,7 @@ static size_t open_end(Bytes text, Bytes stop) {
     return 0;
 }
 
-static void emit(Stream *stream, size_t size) {
+static void emit(TextStream *stream, size_t size) {
     Buffer *held = &stream->held;
     if (!size) return;
     stream->emit(stream->context, (Bytes){held->data, size});
@@ -59,7 +59,7 @@ static void emit(Stream *stream, size_t size) {
 }
 
 static bool add_token(void *context, uint16_t id) {
-    Stream *stream = context;
+    TextStream *stream = context;
     Buffer *held = &stream->held;
     if (id == vocab_end_of_text(stream->vocab)) return false;
     const Bytes token = vocab_bytes(stream->vocab, id);
@@ -77,7 +77,7 @@ static bool add_token(void *context, uint16_t id) {
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
-    Stream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, emit_text, context};
+    TextStream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, emit_text, context};
     size_t length;
     uint16_t *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;

@@ -5,7 +5,7 @@
 // a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm; with
 // dropout, the operation that applies the mask sums it. What the forward pass did not keep is first computed again, by
 // the same operations in the same order: the same bits.
-#include "trainer/model/offload_layers.h"
+#include "trainer/model/layer_offload.h"
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
@@ -31,8 +31,8 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
                             x.res3, x.mean3, x.rstd3, P(LNF_W, 0), N, C, true, add); // (N,C)
     for (int l = L - 1; l >= 0; l--) {
         x = network_buffers(network, pass, l);
-        offload_await_input(network, pass, l);
-        offload_await_gradients(network, l);
+        layer_offload_await_input(network, pass, l);
+        layer_offload_await_gradients(network, l);
         network_block_again(network, pass, l, level_of(pass, l, L), B, T);
 
         const Act *dmlp = dropout ? x.dmlp : x.dres_act, *dproj = dropout ? x.dproj : x.dres_act;
@@ -66,12 +66,12 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->layernorm_backward(x.dres, x.dres_act, G(LN1_W, l), G(LN1_B, l), l && !dropout ? G(PROJ_B, l - 1) : NULL,
                                 x.dnorm, x.res1, x.mean1, x.rstd1, P(LN1_W, l), N, C, false, add); // (N,C)
         if (network->layer_done) network->layer_done(network, l);
-        offload_store_gradients(network, l, add);
-        offload_fetch_input(network, pass, l);
+        layer_offload_store_gradients(network, l, add);
+        layer_offload_fetch_input(network, pass, l);
     }
     if (dropout) ops->dropout_residual(x.dres, dropout, B, T, C); // (N,C)
     if (shape->untied && !add)                                    // the head has not written it
         ops->zero(G(WTE, 0), (size_t)shape->padded_vocab * (size_t)C * ops->grad_bytes);
     ops->embed_backward(G(WTE, 0), G(WPE, 0), x.dres, x.tokens, B, T, C, add); // (V,C), (T,C)
-    offload_end_gradients(network);
+    layer_offload_end_gradients(network);
 }

@@ -2,8 +2,8 @@
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // A norm first adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
+#include "trainer/model/layer_offload.h"
 #include "trainer/model/network.h"
-#include "trainer/model/offload_layers.h"
 #include <math.h>
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
@@ -99,7 +99,7 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
     for (int l = 0; l < network->model->shape.layers; l++) {
         x = network_buffers(network, pass, l);
         block_forward(network, pass, l, RECOMPUTE_BLOCK, in, l ? x.branch : NULL, B, T, from);
-        offload_store_input(network, pass, l);
+        layer_offload_store_input(network, pass, l);
         ops->matmul_forward(x.branch, x.gelu, W(PROJ_W, l), P(PROJ_B, l), N);                             // (N,C)
         if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_MLP_OUT, B, T, C, false); // (N,C)
         in = x.res2;

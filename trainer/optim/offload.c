@@ -10,7 +10,8 @@ typedef struct {
     int tensor;
     size_t first; // element of the flat range
     int bucket;   // with shards
-    size_t done;  // elements of this rank's shard of it
+    size_t local; // elements that this rank has of the buckets before
+    size_t done;  // elements of its range of this bucket
 } SliceCursor;
 
 static size_t tensor_end(const Model *model, int tensor) { // the gap behind it included
@@ -69,10 +70,13 @@ static void *state_at(const Network *network, int state, size_t element) {
 static bool next_of_shards(const Network *network, SliceCursor *cursor, size_t most, Slice *slice) {
     const MemoryPlan *plan = network->plan;
     for (; cursor->bucket < shard_buckets(network->model, plan->shards); cursor->bucket++, cursor->done = 0) {
-        const Bucket bucket = shard_bucket(network->model, plan->shards, cursor->bucket);
-        const Shard own = shard_of(&bucket, network->collective->rank);
-        const size_t left = own.count - cursor->done, local = own.local + cursor->done;
-        if (!left) continue;
+        const GradientBucket bucket = shard_bucket(network->model, plan->shards, cursor->bucket);
+        const OwnedRange own = shard_range(&bucket, network->collective->rank);
+        const size_t left = own.count - cursor->done, local = cursor->local + cursor->done;
+        if (!left) {
+            cursor->local += bucket.share;
+            continue;
+        }
         *slice = slice_at(network, own.first + cursor->done, local);
         for (int i = 0; i < plan->optimizer->state_count; i++) slice->state[i] = state_at(network, i, local);
         slice->count = left < most ? left : most;

@@ -1,6 +1,6 @@
 // One optimizer step, and the warm-up before the first.
 #include "trainer/optim/step.h"
-#include "trainer/model/offload_layers.h"
+#include "trainer/model/layer_offload.h"
 #include "trainer/optim/offload.h"
 #include "trainer/optim/recheck.h"
 #include "trainer/optim/schedule.h"
@@ -27,12 +27,12 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
 // ---- what the ranks exchange of a step
 
 static int bucket_count(const Network *network) { return shard_buckets(network->model, network->collective->world); }
-static Bucket bucket_at(const Network *network, int bucket) {
+static GradientBucket bucket_at(const Network *network, int bucket) {
     return shard_bucket(network->model, network->collective->world, bucket);
 }
 
 static void reduce_bucket(const Network *network, int index) {
-    const Bucket bucket = bucket_at(network, index);
+    const GradientBucket bucket = bucket_at(network, index);
     float *gradients = network_at(network, network->plan->grads);
     if (bucket.count)
         collective_begin_reduce_scatter(network->collective, gradients + bucket.first, bucket.count, bucket.share);
@@ -44,7 +44,7 @@ static void reduce_layer(const Network *network, int layer) { reduce_bucket(netw
 static void gather(const Network *network, size_t range, size_t bytes, size_t unit) {
     unsigned char *start = network_at(network, range);
     for (int i = 0; i < bucket_count(network); i++) {
-        const Bucket bucket = bucket_at(network, i);
+        const GradientBucket bucket = bucket_at(network, i);
         const size_t count = (bucket.count + unit - 1) / unit * bytes, share = bucket.share / unit * bytes;
         if (count) collective_begin_all_gather(network->collective, start + bucket.first / unit * bytes, count, share);
     }
@@ -78,7 +78,7 @@ static void run_micro_batch(Network *network, float scale, int micro, bool reduc
     const int key = add ? NEXT_MICRO_BATCH : FIRST_MICRO_BATCH;
     const bool copies = pass->host_inputs || network->plan->layer_gradients.layer_bytes; // they cannot be recorded
     if (!reduce && !copies && !network->ops->graph_begin(key)) return;
-    offload_begin_gradients(network, add);
+    layer_offload_begin_gradients(network, add);
     network_forward(network, pass, B, T);
     network_losses(network, pass, B, T, scale, true, add);
     network->ops->sum_losses(network_loss(network), network_at(network, pass->losses), B * T);
@@ -100,10 +100,10 @@ static void gradient_norm(const Network *network) {
     StepScalars *scalars = network_at(network, plan->scalars);
     const size_t bytes = ops->grad_bytes;
     double *sums = network_at(network, plan->sums);
-    offload_collect_gradients(network);
+    layer_offload_collect_gradients(network);
     for (int i = 0; i < shard_buckets(network->model, plan->shards); i++) {
-        const Bucket bucket = shard_bucket(network->model, plan->shards, i);
-        const Shard own = shard_of(&bucket, rank);
+        const GradientBucket bucket = shard_bucket(network->model, plan->shards, i);
+        const OwnedRange own = shard_range(&bucket, rank);
         if (own.count)
             ops->square_sums(sums + own.first / NORM_PIECE, network_at(network, plan->update.grads + own.first * bytes),
                              own.count);

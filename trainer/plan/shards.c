@@ -6,7 +6,7 @@ static size_t up(size_t elements) { return norm_pieces(elements) * NORM_PIECE; }
 
 int shard_buckets(const Model *model, unsigned shards) { return shards > 1 ? model->shape.layers + 2 : 1; }
 
-// The start of a bucket, and for the number behind the last the end of the range. The piece at a border belongs to the
+// The start of a bucket, and for the number after the last the end of the range. The piece at a border belongs to the
 // bucket that the backward pass completes later: of two layers the lower one, and else the vectors.
 static size_t bucket_start(const Model *model, int bucket) {
     const int layers = model->shape.layers;
@@ -16,24 +16,19 @@ static size_t bucket_start(const Model *model, int bucket) {
     return size_smaller(up(model_tensor(model, PARAM_QKV_W, bucket - 1)->offset), vectors);
 }
 
-Bucket shard_bucket(const Model *model, unsigned shards, int bucket) {
-    if (shards == 1) return (Bucket){0, model->elements, model->elements, 0};
-    Bucket found = {0};
-    for (int i = 0; i <= bucket; i++) {
-        found.local += found.share;
-        found.first = bucket_start(model, i);
-        found.count = bucket_start(model, i + 1) - found.first;
-        found.share = (norm_pieces(found.count) + shards - 1) / shards * NORM_PIECE;
-    }
-    return found;
+GradientBucket shard_bucket(const Model *model, unsigned shards, int bucket) {
+    if (shards == 1) return (GradientBucket){0, model->elements, model->elements};
+    const size_t first = bucket_start(model, bucket), count = bucket_start(model, bucket + 1) - first;
+    return (GradientBucket){first, count, (norm_pieces(count) + shards - 1) / shards * NORM_PIECE};
 }
 
-Shard shard_of(const Bucket *bucket, unsigned rank) {
+OwnedRange shard_range(const GradientBucket *bucket, unsigned rank) {
     const size_t before = size_smaller(rank * bucket->share, bucket->count);
-    return (Shard){bucket->first + before, size_smaller(bucket->share, bucket->count - before), bucket->local};
+    return (OwnedRange){bucket->first + before, size_smaller(bucket->share, bucket->count - before)};
 }
 
 size_t shard_elements(const Model *model, unsigned shards) {
-    const Bucket last = shard_bucket(model, shards, shard_buckets(model, shards) - 1);
-    return last.local + last.share;
+    size_t elements = 0;
+    for (int i = 0; i < shard_buckets(model, shards); i++) elements += shard_bucket(model, shards, i).share;
+    return elements;
 }

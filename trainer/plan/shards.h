@@ -12,19 +12,17 @@
 typedef struct {
     size_t first, count; // elements of the flat range; count may be 0
     size_t share;        // elements of each rank; the last ones may have fewer, or none
-    size_t local;        // of a rank's own elements: those of the buckets before
-} Bucket;
+} GradientBucket;
 
-// The part of a bucket that a rank has.
+// The part of a bucket that a rank has. The parts of a rank lie one after another, each in the room of a share.
 typedef struct {
     size_t first, count; // elements of the flat range
-    size_t local;        // the first of them among all that the rank has
-} Shard;
+} OwnedRange;
 
 // One shard: one bucket with everything.
 int shard_buckets(const Model *model, unsigned shards);
-Bucket shard_bucket(const Model *model, unsigned shards, int bucket);
-Shard shard_of(const Bucket *bucket, unsigned rank);
+GradientBucket shard_bucket(const Model *model, unsigned shards, int bucket);
+OwnedRange shard_range(const GradientBucket *bucket, unsigned rank);
 
 static inline int shard_bucket_of_layer(int layer) { return layer + 1; }
 

@@ -68,8 +68,8 @@ int ranks_agree(Collective *ranks, int status) {
     typedef struct {
         int status, code;
         char text[SENTENCE_BYTES];
-    } Report;
-    Report *reports = allocate_zeroed(ranks->world, sizeof *reports), *own = &reports[ranks->rank];
+    } RankStatus;
+    RankStatus *all = allocate_zeroed(ranks->world, sizeof *all), *own = &all[ranks->rank];
     Error error;
     own->status = status;
     if (status < 0) {
@@ -77,13 +77,13 @@ int ranks_agree(Collective *ranks, int status) {
         own->code = error.code;
         snprintf(own->text, sizeof own->text, "%s", error.text);
     }
-    int result = collective_all_gather(ranks, reports, ranks->world * sizeof *reports, sizeof *reports);
+    int result = collective_all_gather(ranks, all, ranks->world * sizeof *all, sizeof *all);
     for (unsigned rank = 0; result == 0 && rank < ranks->world; rank++)
-        if (reports[rank].code) {
-            result = fail(reports[rank].code, "%s", reports[rank].text);
+        if (all[rank].code) {
+            result = fail(all[rank].code, "%s", all[rank].text);
             if (rank) fail_in("rank %u", rank);
         }
-    free(reports);
+    free(all);
     if (ranks->lost) log_silent = false;
     return result;
 }

@@ -1,5 +1,6 @@
 // The state of a run, divided over its ranks (trainer/plan/shards.h) or whole on each: rank 0 reads it from files and
 // writes it to them, and exchanges it with the others piece by piece, as fp32 numbers, which hold every type exactly.
+#include "common/sizes.h"
 #include "trainer/ranks/ranks.h"
 
 enum { PARAMETERS = -1 }; // else the number of a state of the optimizer
@@ -27,13 +28,15 @@ static void put(const Network *network, int state, size_t first, size_t count, c
     if (state == PARAMETERS) network_write(network, plan->params, par_type(network->ops), first, count, values);
     if (range == plan->params) return;
     if (plan->shards == 1) network_write(network, range, type, first, count, values);
+    size_t local = 0; // elements that this rank has of the buckets before
     for (int i = 0; plan->shards > 1 && i < shard_buckets(network->model, plan->shards); i++) {
-        const Bucket bucket = shard_bucket(network->model, plan->shards, i);
-        const Shard own = shard_of(&bucket, network->collective->rank);
+        const GradientBucket bucket = shard_bucket(network->model, plan->shards, i);
+        const OwnedRange own = shard_range(&bucket, network->collective->rank);
         const size_t from = own.first > first ? own.first : first;
         const size_t to = own.first + own.count < end ? own.first + own.count : end;
         if (from < to)
-            network_write(network, range, type, own.local + from - own.first, to - from, values + (from - first));
+            network_write(network, range, type, local + from - own.first, to - from, values + (from - first));
+        local += bucket.share;
     }
 }
 
@@ -66,27 +69,28 @@ void ranks_copy_parameters(Network *own, Network *whole) {
 
 // ---- to rank 0
 
-// The elements of a rank's shard from `at` on, at most `most` of them.
-static size_t shard_rest(const Shard *shard, size_t at, size_t most) {
-    if (at >= shard->count) return 0;
-    return shard->count - at < most ? shard->count - at : most;
+// The elements of a range from `at` on, at most `most` of them.
+static size_t range_rest(const OwnedRange *range, size_t at, size_t most) {
+    if (at >= range->count) return 0;
+    return size_smaller(range->count - at, most);
 }
 
-static int gather_bucket(Network *network, Network *whole, int state, const Bucket *bucket) {
+// local: the elements that each rank has of the buckets before.
+static int gather_bucket(Network *network, Network *whole, int state, const GradientBucket *bucket, size_t local) {
     Collective *ranks = network->collective;
     const size_t room = network->plan->staging / sizeof(float) / ranks->world;
     const size_t most = bucket->share < room ? bucket->share : room;
-    const Shard own = shard_of(bucket, ranks->rank);
+    const OwnedRange own = shard_range(bucket, ranks->rank);
     float *values = network->staging;
     for (size_t at = 0; at < bucket->share && bucket->count; at += most) {
-        network_read(network, range_of(network, state), range_type(network, state), own.local + at,
-                     shard_rest(&own, at, most), values + ranks->rank * most);
+        network_read(network, range_of(network, state), range_type(network, state), local + at,
+                     range_rest(&own, at, most), values + ranks->rank * most);
         if (collective_all_gather(ranks, values, ranks->world * most * sizeof *values, most * sizeof *values) < 0)
             return -1;
         for (unsigned rank = 0; ranks_first(ranks) && rank < ranks->world; rank++) {
-            const Shard shard = shard_of(bucket, rank);
-            network_write(whole, range_of(whole, state), range_type(whole, state), shard.first + at,
-                          shard_rest(&shard, at, most), values + rank * most);
+            const OwnedRange range = shard_range(bucket, rank);
+            network_write(whole, range_of(whole, state), range_type(whole, state), range.first + at,
+                          range_rest(&range, at, most), values + rank * most);
         }
     }
     return 0;
@@ -109,10 +113,13 @@ int ranks_gather_state(Network *own, Network *whole, bool *needed) {
     if (!*needed) return 0;
     const bool own_master = plan->master != plan->params;
     if (!own_master) copy_own_masters(own, whole);
-    for (int state = own_master ? PARAMETERS : 0; state < plan->optimizer->state_count; state++)
+    for (int state = own_master ? PARAMETERS : 0; state < plan->optimizer->state_count; state++) {
+        size_t local = 0;
         for (int i = 0; i < shard_buckets(own->model, plan->shards); i++) {
-            const Bucket bucket = shard_bucket(own->model, plan->shards, i);
-            if (gather_bucket(own, whole, state, &bucket) < 0) return -1;
+            const GradientBucket bucket = shard_bucket(own->model, plan->shards, i);
+            if (gather_bucket(own, whole, state, &bucket, local) < 0) return -1;
+            local += bucket.share;
         }
+    }
     return 0;
 }

@@ -31,29 +31,28 @@ TEST(shards_hold_every_element_once_and_in_place) {
     for (int s = 0; s < SIZES; s++)
         for (int w = 0; w < WORLDS; w++) {
             Model model = model_of(&sizes[s]);
-            size_t next = 0, local = 0, least = SIZE_MAX, most = 0;
+            size_t next = 0, shares = 0, least = SIZE_MAX, most = 0;
             for (int b = 0; b < shard_buckets(&model, worlds[w]); b++) {
-                const Bucket bucket = shard_bucket(&model, worlds[w], b);
+                const GradientBucket bucket = shard_bucket(&model, worlds[w], b);
                 CHECK_EQUAL(bucket.first, next);
-                CHECK_EQUAL(bucket.local, local);
                 for (unsigned rank = 0; rank < worlds[w]; rank++) {
-                    const Shard shard = shard_of(&bucket, rank);
-                    CHECK_EQUAL(shard.first, next);
-                    CHECK(shard.count <= bucket.share && shard.local == bucket.local);
-                    CHECK(shard.first % NORM_PIECE == 0 || !shard.count);
-                    next += shard.count;
+                    const OwnedRange range = shard_range(&bucket, rank);
+                    CHECK_EQUAL(range.first, next);
+                    CHECK(range.count <= bucket.share);
+                    CHECK(range.first % NORM_PIECE == 0 || !range.count);
+                    next += range.count;
                 }
                 CHECK_EQUAL(next, bucket.first + bucket.count);
-                local += bucket.share;
+                shares += bucket.share;
             }
             CHECK_EQUAL(next, model.elements);
-            CHECK_EQUAL(shard_elements(&model, worlds[w]), local);
-            if (worlds[w] == 1) CHECK_EQUAL(local, model.elements);
+            CHECK_EQUAL(shard_elements(&model, worlds[w]), shares);
+            if (worlds[w] == 1) CHECK_EQUAL(shares, model.elements);
             for (unsigned rank = 0; rank < worlds[w]; rank++) {
                 size_t own = 0;
                 for (int b = 0; b < shard_buckets(&model, worlds[w]); b++) {
-                    const Bucket bucket = shard_bucket(&model, worlds[w], b);
-                    own += shard_of(&bucket, rank).count;
+                    const GradientBucket bucket = shard_bucket(&model, worlds[w], b);
+                    own += shard_range(&bucket, rank).count;
                 }
                 if (own < least) least = own;
                 if (own > most) most = own;
@@ -68,7 +67,7 @@ TEST(shards_of_a_layer_hold_nothing_that_is_computed_later) {
     for (int s = 0; s < SIZES; s++) {
         Model model = model_of(&sizes[s]);
         for (int layer = 0; layer < sizes[s].layers; layer++) {
-            const Bucket bucket = shard_bucket(&model, 4, shard_bucket_of_layer(layer));
+            const GradientBucket bucket = shard_bucket(&model, 4, shard_bucket_of_layer(layer));
             for (int i = 0; i < model.count && bucket.count; i++) {
                 const Tensor *tensor = &model.tensors[i];
                 const size_t end = tensor->offset + tensor_elements(tensor);
@@ -96,8 +95,8 @@ TEST(shards_of_any_number_of_ranks_give_the_norm_the_same_bits) {
         memset(sums, 0xff, norm_pieces(tiny.model.elements) * sizeof *sums);
         for (int b = 0; b < shard_buckets(&tiny.model, worlds[w]); b++)
             for (unsigned rank = 0; rank < worlds[w]; rank++) {
-                const Bucket bucket = shard_bucket(&tiny.model, worlds[w], b);
-                const Shard own = shard_of(&bucket, rank);
+                const GradientBucket bucket = shard_bucket(&tiny.model, worlds[w], b);
+                const OwnedRange own = shard_range(&bucket, rank);
                 ops->square_sums(sums + own.first / NORM_PIECE, (const Grad *)(void *)(gradients + own.first),
                                  own.count);
             }

@@ -1,6 +1,6 @@
 // Slots of the arena for what layers have in host memory. Both kinds use the slots of the same number: copies in are
 // ordered behind the copies out of their slot.
-#include "trainer/model/offload_layers.h"
+#include "trainer/model/layer_offload.h"
 
 enum { AHEAD = BACKEND_SLOTS - 1 };
 
@@ -13,7 +13,7 @@ static bool is_stored(const Network *network, const PassLayout *pass, int layer)
 }
 
 // Waiting here for the layer before, not in the next block for this one, leaves the copy a whole block of time.
-void offload_store_input(const Network *network, const PassLayout *pass, int layer) {
+void layer_offload_store_input(const Network *network, const PassLayout *pass, int layer) {
     if (!pass->host_inputs) return;
     network->ops->copy_out_wait();
     if (!is_stored(network, pass, layer)) return;
@@ -22,11 +22,11 @@ void offload_store_input(const Network *network, const PassLayout *pass, int lay
                                  pass->stride[GROUP_INPUT]);
 }
 
-void offload_await_input(const Network *network, const PassLayout *pass, int layer) {
+void layer_offload_await_input(const Network *network, const PassLayout *pass, int layer) {
     if (is_stored(network, pass, layer)) network->ops->copy_in_wait(layer % BACKEND_SLOTS);
 }
 
-void offload_fetch_input(const Network *network, const PassLayout *pass, int layer) {
+void layer_offload_fetch_input(const Network *network, const PassLayout *pass, int layer) {
     const int next = layer - BACKEND_SLOTS; // has the same slot
     if (!pass->host_inputs || next < 0) return;
     network->ops->copy_in_async(layer % BACKEND_SLOTS, network_buffers(network, pass, layer).res1,
@@ -42,7 +42,7 @@ static void fetch_gradients(const Network *network, int layer, bool add) {
                                 network_at(network, layer_gradients_host(network->plan, layer)), bytes);
 }
 
-void offload_begin_gradients(const Network *network, bool add) {
+void layer_offload_begin_gradients(const Network *network, bool add) {
     const LayerGradients *gradients = &network->plan->layer_gradients;
     if (!gradients->layer_bytes) return;
     if (!add)
@@ -50,11 +50,11 @@ void offload_begin_gradients(const Network *network, bool add) {
     for (int i = 1; i <= AHEAD; i++) fetch_gradients(network, network->model->shape.layers - i, add);
 }
 
-void offload_await_gradients(const Network *network, int layer) {
+void layer_offload_await_gradients(const Network *network, int layer) {
     if (network->plan->layer_gradients.layer_bytes) network->ops->copy_in_wait(layer % BACKEND_SLOTS);
 }
 
-void offload_store_gradients(const Network *network, int layer, bool add) {
+void layer_offload_store_gradients(const Network *network, int layer, bool add) {
     const LayerGradients *gradients = &network->plan->layer_gradients;
     if (!gradients->layer_bytes) return;
     network->ops->copy_out_async(layer % BACKEND_SLOTS, network_at(network, layer_gradients_host(network->plan, layer)),
@@ -62,7 +62,7 @@ void offload_store_gradients(const Network *network, int layer, bool add) {
     fetch_gradients(network, layer - AHEAD, add);
 }
 
-void offload_end_gradients(const Network *network) {
+void layer_offload_end_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     const LayerGradients *gradients = &plan->layer_gradients;
     const size_t before = gradients->first, behind = gradients->end;
@@ -74,7 +74,7 @@ void offload_end_gradients(const Network *network) {
     network->ops->copy_out_wait();
 }
 
-void offload_collect_gradients(const Network *network) {
+void layer_offload_collect_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     if (!plan->layer_gradients.layer_bytes) return;
     network->ops->copy_in_async(0, network_at(network, plan->update.grads), network_at(network, plan->grads),
