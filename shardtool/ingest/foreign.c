@@ -67,8 +67,7 @@ const char *foreign_find(Bytes head) {
     return NULL;
 }
 
-// Of UTF-16 every second byte is below 9 in nearly all scripts but those of East Asia, and
-// hardly any of the others is.
+// In UTF-16, every second byte is below 9 in nearly all scripts except those of East Asia, and hardly any other byte.
 const char *utf16_find(Bytes head) {
     size_t low[2] = {0}, pairs = head.size / 2;
     for (size_t i = 0; i < 2 * pairs; i++) low[i % 2] += head.data[i] < 9;

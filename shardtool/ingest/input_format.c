@@ -1,4 +1,4 @@
-// The table of input formats, and the choice of the one that reads a stream.
+// The table of input formats, and the choice of a format for a stream.
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
 #include "common/log.h"

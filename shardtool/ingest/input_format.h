@@ -46,8 +46,7 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options);
 // The name of the format in row `row`, or NULL after the last row.
 const char *input_format_name(unsigned row);
 int reader_next(FormatReader *reader, Part *part);
-// After reader_next or reader_open failed on a file or a member that its container can skip; `reader` may be NULL. -1
-// when it may not be skipped. 1 when the document that was begun ends with *part, an empty part. Then, and with 0, the
-// reader is to be closed.
+// Skips the rest of a file or a member after reader_next or reader_open failed; `reader` may be NULL. -1 when that is
+// not allowed. 1 when the document that was begun ends with *part, an empty part. Unless -1, the reader must be closed.
 int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *options, Part *part);
 void reader_close(FormatReader *reader); // accepts NULL

@@ -6,7 +6,7 @@
 
 typedef struct Source Source;
 Source *source_open(const Inputs *inputs, SourceOptions *options);
-// Before the first source_next: begins in file `file` at a place of an earlier Part, where its document `document` is.
+// Begins in file `file` at a place of an earlier Part, of document `document`. Call it before the first source_next.
 void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t document);
 int source_next(Source *source, Part *part);                // 1, 0 at the end, -1 after fail()
 int source_fail_in(const Source *source, const Part *part); // names its document in the pending error; returns -1

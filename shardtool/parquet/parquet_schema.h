@@ -34,8 +34,8 @@ int parquet_schema_read(ParquetSchema *schema, ThriftReader *thrift, ThriftType 
 void parquet_schema_close(ParquetSchema *schema); // accepts a zeroed struct
 
 uint32_t parquet_column_count(const ParquetSchema *schema);
-// The column of a dotted path. 65 with the columns that exist when there is none, when two have this path, or when it
-// names a group, a list or a map.
+// Finds the column of a dotted path. 65, with the columns that exist, when none or two have this path, or when it names
+// a group, a list or a map.
 int parquet_find_column(const ParquetSchema *schema, const char *path, ParquetColumn *column);
 bool parquet_is_text(const ParquetColumn *column); // BYTE_ARRAY, annotated as a string or not at all
 void parquet_column_path(const ParquetSchema *schema, const ParquetColumn *column, Buffer *path); // appends

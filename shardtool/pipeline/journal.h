@@ -1,16 +1,17 @@
 // The journal of an unfinished run, DIR/.journal: with it the same command continues after the last finished shards.
 //
-// Each line is the CRC32C of its JSON text in hex, a space, and the text. The first describes the run (options,
-// vocabulary, inputs and when they were modified), every other one a finished shard (its line of the manifest) and the
-// position after its last token. A line is written after the shard has its final name. Lines after a damaged or
-// truncated one do not count.
+// Each line is the CRC32C of its JSON text in hex, a space, and the text. The first line describes the run: options,
+// vocabulary, inputs and when they were modified. Each other line describes a finished shard: its line of the manifest
+// and the position after its last token. A line is written after the shard has its final name. Lines after a damaged or
+// truncated one are ignored.
 //
-// The ids of one split, the one that the options make smaller, are also in DIR/.pending: those of each document before
-// the end of the other split's last shard. So a run that continues begins to read at that end, with the ids of .pending
-// in place of the documents before. In a compressed file it begins to decode at an access point near that end, whose
-// window is in DIR/.window, that of the last line only; a window with another checksum costs time only. It reads all
-// inputs again, but tokenizes a document only if it lies after the position of its split, when something was skipped
-// (the list of skips is not in the journal).
+// DIR/.pending holds ids of one split, the smaller one by the options: those of all documents before the end of the
+// other split's last shard. So a run that continues reads the inputs from that end on, and reads the ids of earlier
+// documents from .pending. In a compressed file it begins to decode at an access point near that end. DIR/.window holds
+// the window of the last line's point; if its checksum differs, the file is decoded from its beginning.
+//
+// The list of skipped inputs is not in the journal. So after a skip, the run reads all inputs again, and tokenizes the
+// documents after the position of their split.
 #pragma once
 
 #include "shardtool/format/dataset.h"

@@ -118,8 +118,8 @@ static int add_text(Pipeline *pipeline, Bytes left) {
     return 0;
 }
 
-// Adds the text of a part. With `checks`, only up to the first character that the vocabulary lacks: then *is_bad is set,
-// and the result is -1 after fail().
+// Adds the text of a part. With `checks`, only up to the first character that the vocabulary lacks: then *is_bad is
+// set, and the result is -1 after fail().
 static int add_part(Pipeline *pipeline, const Part *part, bool *is_bad) {
     if (!pipeline->checks) return add_text(pipeline, part->text);
     Filling *filling = &pipeline->filling;
