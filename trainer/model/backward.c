@@ -1,17 +1,17 @@
-// The backward pass: from the gradient of the last norm's output down to the embedding. The comment behind a line is
+// The backward pass: from the gradient of the last norm's output down to the embedding. The comment after a line is
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // dres is the gradient of the residual stream, dres_act the same as activations, for the matmuls. The backward pass of
 // a norm adds its gradient to dres, and sums the bias gradient of the projection that was added before the norm; with
-// dropout, the operation that applies the mask sums it. What the forward pass did not keep is first computed again, by
-// the same operations in the same order: the same bits.
+// dropout, the operation that applies the mask sums it. Activations that the forward pass did not keep are first computed
+// again, by the same operations in the same order, and are bit-identical.
 #include "trainer/model/layer_offload.h"
 
 #define P(id, layer) network_param(network, PARAM_##id, layer)
 #define W(id, layer) network_weight(network, PARAM_##id, layer)
 #define G(id, layer) network_grad(network, PARAM_##id, layer)
 
-// Of the last layer all but GELU is still there after the forward pass (buffers.def: SHARED).
+// The shared buffers still hold the last layer's activations, except GELU's output (buffers.def: SHARED).
 static Recompute level_of(const PassLayout *pass, int layer, int layers) {
     const Recompute level = pass_recompute(pass, layer);
     return layer == layers - 1 && level ? RECOMPUTE_GELU : level;
@@ -57,7 +57,7 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv,
                                 network_starts(network, pass), dropout, l, B, T, H, D,
                                 add); // (N,3C)
-        if (K < H) dheads = (Act *)((char *)x.dqkv + (size_t)N * 3 * (size_t)C * ops->act_bytes);
+        if (K < H) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
         if (has_heads)
             ops->heads_backward(dheads, G(Q_GAIN, l), G(K_GAIN, l), G(QKV_B, l), x.dqkv, x.heads, P(Q_GAIN, l),
                                 P(K_GAIN, l), network_rotation(network, 0), B, T, H, K, D, add); // (N,J)

@@ -1,4 +1,4 @@
-// The forward pass: embedding, L blocks, the last norm, and the head in chunks of rows. The comment behind a line is
+// The forward pass: embedding, L blocks, the last norm, and the head in chunks of rows. The comment after a line is
 // the shape of its output; buffers.def has the lifetime of each buffer.
 //
 // A norm first adds the branch before it to the residual stream: sum = in + branch, out = norm(sum).
@@ -21,11 +21,6 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
     return x;
 }
 
-// Element `count` rows of `row` elements behind the start of some activations.
-static Act *rows_behind(const Network *network, Act *acts, int count, int row) {
-    return (Act *)((char *)acts + (size_t)count * (size_t)row * network->ops->act_bytes);
-}
-
 const int32_t *network_starts(const Network *network, const PassLayout *pass) {
     return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
 }
@@ -42,8 +37,8 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
     return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
 }
 
-// What a level of recompute does not keep; RECOMPUTE_BLOCK: all. The rows from `from` on of each sequence: B is 1
-// unless from is 0.
+// Runs the part of a block that `level` recomputes; RECOMPUTE_BLOCK: all of it. Rows before `from` of a sequence are left
+// out: B is 1 unless from is 0.
 static void block_forward(const Network *network, const PassLayout *pass, int l, Recompute level, const Res *in,
                           const Act *branch, int B, int T, int from) {
     const Backend *ops = network->ops;
@@ -51,7 +46,7 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
     const Buffers x = network_buffers(network, pass, l);
     const Dropout *dropout = network_dropout(network, pass);
     const int N = B * T - from, C = shape->channels, H = shape->heads, D = C / H;
-    Act *qkv = rows_behind(network, x.qkv, from, 3 * C), *att = rows_behind(network, x.att, from, C);
+    Act *qkv = row_at(x.qkv, from, 3 * C, ops->act_bytes), *att = row_at(x.att, from, C, ops->act_bytes);
     Act *heads = shape_keeps_heads(shape) ? x.heads : qkv;
 
     if (level >= RECOMPUTE_NORM)
@@ -93,7 +88,7 @@ static void forward(const Network *network, const PassLayout *pass, int B, int T
     const Res *in = x.res1;
 
     const Par *positions = P(WPE, 0);
-    if (positions) positions = (const Par *)((const char *)positions + (size_t)from * (size_t)C * ops->par_bytes);
+    if (positions) positions = row_at(positions, from, C, ops->par_bytes);
     ops->embed_forward(x.res1, x.tokens + from, P(WTE, 0), positions, B, T - from, C); // (N,C)
     if (dropout) ops->dropout_residual(x.res1, dropout, B, T, C);                      // (N,C)
     for (int l = 0; l < network->model->shape.layers; l++) {
@@ -125,9 +120,8 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
     Grad *dhead = network_grad(network, shape->untied ? PARAM_HEAD : PARAM_WTE, 0);
     for (int first = 0; first < N; first += chunk) {
         const int M = N - first < chunk ? N - first : chunk;
-        const size_t offset = (size_t)first * (size_t)C * ops->act_bytes;
-        const Act *ln3 = network_at(network, pass->ln3 + offset);
-        Act *dln3 = network_at(network, pass->dnorm + offset);
+        const Act *ln3 = row_at(x.ln3, first, C, ops->act_bytes);
+        Act *dln3 = row_at(x.dnorm, first, C, ops->act_bytes);
         ops->matmul_forward(x.logits, ln3, W(HEAD, 0), NULL, M); // (M,V)
         ops->cross_entropy(x.logits, x.losses, x.tokens, first, M, T, shape->vocab, V, (float)shape->softcap, z_loss,
                            scale, &scalars->loss_scale,
@@ -141,9 +135,9 @@ void network_losses(const Network *network, const PassLayout *pass, int B, int T
 void network_logits(const Network *network, const PassLayout *pass, int row, float *logits) {
     const Backend *ops = network->ops;
     const ModelShape *shape = &network->model->shape;
-    const size_t offset = (size_t)row * (size_t)shape->channels * ops->act_bytes;
     const Buffers x = network_buffers(network, pass, 0);
-    ops->matmul_forward(x.logits, network_at(network, pass->ln3 + offset), W(HEAD, 0), NULL, 1); // (1,V)
+    const Act *ln3 = row_at(x.ln3, row, shape->channels, ops->act_bytes);
+    ops->matmul_forward(x.logits, ln3, W(HEAD, 0), NULL, 1); // (1,V)
     network_read(network, pass->logits, ops->act_type, 0, (size_t)shape->vocab, logits);
     const float cap = (float)shape->softcap;
     for (int v = 0; cap > 0 && v < shape->vocab; v++) logits[v] = cap * tanhf(logits[v] / cap);

@@ -9,14 +9,14 @@ typedef struct Network {
     const Model *model;
     const MemoryPlan *plan;
     Collective *collective; // the processes that train together
-    // Called when the backward pass has left a layer, whose gradients are then complete; may be NULL.
+    // Called when the backward pass has completed the gradients of a layer; may be NULL.
     void (*layer_done)(const struct Network *network, int layer);
-    unsigned char *arena, *host; // host: what is offloaded, page-locked
+    unsigned char *arena, *host; // host: page-locked, for offloaded ranges
     Weight *weights;             // operands of matmuls: 4 per layer, then the head
     int weight_count;
     float *staging;       // host memory, plan->staging bytes
     StepScalars *scalars; // host copy of the step's scalars, page-locked
-    int32_t *starts;      // host memory for a batch's, with document_mask
+    int32_t *starts;      // with document_mask: host memory for the starts of a batch
 } Network;
 
 // Allocates the arena. The backend, model and plan are borrowed and must outlive it. -1 (82, 83) when out of memory.
@@ -34,6 +34,11 @@ static inline void *network_at(const Network *network, size_t offset) {
     return offset < plan->bytes ? network->arena + offset : network->host + (offset - plan->bytes);
 }
 
+// Row `row` of a matrix with `columns` elements of that size in a row.
+static inline void *row_at(const void *rows, int row, int columns, size_t element_bytes) {
+    return (void *)((uintptr_t)rows + (size_t)row * (size_t)columns * element_bytes);
+}
+
 // A parameter and its gradient; NULL when the model has no such tensor.
 Par *network_param(const Network *network, ParamId id, int layer);
 Grad *network_grad(const Network *network, ParamId id, int layer);
@@ -43,7 +48,7 @@ const Weight *network_weight(const Network *network, ParamId id,
 // Copies elements of a tensor between host floats and a range of the plan: parameters, or a moment, or the master,
 // which is fp32. Waits for the device. An offloaded range is up to date after the download that ends a step.
 void network_read(const Network *network, size_t range, Dtype type, size_t first, size_t count, float *values);
-// Of one thread at a time.
+// One thread at a time may call it.
 void network_write(const Network *network, size_t range, Dtype type, size_t first, size_t count, const float *values);
 static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? DTYPE_FP32 : ops->act_type; }
 
@@ -52,7 +57,7 @@ static inline Dtype par_type(const Backend *ops) { return ops->par_bytes == 4 ? 
 // document, and the first token of a text from end_of_text alone.
 void network_tokens(const Network *network, const PassLayout *pass, const uint16_t *ids, int B, int T);
 
-// Pointers to the buffers of a pass (buffers.def), those that each layer has to this layer's.
+// Pointers to the buffers of a pass (buffers.def), and to the instances of this layer.
 typedef struct {
 #define BUFFER(group, type, name, elements) type *name;
 #include "trainer/plan/buffers.def"
@@ -72,18 +77,18 @@ const Dropout *network_dropout(const Network *network, const PassLayout *pass);
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);
 
-// The rows from `from` on of one sequence of T tokens, into the first rows of the buffers. The pass has a cache with
-// the keys and values of the rows before.
+// The same for rows `from` to T - 1 of one sequence of T tokens, into the first rows of the buffers. The cache of the
+// pass has the keys and values of the rows before.
 void network_forward_last(const Network *network, const PassLayout *pass, int T, int from);
 
-// Computes again what a level of recompute does not keep of a block.
+// Computes again the activations of a block that `level` does not keep.
 void network_block_again(const Network *network, const PassLayout *pass, int layer, Recompute level, int B, int T);
 
 // The head, chunk by chunk: the losses of all B*T rows. With backward also the gradient of the last norm's output and
 // of the head, both scaled by `scale` and by the loss_scale of the step's scalars; `add` false starts new gradients.
 void network_losses(const Network *network, const PassLayout *pass, int B, int T, float scale, bool backward, bool add);
 
-// From the gradient that network_losses left down to the embedding.
+// The backward pass: from the gradient that network_losses has written down to the embedding.
 void network_backward(const Network *network, const PassLayout *pass, int B, int T, bool add);
 
 // The logits of one row of the batch, to `vocab` host floats.
