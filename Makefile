@@ -32,11 +32,11 @@ ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-bf16
 isa        = $(ISA_$(lastword $(subst _, ,$(basename $(@F)))))
 
 # kernels/cuda only where nvcc is; kernels/mpi is a shared object of its own.
-CSRC  := $(filter-out kernels/cpu/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%), \
-           $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c)))
+CSRC  := $(filter-out kernels/cpu/ops/variant.c kernels/mpi/% $(if $(filter 0,$(CUDA)),kernels/cuda/%), \
+           $(wildcard $(LIBRARIES:%=%/*.c) $(LIBRARIES:%=%/*/*.c) $(LIBRARIES:%=%/*/*/*.c)))
 # The vector kernels of the CPU, once for each activation type and instruction set.
 ACTS     := $(shell sed -nE 's/^ *ROW.[A-Z0-9]+, *([a-z0-9]+),.* ON_(CPU|BOTH),.*/\1/p' kernels/dtypes.def)
-VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/variant_$(t)_$(i).o))
+VARIANTS := $(foreach t,$(ACTS),$(foreach i,portable avx2 avx512,$(O)/kernels/cpu/ops/variant_$(t)_$(i).o))
 TESTS := $(wildcard tests/*.c tests/unit/*.c tests/unit/*/*.c tests/operations/*.c)
 MAINS := $(PROGRAMS:%=$(O)/%/main.o)
 ifeq ($(CUDA),1)
@@ -69,7 +69,7 @@ EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
 DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(DEVICE_TESTS) \
-              $(wildcard kernels/cuda/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
+              $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.
 EMU75    := $(patsubst $(O)/emu/kernels/cuda/attention_%.fp16.o,$(O)/emu/kernels/cuda/attention_%.sm_75.o,$(EMU))
 # HOST is what the emulator is linked with: everything but the CUDA backend, which it compiles for itself.
@@ -106,7 +106,7 @@ $(O)/deps.ok:
 	@mkdir -p $(@D); scripts/deps.sh headers "$(CC)" && touch $@
 $(O)/%.o: %.c Makefile | $(O)/deps.ok
 	$(call COMPILE)
-$(VARIANTS): $(O)/kernels/cpu/variant_%.o: kernels/cpu/variant.c Makefile | $(O)/deps.ok
+$(VARIANTS): $(O)/kernels/cpu/ops/variant_%.o: kernels/cpu/ops/variant.c Makefile | $(O)/deps.ok
 	$(call COMPILE,-DCPU_VARIANT=cpu_$* -DACT_$(shell echo $(firstword $(subst _, ,$*)) | tr a-z A-Z))
 $(O)/%.o: %.S
 	@mkdir -p $(@D); echo "  AS   $<"

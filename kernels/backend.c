@@ -1,19 +1,16 @@
 // Chooses a backend: the requested one, or the best that this machine has.
 #include "kernels/backend.h"
 #include "common/err.h"
-#include "kernels/cpu/cpu_internal.h"
 #include <stdio.h>
 #include <unistd.h>
 
 #if HAVE_CUDA
-const Backend *backend_cuda(const BackendChoice *choice, char why[256]); // kernels/cuda/backend_cuda.c
-
 // NULL when a GPU may be there, else why not.
 static const char *no_gpu(void) {
     return access("/dev/nvidiactl", F_OK) && access("/dev/dxg", F_OK) ? "no NVIDIA driver found" : NULL;
 }
 #else
-static const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]) {
     (void)choice, (void)why;
     fail(EX_USAGE, "this program was built without CUDA: build it where nvcc is installed, or take --device=cpu");
     return NULL;

@@ -119,3 +119,8 @@ typedef struct {
 // Opens a backend; one is open at a time. `why` receives one sentence: the device, the type and the reason. NULL after
 // fail().
 const Backend *backend_open(const BackendChoice *choice, char why[256]);
+
+// The backends, for backend_open: those of kernels/cpu and of kernels/cuda. backend_cpu describes itself in `how`: "2
+// threads, bfloat16 (avx512)". backend_cuda needs no device when only facts are needed; NULL after fail() (2 or 80).
+const Backend *backend_cpu(const BackendChoice *choice, char how[96]);
+const Backend *backend_cuda(const BackendChoice *choice, char why[256]);

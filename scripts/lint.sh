@@ -26,10 +26,11 @@ common/cli          common
 tokenizer/merge     common
 tokenizer/cache     common tokenizer/merge
 tokenizer           common tokenizer/merge tokenizer/cache
-kernels             common kernels/cpu/cpu_internal.h
-kernels/cpu         common kernels kernels/cpu/ops
-kernels/cpu/ops     common kernels kernels/cpu/cpu_internal.h kernels/cpu/act.h kernels/cpu/simd.h kernels/cpu/tiles_amx.h
-kernels/cuda        common kernels
+kernels             common
+kernels/cpu         common kernels
+kernels/cpu/ops     common kernels kernels/cpu
+kernels/cuda/libraries common
+kernels/cuda        common kernels kernels/cuda/libraries
 kernels/mpi         kernels
 shardtool/format    common
 shardtool/ingest    common shardtool/format/shard.h

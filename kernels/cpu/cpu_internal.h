@@ -73,6 +73,3 @@ typedef enum {
 void matmul_open(const Backend *operations, const CpuVariant *variant, CpuProducts products);
 void matmul_close(void);
 size_t matmul_packed_bytes(int rows, int cols);
-
-// Describes the backend in `how`: "2 threads, bfloat16 (avx512)".
-const Backend *backend_cpu(const BackendChoice *choice, char how[96]);

@@ -3,9 +3,8 @@
 #include "common/log.h"
 #include "common/sizes.h"
 #include "kernels/cuda/cuda_internal.h"
-#include "kernels/cuda/nccl.h"
-#include "kernels/cuda/nvml.h"
-#include "kernels/cuda/product_choices.h"
+#include "kernels/cuda/libraries/nvml.h"
+#include "kernels/cuda/libraries/product_choices.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #include "common/log.h"
 #include "kernels/collective.h"
 #include "kernels/cuda/cuda_internal.h"
-#include "kernels/cuda/nccl.h"
+#include "kernels/cuda/libraries/nccl.h"
 #include <assert.h>
 #include <dlfcn.h>
 #include <sched.h>

@@ -44,8 +44,9 @@ extern Cuda cuda;
 typedef enum { ATTENTION_AUTO, ATTENTION_SPLIT, ATTENTION_FUSED_2, ATTENTION_FUSED_3, ATTENTION_WGMMA } AttentionForm;
 extern AttentionForm cuda_attention_form;
 
-// dtype bfloat16 or float16; needs no device when only facts are needed. NULL after fail() (2 or 80).
-const Backend *backend_cuda(const BackendChoice *choice, char why[256]);
+// Measures again the memory that an arena can have, after NCCL has allocated its buffers.
+void backend_cuda_measure(void);
+extern const struct DeviceCollectiveRow collective_nccl; // collective_nccl.c
 
 // device.c: opens the device that `choice` names and fills `cuda`, but for what backend_cuda sets. -1 after fail().
 int device_open(const BackendChoice *choice, char why[256]);

@@ -1,8 +1,8 @@
 // The open device: its facts, its stream, and the messages when there is none.
 #include "common/err.h"
 #include "common/log.h"
-#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/libraries/cublaslt.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>

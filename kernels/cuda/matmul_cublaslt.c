@@ -9,9 +9,9 @@
 // warm-up run of a graph (graph.c): never during a capture, never for a shape that is used once.
 #include "common/err.h"
 #include "common/log.h"
-#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
-#include "kernels/cuda/product_choices.h"
+#include "kernels/cuda/libraries/cublaslt.h"
+#include "kernels/cuda/libraries/product_choices.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

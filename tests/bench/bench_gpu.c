@@ -18,7 +18,7 @@
 
 #if HAVE_CUDA
 #include "kernels/cuda/cuda_internal.h"
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/nvml.h"
 // Of the whole card, by all processes. The first call creates the context of this one, where NVML is missing too.
 static double used_bytes(void) {
     size_t left = 0, total = 0;

@@ -37,7 +37,7 @@ END
 @test "a new row of ops.def needs its operation, and nothing else in the backend" {
     mkdir "$BATS_TEST_TMPDIR/kernels"
     { cat kernels/ops.def && echo 'OP(rms_norm, no, (Act * out, const Act *in, int N, int C))'; } >"$BATS_TEST_TMPDIR/kernels/ops.def"
-    variant() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -fopenmp -fsyntax-only -I"$BATS_TEST_TMPDIR" -I. -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable "$@" kernels/cpu/variant.c; }
+    variant() { ${CC:-cc} -std=c11 -D_GNU_SOURCE -fopenmp -fsyntax-only -I"$BATS_TEST_TMPDIR" -I. -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable "$@" kernels/cpu/ops/variant.c; }
     run variant
     [ "$status" -ne 0 ]
     [[ "$output" == *"cpu_rms_norm"* ]]
@@ -66,7 +66,7 @@ int main(void) {
     typed -o "$BATS_TEST_TMPDIR/types" "$FILE" kernels/dtype.c
     run "$BATS_TEST_TMPDIR/types"
     [ "$output" = "1 float8 1.5 -0.25 1" ]
-    typed -fsyntax-only kernels/cpu/*.c trainer/checkpoint/*.c trainer/config/*.c trainer/export/*.c trainer/model/*.c trainer/cmd_export_model.c \
+    typed -fsyntax-only kernels/cpu/*.c kernels/cpu/ops/variant.c trainer/checkpoint/*.c trainer/config/*.c trainer/export/*.c trainer/model/*.c trainer/cmd_export_model.c \
         -DACT_FP32 -DCPU_VARIANT=cpu_fp32_portable -DVERSION='""'
     [ "$(make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/build" 2>/dev/null | grep -c fp8)" = 0 ]
 }

@@ -1,6 +1,6 @@
 // A stand-in for cuBLASLt: keeps what the setters are told, checks what the library accepts blindly (it takes an
 // epilogue 12345 and a leading dimension below the rows), and multiplies in fp32 with the result rounded once.
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/libraries/cublaslt.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
 #include "tests/cuda/emulator/exchange.h"

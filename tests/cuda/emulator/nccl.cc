@@ -3,7 +3,7 @@
 // with a sentence. Of what a reduction leaves undefined, only zeros stay as they are.
 //
 // EMU_NCCL=none: the library is missing; a number: its version.
-#include "kernels/cuda/nccl.h"
+#include "kernels/cuda/libraries/nccl.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/cuda/emulator/emu.h"
 #include "tests/cuda/emulator/exchange.h"

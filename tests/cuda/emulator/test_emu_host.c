@@ -1,7 +1,7 @@
 // The host code of the CUDA backend on the emulated runtime: its messages without a usable card, the order of its
 // streams, and that it leaks nothing and creates nothing twice.
-#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/cuda_internal.h"
+#include "kernels/cuda/libraries/cublaslt.h"
 #include "tests/cuda/emulator/device.h"
 #include "tests/test.h"
 #include "trainer/model/evaluate.h"

@@ -1,5 +1,5 @@
 // product_choices.h: the table, its text, and the file, to which processes append under a lock.
-#include "kernels/cuda/product_choices.h"
+#include "kernels/cuda/libraries/product_choices.h"
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/hash.h"

@@ -56,11 +56,6 @@ typedef struct {
 #undef X
 } Nccl;
 
-extern const struct DeviceCollectiveRow collective_nccl; // collective_nccl.c
-
-// backend_cuda.c: measures the memory that an arena can have again, after NCCL has allocated its buffers.
-void backend_cuda_measure(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 // cublaslt.h: finding the library and its functions.
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/libraries/cublaslt.h"
 #include "common/err.h"
 #include <dlfcn.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // NVML through dlopen: the library comes with the driver, not with the toolkit, so it is not linked, and no header of
 // it is used.
-#include "kernels/cuda/nvml.h"
+#include "kernels/cuda/libraries/nvml.h"
 #include "common/log.h"
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
