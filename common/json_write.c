@@ -3,6 +3,7 @@
 #include "common/hash.h"
 #include "common/json_scan.h"
 #include "common/utf8.h"
+#include <inttypes.h>
 
 // The second character of the escapes of two characters; 0 for others.
 static const uint8_t short_escapes[256] = {
@@ -83,8 +84,33 @@ void json_add_string(Buffer *out, const char *string) {
     buffer_add(out, "\"", 1);
 }
 
+void json_add_key(Buffer *out, const char *key) {
+    const uint8_t before = out->size ? out->data[out->size - 1] : '\n';
+    buffer_print(out, "%s\"%s\":", before == '{' ? "" : strchr("\n:[,", before) ? "{" : ",", key);
+}
+
+void json_add_field(Buffer *out, const char *key, const char *value) {
+    json_add_key(out, key);
+    json_add_string(out, value);
+}
+
+void json_add_number(Buffer *out, const char *key, uint64_t value) {
+    json_add_key(out, key);
+    buffer_print(out, "%" PRIu64, value);
+}
+
+void json_add_real(Buffer *out, const char *key, double value, int decimals) {
+    json_add_key(out, key);
+    buffer_print(out, "%.*f", decimals, value);
+}
+
+void json_add_bool(Buffer *out, const char *key, bool value) {
+    json_add_key(out, key);
+    buffer_print(out, value ? "true" : "false");
+}
+
 void json_add_hex(Buffer *out, const char *key, const void *data, size_t size) {
     char hex[2 * 64 + 1];
     hex_encode(hex, data, size);
-    buffer_print(out, ",\"%s\":\"%s\"", key, hex);
+    json_add_field(out, key, hex);
 }

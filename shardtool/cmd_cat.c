@@ -5,7 +5,7 @@
 #include "common/machine/pool.h"
 #include "shardtool/format/shard.h"
 #include "shardtool/support/option_rows.h"
-#include "shardtool/support/shard_paths.h"
+#include "shardtool/support/path_visit.h"
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

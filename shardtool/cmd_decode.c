@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 1 << 16, STEP_TOKENS = 1 << 14 };
+enum { BLOCK_BYTES = 1 << 16 };
 
 static bool raw;
 static int split;
@@ -126,22 +126,19 @@ static int find_document(TokenReader *tokens, Document *found) {
     return status < 0 ? -1 : 0;
 }
 
+static int put_ids(void *context, const uint16_t *ids, size_t count) {
+    TextDecoding *decoding = context;
+    decoding->out.size = 0;
+    if (vocab_decode(decoding->vocab, ids, count, &decoding->out) < 0) return -1;
+    return fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
+}
+
 static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
-    static uint16_t ids[STEP_TOKENS];
     Document one = {.tokens = tokens->tokens};
     if (document && find_document(tokens, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
     if (range && id_range_parse(range, end, &first, &end) < 0) return -1;
-    int status = 0;
-    for (uint64_t at = one.first + first; status == 0 && at < one.first + end; at += STEP_TOKENS) {
-        uint64_t left = one.first + end - at;
-        size_t take = left < STEP_TOKENS ? (size_t)left : STEP_TOKENS;
-        decoding->out.size = 0;
-        status = token_reader_get(tokens, at, take, ids);
-        if (status == 0) status = vocab_decode(decoding->vocab, ids, take, &decoding->out);
-        if (status == 0) status = fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
-    }
-    return status;
+    return token_reader_visit(tokens, one.first + first, one.first + end, put_ids, decoding);
 }
 
 // The vocabulary of a dataset of characters, unless another one was named.
@@ -154,11 +151,9 @@ static int take_vocabulary(TextDecoding *decoding, const char *path) {
 }
 
 static int check_vocabulary(const TextDecoding *decoding, TokenReader *tokens, const char *path) {
-    uint8_t fingerprint[32];
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
     if (!shard) return tokens->tokens ? -1 : 0;
-    vocab_fingerprint(decoding->vocab, fingerprint);
-    if (!memcmp(fingerprint, shard->vocab_fp, sizeof fingerprint)) return 0;
+    if (vocab_has_fingerprint(decoding->vocab, shard->vocab_fp)) return 0;
     return fail(EX_PROTOCOL, "'%s' has another vocabulary, of %u ids%s: name its file (--characters)", path,
                 shard->vocab_size,
                 vocab_is_characters(decoding->vocab) && !characters ? ", than its " CHARACTERS_FILE : "");

@@ -1,23 +1,19 @@
 // hist: counts how often each id occurs.
-#include "common/err.h"
-#include "common/json_write.h"
-#include "shardtool/format/token_reader.h"
 #include "shardtool/support/option_rows.h"
-#include "tokenizer/tokenizer.h"
-#include <inttypes.h>
-#include <stdio.h>
+#include "shardtool/support/path_visit.h"
+#include "shardtool/support/row_printer.h"
 #include <stdlib.h>
 
-enum { STEP_TOKENS = 1 << 16, IDS = 1 << 16 };
+enum { IDS = 1 << 16 };
 
-static bool json;
+static RowPrinter rows;
 static int split;
 static uint64_t top;
 
 static const Option options[] = {
     {OPT_SIZE, "n,top", &top, "N", "print the N most frequent ids, 0 = all"},
     ROW_SPLIT(&split),
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object per line"},
+    ROW_JSON(&rows),
     ROW_END,
 };
 
@@ -32,52 +28,46 @@ static int most_first(const void *a, const void *b) {
     return x->id < y->id ? -1 : 1;
 }
 
-// Whether the tokens are of this vocabulary: the ids of another one are printed without their text.
-static bool has_vocabulary(TokenReader *tokens, const Vocab *vocab) {
-    uint8_t fingerprint[32];
+typedef struct {
+    const Vocab *vocab;
+    bool has_text; // all shards are of this vocabulary; the ids of another one are printed without their text
+    Row ids[IDS];
+} Histogram;
+
+static int add_ids(void *context, const uint16_t *ids, size_t count) {
+    Histogram *histogram = context;
+    for (size_t i = 0; i < count; i++) histogram->ids[ids[i]].count++;
+    return 0;
+}
+
+static int count_ids(void *context, const char *path, TokenReader *tokens) {
+    (void)path;
+    Histogram *histogram = context;
     const ShardFile *shard = tokens->tokens ? token_reader_shard(tokens, 0) : NULL;
-    vocab_fingerprint(vocab, fingerprint);
-    return !shard || !memcmp(shard->vocab_fp, fingerprint, sizeof fingerprint);
+    if (shard && !vocab_has_fingerprint(histogram->vocab, shard->vocab_fp)) histogram->has_text = false;
+    return token_reader_visit(tokens, 0, tokens->tokens, add_ids, histogram);
 }
 
-static int count_ids(const char *path, Row *rows, const Vocab *vocab, bool *has_text) {
-    static uint16_t ids[STEP_TOKENS];
-    TokenReader tokens;
-    if (token_reader_open(&tokens, path, split) < 0) return -1;
-    int status = 0;
-    *has_text &= has_vocabulary(&tokens, vocab);
-    for (uint64_t at = 0; status == 0 && at < tokens.tokens; at += STEP_TOKENS) {
-        size_t take = tokens.tokens - at < STEP_TOKENS ? (size_t)(tokens.tokens - at) : STEP_TOKENS;
-        status = token_reader_get(&tokens, at, take, ids);
-        for (size_t i = 0; status == 0 && i < take; i++) rows[ids[i]].count++;
-    }
-    token_reader_close(&tokens);
-    return status;
-}
-
-static void print_row(const Row *row, const Vocab *vocab, bool has_text) {
-    Buffer out = {0};
-    buffer_print(&out, json ? "{\"id\":%u,\"count\":%" PRIu64 ",\"token\":\"" : "%5u %12" PRIu64 "  \"", row->id,
-                 row->count);
-    if (has_text && row->id < TOKEN_COUNT)
-        json_add_text(&out, vocab_bytes(vocab, (uint16_t)row->id), true, &(JsonCarry){.size = 0});
-    buffer_print(&out, json ? "\"}\n" : "\"\n");
-    fwrite(out.data, 1, out.size, stdout);
-    buffer_close(&out);
+static void print_row(const Histogram *histogram, const Row *row) {
+    const bool has_text = histogram->has_text && row->id < TOKEN_COUNT;
+    row_begin(&rows, NULL, NULL);
+    row_add_number(&rows, "id", 5, row->id);
+    row_add_number(&rows, "count", 12, row->count);
+    row_add_quoted(&rows, "token", has_text ? vocab_bytes(histogram->vocab, (uint16_t)row->id) : (Bytes){0});
+    row_end(&rows);
 }
 
 static int run(int count, char **arguments) {
-    static Row rows[IDS];
-    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
+    static Histogram histogram = {.has_text = true};
     const Vocab *vocab = vocab_open();
     if (!vocab) return -1;
-    for (uint32_t i = 0; i < IDS; i++) rows[i].id = i;
-    int status = 0;
-    bool has_text = true;
-    for (int i = 0; status == 0 && i < count; i++) status = count_ids(arguments[i], rows, vocab, &has_text);
+    histogram.vocab = vocab;
+    for (uint32_t i = 0; i < IDS; i++) histogram.ids[i].id = i;
+    int status = paths_visit(count, arguments, split, count_ids, &histogram);
     if (status == 0) {
-        qsort(rows, IDS, sizeof *rows, most_first);
-        for (uint64_t i = 0; i < IDS && rows[i].count && (!top || i < top); i++) print_row(&rows[i], vocab, has_text);
+        qsort(histogram.ids, IDS, sizeof *histogram.ids, most_first);
+        for (uint64_t i = 0; i < IDS && histogram.ids[i].count && (!top || i < top); i++)
+            print_row(&histogram, &histogram.ids[i]);
     }
     vocab_close(vocab);
     return status;

@@ -2,17 +2,18 @@
 // seek table, and where that is damaged by reading from the start up to the first damaged frame.
 #include "common/err.h"
 #include "common/file/spool.h"
-#include "common/json_write.h"
 #include "common/log.h"
 #include "shardtool/format/dataset.h"
 #include "shardtool/support/option_rows.h"
-#include "shardtool/support/shard_paths.h"
+#include "shardtool/support/path_visit.h"
+#include "shardtool/support/row_printer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <zstd.h>
 
-static bool json, force;
+static RowPrinter rows;
+static bool force;
 static const char *rebuild;
 static int split;
 
@@ -20,28 +21,29 @@ static const Option options[] = {
     {OPT_STRING, "rebuild", &rebuild, "FILE", "copy the undamaged frames to FILE, with new tables"},
     ROW_OVERWRITE(&force),
     ROW_SPLIT(&split),
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object per frame"},
+    ROW_JSON(&rows),
     ROW_END,
 };
 
 static int print_frames(void *context, const char *path) {
-    bool *is_listed = context; // the shard of a dataset, which needs its name beside each frame
+    bool *is_listed = context; // the shard of a dataset: its name stands above its frames
     ShardFile shard;
     if (shard_file_open(&shard, path) < 0) return -1;
-    Buffer name = {0};
-    json_add_string(&name, path);
-    buffer_add(&name, "", 1);
-    if (!json && *is_listed) printf("%s\n", path);
-    if (!json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
+    if (!rows.json && *is_listed) printf("%s\n", path);
+    if (!rows.json) printf("%8s %14s %10s %14s %8s %8s\n", "frame", "offset", "bytes", "first", "tokens", "xxh64");
     for (uint64_t i = 0; i < shard.frame_count; i++) {
         const ShardFrame *frame = &shard.frames[i];
-        if (json) printf("{\"shard\":%s,", (const char *)name.data);
-        printf(json ? "\"frame\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%u,\"first\":%" PRIu64
-                      ",\"tokens\":%u,\"xxh64\":\"%08x\"}\n"
-                    : "%8" PRIu64 " %14" PRIu64 " %10u %14" PRIu64 " %8u %08x\n",
-               i, frame->offset, frame->bytes, frame->first, frame->tokens, frame->checksum);
+        char checksum[9];
+        snprintf(checksum, sizeof checksum, "%08x", frame->checksum);
+        row_begin(&rows, "shard", rows.json ? path : NULL);
+        row_add_number(&rows, "frame", 8, i);
+        row_add_number(&rows, "offset", 14, frame->offset);
+        row_add_number(&rows, "bytes", 10, frame->bytes);
+        row_add_number(&rows, "first", 14, frame->first);
+        row_add_number(&rows, "tokens", 8, frame->tokens);
+        row_add_text(&rows, "xxh64", 8, checksum);
+        row_end(&rows);
     }
-    buffer_close(&name);
     shard_file_close(&shard);
     return 0;
 }

@@ -1,84 +1,66 @@
 // ls: lists the shards of datasets, or their documents.
-#include "common/err.h"
 #include "common/json_write.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/support/option_rows.h"
-#include <inttypes.h>
+#include "shardtool/support/path_visit.h"
+#include "shardtool/support/row_printer.h"
 #include <stdio.h>
 
-static bool json, documents;
+static RowPrinter rows;
+static bool documents;
 static int split;
 
 static const Option options[] = {
     {OPT_FLAG, "docs", &documents, NULL,
      "list the documents of one split: number, first token, tokens with end-of-text"},
     ROW_SPLIT(&split),
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object per line"},
+    ROW_JSON(&rows),
     ROW_END,
 };
 
 static void print_shard(const char *path, uint64_t tokens, uint64_t document_count, uint64_t bytes) {
-    if (!json) {
-        printf("%14" PRIu64 " %12" PRIu64 " %14" PRIu64 "  %s\n", tokens, document_count, bytes, path);
-        return;
-    }
-    Buffer name = {0};
-    json_add_string(&name, path);
-    buffer_add(&name, "", 1);
-    printf("{\"path\":%s,\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 ",\"bytes\":%" PRIu64 "}\n",
-           (const char *)name.data, tokens, document_count, bytes);
-    buffer_close(&name);
+    row_begin(&rows, "path", path);
+    row_add_number(&rows, "tokens", 14, tokens);
+    row_add_number(&rows, "documents", 12, document_count);
+    row_add_number(&rows, "bytes", 14, bytes);
+    row_end(&rows);
 }
 
-static int list_dataset(const char *path) {
-    Dataset dataset;
-    if (dataset_open(&dataset, path) < 0) return -1;
-    for (int i = 0; i < SPLIT_COUNT; i++)
-        for (uint64_t n = 0; n < dataset.shard_count[i]; n++) {
-            const DatasetShard *shard = &dataset.shards[i][n];
-            print_shard(shard->path, shard->tokens, shard->documents, shard->bytes);
-        }
-    dataset_close(&dataset);
-    return 0;
-}
-
-static int list_shards(const char *path) {
-    if (dataset_is(path)) return list_dataset(path);
-    ShardFile shard;
-    if (shard_file_open(&shard, path) < 0) return -1;
-    for (uint64_t i = 0; i < shard.member_count; i++) {
-        const Shard *member = &shard.members[i];
+static int list_shards(void *context, const char *path, TokenReader *tokens) {
+    (void)context;
+    for (uint64_t i = 0; tokens->path && i < tokens->shard.member_count; i++) {
+        const Shard *member = &tokens->shard.members[i];
         print_shard(path, member->tokens, member->documents, member->end - member->offset);
     }
-    shard_file_close(&shard);
+    for (int s = 0; !tokens->path && s < SPLIT_COUNT; s++)
+        for (uint64_t i = 0; i < tokens->dataset.shard_count[s]; i++) {
+            const DatasetShard *shard = &tokens->dataset.shards[s][i];
+            print_shard(shard->path, shard->tokens, shard->documents, shard->bytes);
+        }
     return 0;
 }
 
-static int list_documents(const char *path) {
-    TokenReader tokens;
-    if (token_reader_open(&tokens, path, split) < 0) return -1;
-    DocumentReader reader = {0};
-    Document document;
-    int status;
-    while ((status = document_reader_next(&reader, &tokens, &document)) > 0)
-        printf(json ? "{\"document\":%" PRIu64 ",\"first\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"ends\":%s}\n"
-                    : "%12" PRIu64 " %14" PRIu64 " %12" PRIu64 "%s\n",
-               document.number, document.first, document.tokens,
-               json ? (document.has_end ? "true" : "false") : (document.has_end ? "" : "  (no end-of-text)"));
-    document_reader_close(&reader);
-    token_reader_close(&tokens);
-    return status;
+static int print_document(void *context, const Document *document) {
+    (void)context;
+    row_begin(&rows, NULL, !rows.json && !document->has_end ? "(no end-of-text)" : NULL);
+    row_add_number(&rows, "document", 12, document->number);
+    row_add_number(&rows, "first", 14, document->first);
+    row_add_number(&rows, "tokens", 12, document->tokens);
+    if (rows.json) json_add_bool(&rows.row, "ends", document->has_end);
+    row_end(&rows);
+    return 0;
+}
+
+static int list_documents(void *context, const char *path, TokenReader *tokens) {
+    (void)path;
+    return document_reader_visit(tokens, print_document, context);
 }
 
 static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
-    if (!json)
+    if (!rows.json && count)
         printf(documents ? "    document          first       tokens\n"
                          : "        tokens    documents          bytes  shard\n");
-    int status = 0;
-    for (int i = 0; status == 0 && i < count; i++)
-        status = documents ? list_documents(arguments[i]) : list_shards(arguments[i]);
-    return status;
+    return paths_visit(count, arguments, split, documents ? list_documents : list_shards, NULL);
 }
 
 const Command shardtool_ls = {"ls", "PATH...", "list shards or documents", options, run, NULL};

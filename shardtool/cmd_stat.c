@@ -1,21 +1,19 @@
 // stat: counts and lengths of documents, from the document indexes; no frame is decoded.
-#include "common/err.h"
-#include "common/json_write.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/support/option_rows.h"
-#include <inttypes.h>
+#include "shardtool/support/path_visit.h"
+#include "shardtool/support/row_printer.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool json;
+static RowPrinter rows = {.key_width = 16};
 
 static const Option options[] = {
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object per split"},
+    ROW_JSON(&rows),
     ROW_END,
 };
 
-// A histogram of lengths in bounded memory: exact below 2^16, above it to 11 significant bits, which is less than 0.1
-// %.
+// A histogram of lengths in bounded memory: exact below 2^16, above it to 11 significant bits, an error below 0.1 %.
 enum { EXACT = 1 << 16, PER_OCTAVE = 1 << 10, BUCKETS = EXACT + 48 * PER_OCTAVE };
 
 static unsigned bucket_of(uint64_t length) {
@@ -32,7 +30,7 @@ static uint64_t bucket_length(unsigned bucket) {
 
 typedef struct {
     uint64_t *counts; // of each bucket
-    uint64_t documents, empty, tokens, text_bytes, least, most;
+    uint64_t documents, empty, least, most;
 } Lengths;
 
 static const unsigned percents[] = {1, 5, 25, 50, 75, 95, 99};
@@ -45,80 +43,61 @@ static uint64_t quantile(const Lengths *lengths, unsigned percent) {
     return bucket_length(bucket);
 }
 
-static int collect(Lengths *lengths, TokenReader *tokens) {
-    DocumentReader reader = {0};
-    Document document;
-    int status;
-    while ((status = document_reader_next(&reader, tokens, &document)) > 0) {
-        lengths->counts[bucket_of(document.tokens)]++;
-        lengths->empty += document.tokens == 1 && document.has_end;
-        if (!lengths->documents++ || document.tokens < lengths->least) lengths->least = document.tokens;
-        if (document.tokens > lengths->most) lengths->most = document.tokens;
-    }
-    document_reader_close(&reader);
-    lengths->tokens = tokens->tokens;
-    if (tokens->path) lengths->text_bytes = tokens->shard.source_bytes;
-    for (uint64_t i = 0; !tokens->path && i < token_reader_shards(tokens); i++)
-        lengths->text_bytes += tokens->dataset.shards[tokens->split][i].source_bytes;
-    return status;
+static int add_document(void *context, const Document *document) {
+    Lengths *lengths = context;
+    lengths->counts[bucket_of(document->tokens)]++;
+    lengths->empty += document->tokens == 1 && document->has_end;
+    if (!lengths->documents++ || document->tokens < lengths->least) lengths->least = document->tokens;
+    if (document->tokens > lengths->most) lengths->most = document->tokens;
+    return 0;
 }
 
-static void add_number(Buffer *out, const char *key, uint64_t value) {
-    buffer_print(out, json ? ",\"%s\":%" PRIu64 : "%-16s %" PRIu64 "\n", key, value);
+static uint64_t text_bytes(const TokenReader *tokens) {
+    if (tokens->path) return tokens->shard.source_bytes;
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < token_reader_shards(tokens); i++)
+        bytes += tokens->dataset.shards[tokens->split][i].source_bytes;
+    return bytes;
 }
 
-static void add_ratio(Buffer *out, const char *key, uint64_t a, uint64_t b) {
-    buffer_print(out, json ? ",\"%s\":%.3f" : "%-16s %.3f\n", key, b ? (double)a / (double)b : 0);
+static void add_number(const char *key, uint64_t value) { row_add_number(&rows, key, 0, value); }
+
+static void add_ratio(const char *key, uint64_t a, uint64_t b) {
+    row_add_ratio(&rows, key, b ? (double)a / (double)b : 0, 3, "");
 }
 
-static void print_lengths(const char *path, const char *split, const Lengths *lengths) {
-    Buffer out = {0};
-    if (json) {
-        buffer_print(&out, "{\"path\":");
-        json_add_string(&out, path);
-        if (split) buffer_print(&out, ",\"split\":\"%s\"", split);
-    } else
-        buffer_print(&out, "%-16s %s%s%s\n", "path", path, split ? ", " : "", split ? split : "");
-    add_number(&out, "documents", lengths->documents);
-    add_number(&out, "tokens", lengths->tokens);
-    add_number(&out, "empty_documents", lengths->empty);
-    add_number(&out, "text_bytes", lengths->text_bytes);
-    add_ratio(&out, "bytes_per_token", lengths->text_bytes, lengths->tokens);
-    add_ratio(&out, "mean", lengths->tokens, lengths->documents);
-    add_number(&out, "min", lengths->least);
+static void print_lengths(const char *path, const TokenReader *tokens, const Lengths *lengths) {
+    const char *split = tokens->path ? NULL : split_names[tokens->split];
+    const uint64_t bytes = text_bytes(tokens);
+    char name[PATH_MAX_BYTES + 8];
+    snprintf(name, sizeof name, "%s%s%s", path, split ? ", " : "", split ? split : "");
+    row_begin(&rows, "path", rows.json ? path : name);
+    if (rows.json && split) row_add_text(&rows, "split", 0, split);
+    add_number("documents", lengths->documents);
+    add_number("tokens", tokens->tokens);
+    add_number("empty_documents", lengths->empty);
+    add_number("text_bytes", bytes);
+    add_ratio("bytes_per_token", bytes, tokens->tokens);
+    add_ratio("mean", tokens->tokens, lengths->documents);
+    add_number("min", lengths->least);
     for (size_t i = 0; i < sizeof percents / sizeof *percents; i++) {
         char key[8];
         snprintf(key, sizeof key, "p%u", percents[i]);
-        add_number(&out, key, quantile(lengths, percents[i]));
+        add_number(key, quantile(lengths, percents[i]));
     }
-    add_number(&out, "max", lengths->most);
-    if (json) buffer_print(&out, "}\n");
-    fwrite(out.data, 1, out.size, stdout);
-    buffer_close(&out);
+    add_number("max", lengths->most);
+    row_end(&rows);
 }
 
-static int stat_split(const char *path, int split, bool is_dataset) {
-    TokenReader tokens;
-    if (token_reader_open(&tokens, path, split) < 0) return -1;
+static int print_split(void *context, const char *path, TokenReader *tokens) {
+    (void)context;
     Lengths lengths = {.counts = allocate_zeroed(BUCKETS, sizeof(uint64_t))};
-    int status = collect(&lengths, &tokens);
-    if (status == 0) print_lengths(path, is_dataset ? split_names[split] : NULL, &lengths);
+    int status = document_reader_visit(tokens, add_document, &lengths);
+    if (status == 0) print_lengths(path, tokens, &lengths);
     free(lengths.counts);
-    token_reader_close(&tokens);
     return status;
 }
 
-static int run(int count, char **arguments) {
-    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
-    int status = 0;
-    for (int i = 0; status == 0 && i < count; i++) {
-        bool is_dataset = dataset_is(arguments[i]);
-        for (int split = 0; status == 0 && split < (is_dataset ? SPLIT_COUNT : 1); split++) {
-            if (!json && (i || split)) printf("\n");
-            status = stat_split(arguments[i], split, is_dataset);
-        }
-    }
-    return status;
-}
+static int run(int count, char **arguments) { return paths_visit(count, arguments, SPLIT_ALL, print_split, NULL); }
 
 const Command shardtool_stat = {"stat", "PATH...", "count documents and their lengths in tokens", options, run, NULL};

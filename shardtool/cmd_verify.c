@@ -7,17 +7,19 @@
 #include "shardtool/format/dataset_build.h"
 #include "shardtool/support/dataset_characters.h"
 #include "shardtool/support/option_rows.h"
+#include "shardtool/support/row_printer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool json, quick;
+static RowPrinter rows;
+static bool quick;
 static uint64_t threads;
 
 static const Option options[] = {
     {OPT_FLAG, "quick", &quick, NULL, "do not decode: check the tables and the hash of the stored bytes"},
     ROW_JOBS(&threads),
-    {OPT_FLAG, "json", &json, NULL, "print one JSON object per shard"},
+    ROW_JSON(&rows),
     ROW_END,
 };
 
@@ -88,18 +90,15 @@ static void report(Verifier *verifier, const char *path, uint64_t tokens) {
     verifier->tokens += tokens;
     if (bad && (verifier->code == 0 || err_code() == EX_DATA))
         verifier->code = err_code() == EX_DATA ? EX_NO : err_code();
-    Buffer out = {0};
-    if (json) {
-        buffer_print(&out, "{\"path\":");
-        json_add_string(&out, path);
-        buffer_print(&out, ",\"ok\":%s,\"tokens\":%" PRIu64, bad ? "false" : "true", tokens);
-        if (bad) buffer_print(&out, ",\"error\":"), json_add_string(&out, err_text());
-        buffer_print(&out, "}\n");
+    if (rows.json) {
+        row_begin(&rows, "path", path);
+        json_add_bool(&rows.row, "ok", !bad);
+        row_add_number(&rows, "tokens", 0, tokens);
+        if (bad) row_add_text(&rows, "error", 0, err_text());
+        row_end(&rows);
     } else if (bad)
-        buffer_print(&out, "%s\n", err_text());
-    if (out.size) fwrite(out.data, 1, out.size, stdout);
+        printf("%s\n", err_text());
     fflush(stdout);
-    buffer_close(&out);
     err_clear();
 }
 

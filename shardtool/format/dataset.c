@@ -43,6 +43,12 @@ bool dataset_is(const char *path) {
            stat(manifest, &st) == 0;
 }
 
+uint64_t dataset_bytes(const Dataset *dataset, int split) {
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < dataset->shard_count[split]; i++) bytes += dataset->shards[split][i].bytes;
+    return bytes;
+}
+
 void dataset_begin(Dataset *dataset, const char *path) {
     *dataset = (Dataset){0};
     size_t length = strlen(path);
@@ -113,18 +119,21 @@ static void make_fingerprint(const Dataset *dataset, uint8_t fingerprint[32]) {
 }
 
 static void add_place(Buffer *out, const char *key, const DatasetPosition *place) {
-    buffer_print(out, ",\"%s\":{\"source\":", key);
-    json_add_string(out, place->source);
-    buffer_print(out, ",\"document\":%" PRIu64 "}", place->document);
+    json_add_key(out, key);
+    json_add_field(out, "source", place->source);
+    json_add_number(out, "document", place->document);
+    buffer_print(out, "}");
 }
 
 void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard) {
     char file[64];
     shard_file(file, sizeof file, split, number);
-    buffer_print(out,
-                 "{\"file\":\"%s\",\"split\":\"%s\",\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 ",\"bytes\":%" PRIu64
-                 ",\"source_bytes\":%" PRIu64,
-                 file, split_names[split], shard->tokens, shard->documents, shard->bytes, shard->source_bytes);
+    json_add_field(out, "file", file);
+    json_add_field(out, "split", split_names[split]);
+    json_add_number(out, "tokens", shard->tokens);
+    json_add_number(out, "documents", shard->documents);
+    json_add_number(out, "bytes", shard->bytes);
+    json_add_number(out, "source_bytes", shard->source_bytes);
     json_add_hex(out, "content_hash", shard->content_hash, 32);
     json_add_hex(out, "stored_hash", shard->stored_hash, 16);
     add_place(out, "from", &shard->from);
@@ -132,30 +141,43 @@ void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetS
     buffer_print(out, "}\n");
 }
 
+static void add_source(Buffer *out, const DatasetSource *source) {
+    json_add_field(out, "path", source->path);
+    json_add_number(out, "files", source->files);
+    json_add_number(out, "bytes", source->bytes);
+    json_add_hex(out, "digest", source->digest, 16);
+}
+
+static void add_split(Buffer *out, const Dataset *dataset, int split) {
+    json_add_key(out, split_names[split]);
+    json_add_number(out, "shards", dataset->shard_count[split]);
+    json_add_number(out, "tokens", dataset->tokens[split]);
+    json_add_number(out, "documents", dataset->documents[split]);
+    buffer_print(out, "}");
+}
+
 static void add_header_line(Buffer *out, const Dataset *dataset, Bytes lines) {
     uint8_t hash[32];
     sha256(lines.data, lines.size, hash);
-    buffer_print(out, "{\"format\":\"" FORMAT "\"");
+    json_add_field(out, "format", FORMAT);
     json_add_hex(out, "fingerprint", dataset->fingerprint, 32);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
     json_add_hex(out, "params_fp", dataset->params_fp, 32);
-    buffer_print(out, ",\"vocab_size\":%u,\"eot_id\":%u,\"params\":", dataset->vocab_size, dataset->eot_id);
-    json_add_string(out, dataset->params);
-    if (dataset->part) buffer_print(out, ",\"part\":"), json_add_string(out, dataset->part);
-    buffer_print(out, ",\"val_share\":\"%s\",\"val_seed\":%" PRIu64 ",\"sources\":[", dataset->val, dataset->val_seed);
+    json_add_number(out, "vocab_size", dataset->vocab_size);
+    json_add_number(out, "eot_id", dataset->eot_id);
+    json_add_field(out, "params", dataset->params);
+    if (dataset->part) json_add_field(out, "part", dataset->part);
+    json_add_field(out, "val_share", dataset->val);
+    json_add_number(out, "val_seed", dataset->val_seed);
+    json_add_key(out, "sources");
     for (uint64_t i = 0; i < dataset->source_count; i++) {
-        const DatasetSource *source = &dataset->sources[i];
-        buffer_print(out, "%s{\"path\":", i ? "," : "");
-        json_add_string(out, source->path);
-        buffer_print(out, ",\"files\":%" PRIu64 ",\"bytes\":%" PRIu64, source->files, source->bytes);
-        json_add_hex(out, "digest", source->digest, 16);
+        buffer_print(out, i ? "," : "[");
+        add_source(out, &dataset->sources[i]);
         buffer_print(out, "}");
     }
-    buffer_print(out, "],\"source_bytes\":%" PRIu64, dataset->source_bytes);
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        buffer_print(out, ",\"%s\":{\"shards\":%" PRIu64 ",\"tokens\":%" PRIu64 ",\"documents\":%" PRIu64 "}",
-                     split_names[split], dataset->shard_count[split], dataset->tokens[split],
-                     dataset->documents[split]);
+    buffer_print(out, dataset->source_count ? "]" : "[]");
+    json_add_number(out, "source_bytes", dataset->source_bytes);
+    for (int split = 0; split < SPLIT_COUNT; split++) add_split(out, dataset, split);
     json_add_hex(out, "lines_hash", hash, 32);
     sha256(out->data, out->size, hash);
     json_add_hex(out, "header_hash", hash, 32);
@@ -218,14 +240,13 @@ static int get_place(Dataset *dataset, const json_t *object, const char *key, Da
 static int check_header_hash(Bytes line) {
     enum { END_BYTES = 16 + 64 + 2 };
     uint8_t hash[32];
-    Buffer end = {0};
+    char hex[65], end[END_BYTES + 1];
     if (line.size < END_BYTES) return fail(EX_DATA, "no header hash");
+    const uint8_t *written = line.data + line.size - END_BYTES;
     sha256(line.data, line.size - END_BYTES, hash);
-    json_add_hex(&end, "header_hash", hash, sizeof hash);
-    buffer_add(&end, "}", 1);
-    bool same = end.size == END_BYTES && !memcmp(end.data, line.data + line.size - END_BYTES, END_BYTES);
-    buffer_close(&end);
-    return same ? 0 : fail(EX_DATA, "damaged: the header does not match its hash");
+    hex_encode(hex, hash, sizeof hash);
+    snprintf(end, sizeof end, ",\"header_hash\":\"%s\"}", hex);
+    return memcmp(end, written, END_BYTES) ? fail(EX_DATA, "damaged: the header does not match its hash") : 0;
 }
 
 static int read_header(Dataset *dataset, const json_t *object, Bytes line, uint8_t fingerprint[32],
@@ -298,20 +319,11 @@ int dataset_read_shard(Dataset *dataset, const json_t *object, bool check_hash) 
     return split;
 }
 
-// Removes one line from `text`. False when no complete line is left.
-static bool next_line(Bytes *text, Bytes *line) {
-    const uint8_t *end = text->size ? memchr(text->data, '\n', text->size) : NULL;
-    if (!end) return false;
-    *line = (Bytes){text->data, (size_t)(end - text->data)};
-    *text = (Bytes){end + 1, text->size - line->size - 1};
-    return true;
-}
-
 static int read_lines(Dataset *dataset, Bytes text) {
     uint8_t fingerprint[32] = {0}, made[32], lines_hash[32] = {0};
     Bytes line;
     for (uint64_t number = 1; text.size; number++) {
-        if (!next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is truncated", number);
+        if (!bytes_next_line(&text, &line)) return fail(EX_DATA, "line %" PRIu64 " is truncated", number);
         json_error_t error;
         json_t *object = json_parse(line, 0, &error);
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);

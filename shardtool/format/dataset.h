@@ -61,6 +61,7 @@ int dataset_open(Dataset *dataset, const char *path);
 void dataset_close(Dataset *dataset); // accepts a zeroed struct
 
 // To write a dataset: begin, set vocabulary, params and val, add shards and sources in order, save.
+uint64_t dataset_bytes(const Dataset *dataset, int split); // size of the files of a split
 void dataset_begin(Dataset *dataset, const char *path);
 void dataset_add(Dataset *dataset, int split, const DatasetShard *shard); // copies; sets path and first
 void dataset_add_source(Dataset *dataset, const DatasetSource *source);

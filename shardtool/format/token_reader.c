@@ -4,6 +4,8 @@
 #include "common/file/mapguard.h"
 #include "common/search.h"
 
+enum { STEP_TOKENS = 1 << 16 };
+
 static const DatasetShard *shard_of(const TokenReader *tokens, uint64_t number) {
     return &tokens->dataset.shards[tokens->split][number];
 }
@@ -42,6 +44,7 @@ void token_reader_close(TokenReader *tokens) {
     if (tokens->is_open) shard_file_close(&tokens->shard);
     shard_cursor_close(tokens->cursor);
     buffer_close(&tokens->frame);
+    buffer_close(&tokens->step);
     if (!tokens->path) dataset_close(&tokens->dataset);
     *tokens = (TokenReader){0};
 }
@@ -94,4 +97,16 @@ static int get_mapped(void *data) {
 int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids) {
     const char *path = tokens->path ? tokens->path : tokens->dataset.path;
     return mapguard_run(get_mapped, &(TokenRequest){tokens, first, count, ids}, path);
+}
+
+int token_reader_visit(TokenReader *tokens, uint64_t first, uint64_t end, TokenVisit *visit, void *context) {
+    int status = 0;
+    buffer_reserve(&tokens->step, STEP_TOKENS * sizeof(uint16_t));
+    uint16_t *ids = (uint16_t *)(void *)tokens->step.data;
+    for (uint64_t at = first; status == 0 && at < end; at += STEP_TOKENS) {
+        const size_t count = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
+        status = token_reader_get(tokens, at, count, ids);
+        if (status == 0) status = visit(context, ids, count);
+    }
+    return status;
 }

@@ -14,6 +14,7 @@ typedef struct {
     ShardCursor *cursor;
     Buffer frame; // the ids of frame `index` of the open shard
     uint64_t index;
+    Buffer step; // of token_reader_visit
 } TokenReader;
 
 // Opens one split of a dataset, or a shard file ("-": standard input), for which `split` is ignored. The path is
@@ -25,4 +26,7 @@ uint64_t token_reader_shards(const TokenReader *tokens);
 const ShardFile *token_reader_shard(TokenReader *tokens, uint64_t number);
 // Copies ids [first, first + count), which must exist.
 int token_reader_get(TokenReader *tokens, uint64_t first, size_t count, uint16_t *ids);
+// Calls `visit` with ids [first, end) in steps. Stops at a status other than 0 and returns it.
+typedef int TokenVisit(void *context, const uint16_t *ids, size_t count);
+int token_reader_visit(TokenReader *tokens, uint64_t first, uint64_t end, TokenVisit *visit, void *context);
 void token_reader_close(TokenReader *tokens); // accepts a zeroed struct

@@ -24,15 +24,14 @@ int characters_keep(const char *directory, const char *from) {
 
 int characters_check(const Dataset *dataset) {
     char path[PATH_MAX_BYTES];
-    uint8_t fingerprint[32];
     if (dataset->vocab_size == TOKEN_COUNT) return 0;
     if (!characters_file(path, dataset->path))
         return fail(EX_DATA, "'%s' is missing: copy the file of characters with which the dataset was made", path);
     const Vocab *vocab = vocab_open_characters(path);
     if (!vocab) return -1;
-    vocab_fingerprint(vocab, fingerprint);
+    const bool same = vocab_has_fingerprint(vocab, dataset->vocab_fp);
     vocab_close(vocab);
-    if (!memcmp(fingerprint, dataset->vocab_fp, sizeof fingerprint)) return 0;
+    if (same) return 0;
     return fail(EX_DATA,
                 "'%s' is damaged or of another dataset: copy the file of characters with which this one was made",
                 path);

@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { STEP_TOKENS = 1 << 15 };
-
 // Compares the vocabulary of one input with that of the others.
 static int add_params(DocumentInputs *inputs, const char *path, const ShardFile *shard) {
     ShardParams *params = &inputs->params;
@@ -33,9 +31,8 @@ static int add_split(DocumentInputs *inputs, InputArgument *argument, const char
             argument->bytes += shard->map.size;
         }
     }
-    for (uint64_t i = 0; !tokens.path && i < tokens.dataset.shard_count[split]; i++)
-        argument->bytes += tokens.dataset.shards[split][i].bytes;
     if (!tokens.path) {
+        argument->bytes += dataset_bytes(&tokens.dataset, split);
         sha256_add(digest, tokens.dataset.fingerprint, 32);
         inputs->documents[split] += tokens.dataset.documents[split];
         if (!inputs->val) inputs->val = strdup(tokens.dataset.val), inputs->val_seed = tokens.dataset.val_seed;
@@ -102,17 +99,9 @@ int documents_next(DocumentCursor *cursor) {
     }
 }
 
-int documents_read(DocumentCursor *cursor, int (*visit)(void *context, const uint16_t *ids, size_t count),
-                   void *context) {
-    static uint16_t ids[STEP_TOKENS];
-    int status = 0;
-    uint64_t end = cursor->document.first + cursor->document.tokens;
-    for (uint64_t at = cursor->document.first; status == 0 && at < end; at += STEP_TOKENS) {
-        size_t take = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
-        status = token_reader_get(&cursor->tokens, at, take, ids);
-        if (status == 0) status = visit(context, ids, take);
-    }
-    return status;
+int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context) {
+    const Document *document = &cursor->document;
+    return token_reader_visit(&cursor->tokens, document->first, document->first + document->tokens, visit, context);
 }
 
 void documents_end(DocumentCursor *cursor) {

@@ -29,11 +29,9 @@ typedef struct {
     DocumentReader reader;
 } DocumentCursor;
 
-int documents_next(DocumentCursor *cursor); // 1, 0 after the last, -1 after fail()
-// Calls `visit` with the ids of the current document, in steps.
-int documents_read(DocumentCursor *cursor, int (*visit)(void *context, const uint16_t *ids, size_t count),
-                   void *context);
-void documents_end(DocumentCursor *cursor); // accepts a zeroed struct
+int documents_next(DocumentCursor *cursor);                                   // 1, 0 after the last, -1 after fail()
+int documents_read(DocumentCursor *cursor, TokenVisit *visit, void *context); // visits the ids of the current document
+void documents_end(DocumentCursor *cursor);                                   // accepts a zeroed struct
 
 // Begins the document at `position` of the inputs. 65 when the document before it has no end-of-text id: both would be
 // one document.

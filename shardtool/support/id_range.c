@@ -6,26 +6,25 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STEP_TOKENS = 1 << 16 };
+typedef struct {
+    bool decimal, begun; // begun: an id stands before the next one
+    Buffer line;
+} IdPrinter;
+
+static int print_ids(void *context, const uint16_t *ids, size_t count) {
+    IdPrinter *printer = context;
+    if (!printer->decimal) return fd_write(STDOUT_FILENO, ids, count * sizeof *ids, "the output");
+    printer->line.size = 0;
+    for (size_t i = 0; i < count; i++, printer->begun = true)
+        buffer_print(&printer->line, "%s%u", printer->begun ? " " : "", ids[i]);
+    return fd_write(STDOUT_FILENO, printer->line.data, printer->line.size, "the output");
+}
 
 int id_range_print(TokenReader *tokens, uint64_t first, uint64_t end, bool decimal) {
-    static uint16_t ids[STEP_TOKENS];
-    Buffer line = {0};
-    int status = 0;
-    for (uint64_t at = first; status == 0 && at < end;) {
-        size_t take = end - at < STEP_TOKENS ? (size_t)(end - at) : STEP_TOKENS;
-        status = token_reader_get(tokens, at, take, ids);
-        if (status < 0) break;
-        line.size = 0;
-        if (decimal)
-            for (size_t i = 0; i < take; i++) buffer_print(&line, "%s%u", at + i > first ? " " : "", ids[i]);
-        else
-            buffer_add(&line, ids, take * sizeof *ids);
-        status = fd_write(STDOUT_FILENO, line.data, line.size, "the output");
-        at += take;
-    }
+    IdPrinter printer = {.decimal = decimal};
+    int status = token_reader_visit(tokens, first, end, print_ids, &printer);
     if (status == 0 && decimal) status = fd_write(STDOUT_FILENO, "\n", 1, "the output");
-    buffer_close(&line);
+    buffer_close(&printer.line);
     return status;
 }
 

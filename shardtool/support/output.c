@@ -86,9 +86,7 @@ static int open_directory(Output *output, const OutputPlan *plan, const char *pa
 static int load_id_bytes(Output *output) {
     const Vocab *vocab = vocab_open();
     if (!vocab) return -1;
-    uint8_t fingerprint[32];
-    vocab_fingerprint(vocab, fingerprint);
-    if (!memcmp(fingerprint, output->shards.params.vocab_fp, 32)) {
+    if (vocab_has_fingerprint(vocab, output->shards.params.vocab_fp)) {
         output->id_bytes = allocate_zeroed(1 << 16, sizeof *output->id_bytes);
         for (unsigned id = 0; id < TOKEN_COUNT; id++)
             if (id != TOKEN_END_OF_TEXT) output->id_bytes[id] = (uint16_t)vocab_bytes(vocab, (uint16_t)id).size;

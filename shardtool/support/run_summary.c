@@ -1,17 +1,11 @@
 // The summary of a tokenize run, as lines on stderr and as a JSON object on standard output.
 #include "shardtool/support/run_summary.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "shardtool/support/option_rows.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
-
-static uint64_t stored_bytes(const Dataset *dataset) {
-    uint64_t bytes = 0;
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        for (uint64_t i = 0; i < dataset->shard_count[split]; i++) bytes += dataset->shards[split][i].bytes;
-    return bytes;
-}
 
 static uint64_t peak_memory(void) {
     struct rusage usage;
@@ -21,21 +15,31 @@ static uint64_t peak_memory(void) {
 static void print_json(const Summary *summary, double seconds) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
-    uint64_t train = dataset->tokens[SPLIT_TRAIN], validation = dataset->tokens[SPLIT_VAL], all = train + validation;
-    uint64_t bytes = stored_bytes(dataset);
-    printf("{\"documents\":%" PRIu64 ",\"train_tokens\":%" PRIu64 ",\"val_tokens\":%" PRIu64
-           ",\"val_share\":%.6f,\"source_bytes\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"ratio\":%.4f,\"inputs\":{",
-           dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL], train, validation,
-           all ? (double)validation / (double)all : 0, dataset->source_bytes, bytes,
-           all ? (double)bytes / (2 * (double)all) : 0);
-    const char *name, *comma = "";
+    const double train = (double)dataset->tokens[SPLIT_TRAIN], val = (double)dataset->tokens[SPLIT_VAL];
+    const double all = train + val > 0 ? train + val : 1;
+    const uint64_t bytes = dataset_bytes(dataset, SPLIT_TRAIN) + dataset_bytes(dataset, SPLIT_VAL);
+    Buffer out = {0};
+    json_add_number(&out, "documents", dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL]);
+    json_add_number(&out, "train_tokens", dataset->tokens[SPLIT_TRAIN]);
+    json_add_number(&out, "val_tokens", dataset->tokens[SPLIT_VAL]);
+    json_add_real(&out, "val_share", val / all, 6);
+    json_add_number(&out, "source_bytes", dataset->source_bytes);
+    json_add_number(&out, "bytes", bytes);
+    json_add_real(&out, "ratio", train + val > 0 ? (double)bytes / (2 * all) : 0, 4);
+    json_add_key(&out, "inputs");
+    buffer_print(&out, "{");
+    const char *name;
     for (unsigned row = 0; (name = input_format_name(row)); row++)
-        if (source_options.inputs_read[row])
-            printf("%s\"%s\":%" PRIu64, comma, name, source_options.inputs_read[row]), comma = ",";
-    printf("},\"continued\":%s,\"full\":%s,\"skipped\":%" PRIu64 ",\"replaced\":%" PRIu64
-           ",\"seconds\":%.3f,\"peak_memory\":%" PRIu64 "}\n",
-           summary->done_before ? "true" : "false", result->is_full ? "true" : "false", source_options.skips.count,
-           result->replaced, seconds, peak_memory());
+        if (source_options.inputs_read[row]) json_add_number(&out, name, source_options.inputs_read[row]);
+    buffer_print(&out, "}");
+    json_add_bool(&out, "continued", summary->done_before);
+    json_add_bool(&out, "full", result->is_full);
+    json_add_number(&out, "skipped", source_options.skips.count);
+    json_add_number(&out, "replaced", result->replaced);
+    json_add_real(&out, "seconds", seconds, 3);
+    json_add_number(&out, "peak_memory", peak_memory());
+    printf("%.*s}\n", (int)out.size, (const char *)out.data);
+    buffer_close(&out);
 }
 
 // "41 jsonl, 2 text"

@@ -39,3 +39,4 @@ int vocab_decode(const Vocab *vocab, const uint16_t *ids, size_t count, Buffer *
 
 // SHA-256 over "GPT2BPE1\n" or "CHARACT1\n", then for each id its length as u32 and its bytes, then the last id as u32.
 void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]);
+bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]);

@@ -161,3 +161,9 @@ void vocab_fingerprint(const Vocab *vocab, uint8_t fingerprint[32]) {
     sha256(all.data, all.size, fingerprint);
     buffer_close(&all);
 }
+
+bool vocab_has_fingerprint(const Vocab *vocab, const uint8_t fingerprint[32]) {
+    uint8_t own[32];
+    vocab_fingerprint(vocab, own);
+    return !memcmp(own, fingerprint, sizeof own);
+}

@@ -4,6 +4,7 @@
 #include "common/cli/cli.h"
 #include "common/file/file.h"
 #include "common/hash.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "common/machine/cpu.h"
 #include "common/machine/hugepages.h"
@@ -472,4 +473,21 @@ TEST(cpu_isa_can_be_capped) {
         setenv("MILLRACE_ISA", cpu_isa_name(cap), 1);
         CHECK_EQUAL(cpu_isa(), cap < best ? cap : best);
     }
+}
+
+TEST(json_fields_get_their_braces_and_commas) {
+    Buffer out = {0};
+    json_add_field(&out, "name", "a\"b");
+    json_add_number(&out, "count", UINT64_MAX);
+    json_add_key(&out, "inner");
+    json_add_real(&out, "share", 0.25, 3);
+    buffer_print(&out, "}");
+    json_add_bool(&out, "full", true);
+    buffer_print(&out, "}\n");
+    json_add_hex(&out, "hash", "\x01\xff", 2);
+    buffer_add(&out, "}", 2);
+    CHECK(!strcmp((const char *)out.data,
+                  "{\"name\":\"a\\\"b\",\"count\":18446744073709551615,\"inner\":{\"share\":0.250},"
+                  "\"full\":true}\n{\"hash\":\"01ff\"}"));
+    buffer_close(&out);
 }

@@ -1,0 +1,33 @@
+// Opens the shards and datasets that a command line names.
+#include "shardtool/support/path_visit.h"
+#include "common/err.h"
+
+static int visit_split(const char *path, int split, PathVisit *visit, void *context) {
+    TokenReader tokens;
+    if (token_reader_open(&tokens, path, split) < 0) return -1;
+    int status = visit(context, path, &tokens);
+    token_reader_close(&tokens);
+    return status;
+}
+
+int paths_visit(int count, char **paths, int split, PathVisit *visit, void *context) {
+    if (count == 0) return fail(EX_USAGE, "missing PATH of a shard or dataset");
+    int status = 0;
+    for (int i = 0; status == 0 && i < count; i++) {
+        const bool all = split == SPLIT_ALL && dataset_is(paths[i]);
+        status = visit_split(paths[i], split == SPLIT_ALL ? SPLIT_TRAIN : split, visit, context);
+        if (status == 0 && all) status = visit_split(paths[i], SPLIT_VAL, visit, context);
+    }
+    return status;
+}
+
+int shards_visit(const char *path, int split, int (*visit)(void *context, const char *shard), void *context) {
+    if (!dataset_is(path)) return visit(context, path);
+    Dataset dataset;
+    if (dataset_open(&dataset, path) < 0) return -1;
+    int status = 0;
+    for (uint64_t i = 0; status == 0 && i < dataset.shard_count[split]; i++)
+        status = visit(context, dataset.shards[split][i].path);
+    dataset_close(&dataset);
+    return status;
+}

@@ -1,0 +1,15 @@
+// The PATH arguments of commands that read: shards, and datasets with their splits.
+#pragma once
+
+#include "shardtool/format/token_reader.h"
+
+enum { SPLIT_ALL = SPLIT_COUNT };
+
+// Opens each path, a shard or one split of a dataset, and calls `visit`; with SPLIT_ALL once for each split of a
+// dataset. Stops at a status other than 0 and returns it. -1 after fail() (2) when there is no path.
+typedef int PathVisit(void *context, const char *path, TokenReader *tokens);
+int paths_visit(int count, char **paths, int split, PathVisit *visit, void *context);
+
+// Calls `visit` with the path of each shard: those of one split of a dataset, in order, or the path itself. Stops at a
+// status other than 0 and returns it.
+int shards_visit(const char *path, int split, int (*visit)(void *context, const char *shard), void *context);
