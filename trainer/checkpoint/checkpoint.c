@@ -320,7 +320,7 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
         saved_state_close(saved);
         if (!is_damage()) return fail_in("cannot read '%s'", path);
         log_warn("A CHECKPOINT IS DAMAGED: %s; %s", err_text(),
-                 i + 1 < count ? "trying the one before it" : "there is no earlier one");
+                 i + 1 < count ? "trying the previous checkpoint" : "there is no earlier checkpoint");
         err_clear();
     }
     if (!count) return 0;

@@ -35,7 +35,7 @@ int checkpoint_newest(const char *out_dir, char path[PATH_MAX_BYTES], RunState *
 // run that define evaluation and sampling. 1, 0 or -1 as checkpoint_find; 66 without a checkpoint of that step.
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings);
 
-// The newest checkpoint of out_dir by its name alone. false: there is none.
+// The newest checkpoint of out_dir by its name alone. false: out_dir has no checkpoint.
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step);
 
 // Loads the tensors of a directory into the network and packs them, with `optimizer` also the moments, which are zero

@@ -78,7 +78,7 @@ static SafeTensor *find_tensor(const TensorFiles *files, const char *name, const
 
 #define FILE_NAME(NAME, name, number, word, file, ...) " " file
 
-// Where a tensor goes: ranges of the plan and their types.
+// The destination of a tensor: ranges of the plan and their types.
 typedef struct {
     size_t offset; // of the tensor in each range, in elements
     const size_t *ranges;

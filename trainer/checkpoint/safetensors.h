@@ -14,7 +14,7 @@ typedef struct {
     uint64_t shape[SAFE_DIMS];
     int dims;
     uint64_t begin, end; // bytes, from the end of the header
-    bool hashed, used;   // used: for the reader of the file, to find what it left out
+    bool hashed, used;   // used: the reader of the file has loaded it
     uint8_t hash[SAFE_HASH_BYTES];
 } SafeTensor;
 
@@ -47,7 +47,7 @@ typedef struct {
 
 int safe_open(SafeFile *file, const char *path);
 void safe_close(SafeFile *file);                               // accepts a zeroed struct
-SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when there is none
+SafeTensor *safe_find(const SafeFile *file, const char *name); // NULL when the file has no such tensor
 int safe_verify(const SafeFile *file, const char *path);       // all hashes; 65 names the tensor
 
 void safe_hash(const void *data, size_t size, uint8_t hash[SAFE_HASH_BYTES]); // XXH3-128

@@ -31,9 +31,10 @@ typedef struct {
     const char *file; // NULL: a flag
     const char *line; // its first byte
     int number;
-} Place;
+} Assignment;
 
-__attribute__((format(printf, 3, 4))) static void mistake(const Place *place, int column, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static void mistake(const Assignment *place, int column, const char *format,
+                                                          ...) {
     char text[512];
     va_list list;
     va_start(list, format);
@@ -47,7 +48,7 @@ __attribute__((format(printf, 3, 4))) static void mistake(const Place *place, in
     place->reader->mistake_count++;
 }
 
-static int column(const Place *place, const char *at) { return (int)(at - place->line) + 1; }
+static int column(const Assignment *place, const char *at) { return (int)(at - place->line) + 1; }
 
 static bool same_name(const char *text, const char *name, size_t length) {
     return strlen(text) == length && !memcmp(text, name, length);
@@ -110,7 +111,7 @@ static bool find_name(void *names, const char *name, size_t length, Value *value
     return *value = key_value(option), true;
 }
 
-static void unknown_key(const Place *place, int at, const char *name) {
+static void unknown_key(const Assignment *place, int at, const char *name) {
     const char *near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
             near ? "'?" : "");
@@ -154,7 +155,7 @@ static bool store(const Option *option, const Value *value) {
     return *(bool *)option->value = value->flag, true;
 }
 
-static void store_word(const Place *place, const char *at, const Option *option, const char *text) {
+static void store_word(const Assignment *place, const char *at, const Option *option, const char *text) {
     int key = key_index(place->reader, option);
     if (config_find_word(key, text, option->value)) return;
     Buffer words = {0};
@@ -164,7 +165,7 @@ static void store_word(const Place *place, const char *at, const Option *option,
 }
 
 // A word may stand without quotes, as in flags and in "recompute = 5".
-static const char *read_bare_word(const Place *place, const char *at, const Option *option) {
+static const char *read_bare_word(const Assignment *place, const char *at, const Option *option) {
     const char *end = at;
     while (*end && !strchr(" \t\r#", *end)) end++;
     char *text = arena_push(&place->reader->strings, (size_t)(end - at) + 1);
@@ -175,7 +176,7 @@ static const char *read_bare_word(const Place *place, const char *at, const Opti
 }
 
 // Reads the value at `at` into the option. Returns what follows, or NULL after a mistake.
-static const char *read_value(const Place *place, const char *at, const Option *option) {
+static const char *read_value(const Assignment *place, const char *at, const Option *option) {
     const bool is_word = config_is_word(key_index(place->reader, option));
     if (is_word && *at != '"' && *at != '\'') return read_bare_word(place, at, option);
     ExpressionReader reader = {.find = find_name, .names = place->reader, .strings = &place->reader->strings};
@@ -196,7 +197,7 @@ static const char *read_value(const Place *place, const char *at, const Option *
 // ---- files
 
 // Notes where a key is set. A file that sets a key twice has a mistake.
-static bool take_origin(const Place *place, const Option *option, const char *at) {
+static bool take_origin(const Assignment *place, const Option *option, const char *at) {
     ConfigReader *reader = place->reader;
     int key = key_index(reader, option);
     char *origin = reader->origin[key];
@@ -210,7 +211,7 @@ static bool take_origin(const Place *place, const Option *option, const char *at
     return true;
 }
 
-static const char *set_variable(const Place *place, const char *name, size_t length, const char *at) {
+static const char *set_variable(const Assignment *place, const char *name, size_t length, const char *at) {
     ConfigReader *reader = place->reader;
     ExpressionReader expression = {.find = find_name, .names = reader, .strings = &reader->strings};
     Value value;
@@ -227,7 +228,7 @@ static const char *set_variable(const Place *place, const char *name, size_t len
     return end;
 }
 
-static void read_line(const Place *place) {
+static void read_line(const Assignment *place) {
     const char *name = skip_blank(place->line), *end = name;
     if (!*name || *name == '#') return;
     while (isalnum((unsigned char)*end) || *end == '_') end++;
@@ -259,7 +260,7 @@ static void read_line(const Place *place) {
 }
 
 // A name that no later value uses was meant as a key.
-static void check_variables(Place *place) {
+static void check_variables(Assignment *place) {
     for (Variable *variable = place->reader->variables; variable; variable = variable->next) {
         if (variable->used) continue;
         place->number = variable->number, variable->used = true;
@@ -269,7 +270,7 @@ static void check_variables(Place *place) {
 
 void config_file(ConfigReader *reader, const char *path) {
     Buffer text = {0};
-    Place place = {reader, path, "", 0};
+    Assignment place = {reader, path, "", 0};
     reader->files++;
     if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
         buffer_print(&reader->mistakes, "%s\n", err_text());
@@ -296,7 +297,7 @@ void config_file(ConfigReader *reader, const char *path) {
 
 // The shell has removed the quotes of a flag, so that any text is a string. true and false may have any case.
 void config_flag(ConfigReader *reader, const char *assignment) {
-    Place place = {reader, NULL, assignment, 0};
+    Assignment place = {reader, NULL, assignment, 0};
     const char *equals = strchr(assignment, '=');
     size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
     char name[NAME_BYTES];

@@ -1,9 +1,9 @@
 // The table of the levels of recompute: LEVEL(NAME, name, number, group, seconds, text, ...). Levels are cumulative.
 #pragma once
 
-// name: the word in configurations; number: an older spelling of it. group: of buffers.def, the one that a layer no longer
-// keeps from this level on. seconds: for each token of one layer, to compute the group again (plan/step_cost.c has the
-// variables). text: in the table of the plan. ...: passed through. The operations are in model/forward.c.
+// name: the word in configurations; number: an older spelling of it. group: the group of buffers.def that layers stop keeping
+// at this level. seconds: the cost of computing the group again, for each token of one layer, in variables of
+// plan/step_cost.c. text: in the table of the plan. ...: passed through. The operations are in model/forward.c.
 #define RECOMPUTE_LEVELS(LEVEL, ...)                                                                                   \
     LEVEL(NONE, none, "0", INPUT, 0, "none: all kept", __VA_ARGS__)                                                    \
     LEVEL(GELU, gelu, "1", GELU, 4 * C / rates->gelu, "gelu: GELU computed again", __VA_ARGS__)                        \

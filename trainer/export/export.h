@@ -11,5 +11,5 @@ int model_export(const char *from, const char *to, const ModelShape *shape, Dtyp
 // Numbers of the tensor `name`. -1 after fail(): 65 when one is too large for the type of the file.
 int export_write(SafeWriter *writer, const char *name, const float *values, size_t count);
 
-// For a model.safetensors from elsewhere: writes the files beside the tensors, which are of that type. -1 after fail().
+// Writes config.json and the tokenizer files for a model.safetensors with tensors of that type. -1 after fail().
 int export_finish(const char *to, const ModelShape *shape, Dtype type);

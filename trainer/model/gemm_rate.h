@@ -6,10 +6,10 @@
 // The best of several rounds of out = in * weight^T, at most M rows; takes some 200 ms.
 double gemm_rate(const Backend *ops, const Weight *weight, const Act *in, Act *out, int M);
 
-// Of a network, by its widest product on the buffers of the training pass, whose content is lost.
+// Measures the widest product of a network, on the buffers of the training pass, whose content is lost.
 double network_gemm_rate(const Network *network);
 
-// Of a CPU that is to train a model of this shape, in memory of its own. 0: there is none.
+// Measures a CPU for a model of this shape, in memory of its own. 0: out of memory.
 double gemm_rate_probe(const Backend *ops, const ModelShape *shape, int rows);
 
 // The peak rate of the GPU in FLOP/s, by the name in the backend's description (gpu_peaks.def). 0: not known.

@@ -1,5 +1,5 @@
 // Slots of the arena for what layers have in host memory. Both kinds use the slots of the same number: copies in are
-// ordered behind the copies out of their slot.
+// ordered after the copies out of their slot.
 #include "trainer/model/layer_offload.h"
 
 enum { AHEAD = BACKEND_SLOTS - 1 };
@@ -65,12 +65,12 @@ void layer_offload_store_gradients(const Network *network, int layer, bool add) 
 void layer_offload_end_gradients(const Network *network) {
     const MemoryPlan *plan = network->plan;
     const LayerGradients *gradients = &plan->layer_gradients;
-    const size_t before = gradients->first, behind = gradients->end;
+    const size_t before = gradients->first, after = gradients->end;
     const size_t all = network->model->elements * network->ops->grad_bytes;
     if (!gradients->layer_bytes) return;
     unsigned char *host = network_at(network, plan->grads), *kept = network_at(network, gradients->kept);
     network->ops->copy_out_async(0, host, kept, before);
-    network->ops->copy_out_async(0, host + behind, kept + before, all - behind);
+    network->ops->copy_out_async(0, host + after, kept + before, all - after);
     network->ops->copy_out_wait();
 }
 

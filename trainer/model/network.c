@@ -35,7 +35,7 @@ static unsigned char *host_memory(const Backend *backend, size_t bytes) {
     return memory;
 }
 
-// Of one batch: sampling takes a whole block.
+// The largest batch; sampling needs a whole block.
 static size_t most_tokens(const MemoryPlan *plan, const Model *model) {
     const size_t train = (size_t)plan->train.rows * (size_t)plan->train.block, block = (size_t)model->shape.block;
     const size_t eval = (size_t)plan->eval.rows * (size_t)plan->eval.block, most = train > eval ? train : eval;

@@ -71,7 +71,7 @@ const int32_t *network_starts(const Network *network, const PassLayout *pass);
 // The angles of the positions from `from` on: NULL without rope.
 const float *network_rotation(const Network *network, int from);
 
-// The dropout of a pass: NULL where there is none, as in evaluations.
+// The dropout of a pass; NULL without dropout, as in evaluations.
 const Dropout *network_dropout(const Network *network, const PassLayout *pass);
 
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.

@@ -12,12 +12,12 @@ enum {
 typedef struct {
     MemoryPlan *plan;
     PlanFacts facts;
-    size_t at, row; // the end of what is laid out, and the start of its last row in the table
+    size_t at, row; // the ends of the last buffer and of the last row in the table
 } PlanLayout;
 
 static size_t take(PlanLayout *layout, size_t bytes) { return size_reserve(&layout->at, bytes, PLAN_ALIGN); }
 
-// Ends a row of the table: what was laid out since the row before it.
+// Ends a row of the table, which holds all buffers since the row before it.
 static void end_row(PlanLayout *layout, PlanRow row) {
     row.bytes = layout->at - layout->row, layout->row = layout->at;
     if (row.bytes) plan_table_add(&layout->plan->table, row);

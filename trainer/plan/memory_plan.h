@@ -70,7 +70,7 @@ static inline size_t layer_gradients_host(const MemoryPlan *plan, int layer) {
 }
 
 // Without an optimizer (NULL) the plan has parameters and the evaluation pass only. Sampling runs in the memory of that
-// pass and, when sample_tokens is not 0, keeps keys and values behind it; beside training only where the memory of the
+// pass and, when sample_tokens is not 0, keeps keys and values after it; in a training run only where the memory of the
 // training pass has room for them.
 void memory_plan_init(MemoryPlan *plan, const Config *config, const Model *model, const Backend *backend,
                       const Optimizer *optimizer);

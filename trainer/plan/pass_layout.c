@@ -26,7 +26,7 @@ static void buffer_sizes(BufferSize sizes[BUFFERS], PassLayout *pass, const Plan
     const size_t H = (size_t)shape->heads, V = (size_t)shape->padded_vocab;
     const size_t M = N < (size_t)facts->chunk_rows ? N : (size_t)facts->chunk_rows;
     const size_t F = (size_t)shape_hidden(shape), P = (size_t)shape_fc(shape), J = (size_t)shape_qkv(shape);
-    const bool apart = shape_keeps_heads(shape), shared = shape->kv_heads < shape->heads;
+    const bool separate = shape_keeps_heads(shape), shared = shape->kv_heads < shape->heads;
     int count = 0;
 #define BUFFER(group, type, name, elements)                                                                            \
     sizes[count++] = (BufferSize){GROUP_##group, round_up((elements)*bytes[TYPE_##type], PLAN_ALIGN), &pass->name};
@@ -63,7 +63,7 @@ static const BufferGroup dropped[] = {
 #define LEVEL_GROUP(NAME, name, number, group, ...) GROUP_##group,
     RECOMPUTE_LEVELS(LEVEL_GROUP, )};
 
-// Without `backward` nothing is kept; with offload = residuals BACKEND_SLOTS layers keep their input.
+// An evaluation keeps nothing; with offload = residuals, BACKEND_SLOTS layers keep their input.
 static void set_recompute(PassLayout *pass, const Config *config, int layers) {
     const Recompute level = config->recompute == RECOMPUTE_AUTO ? RECOMPUTE_NONE : config->recompute;
     const int last = (int)config->recompute_layers, from = last && last < layers ? layers - last : 0;

@@ -41,7 +41,7 @@ typedef struct {
     size_t end;
 } PassLayout;
 
-// From the offset of a buffer to the instance that a layer uses.
+// The distance from the offset of a buffer to the instance that a layer uses.
 static inline size_t pass_instance(const PassLayout *pass, BufferGroup group, int layer) {
     if (group == GROUP_INPUT && pass->host_inputs) return (size_t)(layer % BACKEND_SLOTS) * pass->stride[group];
     const int kept = group < LAYER_GROUPS ? pass->kept[group] : 0;

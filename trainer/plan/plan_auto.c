@@ -27,8 +27,8 @@ static double token_time(const Config *config, const Model *model, const Backend
            (1 + fixed / (double)(config->batch_size.value * config->block_size));
 }
 
-// Mixes of recompute from `none` to `block`, by number: each recomputes one more layer than the one before it, and
-// needs more time and less memory.
+// Mixes of two levels of recompute are numbered from `none` to `block`: mix i + 1 recomputes one more layer than mix i,
+// and needs more time and less memory.
 static int mix_count(const Model *model) { return RECOMPUTE_BLOCK * model->shape.layers + 1; }
 
 static void set_mix(Config *config, const Model *model, int mix) {

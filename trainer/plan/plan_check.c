@@ -65,7 +65,7 @@ static int check_host(const MemoryPlan *plan, const Backend *backend, const Memo
     char state[16], all[16], left[16];
     if (!plan->host_bytes || !limits->host || need <= limits->host) return 0;
     return fail(EX_MEMORY,
-                "the plan needs %s of this machine's memory, %s of it for what is offloaded, and %s are free: "
+                "the plan needs %s of this machine's memory, %s of it for offloaded tensors, and %s are free: "
                 "--optimizer_state=bf16 or bf16_sr needs less, --offload=none none",
                 human_bytes(all, (double)need), human_bytes(state, (double)plan->host_bytes),
                 human_bytes(left, (double)limits->host));

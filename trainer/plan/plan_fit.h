@@ -19,7 +19,7 @@ uint64_t plan_host_bytes(const MemoryPlan *plan, const Backend *backend);
 size_t plan_size(const Config *config, const Model *model, const Backend *backend, const MemoryLimits *limits,
                  bool *fits);
 
-// The offload modes that are tried, from fast to slow: the next one only where the one before it does not fit.
+// The offload modes to try in this order, from fast to slow, until one fits.
 enum { OFFLOAD_CHOICES = 4 };
 extern const OffloadMode offload_choices[OFFLOAD_CHOICES];
 

@@ -1,4 +1,4 @@
-// The table of a memory plan, which is printed: one row for each part of the arena, then for what is in host memory.
+// The printed table of a memory plan: one row for each part of the arena, then one for each offloaded part.
 #pragma once
 
 #include <assert.h>

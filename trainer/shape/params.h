@@ -101,7 +101,7 @@ void model_init(const Model *model, const Tensor *tensor, uint64_t seed, size_t 
 enum { TENSOR_PARTS = 3 };
 int tensor_parts(const Tensor *tensor, const ModelShape *shape, int rows[TENSOR_PARTS]);
 
-// Before its name in files of GPT2LMHeadModel.
+// The prefix of its name in files of GPT2LMHeadModel.
 static inline const char *tensor_prefix(const Tensor *tensor) { return tensor->id == PARAM_HEAD ? "" : "transformer."; }
 
 // true: Hugging Face files hold it transposed.

@@ -14,7 +14,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" --quiet "$@"; }
 value() { sed -nE "s/.*\"$2\": ([^,}]*).*/\1/p" "$1"; } # FILE KEY
 val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
 
-@test "a run with every option learns, and resumed it has the bits of an uninterrupted one" {
+@test "a run with every option learns, and resumed it is bit-identical to an uninterrupted one" {
     train "${every[@]}" --out_dir=whole
     [ "$(losses whole | head -1 | grep -o '"val_loss": ..\..')" = '"val_loss": 10.8' ]
     awk "BEGIN { exit !($(val_loss whole) < 10.6) }"

@@ -33,7 +33,7 @@ last() { checkpoint "$1" 24; }
 }
 
 # fault 66
-@test "a run stopped by a signal and resumed has the bits of an uninterrupted one" {
+@test "a run stopped by a signal and resumed is bit-identical to an uninterrupted one" {
     for signal in INT TERM USR1; do
         begin --dataset="$data" --out_dir=cut "${endless[@]}"
         wait_for_more_steps cut
@@ -51,7 +51,7 @@ last() { checkpoint "$1" 24; }
 }
 
 # fault 65, 72, 82
-@test "a run killed with SIGKILL and resumed has the bits of an uninterrupted one" {
+@test "a run killed with SIGKILL and resumed is bit-identical to an uninterrupted one" {
     for more in 3 6 9; do # before the first checkpoint, and after one
         begin --dataset="$data" --out_dir=killed "${endless[@]}"
         wait_for_more_steps killed $more
@@ -105,7 +105,7 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
-@test "sampling=shifted and documents: a run over killed loaders and trainers has the bits of an uninterrupted one" {
+@test "sampling=shifted and documents: a run over killed loaders and trainers is bit-identical to an uninterrupted one" {
     for mode in shifted documents; do
         serve "$data"
         begin --loader=ipc://place --out_dir=$mode --sampling=$mode "${often[@]}"
@@ -261,7 +261,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '
 }
 
-@test "schedules that cannot be meant are 2, and rare ones a warning" {
+@test "contradictory schedules are 2, and unusual ones a warning" {
     refused() { run_code 2 train --out_dir=run "$@"; }
     refused --lr_schedule=wsd --cooldown_iters=25
     [[ "$output" == *"'cooldown_iters' 25 is more than 'lr_decay_iters' 24"* ]]

@@ -251,7 +251,7 @@ TEST(config_computes_values_as_python_does) {
     }
 }
 
-TEST(config_names_stand_for_what_was_set_above) {
+TEST(config_names_have_the_values_that_were_set_above) {
     read_text("tokens = 2 ** 19 # no key: a name for later\n"
               "block_size = 512\n"
               "gradient_accumulation_steps = tokens // (block_size * batch_size)\n"
@@ -321,7 +321,7 @@ TEST(config_finds_a_key_set_twice_in_a_file_with_a_long_path) {
     config_close(&reader);
 }
 
-TEST(config_takes_the_keys_of_other_nanogpt_forks) {
+TEST(config_accepts_the_keys_of_other_nanogpt_forks) {
     read_text("grad_checkpoint = True\neval_block_size = 256\ndevice = 'cuda:3'\n");
     CHECK_EQUAL(config_check(&reader), 0);
     const Config *c = &reader.config;

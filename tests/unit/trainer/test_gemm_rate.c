@@ -66,7 +66,7 @@ TEST(gemm_rate_is_that_of_the_best_call_without_the_first) {
     }
 }
 
-TEST(gemm_rate_takes_few_rows_of_a_wide_model) {
+TEST(gemm_rate_uses_few_rows_of_a_wide_model) {
     const Backend backend = {.matmul_forward = slow_product, .download = copy};
     const Weight weight = {.rows = 1 << 18, .cols = 1 << 16};
     measured(&backend, &weight, 1024, 1);

@@ -82,7 +82,7 @@ static const char *const names[] = {
 #undef PARAM
 };
 
-// tiny NULL: only reads what is wanted.
+// tiny NULL: only reads the expected values.
 static void check_gradient(const Tiny *tiny, FILE *file, const char *options, double rtol) {
     char name[32];
     double want[3], got[3];

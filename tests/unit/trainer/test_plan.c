@@ -49,7 +49,7 @@ TEST(model_has_the_known_number_of_elements) {
 // 124M, B=4, T=1024, bf16 activations: 32C + 4(H+4) bytes a token and layer with the residual stream in bf16, 24C
 // without the output of GELU, 20C without those of the norms (and their 16 bytes of statistics), 12C without the input
 // of GELU, 6C without queries, keys and values, 2C without anything but the input. The CPU keeps the residual stream in
-// fp32: 2C more for each of the two. What is not kept has one instance for all layers, but for the output of GELU.
+// fp32: 2C more for each of the two. Buffers that are not kept have one instance for all layers, except the output of GELU.
 static size_t table_bytes(const MemoryPlan *plan, const char *name) {
     for (int row = 0; row < plan->table.count; row++)
         if (!strcmp(plan->table.rows[row].name, name)) return plan->table.rows[row].bytes;
@@ -424,14 +424,14 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, true), -1);
     CHECK_EQUAL(err_code(), EX_MEMORY);
-    CHECK_TEXT(err_text(), "4.1 TiB of it for what is offloaded, and ");
+    CHECK_TEXT(err_text(), "4.1 TiB of it for offloaded tensors, and ");
     model_close(&model);
     found->close();
 }
 
 // A step of 64 sequences of 124M, whose logits alone are 6 GiB, in 11.3 GiB: at most 12 % longer, by prediction, where
 // whole blocks would make it 17 % longer.
-TEST(plan_of_64_sequences_in_a_card_of_12_gb_takes_at_most_12_percent_more_time) {
+TEST(plan_of_64_sequences_in_a_card_of_12_gb_needs_at_most_12_percent_more_time) {
     char why[256];
     const BackendChoice choice = {
         .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .deterministic = true, .without_device = true};

@@ -41,7 +41,7 @@ TEST(spike_score_counts_standard_deviations) {
     CHECK(fabs(spike_score(&window, 100, 1) - (100 - 31.5) / sqrt(64 * 65 / 12.0)) < 1e-12);
 }
 
-TEST(spike_window_takes_no_value_that_is_not_finite) {
+TEST(spike_window_rejects_values_that_are_not_finite) {
     SpikeWindow window = window_after(200), same = window;
     spike_add(&window, NAN, 1, 6), spike_add(&window, 3, INFINITY, 6), spike_add(&window, 3, NAN, 6);
     CHECK(!memcmp(&window, &same, sizeof window));

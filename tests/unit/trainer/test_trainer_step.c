@@ -263,7 +263,7 @@ TEST(steps_are_bit_identical_with_an_offloaded_optimizer) {
     }
 }
 
-// Gradients and inputs of layers in host memory: five layers use three slots, each micro-batch adds to what is there.
+// Gradients and inputs of layers in host memory: five layers use three slots, each micro-batch adds to their content.
 TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
