@@ -286,40 +286,9 @@ static int build(Machine *machine) {
     return 0;
 }
 
-static int run_opcode(Machine *machine, uint8_t opcode) {
-    uint64_t ignored;
+// Opcodes that take values from the stack or the memo.
+static int run_stack_opcode(Machine *machine, uint8_t opcode) {
     switch (opcode) {
-    case OP_PROTOCOL:
-        return take_number(machine, 1, &ignored);
-    case OP_FRAME:
-        return take_number(machine, 8, &ignored);
-    case OP_MARK:
-        return push(machine, PICKLE_MARK), 0;
-    case OP_NONE:
-        return push(machine, PICKLE_NONE), 0;
-    case OP_TRUE:
-    case OP_FALSE:
-        return push_integer(machine, PICKLE_BOOL, opcode == OP_TRUE);
-    case OP_INT1:
-        return take_integer(machine, 1, false);
-    case OP_INT2:
-        return take_integer(machine, 2, false);
-    case OP_INT4:
-        return take_integer(machine, 4, true);
-    case OP_LONG1:
-        return take_long(machine);
-    case OP_FLOAT:
-        return take_float(machine);
-    case OP_TEXT:
-        return take_text(machine, 4);
-    case OP_TEXT1:
-        return take_text(machine, 1);
-    case OP_EMPTY_LIST:
-        return push(machine, PICKLE_LIST), 0;
-    case OP_EMPTY_DICT:
-        return push(machine, PICKLE_DICT), 0;
-    case OP_EMPTY_TUPLE:
-        return push(machine, PICKLE_TUPLE), 0;
     case OP_TUPLE1:
     case OP_TUPLE2:
     case OP_TUPLE3:
@@ -354,6 +323,45 @@ static int run_opcode(Machine *machine, uint8_t opcode) {
         return build(machine);
     default:
         return fail(EX_DATA, "the pickle has the opcode 0x%02x, which is none of tensors, numbers and text", opcode);
+    }
+}
+
+static int run_opcode(Machine *machine, uint8_t opcode) {
+    uint64_t ignored;
+    switch (opcode) {
+    case OP_PROTOCOL:
+        return take_number(machine, 1, &ignored);
+    case OP_FRAME:
+        return take_number(machine, 8, &ignored);
+    case OP_MARK:
+        return push(machine, PICKLE_MARK), 0;
+    case OP_NONE:
+        return push(machine, PICKLE_NONE), 0;
+    case OP_TRUE:
+    case OP_FALSE:
+        return push_integer(machine, PICKLE_BOOL, opcode == OP_TRUE);
+    case OP_INT1:
+        return take_integer(machine, 1, false);
+    case OP_INT2:
+        return take_integer(machine, 2, false);
+    case OP_INT4:
+        return take_integer(machine, 4, true);
+    case OP_LONG1:
+        return take_long(machine);
+    case OP_FLOAT:
+        return take_float(machine);
+    case OP_TEXT:
+        return take_text(machine, 4);
+    case OP_TEXT1:
+        return take_text(machine, 1);
+    case OP_EMPTY_LIST:
+        return push(machine, PICKLE_LIST), 0;
+    case OP_EMPTY_DICT:
+        return push(machine, PICKLE_DICT), 0;
+    case OP_EMPTY_TUPLE:
+        return push(machine, PICKLE_TUPLE), 0;
+    default:
+        return run_stack_opcode(machine, opcode);
     }
 }
 
