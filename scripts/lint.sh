@@ -59,10 +59,10 @@ trainer/run         common kernels trainer/config trainer/plan trainer/model tra
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run
 END
 }
-# Warnings until the tree passes, but for the includes.
 hits=$(layers | scripts/structure.py)
-grep -vE 'does not allow$|has no floor' <<<"$hits" | sed 's/^/warning: /'
-hits=$(grep -E 'does not allow$|has no floor' <<<"$hits")
+pending='^kernels.*(not above that of|are the limit$)' # a warning until kernels pass
+grep -E "$pending" <<<"$hits" | sed 's/^/warning: /'
+hits=$(grep -vE "$pending" <<<"$hits")
 [ -z "$hits" ] || say "$hits"
 
 hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
