@@ -6,7 +6,7 @@
 #include "common/log.h"
 #include "common/rng.h"
 #include "tests/bench/bench_gpu_trace.h"
-#include "trainer/optim/step.h"
+#include "tests/small_network.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
 #include "trainer/setup/backend_for.h"
@@ -83,10 +83,7 @@ static uint16_t zipf_token(double uniform) {
 static double used_after_open; // bytes of the card
 
 static void open_network(void) {
-    ConfigReader reader;
-    config_open(&reader);
-    config = reader.config;
-    config_close(&reader);
+    config = default_config();
     config.n_layer = L, config.n_head = H, config.n_embd = C, config.block_size = T, config.batch_size.value = B;
     config.gradient_accumulation_steps = accumulation, config.bias = false, config.eval_batch_size = 1;
     parse_key(KEY_recompute, recompute), parse_key(KEY_gelu, gelu), parse_key(KEY_offload, offload);

@@ -1,8 +1,7 @@
 // A whole GPT through the CUDA backend: steps with accumulation, and the losses of the CPU backend in fp32.
 #include "common/rng.h"
+#include "tests/small_network.h"
 #include "tests/test.h"
-#include "trainer/config/config.h"
-#include "trainer/optim/step.h"
 #include <math.h>
 #include <sys/mman.h>
 
@@ -35,10 +34,7 @@ static void set_options(Config *config) {
 
 // Losses of the steps, the last one's norm; `bits` (malloc'ed) are all parameters afterwards.
 static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
-    ConfigReader reader;
-    config_open(&reader);
-    Config config = reader.config;
-    config_close(&reader);
+    Config config = default_config();
     config.n_layer = 2, config.n_head = 2, config.n_embd = CHANNELS, config.block_size = BLOCK;
     config.batch_size.value = ROWS, config.gradient_accumulation_steps = MICROS, config.bias = true;
     config.recompute = form.recompute, config.gelu = form.gelu;
@@ -49,13 +45,10 @@ static void train(Form form, double losses[STEPS], double *norm, Buffer *bits) {
     char why[256];
     const Backend *backend = backend_open(&form.on, why);
     CHECK(backend);
-    ModelShape shape = model_shape(&config);
-    shape.vocab = VOCAB, shape.padded_vocab = padded_vocab(VOCAB);
     Model model;
     MemoryPlan plan;
     Network network;
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(form.optimizer));
+    plan_network(&model, &plan, &config, backend, VOCAB, form.optimizer);
     CHECK_EQUAL(plan.train.dres_act, plan.train.dres);
     if (form.apart)
         plan.train.dres_act = plan.bytes, plan.bytes += (size_t)ROWS * BLOCK * CHANNELS * backend->act_bytes;

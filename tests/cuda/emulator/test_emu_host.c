@@ -3,10 +3,10 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/cublaslt.h"
 #include "tests/cuda/emulator/device.h"
+#include "tests/small_network.h"
 #include "tests/test.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/model/sample.h"
-#include "trainer/optim/step.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/wait.h>
@@ -424,10 +424,7 @@ static void read_state(Network *network, const MemoryPlan *plan, size_t n, Buffe
 
 // Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
 static uint64_t train_model(ModelRun how, Buffer *bits) {
-    ConfigReader reader;
-    config_open(&reader);
-    Config config = reader.config;
-    config_close(&reader);
+    Config config = default_config();
     config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
     config.batch_size.value = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
     config.recompute = how.recompute, config.offload = how.offload;
@@ -438,13 +435,10 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     char why[256];
     const Backend *backend = backend_cuda(&with, why);
     CHECK(backend);
-    ModelShape shape = model_shape(&config);
-    shape.vocab = MODEL_VOCAB, shape.padded_vocab = padded_vocab(MODEL_VOCAB);
     Model model;
     MemoryPlan plan;
     Network network;
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
+    plan_network(&model, &plan, &config, backend, MODEL_VOCAB, OPTIMIZER_ADAMW);
     CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
     if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
     if (how.warm) step_warm_up(&network, &config);
@@ -531,21 +525,15 @@ TEST(cuda_streams_gradients_and_residuals_through_slots) {
 TEST(cuda_steps_are_replayed_and_wait_once) {
     enum { MICROS = 2, ROWS = 1, BLOCK = 8, STEPS = 4 };
     static uint16_t slot[2048] __attribute__((aligned(4096)));
-    ConfigReader reader;
-    config_open(&reader);
-    Config config = reader.config;
-    config_close(&reader);
+    Config config = default_config();
     config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK,
     config.batch_size.value = ROWS;
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
     const Backend *backend = opened();
-    ModelShape shape = model_shape(&config);
-    shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
     MemoryPlan plan;
     Network network;
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
+    plan_network(&model, &plan, &config, backend, 60, OPTIMIZER_ADAMW);
     CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
     backend->pin(slot, sizeof slot);
     uint64_t work = 0;

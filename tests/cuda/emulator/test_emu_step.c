@@ -1,8 +1,8 @@
 // What a training step asks of a device: the same from its second time on, nothing new after the first step, and no
 // wait but the one for the step's numbers.
 #include "tests/cuda/emulator/device.h"
+#include "tests/small_network.h"
 #include "tests/test.h"
-#include "trainer/optim/step.h"
 #include <sys/mman.h>
 
 enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 5 };
@@ -57,10 +57,7 @@ static void check_same(const char *want, const char *got) {
 }
 
 static void run_steps(bool deterministic, Recompute recompute) {
-    ConfigReader reader;
-    config_open(&reader);
-    Config config = reader.config;
-    config_close(&reader);
+    Config config = default_config();
     config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK,
     config.batch_size.value = ROWS;
     config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
@@ -70,13 +67,10 @@ static void run_steps(bool deterministic, Recompute recompute) {
         &(BackendChoice){.device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = deterministic},
         why);
     CHECK(backend);
-    ModelShape shape = model_shape(&config);
-    shape.vocab = 60, shape.padded_vocab = padded_vocab(60);
     Model model;
     MemoryPlan plan;
     Network network;
-    model_open(&model, &shape);
-    memory_plan_init(&plan, &config, &model, backend, optimizer_of(OPTIMIZER_ADAMW));
+    plan_network(&model, &plan, &config, backend, 60, OPTIMIZER_ADAMW);
     CHECK(network_open(&network, backend, &model, &plan) == 0);
     network_init(&network, 1337);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};

@@ -28,10 +28,7 @@ static void set_options(Config *config, const char *options) {
 }
 
 void tiny_open(Tiny *tiny, const TinyShape *shape) {
-    ConfigReader reader;
-    config_open(&reader);
-    *tiny = (Tiny){.config = reader.config};
-    config_close(&reader);
+    *tiny = (Tiny){.config = default_config()};
     Config *config = &tiny->config;
     config->n_layer = shape->layers, config->n_head = shape->heads, config->n_embd = shape->channels;
     config->block_size = shape->block, config->batch_size.value = shape->batch;

@@ -1,8 +1,8 @@
 // Fixtures of the trainer's tests: a tiny model on the CPU backend, and a source of batches without a loader.
 #pragma once
 
+#include "tests/small_network.h"
 #include "tests/test.h"
-#include "trainer/optim/step.h"
 
 // The position of a run after `steps` steps, all of them applied.
 #define AFTER_STEPS(steps) (&(const StepPosition){(uint64_t)(steps), (uint64_t)(steps), 1, NULL})

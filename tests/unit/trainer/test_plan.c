@@ -7,11 +7,9 @@
 #include <math.h>
 
 static Config gpt2_124m(void) {
-    ConfigReader reader;
-    config_open(&reader);
-    config_close(&reader);
-    reader.config.batch_size.value = 4, reader.config.bias = true, reader.config.recompute = RECOMPUTE_NONE;
-    return reader.config;
+    Config config = default_config();
+    config.batch_size.value = 4, config.bias = true, config.recompute = RECOMPUTE_NONE;
+    return config;
 }
 
 static const Backend *cpu(Dtype dtype) {
