@@ -212,7 +212,7 @@ pack-now: all $(O)/test-gpu $(O)/bench_gpu
 deps: ; $(Q)scripts/deps.sh build
 test-deps: ; $(Q)scripts/deps.sh test
 ## format   run clang-format on all sources
-## lint     check formatting, layers and names
+## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@
 ## install  PREFIX=/usr/local DESTDIR=: programs, man pages, shell completion
 install: all
