@@ -88,7 +88,7 @@ static int copy_listed(ShardWriter *writer, const ShardFile *old, size_t *left_o
     }
     if (lost)
         log_warn("'%s': left out %" PRIu64 " damaged frame%s of %" PRIu64
-                 "; the documents before and behind are joined",
+                 "; the documents before and after them are joined",
                  old->path, lost, PLURAL(lost), old->frame_count);
     writer->continues_before = old->members[0].index.data[0] & SHARD_CONTINUES_BEFORE;
     if (!lost) writer->source_bytes = old->source_bytes;
@@ -97,7 +97,7 @@ static int copy_listed(ShardWriter *writer, const ShardFile *old, size_t *left_o
     return status;
 }
 
-// Copies frames until one is truncated or damaged: behind it, no frame has a known position.
+// Copies frames until one is truncated or damaged: no frame after it has a known position.
 static int copy_from_start(ShardWriter *writer, const char *path, Bytes map, const Shard *member, size_t start,
                            size_t *left_out) {
     ShardFrame frame = {0};
@@ -129,7 +129,7 @@ static int copy_from_start(ShardWriter *writer, const char *path, Bytes map, con
     }
     *left_out = map.size - stop;
     log_warn("'%s' has no undamaged tables: its first document is counted as one that begins here%s", path,
-             *left_out ? ", and what is behind the first damaged frame is left out" : "");
+             *left_out ? ", and everything after the first damaged frame is left out" : "");
     shard_cursor_close(cursor);
     buffer_close(&ids);
     return status;
@@ -183,7 +183,7 @@ static int run(int count, char **arguments) {
     if (count != 1) return fail(EX_USAGE, "expected exactly one PATH of a shard or dataset");
     bool is_listed = dataset_is(arguments[0]);
     if (!rebuild) return shards_visit(arguments[0], split, print_frames, &is_listed);
-    if (is_listed) return fail(EX_USAGE, "--rebuild takes one shard, '%s' is a dataset", arguments[0]);
+    if (is_listed) return fail(EX_USAGE, "--rebuild needs one shard, '%s' is a dataset", arguments[0]);
     return rebuild_tables(arguments[0]);
 }
 

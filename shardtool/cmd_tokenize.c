@@ -112,8 +112,8 @@ static void log_continued(const Dataset *dataset) {
 }
 
 // `journal` and `resume` are NULL for standard output.
-static int tokenize_to(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
-                       Journal *journal, const JournalResume *resume) {
+static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs *inputs, Dataset *dataset,
+                        Journal *journal, const JournalResume *resume) {
     Progress progress;
     PipelineResult result;
     uint64_t started_ns = clock_ns(), done_before = dataset->source_bytes;
@@ -165,7 +165,7 @@ static void begin_dataset(Dataset *dataset, const char *directory, const RunPara
     memcpy(dataset->params_fp, params->params_fp, 32);
 }
 
-static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) {
+static int write_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     const Dataset *base = run->pipeline.base;
     if (check_space(inputs) < 0 || dataset_build_start(build, force || base) < 0) return -1;
     char skips_path[PATH_MAX_BYTES], skips_base[PATH_MAX_BYTES];
@@ -194,7 +194,7 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     }
     if (status == 0) {
         add_sources(&dataset, inputs, base);
-        status = tokenize_to(build, run, inputs, &dataset, &journal, continued ? &resume : NULL);
+        status = run_pipeline(build, run, inputs, &dataset, &journal, continued ? &resume : NULL);
         if (status < 0 && !dataset.shard_count[SPLIT_TRAIN] && !dataset.shard_count[SPLIT_VAL])
             dataset_build_abandon(build); // there is nothing from which a later run could continue
     }
@@ -205,8 +205,8 @@ static int tokenize_locked(DatasetBuild *build, RunParams *run, Inputs *inputs) 
     return status;
 }
 
-// Called with the lock of the directory held. A finished dataset is complete already, or is appended to or replaced.
-static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *inputs) {
+// Makes `output` the dataset of this run, with its lock held: it may be complete, or is appended to or replaced.
+static int complete_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs) {
     const char *params = (const char *)run->line.data;
     Dataset base = {0};
     int complete = inputs_digest(inputs);
@@ -219,23 +219,23 @@ static int tokenize_directory(DatasetBuild *build, RunParams *run, Inputs *input
         complete = compare_finished(output, params, &run->pipeline.shards.params, inputs);
     }
     if (complete > 0) log_line("'%s' is already complete", output);
-    int status = complete ? complete : tokenize_locked(build, run, inputs);
+    int status = complete ? complete : write_dataset(build, run, inputs);
     dataset_close(&base);
     return status < 0 ? -1 : characters_keep(output, characters);
 }
 
-static int tokenize(RunParams *run, Inputs *inputs, bool to_stdout) {
+static int tokenize_inputs(RunParams *run, Inputs *inputs, bool to_stdout) {
     int status;
     if (to_stdout) {
         Dataset dataset; // collects the totals only
         begin_dataset(&dataset, output, run);
-        status = tokenize_to(NULL, run, inputs, &dataset, NULL, NULL);
+        status = run_pipeline(NULL, run, inputs, &dataset, NULL, NULL);
         dataset_close(&dataset);
         return status;
     }
     DatasetBuild build;
     status = dataset_build_open(&build, output);
-    if (status == 0) status = tokenize_directory(&build, run, inputs);
+    if (status == 0) status = complete_dataset(&build, run, inputs);
     dataset_build_close(&build);
     return status;
 }
@@ -280,7 +280,7 @@ static int run(int count, char **arguments) {
     int status = text->vocab ? 0 : -1;
     if (status == 0) {
         set_params(&params);
-        status = tokenize(&params, &inputs, to_stdout);
+        status = tokenize_inputs(&params, &inputs, to_stdout);
         buffer_close(&params.line);
     }
     vocab_close(text->vocab);

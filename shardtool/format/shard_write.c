@@ -187,7 +187,7 @@ int shard_writer_append(ShardWriter *writer, const uint16_t *ids, size_t count, 
 static int put_index(ShardWriter *writer) {
     bool open_end = writer->document_tokens > 0;
     shard_index_finish(&writer->lengths, writer->document_tokens);
-    writer->documents += open_end; // so far the documents that end here; the trailer counts those that start here
+    writer->documents += open_end; // so far it counts ended documents; the trailer counts started ones
     if (writer->continues_before && writer->documents) writer->documents--;
 
     ShardEncoder *encoder = shard_encoder_open();

@@ -70,7 +70,7 @@ int exporter_run(Exporter *exporter, int (*write)(Exporter *exporter)) {
     if (!shard || token_reader_get(tokens, tokens->tokens - 1, 1, &last) < 0) return -1;
     exporter->eot_id = (uint16_t)shard->eot_id;
     exporter->count = tokens->tokens;
-    // The end-of-text id after the last document is the one before the first.
+    // The end-of-text id of the last document moves before the first one.
     if (exporter->eot_before && last != exporter->eot_id) exporter->count++;
     buffer_reserve(&exporter->block, STEP_TOKENS * sizeof(uint16_t));
     int status = write(exporter);

@@ -8,7 +8,7 @@ typedef struct {
     TokenReader *tokens;
     const char *folder, *name; // of the files: "train" or "val", then what exporter_open adds
     uint64_t file_tokens;      // of --file-tokens
-    uint64_t count, at;        // all ids, and those that were written
+    uint64_t count, at;        // ids of the split; ids written so far
     bool eot_before;
     uint16_t eot_id;
     NewFile file;

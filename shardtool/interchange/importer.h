@@ -9,7 +9,7 @@ typedef struct {
     const char *path;       // of the current file
     int split;              // of the current file
     InputPosition position; // of the next id
-    // Of each split: ids were added; the first, the last one is the end-of-text id.
+    // For each split: it has ids; the first one is, the last one is the end-of-text id.
     bool begun[SPLIT_COUNT], begins_with_end[SPLIT_COUNT], has_end[SPLIT_COUNT];
 } Importer;
 

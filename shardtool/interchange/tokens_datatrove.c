@@ -30,7 +30,7 @@ static int check_metadata(const Importer *importer) {
     const uint8_t *bar = metadata.size ? memchr(metadata.data, '|', metadata.size) : NULL;
     bool wide = bar && bar + 1 < metadata.data + metadata.size && bar[1] != '2';
     file_unmap(&metadata);
-    return wide ? fail(EX_DATA, "its metadata says that ids are not of 2 bytes") : 0;
+    return wide ? fail(EX_DATA, "its metadata declares ids of another size than 2 bytes") : 0;
 }
 
 static int read_indexed(Importer *importer, Bytes file) {

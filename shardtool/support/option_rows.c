@@ -1,4 +1,4 @@
-// The variables behind the option rows that commands share.
+// The variables that the shared option rows set.
 #include "shardtool/support/option_rows.h"
 #include "common/err.h"
 #include "common/log.h"

@@ -11,7 +11,7 @@
 #define INVALID_UTF8_WORDS "replace|fail|bytes"    // InvalidUtf8
 #define SPLIT_WORDS        "train|val"             // SPLIT_TRAIN, SPLIT_VAL
 
-// For every command that reads documents.
+// The options of every command that reads documents.
 extern SourceOptions source_options;
 extern InputFilter input_filter;
 extern const char input_format_words[];
@@ -38,16 +38,16 @@ extern const char *input_max_bad;
      "refuse inputs that expand more than N times, 0 = no limit"}
 // clang-format on
 
-int jobs_check(uint64_t threads);        // of -j; 2 when there are too many
+int jobs_check(uint64_t threads);        // the value of -j; 2 when it is too large
 int input_check(void);                   // parses the input options; 2 when one is malformed
-int input_set_threads(uint64_t threads); // of -j, checked
-// Opens the INPUTs, has `take` read all documents, and reports what was skipped.
+int input_set_threads(uint64_t threads); // the value of -j, checked
+// Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
 // 2 when both are one directory: a command that is killed while it replaces its own input cannot be repeated.
 int refuse_as_output(const char *input, const char *output);
-void log_skips(void);        // how many were skipped, and the first, if any
+void log_skips(void);        // warns with the number of skipped inputs and the first of them, if any
 int fail_no_documents(void); // 66, with the number of skips
-// The bytes that were not UTF-8, if any, of so many bytes of text.
+// Warns about `replaced` places that were not UTF-8, if any, in `text_bytes` bytes of text.
 void log_replaced(uint64_t replaced, uint64_t text_bytes);
 
 #define ROW_INVALID_UTF8(variable)                                                                                     \

@@ -18,7 +18,7 @@ extern OutputOptions output_options;
         OPT_STRING, "o,output", &output_options.path, "DIR",                                                           \
             "dataset directory to create; - writes one shard to standard output"                                       \
     }
-// Of its shards: workers and size.
+// The rows of its shards: workers and size.
 #define ROWS_SHARDS                                                                                                    \
     ROW_JOBS(&output_options.threads), {                                                                               \
         OPT_SIZE, "shard-tokens", &output_options.shard_tokens, "N", "tokens per shard, rounded up to whole frames"    \
@@ -55,4 +55,4 @@ int output_open(Output *output, const char *path, const OutputPlan *plan);
 // Adds ids of document `position` of the inputs. The ids include the end-of-text ids.
 int output_add(Output *output, int split, const uint16_t *ids, size_t count, InputPosition position);
 int output_finish(Output *output); // writes the manifest and moves the dataset into place
-void output_close(Output *output); // removes what is unfinished; accepts a zeroed struct
+void output_close(Output *output); // removes unfinished files; accepts a zeroed struct

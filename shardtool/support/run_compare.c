@@ -7,7 +7,7 @@
 static const char REPLACE[] = "choose another directory, or replace it with --force";
 static const char REPEAT[] = "--append needs the options with which the dataset was made";
 
-// The options behind the keys of an option line.
+// The option of each key in an option line.
 static const char *const option_names[][2] = {{"frame_tokens", "--frame-tokens"},
                                               {"invalid", "--invalid-utf8"},
                                               {"docs", "--docs"},
@@ -143,7 +143,6 @@ int compare_base(const Dataset *base, const char *params, const ShardParams *sha
     if (known == inputs->argument_count) return 1;
     if (known) return fail(EX_USAGE, "'%s' holds '%s' already: name only new inputs", base->path, twice);
     if (strcmp(last, inputs->arguments[0].path) > 0)
-        log_line("the documents of '%s' come after those of '%s', where one run over both would sort them by name",
-                 inputs->arguments[0].path, last);
+        log_line("'%s' sorts before '%s': the result differs from one run over both", inputs->arguments[0].path, last);
     return 0;
 }

@@ -5,11 +5,11 @@
 #include "shardtool/format/dataset.h"
 #include "shardtool/ingest/inputs.h"
 
-// With a finished dataset: 1 when the run would produce the same dataset, -1 after fail() with the difference.
+// Compares with a finished dataset: 1 when the run would produce the same dataset, -1 after fail() with the difference.
 int compare_finished(const char *directory, const char *params, const ShardParams *shard_params, const Inputs *inputs);
-// With an unfinished run of other options or inputs, `other`, whose journal is in `directory`: always -1.
+// Names the difference from an unfinished run of other options or inputs, `other`, in `directory`: always -1.
 int compare_unfinished(const char *directory, const char *other, const char *params, bool appends);
-// With the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
+// Compares with the dataset to which the run appends: 1 when it has all inputs already, -1 when it has some, or other options.
 int compare_base(const Dataset *base, const char *params, const ShardParams *shard_params, const Inputs *inputs);
-// For merge: -1 (2) with the first option in which two datasets differ.
+// For merge: -1 (2), naming the first option in which two datasets differ.
 int compare_options(const Dataset *dataset, const Dataset *other);

@@ -62,7 +62,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool diff out old
     mv b.jsonl 0.jsonl # sorts before a.jsonl
     run_code 0 shardtool tokenize --append -o out --frame-tokens 256 --shard-tokens 4096 --val 0.2 0.jsonl
-    [[ "$output" == *"'0.jsonl' come after those of 'a.jsonl'"* ]]
+    [[ "$output" == *"'0.jsonl' sorts before 'a.jsonl'"* ]]
 }
 
 @test "--append keeps the list of skipped inputs" {
