@@ -25,8 +25,8 @@ static inline unsigned utf8_decode(const uint8_t *at, const uint8_t *end, uint32
 
 // The length of the character beyond ASCII at `at` (at < end), or 0 when it is not valid or is cut.
 static inline unsigned utf8_length(const uint8_t *at, const uint8_t *end) {
-    if (end - at >=
-        4) { // the bits that the lead and the continuation bytes must have; then no overlong form, no surrogate
+    if (end - at >= 4) {
+        // The bits that the lead and the continuation bytes must have; then no overlong form, no surrogate.
         uint32_t bytes = get_u32(at), low = bytes & 0x200F;
         if ((bytes & 0xC0E0) == 0x80C0 && bytes & 0x1E) return 2;
         if ((bytes & 0xC0C0F0) == 0x8080E0 && low && low != 0x200D) return 3;

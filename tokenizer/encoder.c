@@ -192,8 +192,8 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
     size_t searched = 0;
     bool joined = held->size;
     if (joined) {
-        searched = held->size > UTF8_BYTES_MAX ? held->size - UTF8_BYTES_MAX
-                                               : 0; // its last character may have been incomplete
+        // The last character held may have been incomplete.
+        searched = held->size > UTF8_BYTES_MAX ? held->size - UTF8_BYTES_MAX : 0;
         buffer_add(held, part.data, part.size);
         text = (Bytes){held->data, held->size};
     }

@@ -33,7 +33,7 @@ static int take_characters(Buffer *text, ModelShape *shape, const char *file) {
             "which reads the meta.pkl beside nanoGPT's data",
             file, ids, GPT2_VOCAB);
     if (nanogpt_characters(text, characters) < 0) return -1;
-    const Vocab *vocab = vocab_of_characters((Bytes){text->data, text->size}, characters);
+    const Vocab *vocab = vocab_open_characters_text((Bytes){text->data, text->size}, characters);
     if (!vocab) return -1;
     shape->vocab = (int)vocab_size(vocab), shape->padded_vocab = padded_vocab(shape->vocab);
     shape->end_of_text = vocab_end_of_text(vocab);

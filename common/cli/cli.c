@@ -82,10 +82,9 @@ static int set_size(const Option *option, const char *value) {
     }
     number *= scale;
     bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(number_end - value); // strtod reads 0x10 too
+    const bool is_size = !option->argument || !strcmp(option->argument, "SIZE"); // a configuration key has no argument
     if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
-        return fail(EX_USAGE, "'%s' is not a %s such as 4096, 64k or 1.5GiB", value,
-                    option->argument && strcmp(option->argument, "SIZE") ? "number"
-                                                                         : "size"); // keys of a configuration have none
+        return fail(EX_USAGE, "'%s' is not a %s such as 4096, 64k or 1.5GiB", value, is_size ? "size" : "number");
     *(uint64_t *)option->value = (uint64_t)number;
     if (scale == 1 && !strpbrk(value, ".eE"))
         *(uint64_t *)option->value = strtoull(value, NULL, 10); // exact beyond 2^53

@@ -153,8 +153,7 @@ void connection_send(Feed *feed, PendingRequest *request) {
     if (feed->attach_id) request->received = 0; // pieces from an earlier connection without a ring
     if (request->sent_ns) feed->stats.resends++;
     request->sent_ns = now;
-    zmq_send(feed->socket, frame.data, frame.size,
-             ZMQ_DONTWAIT); // a GET that cannot be queued is sent again at the deadline
+    zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT); // if it cannot be queued, the deadline sends it again
 }
 
 static void send_unanswered(Feed *feed) {

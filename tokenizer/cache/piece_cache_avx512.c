@@ -5,7 +5,7 @@
 #include "tokenizer/cache/piece_cache_batch.h"
 #include <immintrin.h>
 
-static void make_keys(Batch *batch, const uint8_t *text, const uint32_t *starts, size_t count) {
+static void make_keys(PieceBatch *batch, const uint8_t *text, const uint32_t *starts, size_t count) {
     uint32_t rows[PRETOKENIZE_BATCH];
     for (size_t i = 0; i < count; i += 16) {
         __m512i sizes = _mm512_sub_epi32(_mm512_loadu_si512(starts + i + 1), _mm512_loadu_si512(starts + i));
@@ -28,7 +28,7 @@ static __m512i hash_keys(__m512i keys) {
     return _mm512_xor_si512(sums, _mm512_srli_epi64(sums, 32));
 }
 
-static void prefetch_buckets(Batch *batch, const PieceTable *table, size_t count) {
+static void prefetch_buckets(PieceBatch *batch, const PieceTable *table, size_t count) {
     const __m512i mask = _mm512_set1_epi32((int)(table->mask & ~1ull));
     for (size_t i = 0; i < count; i += 4) { // keys past the last one are undefined, and so is the bucket they prefetch
         __m512i buckets = _mm512_slli_epi32(_mm512_and_si512(hash_keys(_mm512_load_si512(batch->keys[i])), mask), 5);
@@ -39,7 +39,7 @@ static void prefetch_buckets(Batch *batch, const PieceTable *table, size_t count
 }
 
 // Returns the number of misses.
-static size_t probe_buckets(Batch *batch, const PieceTable *table, size_t count) {
+static size_t probe_buckets(PieceBatch *batch, const PieceTable *table, size_t count) {
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
         const uint8_t *bucket = (const uint8_t *)table->entries + batch->buckets[i];
@@ -55,7 +55,7 @@ static size_t probe_buckets(Batch *batch, const PieceTable *table, size_t count)
 
 size_t piece_cache_encode_avx512(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                                  uint16_t *ids) {
-    Batch batch;
+    PieceBatch batch;
     make_keys(&batch, text, starts, count);
     prefetch_buckets(&batch, &cache->tables[0], count);
     size_t missing = probe_buckets(&batch, &cache->tables[0], count);

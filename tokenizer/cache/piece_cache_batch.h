@@ -23,7 +23,7 @@ typedef struct {
     uint32_t buckets[PRETOKENIZE_BATCH]; // offsets in tables[0], in bytes
     Found found[PRETOKENIZE_BATCH];
     uint16_t missing[PRETOKENIZE_BATCH]; // indices of the pieces that are not in their bucket
-} Batch;
+} PieceBatch;
 
 // Turns 16 bytes of text into a key: a mask of the piece's bytes, and its size for the last byte. Longer pieces have a
 // row too, which gives a key that no bucket holds, so that no branch on the size is needed.
@@ -40,7 +40,7 @@ typedef struct {
 _Alignas(BUCKET_BYTES) static const KeyRow key_rows[SMALL_BYTES + 2] = {
     KEY_ROWS(0), KEY_ROWS(4), KEY_ROWS(8), KEY_ROWS(12), {{0}, {0, (SMALL_BYTES + 1ull) << 56}}};
 
-ENTRY_INLINE void batch_prefetch_missing(Batch *batch, const PieceCache *cache, const uint8_t *text,
+ENTRY_INLINE void batch_prefetch_missing(PieceBatch *batch, const PieceCache *cache, const uint8_t *text,
                                          const uint32_t *starts, size_t missing) {
     const PieceTable *table = &cache->tables[0];
     for (size_t n = 0; n < missing; n++) {
@@ -54,7 +54,7 @@ ENTRY_INLINE void batch_prefetch_missing(Batch *batch, const PieceCache *cache, 
     }
 }
 
-ENTRY_INLINE size_t batch_emit(const Batch *batch, PieceCache *cache, const uint8_t *text, const uint32_t *starts,
+ENTRY_INLINE size_t batch_emit(const PieceBatch *batch, PieceCache *cache, const uint8_t *text, const uint32_t *starts,
                                size_t count, uint16_t *ids) {
     uint16_t *out = ids;
     for (size_t i = 0; i < count; i++) {

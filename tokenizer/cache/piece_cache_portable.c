@@ -1,7 +1,7 @@
 // The fast path of the piece cache: the steps of piece_cache_batch.h in plain C.
 #include "tokenizer/cache/piece_cache_batch.h"
 
-static void make_keys(Batch *batch, const PieceTable *table, const uint8_t *text, const uint32_t *starts,
+static void make_keys(PieceBatch *batch, const PieceTable *table, const uint8_t *text, const uint32_t *starts,
                       size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t size = starts[i + 1] - starts[i];
@@ -14,7 +14,7 @@ static void make_keys(Batch *batch, const PieceTable *table, const uint8_t *text
 }
 
 // Returns the number of misses.
-static size_t probe_buckets(Batch *batch, const PieceTable *table, size_t count) {
+static size_t probe_buckets(PieceBatch *batch, const PieceTable *table, size_t count) {
     size_t missing = 0;
     for (size_t i = 0; i < count; i++) {
         const uint64_t *bucket = table->entries + batch->buckets[i] / 8, *key = batch->keys[i];
@@ -28,7 +28,7 @@ static size_t probe_buckets(Batch *batch, const PieceTable *table, size_t count)
 
 size_t piece_cache_encode_portable(PieceCache *cache, const uint8_t *text, const uint32_t *starts, size_t count,
                                    uint16_t *ids) {
-    Batch batch;
+    PieceBatch batch;
     make_keys(&batch, &cache->tables[0], text, starts, count);
     size_t missing = probe_buckets(&batch, &cache->tables[0], count);
     batch_prefetch_missing(&batch, cache, text, starts, missing);

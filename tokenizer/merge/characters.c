@@ -28,7 +28,7 @@ static int add_all(Vocab *vocab, Bytes text) {
     return 0;
 }
 
-const Vocab *vocab_of_characters(Bytes text, const char *name) {
+const Vocab *vocab_open_characters_text(Bytes text, const char *name) {
     Vocab *vocab = hugepages_alloc_or_die(sizeof *vocab);
     const size_t bytes = (UTF8_LAST + 1) * sizeof *vocab->characters;
     vocab->characters = malloc(bytes);
@@ -43,7 +43,7 @@ const Vocab *vocab_of_characters(Bytes text, const char *name) {
 const Vocab *vocab_open_characters(const char *path) {
     Buffer text = {0};
     if (file_read(&text, path, CHARACTERS_MAX * UTF8_BYTES_MAX) < 0) return NULL;
-    const Vocab *vocab = vocab_of_characters((Bytes){text.data, text.size}, path);
+    const Vocab *vocab = vocab_open_characters_text((Bytes){text.data, text.size}, path);
     buffer_close(&text);
     return vocab;
 }

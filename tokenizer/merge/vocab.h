@@ -10,21 +10,22 @@ typedef struct Vocab Vocab;
 
 void vocab_close(const Vocab *vocab); // accepts NULL
 
-// A vocabulary of characters: a file of UTF-8 in which each occurs once; its place is its id. 65 for another file.
+// A vocabulary of characters: a UTF-8 file in which each character occurs once. The id of a character is its position in
+// the file, from 0. NULL after fail() (65) for another file.
 enum { CHARACTERS_MAX = 50000 };
 #define CHARACTERS_FILE "characters.txt" // its name in datasets and runs
 const Vocab *vocab_open_characters(const char *path);
-const Vocab *vocab_of_characters(Bytes text, const char *name); // the same, of the content of a file
+const Vocab *vocab_open_characters_text(Bytes text, const char *name); // the content of such a file
 
 bool vocab_is_characters(const Vocab *vocab);
 
-// Checks a part of a document before it is encoded in a vocabulary of characters, `offset` bytes after its begin. Cuts
-// *text to the whole characters that are in the vocabulary; -1 after fail() (65) where another one follows them.
-// Without `last` a character that the end of the part cuts is not one.
+// Checks a part of a document, which begins at byte `offset`, before it is encoded in a vocabulary of characters. Cuts
+// *text to the whole characters up to the first that is not in the vocabulary; -1 after fail() (65) when there is one.
+// Without `last`, a character that is incomplete at the end of the part is cut without an error.
 int vocab_check(const Vocab *vocab, Bytes *text, bool last, uint64_t offset);
 
-unsigned vocab_size(const Vocab *vocab); // with the end of a text, the last id
-uint16_t vocab_end_of_text(const Vocab *vocab);
+unsigned vocab_size(const Vocab *vocab);        // the number of ids, that of the end of a text included
+uint16_t vocab_end_of_text(const Vocab *vocab); // the last id
 
 // The bytes of one token; the last is "<|endoftext|>". `id` is below vocab_size.
 Bytes vocab_bytes(const Vocab *vocab, uint16_t id);
