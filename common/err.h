@@ -1,9 +1,9 @@
 // Errors: one pending sentence and one exit code per thread.
 //
 // A function that cannot do its work calls fail() and returns -1 (or NULL); its callers return it upwards and may add
-// where it happened. Only main prints the error and exits with its code (cli_main does both). What is not an error but
-// worth reading (a reconnection, a plan that was chosen, a file that was skipped) goes to log_line or log_warn, which
-// every library may call.
+// where it happened. Only main prints the error and exits with its code (cli_main does both). Other messages
+// (a reconnection, a plan that was chosen, a file that was skipped) go to log_line or log_warn, which every library may
+// call.
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ enum {
 // are dropped: the first one is the cause, what fails while cleaning up is not.
 int fail(int code, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Same for a failed system call: appends ": " and strerror(errno), and takes the code from errno (ENOENT 66, EACCES 77,
-// EMFILE 71, ENOMEM 82, EROFS and the like 73, all others 74).
+// Same for a failed system call: appends ": " and strerror(errno), and derives the code from errno (ENOENT 66,
+// EACCES 77, EMFILE 71, ENOMEM 82, EROFS and the like 73, all others 74).
 int fail_errno(const char *format, ...) PRINTF_LIKE(1, 2);
 
 // Same for a file or directory that could not be created: 73 also when its parent is missing.

@@ -1,8 +1,8 @@
-// Parsing JSON, where no memory is no fault of the text.
+// Parsing JSON. A failed allocation is not reported as an error in the text.
 #pragma once
 
 #include "common/bytes.h"
 #include <jansson.h>
 
-// As json_loadb. The library takes an allocation that fails for an error in the text; here the program exits (82).
+// Like json_loadb, which reports a failed allocation as an error in the text; this function then ends the program (82).
 json_t *json_parse(Bytes text, size_t flags, json_error_t *error);

@@ -32,7 +32,7 @@ typedef struct {
     struct {
         const char *name; // "documents"; NULL = none
         uint64_t count;
-    } counts[2]; // shown behind the rate; the caller sets them
+    } counts[2]; // printed after the rate; the caller sets them
 } Progress;
 void progress_start(Progress *progress, const char *verb, const char *unit, uint64_t total);
 void progress_update(Progress *progress, uint64_t done);

@@ -5,7 +5,7 @@ unsigned utf8_decode_long(const uint8_t *at, const uint8_t *end, uint32_t *point
     uint8_t lead = at[0];
     *point = UTF8_INVALID;
     if (lead < 0xC2 || lead > 0xF4) return 1;
-    // the second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF
+    // the second byte's range excludes overlong forms, surrogates and numbers beyond U+10FFFF
     uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
     unsigned length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;

@@ -11,7 +11,7 @@ static const Option options[] = {
     {OPT_STRING, "endpoint", &address, "ENDPOINT", "where the loader is, as in serve"},
     {OPT_STRING, "key", &key_file, "FILE", "the loader's own key pair, for a loader with keys"},
     {OPT_SIZE, "from", &from_sample, "SAMPLE",
-     "the first sample with the new weights; 0: soon after those that trainers have requested"},
+     "the first sample with the new weights; 0: soon after the last one that trainers have requested"},
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 

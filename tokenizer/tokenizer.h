@@ -24,11 +24,11 @@ void encoder_close(Encoder *encoder); // accepts NULL
 void encoder_keep_small(Encoder *encoder);
 
 // Encoding a longer word fails (65). A word cannot be encoded before its end, so encoder_encode_part holds it.
-// A word that is held takes up to 13 bytes of memory a byte.
+// A word that is held needs up to 13 bytes of memory for each of its bytes.
 enum { ENCODER_MAX_WORD = 256 << 20 }; // the default
 void encoder_set_max_word(Encoder *encoder, uint64_t bytes);
 
-// The number of ids to allocate for so many bytes. (A replaced byte can take three ids.)
+// The number of ids to allocate for so many bytes. (A replaced byte can become three ids.)
 static inline size_t encoder_ids_max(size_t bytes) { return 3 * bytes + 64; }
 
 // Encodes a whole document into `ids`, which has room for encoder_ids_max(text.size). Returns the number of ids,
@@ -37,7 +37,7 @@ ssize_t encoder_encode(Encoder *encoder, Bytes text, uint16_t *ids);
 
 // Encodes a document that comes in parts of any size. Each call writes the ids that no later part can change and holds
 // back the rest of the text (a few bytes, unless a single word is longer than the part); the call with `last` writes
-// what is left. All ids together are those of encoder_encode. `ids` has room for encoder_ids_max(part.size +
+// the rest. All ids together are those of encoder_encode. `ids` has room for encoder_ids_max(part.size +
 // encoder_held_bytes(encoder)). Returns the number of ids, or -1 after fail().
 ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *ids);
 size_t encoder_held_bytes(const Encoder *encoder);

@@ -312,7 +312,7 @@ static const char *installed_name(const char *name, const char *path) {
     return last && !strncmp(last, "millrace-", 9) && !strcmp(last + 9, name) ? last : name;
 }
 
-// On a smaller stack the programs end with a segmentation fault. Threads have the same limit.
+// The programs end with a segmentation fault on a smaller stack. Threads have the same limit.
 static int check_stack(void) {
     enum { STACK_BYTES_MIN = 512 << 10 };
     struct rlimit limit;

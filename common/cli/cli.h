@@ -67,7 +67,7 @@ typedef struct {
 // Returns the exit code.
 int cli_main(const Program *program, int argc, char **argv);
 
-// For values from elsewhere, such as configuration files.
+// Options whose values come from elsewhere, such as configuration files.
 const Option *option_find(const Option *options, const char *name, size_t length); // NULL when there is none
 int option_set(const Option *option, const char *value); // -1 (2) when it does not parse; the caller checks ranges
 const char *option_nearest(const Option *options, const char *name); // NULL when no name is similar

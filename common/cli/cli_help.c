@@ -33,7 +33,7 @@ static void default_text(const Option *option, char *out, size_t size) {
         snprintf(out, size, " [%s]", value);
 }
 
-// Of every command; cli.c reads them.
+// Options that every command has; cli.c parses them.
 static const Option common_options[] = {
     {OPT_FLAG, "q,quiet", &(bool){false}, NULL, "print warnings and errors only"},
     {OPT_FLAG, "h,help", &(bool){false}, NULL, "print this help"},

@@ -1,4 +1,4 @@
-// Temporary files that a signal must not leave behind: SIGINT, SIGTERM and SIGHUP remove them, then end the process as
+// Temporary files that a signal must not leave: SIGINT, SIGTERM and SIGHUP remove them, then end the process as
 // they would without a handler.
 #pragma once
 

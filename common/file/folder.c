@@ -41,7 +41,7 @@ int newfolder_open(NewFolder *folder, const char *path, bool force, const char *
     struct stat st, link;
     folder->exists = stat(folder->path, &st) == 0;
     if (lstat(folder->path, &link) == 0 &&
-        S_ISLNK(link.st_mode)) { // the directory behind a link is made, not the link replaced
+        S_ISLNK(link.st_mode)) { // creates the directory that a link names, instead of replacing the link
         char target[PATH_MAX];
         if (!folder->exists) return fail(EX_CREATE, "'%s' is a link to a directory that does not exist", path);
         if (!realpath(folder->path, target)) return fail_errno("cannot resolve '%s'", path);

@@ -15,4 +15,4 @@ typedef struct {
 // newfolder_commit removes; NULL: the command has no --force.
 int newfolder_open(NewFolder *folder, const char *path, bool force, const char *pattern);
 int newfolder_commit(NewFolder *folder);
-void newfolder_abandon(NewFolder *folder); // removes what is unfinished; accepts a zeroed struct
+void newfolder_abandon(NewFolder *folder); // removes the unfinished directory; accepts a zeroed struct

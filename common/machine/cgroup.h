@@ -8,6 +8,6 @@ typedef struct {
     uint64_t memory_bytes; // 0: none
 } CgroupLimits;
 
-// `self` is /proc/self/cgroup and `mount` /sys/fs/cgroup; tests give others. What cannot be read sets no limit.
+// `self` is /proc/self/cgroup and `mount` /sys/fs/cgroup; tests pass others. A file that cannot be read sets no limit.
 CgroupLimits cgroup_limits_at(const char *self, const char *mount);
 CgroupLimits cgroup_limits(void);

@@ -40,7 +40,7 @@ void *pool_acquire(Pool *pool);
 // Submits the job that pool_acquire returned last. Does not block.
 void pool_submit(Pool *pool);
 
-// Waits for the oldest submitted job and returns it in *job, NULL when there is none. The job may be acquired again by
+// Waits for the oldest submitted job and returns it in *job, NULL when no job is left. The job may be acquired again by
 // the next pool_acquire, so use its output before. Returns 0, or -1 with the job's error pending; *job is set in both
 // cases.
 int pool_collect(Pool *pool, void **job);

@@ -207,7 +207,7 @@ static void store_dataset(Feed *feed, const WireWelcome *welcome) {
     memcpy(dataset->name, welcome->name, sizeof welcome->name);
 }
 
-// The first split that is too short for this feed while that of the previous dataset was not; -1 when there is none.
+// The first split that is too short for this feed although that of the previous dataset was not; -1: no split is.
 static int unfit_split(const Feed *feed, const WireWelcome *welcome) {
     uint32_t T = feed->config.sequence_tokens;
     for (int split = 0; feed->known && split < SPLIT_COUNT; split++)
@@ -238,7 +238,7 @@ static int on_welcome(Feed *feed, const WireMessage *message) {
     bool other = feed->known && memcmp(feed->dataset.fingerprint, welcome->dataset_fp, 32);
     if (other) {
         feed_cancel(feed);
-        // After a second change that the caller has not been told of, the samples are the same as before both.
+        // The caller may not know of an earlier change yet: then only samples that both changes keep are the same.
         uint64_t before = feed->changed ? feed->dataset.same_samples : UINT64_MAX;
         feed->changed = true;
         feed->dataset.same_samples = welcome->same_samples < before ? welcome->same_samples : before;

@@ -75,7 +75,7 @@ static inline PendingRequest *feed_request_at(Feed *feed, uint32_t age) {
 // --- feed_ring.c
 
 int feed_ring_allocate(Feed *feed); // all outstanding requests get new slots and are sent again
-// Releases a slot of an earlier ring; false when `at` is none.
+// Releases a slot of an earlier ring; false when `at` is not such a slot.
 bool feed_ring_release(Feed *feed, const uint8_t *at, uint32_t slot);
 void feed_ring_close(Feed *feed); // and earlier rings
 

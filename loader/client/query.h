@@ -9,8 +9,8 @@ typedef struct {
     void *context, *socket;
 } Query;
 
-// Connects to the loader at `address`, as endpoint_parse takes it. For a loader with keys: a key pair that it allows,
-// and its public key; with a NULL loader_key the pair is the loader's own.
+// Connects to the loader at `address`, in the form that endpoint_parse accepts. A loader with keys needs a key pair
+// that it allows, and its public key; with a NULL loader_key the pair is the loader's own.
 int query_open(Query *query, const char *address, const char *key_file, const char *loader_key);
 // Sends `message`, whose type and body are set, with a second part unless it is empty, and receives the reply, which
 // has the same type. `second` receives its second part, the caller closes it. Fails with 69 when there is no reply

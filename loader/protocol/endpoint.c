@@ -85,7 +85,7 @@ int endpoint_lock(const Endpoint *endpoint, Lock *lock) {
         if (dir_make(parent) < 0) return -1;
     }
     if (mkdir(endpoint->dir, 0700) < 0 && errno != EEXIST) return fail_create(endpoint->dir);
-    // Before the sockets are bound: libzmq silently takes over the socket path of a running loader.
+    // The lock comes before the sockets are bound, because libzmq silently replaces the socket of a running loader.
     return endpoint_check(endpoint) < 0 ? -1 : lock_take(lock, endpoint->dir);
 }
 

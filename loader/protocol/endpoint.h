@@ -22,7 +22,7 @@ int endpoint_parse(Endpoint *endpoint, const char *address, bool keys);
 // (73 when another loader holds it). No effect for tcp.
 int endpoint_lock(const Endpoint *endpoint, Lock *lock);
 
-// For the trainer: fails with 77 when the directory exists and other users could have made it or may enter it.
+// The trainer's check: fails with 77 when the directory exists and other users could have made it or may enter it.
 int endpoint_check(const Endpoint *endpoint);
 
 // Fails with 71 when ZeroMQ could not open its files: libzmq would end the program.

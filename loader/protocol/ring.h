@@ -11,7 +11,7 @@ typedef struct {
     uint32_t slot_bytes, slot_count; // slot_bytes is a multiple of the page size
 } Ring;
 
-// For the trainer: a sealed memfd, or private memory when `shared` is false.
+// Creates the trainer's ring: a sealed memfd, or private memory when `shared` is false.
 int ring_open(Ring *ring, bool shared, uint64_t slot_bytes, uint32_t slot_count);
 void ring_close(Ring *ring); // accepts a zeroed struct
 

@@ -21,7 +21,7 @@
 #define SAMPLING_NUMBER(NAME, name, number, ...) SAMPLING_##NAME = (number),
 typedef enum { SAMPLING_MODES(SAMPLING_NUMBER, ) } Sampling;
 
-bool sampling_ends(unsigned number); // the column of the mode with this number; false when there is none
+bool sampling_ends(unsigned number); // the column of the mode with this number; false for a number without a mode
 
 // SAMPLING_MODES(SAMPLING_WORD, W) is W(SAMPLING_EPOCH, "epoch") and so on, for the words of a configuration key.
 #define SAMPLING_WORD(NAME, name, number, ends, documents, blocks, group, token, W) W(SAMPLING_##NAME, #name)

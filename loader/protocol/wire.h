@@ -7,7 +7,7 @@
 //
 // SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is
 // new for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is
-// ipc://DIR/data.sock, and DIR/ctl.sock takes rings (below). With tcp there is no ring. A loader with keys accepts
+// ipc://DIR/data.sock, and DIR/ctl.sock receives rings (below). With tcp there is no ring. A loader with keys accepts
 // only CURVE connections whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ
 // handshake.
 //
@@ -62,7 +62,7 @@
 // CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or
 // DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:
 // a weight for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and
-// the loader appends them to its schedule. The reply comes when the loader serves what was requested or has refused it;
+// the loader appends them to its schedule. The reply comes when the loader has made or refused the change;
 // its second part is one sentence, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the
 // loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
@@ -131,7 +131,7 @@ typedef struct {
 
 typedef struct {
     uint32_t window;                  // granted
-    uint8_t ring, zero[3];            // ring: 1 = ctl.sock takes rings
+    uint8_t ring, zero[3];            // ring: 1 = ctl.sock receives rings
     uint64_t tokens[2], documents[2]; // train, val
     uint64_t same_samples;            // train samples before this number are those of HELLO's dataset_fp8 (mixture.h)
     uint32_t eot_id, vocab_size;

@@ -15,7 +15,7 @@
 #define MS 1000000ull
 enum {
     DECODERS_MAX = 64,
-    STALLED_MS = 1000, // a frame that takes longer waits for a disk: a slow processor needs 1 ms
+    STALLED_MS = 1000, // longer means a disk that does not answer: a slow processor decodes a frame in 1 ms
     LOG_MS = 10000,
     RETRY_MS = 1000, // a frame that failed is not decoded again sooner
     CLOSE_MS = 100,  // for decoders to finish their frame
@@ -108,7 +108,7 @@ int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) {
     return shard_decode(place->file, cursor, place->index, ids);
 }
 
-// Without the mutex.
+// The mutex is not held.
 static void decode_frame(DecodeThread *decoder, CachedFrame *frame) {
     DecodeCall decoding = {decoder->cache->decode, frame, decoder->cursor};
     if (mapguard_run(decode_guarded, &decoding, frame->place.file->path) == 0) return;
@@ -152,7 +152,7 @@ static void *run_decoder(void *self) {
     return NULL;
 }
 
-// With the mutex held. False when there is no further thread.
+// The mutex is held. False when no further thread can be started.
 static bool start_decoder(FrameCache *cache) {
     if (cache->decoder_count == DECODERS_MAX) return false;
     DecodeThread *decoder = &cache->decoders[cache->decoder_count];
@@ -380,7 +380,7 @@ int frame_fail(const CachedFrame *frame) {
 
 // --- files that do not answer
 
-// With the mutex held.
+// The mutex is held.
 static void watch_decoder(FrameCache *cache, DecodeThread *decoder, uint64_t now) {
     if (now < decoder->began_ns + STALLED_MS * MS) return;
     uint64_t waited_ns = now - decoder->began_ns;

@@ -3,7 +3,7 @@
 //
 // One thread, the owner, calls these functions. It never touches a mapped file, so that a disk that does not answer
 // stops only decoders: after a second, the other frames of that file wait in the queue, and further decoders are
-// started for the rest. The ids of a frame belong to a decoder until frame_cache_collect takes the frame over.
+// started for the rest. The ids of a frame belong to a decoder until frame_cache_collect receives the frame.
 #pragma once
 
 #include "common/err.h"
@@ -39,8 +39,8 @@ typedef int FrameDecode(const FramePlace *place, ShardCursor *cursor, uint16_t *
 int frame_decode(const FramePlace *place, ShardCursor *cursor, uint16_t *ids);
 
 FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *decode);
-// After frame_cache_forget of every stream. False when a decoder waits for its disk: its thread and what it uses,
-// streams included, are left to the end of the process. Accepts NULL.
+// Call frame_cache_forget for every stream first. False when a decoder waits for its disk: then its thread, the cache
+// and the streams stay until the process ends. Accepts NULL.
 bool frame_cache_close(FrameCache *cache);
 
 // The frame, which is queued for decoding unless it is ready. A frame whose decoding failed is tried again after a
@@ -53,7 +53,7 @@ void frame_unpin(CachedFrame *frame);
 int frame_fail(const CachedFrame *frame); // makes the error of a failed frame the pending one, without a path; -1
 
 int frame_cache_event(const FrameCache *cache);       // readable when frame_cache_collect has something to do
-void frame_cache_collect(FrameCache *cache);          // takes over the frames that have been decoded or have failed
+void frame_cache_collect(FrameCache *cache);          // receives the frames that have been decoded or have failed
 bool frame_cache_idle(const FrameCache *cache);       // nothing is queued or being decoded
 unsigned frame_cache_queued(const FrameCache *cache); // without the frames of files that do not answer
 

@@ -249,7 +249,7 @@ static uint16_t *slot_open(Server *server, const Route *route, const WireMessage
     return (uint16_t *)(void *)ring_slot(&attachment->ring, get->slot);
 }
 
-// The memory for the rows: a slot, or the body of an inline answer. NULL when there is none for this request.
+// The memory for the rows: a slot, or the body of an inline answer. NULL when the request was refused or dealt with.
 static uint16_t *rows_open(Server *server, const Route *route, const WireMessage *request, InlineRows **rows) {
     *rows = NULL;
     if (request->header.attach_id) return slot_open(server, route, request);

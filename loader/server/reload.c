@@ -1,5 +1,5 @@
 // Changes what the server serves: on SIGHUP, and for CONTROL from `loader swap` and `loader reweight`. A thread opens
-// the datasets while the loop serves the current ones. What does not fit is refused with a reason and changes nothing.
+// the datasets while the loop serves the current ones. A dataset that trainers cannot use is refused with a reason.
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
@@ -34,7 +34,7 @@ static void reload_keys(Server *server) {
     log_line("keys allowed: %zu", allow.count - 1); // and the loader's own
 }
 
-// --- what fits
+// --- checks
 
 // Every connected trainer that can use the current dataset must be able to use the fresh one.
 static int check_trainers(const Server *server, const Dataset *fresh) {
@@ -150,7 +150,7 @@ static int finish(Server *server, Buffer *text) {
     }
     served_close(reload->fresh);
     if (reload->appended && truncate(reload->spec.schedule, (off_t)reload->schedule_bytes) < 0)
-        log_warn("'%s': take its last line away: %s", reload->spec.schedule, strerror(errno));
+        log_warn("'%s': remove its last line: %s", reload->spec.schedule, strerror(errno));
     return -1;
 }
 
@@ -217,7 +217,7 @@ static int begin_swap(Reload *reload, char **words) {
     return served_spec_parse(&reload->spec, count, words, control->has_schedule ? words[count] : NULL);
 }
 
-// From sample 0 stands for one soon after those that trainers have requested.
+// `from_sample` 0: the loader chooses a sample soon after the last one that trainers have requested.
 static int begin_reweight(const Server *server, Reload *reload, char **words) {
     WireControl *control = &reload->request.control;
     uint64_t highest = server->current->highest;

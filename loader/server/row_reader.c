@@ -230,7 +230,7 @@ static bool track_next_frame(Track *track, uint64_t *frame) {
     return false;
 }
 
-// Queues one frame for the track; false when there is none left, or no room.
+// Queues one frame for the track; false when all are queued or the cache has no room.
 static bool track_prefetch(RowReader *reader, Track *track) {
     uint64_t frame;
     while (!track_next_frame(track, &frame)) {

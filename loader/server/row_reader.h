@@ -1,5 +1,5 @@
-// Copies the rows of requests out of the frame cache, and has the cache decode the frames of the shuffle groups that
-// clients read now and will read next. Never waits: what is not decoded yet is copied by a later call.
+// Copies the rows of requests out of the frame cache, and prefetches the frames of the shuffle groups that clients read
+// now and will read next. Never waits: rows of frames that are not decoded yet are copied by a later call.
 #pragma once
 
 #include "loader/protocol/sampling.h"

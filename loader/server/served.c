@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// --- what to open
+// --- specifications
 
 int weight_parse(const char *text, uint32_t *weight) {
     char *end;
@@ -77,7 +77,7 @@ static int check_part(const Dataset *first, const Dataset *part) {
     return fail(EX_DATA, "'%s' and '%s' have different vocabularies", first->path, part->path);
 }
 
-// What trainers see of several sources.
+// Describes several sources as one dataset, for trainers.
 static int sum_up(Served *served, const ServedSpec *spec) {
     uint8_t fingerprints[SOURCES_MAX][32];
     uint32_t weights[SOURCES_MAX];

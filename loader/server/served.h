@@ -1,4 +1,4 @@
-// What a loader serves: the opened shards of one or several datasets, its sources.
+// The opened shards of the dataset or the datasets (sources) that a loader serves.
 #pragma once
 
 #include "loader/protocol/mixture.h"
@@ -6,8 +6,8 @@
 
 enum { SOURCES_MAX = MIXTURE_SOURCES_MAX, WEIGHT_MAX = 1000000 };
 
-// What to open: dataset directories with their weights, and a file with further weights, a line "FROM WEIGHT WEIGHT
-// ..." for each change, or NULL. The strings are borrowed.
+// Names what to open: dataset directories with their weights, and a file with further weights, a line "FROM WEIGHT
+// WEIGHT ..." for each change, or NULL. The strings are borrowed.
 typedef struct {
     struct {
         const char *path;
@@ -20,7 +20,7 @@ typedef struct {
 // Parses "DIR" or "DIR:WEIGHT", in place. Fails with 2 for no sources, too many, or a weight that is not valid, and for
 // a schedule of a single source.
 int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule);
-// Parses a weight, a number up to WEIGHT_MAX; 2 when `text` is none.
+// Parses a weight, a number up to WEIGHT_MAX; 2 for another text.
 int weight_parse(const char *text, uint32_t *weight);
 
 // The part of the streams that a source has.
@@ -50,7 +50,7 @@ MixtureSample served_sample(const Served *served, unsigned split, unsigned mode,
 // have different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.
 Served *served_open(const ServedSpec *spec);
 // Adds a change of the weights, to `served` and to the file `schedule`, durably. *schedule_bytes is the size of the
-// file before, for truncate() when the change is not to be.
+// file before, so that a refused change can be undone with truncate().
 int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,
                     uint64_t *schedule_bytes);
 bool served_weighs(const Served *served, unsigned source); // it has a weight, now or in the schedule

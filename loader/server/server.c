@@ -21,7 +21,7 @@ enum {
     LINGER_MS = 100,         // at shutdown: for requests on their way and for the last answers
     QUIET_MS = 10,           // at shutdown: no request for this long means that none is on its way
     HANDSHAKE_MS = 10000,    // a peer that has not finished the ZeroMQ handshake by then is disconnected
-    PEER_SILENCE_MS = 60000, // a heartbeat waits behind the rows that a slow connection has to transfer
+    PEER_SILENCE_MS = 60000, // a heartbeat waits until a slow connection has transferred the rows before it
     METRICS_MS = 5000,       // interval of the metrics file
     WATCH_MS = 1000,         // interval of the check for files that do not answer
     PREVIOUS_MS = 60000,     // a replaced dataset is closed when no trainer has requested it for this long
@@ -86,7 +86,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     server->spec = config->spec;
     server->instance = random_id();
     server->started_ns = clock_ns();
-    // Before ZeroMQ starts its threads, which inherit the mask.
+    // The mask is set before ZeroMQ starts its threads, which inherit it.
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);
@@ -112,11 +112,11 @@ static void attachment_close(Server *server, Attachment *attachment) {
     if (attachment->id) jobs_cancel(server, attachment->id);
     ring_close(&attachment->ring);
     free(attachment->slots);
-    close(attachment->fd); // last: it tells the trainer that this process no longer writes to the ring
+    close(attachment->fd); // last: the trainer then knows that no one writes to the ring
     *attachment = server->attachments[--server->attachment_count];
 }
 
-// Closes those that no request and no decoder uses any more.
+// Closes the retired datasets that no request and no decoder uses any more.
 static void close_retired(Server *server) {
     for (Served **link = &server->closing; *link;) {
         Served *served = *link;
@@ -261,7 +261,7 @@ static void update_metrics(Server *server) {
     err_clear();
 }
 
-// What is due by time, not by an event. Returns the ms until something is due again, -1: nothing.
+// Does the work that is due by time, not by an event. Returns the ms until the next such work, -1: none is planned.
 static int do_timed_work(Server *server) {
     uint64_t now = clock_ns();
     int wait_ms = -1;
@@ -311,7 +311,7 @@ int server_run(Server *server) {
             return 0;
         }
         if (items[RELOAD].revents) server_reload_finish(server);
-        // From the last to the first, because closing one moves the last one into its place.
+        // The loop runs backwards, because closing an attachment moves the last one into its place.
         for (unsigned i = attached; i--;)
             if (items[FIRST + i].revents) attachment_receive(server, &server->attachments[i]);
         if (items[LISTENER].revents) attachment_accept(server);

@@ -9,8 +9,8 @@ typedef struct Server Server;
 
 typedef struct {
     ServedSpec spec;
-    // For a loader that serves other machines: its keys, and the file with the keys of the trainers that may connect.
-    // With `keys` NULL, every process that reaches the socket is served.
+    // The keys of a loader that serves other machines, and the file with the keys of the trainers that may connect.
+    // When `keys` is NULL, every process that reaches the socket is served.
     const KeyPair *keys;
     const char *allow_path;
     uint64_t cache_bytes;     // limit on decoded frames in memory
@@ -24,6 +24,6 @@ typedef struct {
 // trainer has requested it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged
 // dataset.
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config);
-const Dataset *server_dataset(const Server *server); // the one that is served now
+const Dataset *server_dataset(const Server *server); // the current one
 int server_run(Server *server);    // 0 when stopped by a signal, after the queued requests have been answered
 void server_close(Server *server); // accepts NULL

@@ -1,5 +1,5 @@
-// Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c (GETs),
-// reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) is below them all.
+// Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c
+// (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) is below them all.
 #pragma once
 
 #include "common/err.h"
@@ -16,7 +16,7 @@ enum {
     SESSIONS_MAX = STATUS_CLIENTS_MAX,
     ATTACHMENTS_MAX = 256,
     ROUTE_MAX = 255,     // bytes of a ZeroMQ routing id
-    ANSWER_BYTES = 4096, // what an answer takes beyond its rows
+    ANSWER_BYTES = 4096, // memory for an answer beyond its rows
     ERROR_LIMITS = 256,  // the limits on ERROR messages; peers are assigned to them by a hash of their routing id
 };
 
@@ -76,14 +76,14 @@ typedef struct {
     pthread_t thread;
     bool running, again;           // again: SIGHUP arrived in the meantime
     int done;                      // eventfd: the thread has finished
-    ServedSpec spec;               // what it opens
+    ServedSpec spec;               // of the datasets to open
     char *words;                   // own the strings of `spec`, if they came with CONTROL
     WireMessage request;           // the CONTROL that waits for a reply; of type 0 after SIGHUP
     Route route;                   // of the request
     uint32_t weights[SOURCES_MAX]; // of REWEIGHT
     bool appended;                 // they have been added to the schedule, ...
     uint64_t schedule_bytes;       // ... which had this size before
-    const Served *current;         // what is served meanwhile
+    const Served *current;         // the datasets that are served meanwhile
     Served *fresh;                 // NULL after an error
     Error error;
 } Reload;
@@ -116,7 +116,7 @@ struct Server {
 
 // --- session.c
 
-// Sends a message, and a second part, which it takes over, unless it is NULL. It is dropped when the peer is gone or
+// Sends a message, and a second part, which it then owns, unless it is NULL. It is dropped when the peer is gone or
 // its queue is full: the peer repeats its request.
 void server_send_parts(Server *server, const Route *route, WireMessage *message, zmq_msg_t *second);
 void server_send(Server *server, const Route *route, WireMessage *message);
@@ -139,7 +139,7 @@ void server_refuse_peer(Server *server, const char *address);
 // Starts to answer a GET; answers it at once when its frames are decoded.
 void job_start(Server *server, const Route *route, const WireMessage *request);
 bool jobs_advance(Server *server);                    // true when a job can continue at once
-void jobs_cancel(Server *server, uint64_t attach_id); // those that write to this ring
+void jobs_cancel(Server *server, uint64_t attach_id); // the jobs that write to this ring
 
 // --- reload.c
 
@@ -153,10 +153,10 @@ void server_reload_finish(Server *server); // when reload.done is readable
 
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
-int server_write_metrics(Server *server); // 73 over what is not a regular file, such as a device
+int server_write_metrics(Server *server); // 73 when the path is not a regular file, but a device for example
 
 // --- requests.c
 
 // Handles one message of a peer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
-// without keys. `second` is the second part, empty when there is none.
+// without keys. `second` is the second part, empty when the message has one part.
 void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame, Bytes second);

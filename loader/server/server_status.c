@@ -1,4 +1,4 @@
-// What the server reports: the counters of STATS and the Prometheus text file.
+// The counters of STATS, and the Prometheus text file.
 #include "common/err.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"
@@ -83,7 +83,7 @@ static bool is_metrics_file(const char *path) {
     return got == 0 || (got > 0 && start[0] == '#' && strstr(start, " millrace_"));
 }
 
-// Without fsync: after a crash of the machine the figures are of no use.
+// There is no fsync, because the figures are of no use after a crash of the machine.
 static int replace_file(const char *path, mode_t mode, Bytes text) {
     struct stat st;
     char temp[PATH_MAX_BYTES];

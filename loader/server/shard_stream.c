@@ -13,7 +13,7 @@ void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity) {
     stream->first_frame = allocate_zeroed(capacity + 1, sizeof *stream->first_frame);
 }
 
-// What differs between a shard and its line in the manifest; NULL when nothing does.
+// Names the first difference between a shard and its line in the manifest; NULL when they agree.
 static const char *manifest_difference(const ShardFile *shard, const DatasetShard *name, const Dataset *dataset) {
     if (shard->tokens != name->tokens) return "number of tokens";
     if (shard->vocab_size != dataset->vocab_size || memcmp(shard->vocab_fp, dataset->vocab_fp, 32)) return "vocabulary";
@@ -30,7 +30,7 @@ static int open_shard(void *self) {
     return shard_file_open(opening->shard, opening->path);
 }
 
-// Each shard takes one mapping.
+// Adds the limit to the error: each shard needs one mapping.
 static int fail_mapping(const ShardStream *stream) {
     unsigned long long limit = 0;
     FILE *file = fopen("/proc/sys/vm/max_map_count", "re");

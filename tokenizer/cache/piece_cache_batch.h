@@ -61,7 +61,7 @@ ENTRY_INLINE size_t batch_emit(const PieceBatch *batch, PieceCache *cache, const
         const Found *found = &batch->found[i];
         const uint64_t *bucket = cache->tables[0].entries + batch->buckets[i] / 8;
         __builtin_prefetch(out + IDS_AHEAD, 1);
-        memcpy(out, found, sizeof *found); // all of it, which takes no loop
+        memcpy(out, found, sizeof *found); // always all of it, so that no loop is needed
         if (__builtin_expect(found->count <= FOUND_IDS, 1))
             out += found->count;
         else if (!key_differs(bucket, batch->keys[i], SMALL_KEY)) // a wide entry

@@ -76,11 +76,11 @@ ENTRY_INLINE void entry_set_count(uint64_t *entry, unsigned width, size_t count)
 }
 ENTRY_INLINE size_t entry_ids_max(unsigned width) { return 4 * width - 1; }
 
-// A bucket is one line of the processor's caches. Wider entries take one or several lines each.
+// A bucket is one line of the processor's caches. Wider entries occupy one or several lines each.
 enum { BUCKET_BYTES = 64 };
 ENTRY_INLINE unsigned bucket_entries(unsigned width) { return width == SMALL_KEY ? 2 : 1; }
 
-// A small entry with 8 to 14 ids is wide: it takes both slots of a bucket. The second slot's key equals no piece's.
+// A small entry with 8 to 14 ids is wide: it occupies both slots of a bucket. The second slot's key equals no piece's.
 #define SECOND_HALF (~0ull)
 
 // A piece with more ids than its table can hold leaves a forward mark there and is stored in the next table. The key of
@@ -95,7 +95,7 @@ ENTRY_INLINE bool entry_is_wide(const uint64_t *entry, unsigned width) {
     return width == SMALL_KEY && entry_count(entry, width) > entry_ids_max(width);
 }
 
-// Copies as many ids as an entry can have, which takes neither a loop nor a branch, and returns how many are valid.
+// Copies as many ids as an entry can have, which needs neither a loop nor a branch, and returns how many are valid.
 ENTRY_INLINE size_t entry_emit(const uint64_t *entry, unsigned width, uint16_t *ids) {
     memcpy(ids, entry + width, 8 * width);
     size_t count = entry_count(entry, width);

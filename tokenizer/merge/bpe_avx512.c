@@ -31,7 +31,7 @@ size_t bpe_merge_avx512(const Vocab *vocab, const uint8_t *piece, size_t size, u
     for (unsigned id; (id = smallest(merges)) != NO_TOKEN; size--) {
         unsigned at = (unsigned)__builtin_ctz(_mm512_cmpeq_epi16_mask(merges, _mm512_set1_epi16((short)id)));
         unsigned left = at ? symbol_at(symbols, at - 1) : 0, right = symbol_at(symbols, (at + 2) % 32);
-        // remove the symbol after it; the ones behind move up
+        // remove the symbol after it; later symbols move up
         __mmask32 stay = ~(2u << at), here = 1u << at;
         symbols = _mm512_maskz_compress_epi16(stay, _mm512_mask_set1_epi16(symbols, here, (short)id));
         merges = _mm512_mask_compress_epi16(_mm512_set1_epi16((short)NO_TOKEN), stay, merges);

@@ -16,7 +16,7 @@ enum {
 typedef struct {
     uint64_t letter, number, space;
     uint64_t blank;          // U+0020, the only space that joins the piece after it
-    uint64_t space2, space3; // first bytes of white space that takes two or three
+    uint64_t space2, space3; // first bytes of white space of two or three bytes
     uint64_t owed;           // continuation bytes that the next block must begin with
     uint64_t short2, short3; // apostrophes before s, d, m, t; before ll, ve, re
 } PretokenizeBlock;
@@ -27,7 +27,7 @@ typedef struct Pretokenizer {
     size_t at;
     bool invalid; // some of the text so far was not UTF-8
     size_t (*next)(struct Pretokenizer *pretokenizer, uint32_t *starts);
-    // used by the implementations that take 64 bytes at a time:
+    // used by the implementations that read 64 bytes at a time:
     PretokenizeBlock before, block; // the blocks before `at` and from `at` on
     uint32_t pending;               // start of the piece that the last batch left unfinished
     size_t tail_at;
@@ -50,5 +50,5 @@ size_t pretokenize_avx2(Pretokenizer *pretokenizer, uint32_t *starts);
 size_t pretokenize_avx512(Pretokenizer *pretokenizer, uint32_t *starts);
 
 // The last position in [from, text.size) where the text can be cut so that both parts split into the same pieces as the
-// whole, whatever follows the text; 0 when there is none. It is never inside a character.
+// whole, whatever follows the text; 0 when no position is safe. It is never inside a character.
 size_t pretokenize_cut(Bytes text, size_t from);

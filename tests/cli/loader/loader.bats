@@ -36,7 +36,7 @@ start() { serve_until_ready set "$@"; }
 }
 
 # fault 43
-@test "a loader starts over the sockets of a killed one" {
+@test "a loader replaces the sockets of a killed one" {
     start
     kill_loader
     [ -S place/data.sock ]
@@ -169,7 +169,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
     [[ "$output" == *"cannot create 'nosuch/metrics.tmp': No such file or directory"* ]]
 }
 
-@test "a cache that holds nothing, or more than the memory, is refused with the sizes that are accepted, 2" {
+@test "a cache that is too small or larger than the memory is refused with the accepted sizes, 2" {
     for size in 1 1M 999999999999999999; do
         run_code 2 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --cache $size
         [[ "$output" == *"--cache is "*" bytes: give 0 (the default), or 2.0 MiB to "*"the memory that there is"* ]]
@@ -249,7 +249,7 @@ END
 }
 
 # fault 38
-@test "connections that take every descriptor are refused, and the loader serves on" {
+@test "connections beyond the limit on descriptors are refused, and the loader continues to serve" {
     ulimit -n 128
     start
     python3 - place/data.sock place/ctl.sock <<'END'
@@ -308,7 +308,7 @@ END
     [ "$status" -eq 77 ]
 }
 
-@test "status reaches a loader with keys, with the right ones only" {
+@test "status reaches a loader with keys only with the right ones" {
     "$BIN/loader" keygen loader.key >loader.public
     "$BIN/loader" keygen client.key >allow
     port=$(free_port)

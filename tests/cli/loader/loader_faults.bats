@@ -28,7 +28,7 @@ setup() {
 }
 
 # fault 37
-@test "where no memory can be locked, training runs" {
+@test "training runs where no memory can be locked" {
     (ulimit -l 0 && exec "$BIN/trainer" train tiny.conf --quiet --max_iters=3 --dataset=set --out_dir=run)
     [ "$(steps run)" -ge 3 ]
 }

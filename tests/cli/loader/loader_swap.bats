@@ -59,7 +59,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     run_code 69 timeout 30 "$BIN/loader" reweight 1 1 --endpoint ipc://nobody
 }
 
-@test "a change of weights that lies ahead changes no step of a run, and its samples are counted on" {
+@test "a change of weights at a later sample changes no earlier step of a run, and its samples are counted" {
     : >schedule
     : >log
     "$BIN/loader" serve a:3 b --schedule schedule --endpoint ipc://place 2>>log 3>&- &

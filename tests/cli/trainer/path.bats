@@ -21,7 +21,7 @@ setup_file() {
 
 setup() { cd "$BATS_FILE_TMPDIR" || exit; }
 
-@test "awkward text comes back from the shards that zstd unpacks" {
+@test "text with unusual characters is restored from shards that zstd unpacks" {
     run cat stderr
     [[ "$output" == *"replaced invalid UTF-8 by U+FFFD"* ]]
     shards=("Das Mühlrad"/train/*/*.zst "Das Mühlrad"/val/*/*.zst)
@@ -42,7 +42,7 @@ END
     "$BIN/shardtool" verify --quiet "Das Mühlrad/"
 }
 
-@test "kill -9 of the loader, Ctrl-C of the trainer, another loader: the run is the unbroken one, and it samples" {
+@test "a run equals an uninterrupted one after kill -9 of the loader, Ctrl-C of the trainer and a new loader, and it samples" {
     serve "Das Mühlrad"
     begin --loader=ipc://place --out_dir="der Lauf/1/" "${endless[@]}"
     wait_for_steps "der Lauf/1" 6
@@ -64,7 +64,7 @@ END
     [[ "$output" == *"die Mühle №"* ]]
 }
 
-@test "kill -9 of the trainer's own loader: another is started, the run is the unbroken one" {
+@test "the trainer starts another loader after kill -9 of its own, and the run equals an uninterrupted one" {
     begin --dataset="Das Mühlrad" --out_dir=orphan "${endless[@]}"
     wait_for_steps orphan 3
     pkill -9 -P "$TRAINER"
@@ -115,7 +115,7 @@ breakable_loader() {
     [ -n "$(ls -d stopped/ckpt-*)" ]
 }
 
-@test "a trainer leaves the directory of another one alone, also from another process id namespace" {
+@test "a trainer does not remove the directory of another one, even from another process id namespace" {
     begin --dataset="Das Mühlrad" --out_dir=first "${endless[@]}"
     wait_for_steps first 2
     directory=$(tr '\0' '\n' <"/proc/$(pgrep -P "$TRAINER")/cmdline" | sed -n 's|^ipc://||p')
@@ -132,7 +132,7 @@ breakable_loader() {
     [ ! -e "$directory" ]
 }
 
-@test "over tcp with keys the run is the same; without the loader's key it says what to do" {
+@test "a run over tcp with keys is the same, and without the loader's key the error states what to do" {
     endpoint=tcp://127.0.0.1:$(free_port)
     "$BIN/loader" keygen mill.key >mill.public
     "$BIN/loader" keygen miller.key >allowed
@@ -163,7 +163,7 @@ breakable_loader() {
     [ "$(steps swapped)" -eq $end ]
 }
 
-@test "from another folder, with a dataset named relative to it, the run is the same" {
+@test "a run from another folder with a relative path to its dataset is the same" {
     mkdir -p elsewhere/deep
     cd elsewhere/deep
     "$BIN/trainer" train ../../tiny.conf --quiet --dataset="../../Das Mühlrad/" --out_dir=../here/
@@ -196,7 +196,7 @@ breakable_loader() {
 }
 
 # fault 67
-@test "with closed descriptors nothing lands in the wrong file" {
+@test "closed standard descriptors are not reused for files" {
     bash -c '"$BIN/shardtool" tokenize --val 0.2 -o closed "Mühlen & Bäche" <&- >&- 2>&-'
     "$BIN/shardtool" diff closed "Das Mühlrad"
     run bash -c '"$BIN/trainer" train tiny.conf --dataset=closed --out_dir=mute <&- >&- 2>&-'
@@ -204,7 +204,7 @@ breakable_loader() {
     same_run whole mute
 }
 
-@test "nothing on the way touches a network" {
+@test "tokenizing and training open no network socket" {
     strace -f -qq -e trace=socket,connect -o calls "$BIN/trainer" train tiny.conf --quiet --dataset=still --out_dir=local --max_iters=3
     strace -f -qq -e trace=socket,connect -o more "$BIN/shardtool" tokenize --quiet -o local-set other-*
     grep -q AF_UNIX calls

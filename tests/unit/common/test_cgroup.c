@@ -34,7 +34,7 @@ TEST(cgroup_limits_are_the_least_of_all_groups_above) {
     CHECK(limits.cpus == 0 && limits.memory_bytes == 0);
 }
 
-TEST(cgroup_limits_of_version_1) {
+TEST(cgroup_limits_of_version_1_are_read) {
     group("fs/cpu/docker/x", "cpu.cfs_quota_us", "200000\n");
     group("fs/cpu/docker/x", "cpu.cfs_period_us", "100000\n");
     group("fs/memory/docker/x", "memory.limit_in_bytes", "1073741824\n");

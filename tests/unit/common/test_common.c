@@ -1,4 +1,4 @@
-// The ground floor: errors, options, files, pool, random numbers, hashes.
+// Tests of common: errors, options, files, pool, random numbers, hashes.
 #include "common/arena.h"
 #include "common/bytes.h"
 #include "common/cli/cli.h"
@@ -40,7 +40,7 @@ TEST(err_prints_no_control_characters_of_names) {
     err_clear();
 }
 
-TEST(err_takes_the_exit_code_from_errno) {
+TEST(err_derives_the_exit_code_from_errno) {
     static const int pairs[][2] = {{ENOENT, EX_NOINPUT}, {EACCES, EX_PERMISSION}, {EMFILE, EX_LIMIT},
                                    {ENOMEM, EX_MEMORY},  {EROFS, EX_CREATE},      {ENOSPC, EX_IO}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -364,7 +364,7 @@ TEST(cli_parses_every_form_of_an_option) {
     CHECK(size == 9007199254740993u);
 }
 
-TEST(cli_takes_the_last_of_several_equal_options) {
+TEST(cli_uses_the_last_of_several_equal_options) {
     CHECK_EQUAL(TRY("tool", "pack", "--json", "-j4", "--threads=7", "--no-json", "-o", "a", "--output=b", "-j", "5"),
                 0);
     CHECK(!flag && number == 5);

@@ -1,4 +1,4 @@
-// Several feeds of one loader: none waits for another that does not take its batches.
+// Several feeds of one loader: none waits for another that does not receive its batches.
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
 
@@ -21,7 +21,7 @@ static void take(Feed *feed, uint64_t number) {
 }
 
 // Each in turn receives all its batches while the others, with rings and without, leave theirs where they are.
-TEST(feeds_that_take_nothing_keep_no_batch_from_another) {
+TEST(feeds_receive_batches_while_another_feed_reads_none) {
     const TestDataset data = {
         .salt = 1, .train_tokens = BATCHES * ROWS * T + T + 1, .shard_tokens = 1 << 20, .frame_tokens = 32768};
     make_test_dataset("d", &data);

@@ -1,4 +1,4 @@
-// A feed behind a slow connection: a proxy that forwards the loader's bytes at a limited rate.
+// A feed over a slow connection: a proxy that forwards the loader's bytes at a limited rate.
 #include "tests/unit/loader/fixture_loader.h"
 #include <arpa/inet.h>
 #include <poll.h>

@@ -100,7 +100,7 @@ static int damaged(const FramePlace *place, ShardCursor *cursor, uint16_t *ids) 
     return fail(EX_DATA, "/path/of/shard %llu: damaged", (unsigned long long)place->shard);
 }
 
-TEST(loader_cache_keeps_the_error_of_a_frame_for_all_who_need_it) {
+TEST(loader_cache_keeps_the_error_of_a_frame_for_all_its_readers) {
     make_test_dataset("d", &two_shards);
     Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     ShardStream *stream = &served->streams[SPLIT_TRAIN];
@@ -135,7 +135,7 @@ static uint64_t frames_decoded(void) {
     return frames;
 }
 
-// Batches of an epoch for clients with seeds of their own, who take turns.
+// Batches of an epoch for clients with seeds of their own, one batch for each in turn.
 static void read_batches(const TestDataset *spec, unsigned clients) {
     Feed *feeds[CLIENTS];
     FeedConfig config = {.endpoint = "ipc://p",

@@ -93,7 +93,7 @@ TEST(loader_swaps_datasets_while_clients_read) {
 }
 
 // fault 40
-TEST(loader_refuses_a_swap_that_does_not_fit_and_serves_on) {
+TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     TestDataset foreign = small, brief = small;
     foreign.other_vocabulary = true, brief.val_tokens = T;
     make_test_dataset("a", &small);
@@ -160,7 +160,7 @@ static void send_swap(Query *query, const char *words, size_t bytes, WireMessage
     buffer_add(sentence, "", 1);
 }
 
-TEST(loader_takes_a_swap_from_its_own_key_only) {
+TEST(loader_accepts_a_swap_from_its_own_key_only) {
     KeyPair loader, trainer;
     CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
     write_file("allow", trainer.public_key, strlen(trainer.public_key));
@@ -208,7 +208,7 @@ static void read_all(Feed *feed, unsigned salt) {
     for (uint64_t first = 0; first + ROWS < small.train_tokens / T; first += ROWS) check_rows(feed, salt, first);
 }
 
-TEST(loader_keeps_decoded_frames_of_shards_that_it_serves_on) {
+TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
     TestDataset second = small;
     second.salt = 2;
     make_test_dataset("a", &small);

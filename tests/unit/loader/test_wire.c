@@ -1,4 +1,4 @@
-// The messages of the protocol: their layout, and what is refused.
+// The messages of the protocol: their layout, and which messages are refused.
 #include "common/hash.h"
 #include "loader/protocol/sampling_mode.h"
 #include "loader/protocol/wire.h"

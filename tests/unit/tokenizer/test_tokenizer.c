@@ -305,7 +305,7 @@ TEST(tokenizer_fingerprint_matches_the_shard_format) {
 }
 
 // fault 11
-TEST(tokenizer_takes_linear_time_for_a_very_long_word) {
+TEST(tokenizer_encodes_a_very_long_word_in_linear_time) {
     prepare();
     enum { SIZE = 4 << 20 };
     uint8_t *text = malloc(SIZE);
