@@ -38,7 +38,7 @@ int main(void) {
 }
 END
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -DVERSION='""' -I. -fopenmp -ffunction-sections -fdata-sections -Wl,--gc-sections \
-        -o option main.c kernels/backend.c trainer/config/*.c trainer/shape/params.c trainer/checkpoint/model_config.c \
+        -o option main.c kernels/backend.c kernels/dtype.c trainer/config/*.c trainer/shape/params.c trainer/checkpoint/model_config.c \
         trainer/export/export_llama.c $(find common -name '*.c') -ljansson -lm -lpthread
     run ./option
     echo "$output"
