@@ -1,6 +1,7 @@
 // The tokenizer files of Hugging Face. They spell tokens as the merge table does.
 #include "trainer/export/tokenizer_files.h"
 #include "common/file/file.h"
+#include "common/json_write.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>
@@ -10,17 +11,14 @@ typedef struct {
     const ModelShape *shape;
 } ExportedModel;
 
-static void add_escaped(Buffer *out, uint8_t byte) {
-    if (byte == '"' || byte == '\\') buffer_add(out, "\\", 1);
-    buffer_add(out, &byte, 1);
-}
+static void add_text(Buffer *out, Bytes text) { json_add_text(out, text, true, &(JsonCarry){0}); }
 
 static void print_token(const ExportedModel *model, uint16_t id, Buffer *out) {
     const Bytes token = vocab_bytes(model->vocab, id);
     for (size_t i = 0; i < token.size; i++) {
         uint8_t spelled[UTF8_BYTES_MAX];
         const unsigned length = utf8_encode(vocab_spelling(token.data[i]), spelled);
-        for (unsigned k = 0; k < length; k++) add_escaped(out, spelled[k]);
+        add_text(out, (Bytes){spelled, length});
     }
 }
 
@@ -39,17 +37,14 @@ static void print_merges_txt(const ExportedModel *model, Buffer *out) {
     buffer_add(out, table.data, table.size);
 }
 
-// Each line of the merge table but its first as a string.
+// Each line of the merge table but its first, the version, as a string.
 static void print_merges(Buffer *out) {
-    const Bytes table = vocab_merges();
-    const uint8_t *at = table.data, *end = at + table.size, *line_end;
-    bool first = true;
-    for (at = memchr(at, '\n', table.size); at && ++at < end; at = line_end) {
-        line_end = memchr(at, '\n', (size_t)(end - at));
-        buffer_print(out, first ? "\"" : ",\n\"");
-        for (; at < (line_end ? line_end : end); at++) add_escaped(out, *at);
+    Bytes rest = vocab_merges(), line;
+    bytes_next_line(&rest, &line);
+    for (const char *comma = ""; bytes_next_line_or_rest(&rest, &line); comma = ",\n") {
+        buffer_print(out, "%s\"", comma);
+        add_text(out, line);
         buffer_print(out, "\"");
-        first = false;
     }
 }
 

@@ -128,17 +128,15 @@ static int evaluate_lines(Choices *choices, Bytes text, const char *path,
     uint64_t number = 0, items = 0;
     int result = 0;
     progress_start(&progress, "evaluating choices", "B", text.size);
-    for (size_t at = 0; at < text.size && result == 0;) {
-        const uint8_t *start = text.data + at, *end = memchr(start, '\n', text.size - at);
-        const Bytes line = {start, end ? (size_t)(end - start) : text.size - at};
-        at += line.size + (end != NULL), number++;
+    for (Bytes rest = text, line; result == 0 && bytes_next_line_or_rest(&rest, &line);) {
+        number++;
         if (!line.size) continue;
         result = evaluate_line(choices, line);
         if (result == 0)
             items++, found(context, &choices->item);
         else
             fail_in("'%s' line %llu", path, (unsigned long long)number);
-        progress_update(&progress, at);
+        progress_update(&progress, text.size - rest.size);
     }
     progress_finish(&progress);
     if (result == 0 && !items) return fail(EX_NOINPUT, "'%s' holds no item", path);

@@ -84,15 +84,6 @@ static void add_line(Buffer *out, double time, Bytes line) {
     buffer_close(&summary);
 }
 
-// The next line of `lines`, which it is cut from.
-static Bytes next_line(Bytes *lines) {
-    const uint8_t *end = memchr(lines->data, '\n', lines->size);
-    const Bytes line = {lines->data, end ? (size_t)(end - lines->data) : lines->size};
-    const size_t used = line.size + (end != NULL);
-    *lines = (Bytes){lines->data + used, lines->size - used};
-    return line;
-}
-
 // How many seconds the step of a line took; 0 for other lines.
 static double line_seconds(Bytes line) {
     static const char key[] = "\"ms\": ";
@@ -103,13 +94,12 @@ static double line_seconds(Bytes line) {
 // The lines carry no time: they are placed by the duration of their steps.
 static void add_lines_before(Buffer *out, Bytes lines, double last_time) {
     double time = last_time;
-    for (Bytes rest = lines; rest.size;) time -= line_seconds(next_line(&rest));
+    for (Bytes rest = lines, line; bytes_next_line_or_rest(&rest, &line);) time -= line_seconds(line);
     add_event(out, time, 0, EVENT_VERSION, "brain.Event:2", strlen("brain.Event:2"));
     // Steps that a running TensorBoard has read from an earlier file are dropped.
     const uint8_t start[] = {SESSION_STATUS, SESSION_START};
     add_event(out, time, 0, EVENT_SESSION, start, sizeof start);
-    while (lines.size) {
-        const Bytes line = next_line(&lines);
+    for (Bytes line; bytes_next_line_or_rest(&lines, &line);) {
         time += line_seconds(line);
         add_line(out, time, line);
     }
@@ -152,7 +142,7 @@ void event_file_add(EventFile *file, Bytes lines) {
     if (!file->fd) return;
     clock_gettime(CLOCK_REALTIME, &now);
     const double time = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    while (lines.size) add_line(&file->pending, time, next_line(&lines));
+    for (Bytes line; bytes_next_line_or_rest(&lines, &line);) add_line(&file->pending, time, line);
 }
 
 // All or none.

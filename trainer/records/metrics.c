@@ -17,19 +17,17 @@ enum { LINE_MAX_BYTES = 2048 };
 static const char head[] = "{\"step\": "; // how every line begins
 
 // Length of the lines up to `step`. The steps in the file never decrease.
-static size_t kept_bytes(const Buffer *text, int64_t step, bool evaluated) {
-    size_t at = 0;
-    while (at < text->size) {
-        const char *line = (const char *)text->data + at, *end = memchr(line, '\n', text->size - at);
-        if (!end || (size_t)(end - line) < sizeof head || memcmp(line, head, sizeof head - 1)) break;
-        char *rest;
-        int64_t at_step = strtoll(line + sizeof head - 1, &rest, 10);
-        static const char evaluation[] = ", \"val_loss\"";
-        if (at_step > step) break;
-        if (at_step == step && !evaluated && !strncmp(rest, evaluation, sizeof evaluation - 1)) break;
-        at = (size_t)(end - (const char *)text->data) + 1;
+static size_t kept_bytes(Bytes text, int64_t step, bool evaluated) {
+    static const char evaluation[] = ", \"val_loss\"";
+    Bytes rest = text, line;
+    for (size_t kept = 0;; kept = text.size - rest.size) {
+        if (!bytes_next_line(&rest, &line) || line.size < sizeof head || memcmp(line.data, head, sizeof head - 1))
+            return kept;
+        char *end;
+        const int64_t line_step = strtoll((const char *)line.data + sizeof head - 1, &end, 10);
+        if (line_step > step) return kept;
+        if (line_step == step && !evaluated && !strncmp(end, evaluation, sizeof evaluation - 1)) return kept;
     }
-    return at;
 }
 
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events) {
@@ -38,7 +36,7 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     *metrics = (Metrics){.fd = -1};
     snprintf(metrics->path, sizeof metrics->path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     if (stat(metrics->path, &file) == 0 && file_read(&text, metrics->path, SIZE_MAX / 2) < 0) return -1;
-    const Bytes kept = {text.data, kept_bytes(&text, step, evaluated)};
+    const Bytes kept = {text.data, kept_bytes((Bytes){text.data, text.size}, step, evaluated)};
     const int result = events ? event_file_open(&metrics->events, out_dir, kept, (double)file.st_mtime) : 0;
     buffer_close(&text);
     if (result < 0) return -1;
@@ -77,17 +75,6 @@ void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) {
         metrics->warned_ns = clock_ns();
     }
     err_clear();
-}
-
-const char *metrics_string(char out[512], const char *text) {
-    json_t *string = json_string(text);
-    size_t length = string ? json_dumpb(string, out, 511, JSON_ENCODE_ANY) : 0;
-    json_decref(string);
-    if (!length || length > 511)
-        snprintf(out, 512, "\"\""); // not UTF-8, or too long
-    else
-        out[length] = 0;
-    return out;
 }
 
 int metrics_sync(Metrics *metrics) {

@@ -22,8 +22,6 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
 // metrics_open was not called.
 void metrics_add(Metrics *metrics, uint64_t step, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-// A string as JSON, quotes included, for metrics_add.
-const char *metrics_string(char out[512], const char *text);
 int metrics_flush(Metrics *metrics);  // writes the kept lines; -1 after fail() when they could not be written
 int metrics_sync(Metrics *metrics);   // the same, and waits until the disk has them
 void metrics_close(Metrics *metrics); // accepts a zeroed struct

@@ -2,6 +2,7 @@
 #include "trainer/run/run_data.h"
 #include "common/err.h"
 #include "common/hash.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
@@ -89,15 +90,18 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
 
 // old NULL: the first dataset of the run.
 static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
-    char name[512], hex[65], change[128] = "";
+    char hex[65], change[128] = "";
+    Buffer name = {0};
     if (old) {
         hex_encode(hex, old->fingerprint, 32);
         snprintf(change, sizeof change, ", \"old\": \"%s\", \"consumed\": %llu", hex,
                  (unsigned long long)use->consumed);
     }
     hex_encode(hex, use->fingerprint, 32);
-    metrics_add(&run->metrics, run->state.step, "\"dataset\": %s, \"fingerprint\": \"%s\"%s",
-                metrics_string(name, use->name), hex, change);
+    json_add_string(&name, use->name);
+    metrics_add(&run->metrics, run->state.step, "\"dataset\": %.*s, \"fingerprint\": \"%s\"%s", (int)name.size,
+                (const char *)name.data, hex, change);
+    buffer_close(&name);
 }
 
 int run_data_update(Run *run) {
