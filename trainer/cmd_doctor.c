@@ -110,7 +110,7 @@ static const struct {
 
 static int run(int count, char **arguments) {
     static const char *const words[] = {"ok", "warning", "error"};
-    if (count > 1) return fail(EX_USAGE, "doctor takes one directory at most");
+    if (count > 1) return fail(EX_USAGE, "expected one directory at most");
     directory = count ? arguments[0] : ".";
     Finding worst = FINE;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {

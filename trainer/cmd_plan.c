@@ -23,8 +23,8 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-// The size of the run, and how long it takes: by the last step of the run in out_dir, by a probe of the CPU, and else
-// by rates to choose from.
+// Prints the size of the run and its time: at the rate of the last step of the run in out_dir, at that of a probe of
+// the CPU, or at given rates.
 static void print_time(const Config *config, const Model *model, const Backend *backend, Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);

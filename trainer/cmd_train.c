@@ -54,7 +54,7 @@ static int use_best_checkpoint(Run *run) {
 
 static void add_text(void *buffer, Bytes text) { buffer_add(buffer, text.data, text.size); }
 
-// A text of the trained model. A sample_start that is not in the vocabulary is a warning.
+// Samples a text from the trained model. A sample_start that is not in the vocabulary is a warning.
 static int sample_trained(Run *run, Buffer *text) {
     const Config *config = &run->config;
     if (!config->sample_tokens) return 0;

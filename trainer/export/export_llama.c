@@ -66,7 +66,7 @@ static Piece *pieces_of(const Model *model, int *count) {
     return pieces;
 }
 
-// Row by row, outputs x inputs; a vector is one row. Matrices of the file are inputs x outputs.
+// Copies row by row, outputs x inputs; a vector is one row. Matrices of the source are inputs x outputs.
 static int copy_piece(SafeWriter *writer, const SafeFile *file, const Piece *piece) {
     const Tensor *tensor = piece->tensor;
     const bool turned = tensor_transposed(tensor), vector = tensor->kind >= KIND_GAIN;

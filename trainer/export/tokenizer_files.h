@@ -1,5 +1,5 @@
-// The files beside a model from which transformers makes its tokenizer and its text generation, written from the
-// program's own merge table: vocab.json, merges.txt, tokenizer.json, tokenizer_config.json, generation_config.json.
+// The files from which transformers makes the tokenizer and the text generation of a model, written from the built-in
+// merge table: vocab.json, merges.txt, tokenizer.json, tokenizer_config.json, generation_config.json.
 #pragma once
 
 #include "trainer/shape/params.h"

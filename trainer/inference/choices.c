@@ -1,5 +1,5 @@
-// An item at a time: its endings are the rows of a batch, behind the same context. Padding has no influence, because
-// attention is causal.
+// Evaluates an item at a time: its endings are the rows of a batch, each after the context. Padding has no influence,
+// because attention is causal.
 #include "trainer/inference/choices.h"
 #include "common/err.h"
 #include "common/file/file.h"

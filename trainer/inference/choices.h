@@ -1,4 +1,4 @@
-// Multiple-choice items, as HellaSwag's: which ending of a context a model holds for the likeliest.
+// Multiple-choice items, as HellaSwag's: the ending of a context with the smallest loss.
 #pragma once
 
 #include "trainer/model/network.h"
@@ -13,8 +13,8 @@ typedef struct {
 } ChoicesItem;
 
 // Calls `found` with each item of a JSONL file, "-" for standard input: {"ctx": TEXT, "endings": [TEXT, ...], "label":
-// NUMBER} and other keys. As common for GPT-2, the ids of the context and those of " " + ending are encoded apart; of a
-// longer text the last eval_block_size + 1 ids count. Runs in the memory of the evaluation pass. -1 after fail(), bad
-// items (65) with their line.
+// NUMBER} and other keys. As common for GPT-2, the context and " " + ending are encoded separately; a longer text is cut
+// to its last eval_block_size + 1 ids. Runs in the memory of the evaluation pass. -1 after fail(), with the line of a
+// bad item (65).
 int choices_evaluate(Network *network, const char *path, void (*found)(void *context, const ChoicesItem *item),
                      void *context);

@@ -1,4 +1,4 @@
-// Text from a network: tokenizer, sampling, and back, as the tokens come.
+// Text from a network: encodes the start, samples, and decodes each token when it is sampled.
 #include "trainer/inference/sample_text.h"
 #include "common/err.h"
 #include "common/utf8.h"

@@ -5,9 +5,9 @@
 #include "tokenizer/tokenizer.h"
 #include "trainer/model/sample.h"
 
-// The vocabulary is that of the model (vocabulary.h). Passes `start` (<|endoftext|> in it is that token; empty: begins
-// with it) and its continuation by up to `tokens` tokens to `emit`, each piece as soon as no later token can change it:
-// it ends with a whole UTF-8 character, unless the model has written other bytes. The text ends before `stop` ("":
-// nothing stops it), which is not emitted. -1 after fail().
+// Passes `start` and its continuation by up to `tokens` tokens to `emit`. <|endoftext|> in `start` is that token, and
+// an empty `start` begins with it. Each piece is emitted as soon as no later token can change it: it ends with a whole
+// UTF-8 character, unless the model has written other bytes. The text ends before `stop` ("": it does not end there),
+// which is not emitted. The vocabulary is that of the model (vocabulary.h). -1 after fail().
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit)(void *context, Bytes text), void *context);

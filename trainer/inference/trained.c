@@ -8,7 +8,7 @@
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
-// Evaluation and sampling as in the run, where the user has not set another value.
+// Sets the keys of evaluation and sampling that the user has not set to those of the run.
 static void take_settings(ConfigReader *reader, const Config *run) {
     Config *config = &reader->config;
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;

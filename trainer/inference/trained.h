@@ -12,7 +12,7 @@ typedef struct {
     char path[PATH_MAX_BYTES]; // of the checkpoint
 } Trained;
 
-// The path of the model that trained_open loads, and its settings of the run. -1 after fail().
+// Finds the model that trained_open loads, and sets the keys as it does. -1 after fail().
 int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *which);
 
 // Loads the checkpoint of out_dir that `which` selects (checkpoint_select), or the directory that init_from names when

@@ -14,7 +14,7 @@ typedef struct {
     size_t done;  // elements of its range of this bucket
 } SliceCursor;
 
-static size_t tensor_end(const Model *model, int tensor) { // the gap behind it included
+static size_t tensor_end(const Model *model, int tensor) { // the gap after it included
     return tensor + 1 < model->count ? model->tensors[tensor + 1].offset : model->elements;
 }
 

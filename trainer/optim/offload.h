@@ -4,6 +4,6 @@
 
 #include "trainer/model/network.h"
 
-// Calls the optimizer's `update` for each slice, in arena order. Does not wait: host memory holds the new state after a
-// download.
+// Calls the optimizer's `update` for each slice, in arena order, and does not wait: host memory holds the new state
+// after the next download.
 void offload_update(const Network *network);

@@ -65,8 +65,8 @@ static void muon_prepare(void *scalars, const Config *config, double learning_ra
     optimizer_of(OPTIMIZER_ADAMW)->prepare(&muon->adamw, config, learning_rate, update);
 }
 
-// direction (rows,cols) = U V^T of direction = U S V^T, about: singular values become 0.68 to 1.14. Of the two orders,
-// products are taken whose sums have the longer side, so that gram has the shorter one.
+// direction (rows,cols) becomes about U V^T of direction = U S V^T, with singular values of 0.68 to 1.14. Its products
+// are ordered so that their sums run over the longer side and gram has the shorter one.
 static void orthogonalize(const Backend *ops, int rows, int cols, Grad *direction, const float *norm, unsigned char *at,
                           const Workspace *w) {
     const bool wide = cols > rows;

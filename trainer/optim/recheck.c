@@ -5,7 +5,7 @@
 
 enum { PART = 1 << 16 }; // gradients that are copied at once
 
-// Of the loss and the gradients, all bits.
+// Compares all bits of the loss and the gradients.
 static XXH128_hash_t result_hash(const Network *network) {
     static float part[PART];
     XXH3_state_t *state = XXH3_createState();

@@ -21,6 +21,6 @@ typedef struct {
 // are not finite, for a window of fewer than SPIKE_LEAST steps, and for one without any deviation.
 double spike_score(const SpikeWindow *window, double loss, double norm);
 
-// Adds a step, unless one of its values is not finite. A value above `limit` standard deviations counts as one that
-// lies there: a single spike moves the window little, and a level that stays is soon no spike.
+// Adds a step, unless one of its values is not finite. A value more than `limit` standard deviations above the mean is
+// added as one that lies there: a single spike moves the window little, and a level that stays is soon no spike.
 void spike_add(SpikeWindow *window, double loss, double norm, double limit);

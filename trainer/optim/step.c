@@ -24,7 +24,7 @@ void step_begin(Network *network, const Config *config, const StepPosition *posi
     if (network->collective->world > 1) network->ops->zero(network_loss(network), sizeof(double));
 }
 
-// ---- what the ranks exchange of a step
+// ---- the exchange between ranks
 
 static int bucket_count(const Network *network) { return shard_buckets(network->model, network->collective->world); }
 static GradientBucket bucket_at(const Network *network, int bucket) {
@@ -70,7 +70,7 @@ static void run_micro_batch(Network *network, float scale, int micro, bool reduc
     int B = pass->rows, T = network->model->shape.block;
     StepScalars *scalars = network_at(network, network->plan->scalars);
     const bool add = micro;
-    if (network->plan->dropout) { // its masks are those of the samples of the step, however they are split
+    if (network->plan->dropout) { // masks depend on samples, not on micro-batches
         const Collective *ranks = network->collective;
         network->scalars->dropout.first_sample = ((uint32_t)micro * ranks->world + ranks->rank) * (uint32_t)B;
         network->ops->upload(&scalars->dropout, &network->scalars->dropout, sizeof scalars->dropout);
@@ -92,7 +92,7 @@ void step_micro_batch(Network *network, float scale, int micro) { run_micro_batc
 
 // ---- the update
 
-// Of the gradients of all ranks, from the sums of each shard.
+// The norm of the gradients of all ranks, from the sums of each rank's part.
 static void gradient_norm(const Network *network) {
     const Backend *ops = network->ops;
     const MemoryPlan *plan = network->plan;
@@ -124,7 +124,7 @@ static void read_results(Network *network) {
     network->scalars->loss = sum;
 }
 
-// Whether the update has to be left out. To know it before the update costs a wait for the device.
+// Whether the update is left out because of a spike. The test before the update costs a wait for the device.
 static bool skip_spike(Network *network, const Config *config, const StepPosition *position, double tokens) {
     if (config->spike_action != SPIKE_SKIP || !position->spikes) return false;
     gradient_norm(network);
@@ -199,7 +199,8 @@ static FeedResult run_micro_batches(Network *network, const Config *config, Batc
     bool agreed = false;
     FeedResult found = FEED_BATCH;
     for (int micro = 0; micro < micros && found == FEED_BATCH; micro++) {
-        const bool stops = stop && *stop && (micro || ranks->world > 1); // one process has looked before the step
+        const bool stops =
+            stop && *stop && (micro || ranks->world > 1); // a single process has checked it before the step
         found = stops ? FEED_STOPPED : next_batch(network, stream);
         if (overlap && micro == micros - 1) found = step_agree(ranks, found), agreed = true;
         if (found != FEED_BATCH) break;

@@ -32,8 +32,8 @@ void step_warm_up(Network *network, const Config *config);
 FeedResult step_run(Network *network, const Config *config, BatchStream *stream, const StepPosition *position,
                     const atomic_int *stop, StepResult *result);
 
-// What all processes do next, from what each of them has found: an error (only of some: no error is pending on the
-// others), FEED_STOPPED, FEED_CHANGED or FEED_BATCH.
+// The result for all processes from that of each: an error (pending only where it happened), FEED_STOPPED, FEED_CHANGED
+// or FEED_BATCH, the first of these that any process has.
 FeedResult step_agree(Collective *ranks, FeedResult found);
 
 // The parts of step_run, for callers with their own batches (network_tokens before each micro-batch). Only step_end

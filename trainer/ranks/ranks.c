@@ -13,7 +13,7 @@ enum {
     VERSION_BYTES = 64,
     SENTENCE_BYTES = 1024,
     TEXT_MAX = 1 << 20,
-    TIMEOUT_MORE_S = 10 // so that a rank without data reports it before the others give it up
+    TIMEOUT_MORE_S = 10 // a rank without data reports it before the others report a lost rank
 };
 
 // ---- joining
@@ -100,7 +100,7 @@ static int compare_text(const char *mine, const char *first) {
     return 0;
 }
 
-// Broadcasts the text of rank 0, compares it with this rank's, and frees it. Every line has its end.
+// Broadcasts the text of rank 0, compares it with this rank's, and frees it. Every line ends with a line feed.
 static int compare_with_first(Collective *ranks, Buffer *mine) {
     buffer_add(mine, "", 1);
     char *first = allocate_zeroed(1, TEXT_MAX);

@@ -10,11 +10,11 @@
 // on, unless `print`. -1 after fail() (2) when the programs have different versions.
 int ranks_open(Collective *ranks, const Config *config, LoaderProcess *loader_process, bool print);
 
-// With threads=0, and no OMP_NUM_THREADS: processes of a machine that may use the same processors, because their
-// launcher did not bind them, get an equal part of the threads.
+// Gives processes of a machine that may use the same processors, because their launcher did not bind them, equal parts
+// of the threads. Changes nothing with `threads` or OMP_NUM_THREADS.
 int ranks_share_processors(Collective *ranks, Config *config);
 
-// Every rank passes its status. -1 on all of them, with the error of the first that has one, when one has failed.
+// Combines the statuses of all ranks: when one has failed, all return -1 with the error of the lowest such rank.
 int ranks_agree(Collective *ranks, int status);
 
 // Compares the configuration, and later the data, with those of rank 0. -1 after fail() (2) on all when they differ.
@@ -28,12 +28,12 @@ int ranks_share_loader(Collective *ranks, const Config *config, LoaderProcess *l
 // Parameters and optimizer state. `own` is the network of this process, `whole` that of rank 0 which checkpoints are
 // read into and written from: another one where the ranks divide the state, else the same.
 int ranks_share_weights(Network *own, Network *whole); // from rank 0's `whole` to all
-// The parameters alone, from `whole` to `own` of this process.
+// Copies the parameters alone, from `whole` to `own` of this process.
 void ranks_copy_parameters(Network *own, Network *whole);
-// Where the ranks divide the state: copies it to rank 0's `whole`, when rank 0 finds it needed. All ranks call it.
+// Copies the state that the ranks divide to rank 0's `whole`, when rank 0 finds it needed. All ranks call it.
 int ranks_gather_state(Network *own, Network *whole, bool *needed);
 
-// Waits for all ranks, after rank 0 has printed the pending error: mpirun kills what is left as soon as one has failed.
+// Prints the pending error in rank 0, then waits for all ranks: mpirun kills the others as soon as one has failed.
 void ranks_close(Collective *ranks, bool by_signal);
 
 static inline bool ranks_first(const Collective *ranks) { return ranks->rank == 0; }

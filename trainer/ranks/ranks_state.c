@@ -5,7 +5,7 @@
 
 enum { PARAMETERS = -1 }; // else the number of a state of the optimizer
 
-// A range and its type: of the parameters where they are their own master, else of the master.
+// The range of a state, and its type. That of PARAMETERS is the master, or the parameters where there is no master.
 static Dtype range_type(const Network *network, int state) {
     if (state != PARAMETERS) return optimizer_dtype(&network->plan->optimizer->states[state], network->ops);
     return network->ops->master_bytes ? DTYPE_FP32 : par_type(network->ops);
@@ -20,7 +20,7 @@ static size_t range_elements(const Network *network, int state) {
 
 // ---- from rank 0
 
-// Writes elements of a whole range to what this process has of it.
+// Writes elements of a whole range to the part of it that this process has.
 static void put(const Network *network, int state, size_t first, size_t count, const float *values) {
     const MemoryPlan *plan = network->plan;
     const size_t range = range_of(network, state), end = first + count;
@@ -96,7 +96,7 @@ static int gather_bucket(Network *network, Network *whole, int state, const Grad
     return 0;
 }
 
-// Every rank has all parameters that are their own master.
+// Copies parameters that are their own master, all of which every rank has.
 static void copy_own_masters(Network *own, Network *whole) {
     const size_t total = own->model->elements, most = own->plan->staging / sizeof(float);
     const Dtype type = par_type(own->ops);

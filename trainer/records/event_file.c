@@ -145,7 +145,7 @@ void event_file_add(EventFile *file, Bytes lines) {
     for (Bytes line; bytes_next_line_or_rest(&lines, &line);) add_line(&file->pending, time, line);
 }
 
-// All or none.
+// Writes all pending records, or none.
 int event_file_flush(EventFile *file) {
     Buffer *pending = &file->pending;
     if (!pending->size) return 0;

@@ -1,7 +1,7 @@
 // metrics.jsonl as an event file, which TensorBoard reads: every number of a line is a scalar under its key.
 //
-// The file is made again from the lines whenever metrics.jsonl is opened, so that both always hold the same steps: also
-// after a resume, which drops the later ones. Format: TFRecord (length, masked CRC32C of the length, data, masked
+// The file is written again from the lines whenever metrics.jsonl is opened, so that both hold the same steps after a
+// resume, which drops the later ones. Format: TFRecord (length, masked CRC32C of the length, data, masked
 // CRC32C of the data), whose records are Event messages of tensorboard/compat/proto/event.proto.
 #pragma once
 

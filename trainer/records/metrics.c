@@ -47,7 +47,7 @@ int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evalu
     return 0;
 }
 
-// All or none.
+// Writes all pending lines, or none.
 int metrics_flush(Metrics *metrics) {
     Buffer *pending = &metrics->pending;
     if (pending->size && fd_write(metrics->fd, pending->data, pending->size, metrics->path) < 0) {
@@ -85,7 +85,7 @@ int metrics_sync(Metrics *metrics) {
 
 void metrics_close(Metrics *metrics) {
     if (metrics->path[0] && metrics->fd >= 0) {
-        Error cause; // of the end of the run
+        Error cause; // the error that ends the run
         err_take(&cause);
         if (metrics_flush(metrics) < 0) err_clear(); // metrics_add has warned
         err_give(&cause);

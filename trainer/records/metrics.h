@@ -13,8 +13,8 @@ typedef struct {
 } Metrics;
 
 // Opens out_dir/metrics.jsonl and truncates it to the lines of steps up to `step` (-1: none), because a resumed run
-// writes the later ones again: also those from the evaluation at `step` on, unless the run was saved after it
-// (`evaluated`). A torn last line is removed. events: also writes an event file beside it.
+// writes the later ones again. The lines from the evaluation at `step` on are removed too, unless the run was saved
+// after it (`evaluated`), and so is a torn last line. `events` adds an event file beside it.
 int metrics_open(Metrics *metrics, const char *out_dir, int64_t step, bool evaluated, bool events);
 
 // Appends one line: "step", then the members that `format` prints. Lines that cannot be written, as on a full disk, are

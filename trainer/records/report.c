@@ -21,8 +21,8 @@ typedef struct {
 } Curve;
 
 typedef struct {
-    Curve step, val, train; // of steps, and of the two evaluated splits
-    double tokens, seconds; // of all steps
+    Curve step, val, train; // losses of steps and of the two evaluated splits
+    double tokens, seconds; // sums over all steps
 } Curves;
 
 // ---- metrics.jsonl

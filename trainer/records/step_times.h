@@ -1,5 +1,4 @@
-// The time of the last steps, compared with that of the first: a processor or GPU that is throttled or shared is
-// slower.
+// The time of the last steps compared with earlier ones, which shows a processor or GPU that is throttled or shared.
 #pragma once
 
 #include <stdint.h>
@@ -12,6 +11,6 @@ typedef struct {
     int count;
 } StepTimes;
 
-// Adds the time of a step without its wait for data. After each STEP_TIMES_WINDOW steps: their median divided by
-// usual_ns, in *median_ns the median; 0 otherwise, and after the first window.
+// Adds the time of a step without its wait for data. Returns the median of each STEP_TIMES_WINDOW steps divided by
+// usual_ns, and sets *median_ns; returns 0 before the window is full, and after the first window.
 double step_times_add(StepTimes *times, uint64_t ns, uint64_t *median_ns);

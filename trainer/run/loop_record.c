@@ -66,7 +66,7 @@ void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
     char loss[24], norm[24], exchanged[32] = "";
-    char words[32] = "", scale[32] = ""; // the loss scale of fp16, for people and for metrics
+    char words[32] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);

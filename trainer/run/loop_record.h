@@ -3,16 +3,16 @@
 
 #include "trainer/run/run.h"
 
-// After lines were printed: when stdout cannot be written (closed, or a full disk), warns once and drops later lines.
+// Writes the printed lines. When stdout cannot be written (closed, or a full disk), warns once and drops later lines.
 void loop_flush_lines(void);
 
 // Also sets the losses in the state of the run. Returns whether the validation loss is the best so far.
 bool loop_record_evaluation(Run *run, const double losses[SPLIT_COUNT]);
 
-// ns: of the step, of which wait_ns for data; sent: bytes, to other processes.
+// The step took `ns`, including `wait_ns` for data, and this process sent `sent` bytes to others.
 void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint64_t ns, uint64_t wait_ns,
                       uint64_t sent);
 void loop_record_spike(Run *run, const StepResult *result, double score);
 
-// Warns when steps become slower, once until they are fast again. ns: of a step without its wait for data.
+// Warns when steps become slower, once until they are fast again. `ns` excludes the wait for data.
 void loop_record_speed(Run *run, uint64_t ns);

@@ -14,7 +14,7 @@
 #include "trainer/setup/vocabulary.h"
 #include <string.h>
 
-// OpenMP and ZeroMQ end the program where a thread cannot be started: as many are started here before, for a moment.
+// Starts as many threads as OpenMP and ZeroMQ will, for a moment: they end the program when a thread cannot start.
 static int check_threads(const Config *config) {
     enum { OTHERS = 3 }; // two threads of ZeroMQ, one that writes checkpoints
     char job;
@@ -42,7 +42,7 @@ static void warm_up(Run *run) {
     step_warm_up(&run->network, &run->config);
 }
 
-// What the rate of a step is compared with.
+// Measures the rate that the rate of a step is compared with.
 static void measure_products(Run *run) {
     run->pace.gemm_rate = network_gemm_rate(&run->network);
     run->pace.peak_rate = gpu_peak_rate(run->backend_text);
@@ -89,7 +89,7 @@ static int open_backend(Run *run, const Config *given, bool fresh) {
     return collective_load(&run->collective, run->backend->collective);
 }
 
-// Everything else that can be refused before a loader is started or memory is allocated.
+// Does all else that can be refused before a loader is started or memory is allocated.
 static int prepare(Run *run, bool fresh) {
     Config *config = &run->config;
     config->dtype = run->backend->act_type;

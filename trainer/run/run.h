@@ -44,7 +44,7 @@ typedef struct {
     RunSaves saves;
     RunPace pace;
     atomic_int stop;  // set by the thread that waits for signals
-    bool stop_agreed; // by all processes of the run
+    bool stop_agreed; // all processes of the run stop
 } Run;
 
 // `fresh` moves an earlier run in out_dir to a sub-directory; with `print_ranks` all processes print. -1 after fail():
@@ -56,7 +56,7 @@ void run_close(Run *run); // accepts a zeroed struct
 int run_open_weights(Run *run);
 
 static inline DatasetUse *run_use(Run *run) { return &run->state.datasets[run->state.dataset]; }
-// Whether this process reads and writes the directory: rank 0, or the one that took over.
+// Whether this process reads and writes the directory: it is rank 0, or has taken over from it.
 static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
 static inline uint64_t run_sequences(const Run *run) { // sequences in a step
     return (uint64_t)(run->config.batch_size.value * run->config.gradient_accumulation_steps);

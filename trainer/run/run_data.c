@@ -23,7 +23,7 @@ static int check_dataset(const Run *run, const FeedDataset *dataset) {
     return 0;
 }
 
-// While a rank waits for data: where the loader is that of a rank that has ended, none would ever come.
+// Called while a rank waits for data, which never comes when the rank that started the loader has ended.
 static int check_while_waiting(void *self) {
     Run *run = self;
     if (loader_process_check(&run->loader_process) < 0) return -1;
@@ -88,7 +88,7 @@ static int log_change(const Run *run, const DatasetUse *old, const FeedDataset *
     return fail(EX_AGAIN, "stopped: the loader has another dataset, and on_dataset_change is stop");
 }
 
-// old NULL: the first dataset of the run.
+// `old` is NULL for the first dataset of the run.
 static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
     char hex[65], change[128] = "";
     Buffer name = {0};

@@ -23,7 +23,7 @@ static void collect_save(Run *run, bool wait) {
 
 void run_check_save(Run *run) { collect_save(run, false); }
 
-// Writes a checkpoint beside training if `beside` and the writer is free, else at once. started: clock_ns.
+// Writes a checkpoint: in the writer's thread if `beside` and the writer is free, else before it returns.
 static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     RunSaves *saves = &run->saves;
     const Network *network = run_divided(run) ? NULL : &run->network;
@@ -53,7 +53,7 @@ int run_save(Run *run, bool last) {
     return 0;
 }
 
-// The newest checkpoint, or the initial weights.
+// Loads the newest checkpoint, or the initial weights.
 static int restore(Run *run, RunState *state) {
     char path[PATH_MAX_BYTES];
     int found = checkpoint_find(run->config.out_dir, &run->config, path, state);
@@ -66,7 +66,7 @@ static int restore(Run *run, RunState *state) {
     return run_open_weights(run);
 }
 
-// Writes the metrics of the restored state's steps again.
+// Removes the lines of steps after the restored one from metrics.jsonl.
 static int reopen_metrics(Run *run) {
     if (!run_owns(run)) return 0;
     metrics_close(&run->metrics);

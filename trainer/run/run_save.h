@@ -8,5 +8,5 @@
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);
 
-// After three steps in a row that were not finite: goes back to the last checkpoint. The second time: -1 (81).
+// Goes back to the last checkpoint, after three steps in a row that were not finite. -1 (81) the second time.
 int run_roll_back(Run *run);

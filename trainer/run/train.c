@@ -9,7 +9,7 @@
 #include "trainer/run/run_save.h"
 #include <math.h>
 
-// What the loop does after one of its parts: continue, start over at its top, or exit with the pending error.
+// How the loop continues: with its next part, from its top, or by exiting with the pending error.
 typedef enum { NEXT_CONTINUE, NEXT_RESTART, NEXT_EXIT = -1 } Next;
 
 // Handles what feed_next returned instead of a batch. The step is dropped: nothing of it was applied.
@@ -63,7 +63,7 @@ static Next evaluate_now(Run *run) {
 
 // ---- steps
 
-// After a roll-back, skips the samples whose gradients were not finite.
+// Skips the samples whose gradients were not finite, after a roll-back.
 static void skip_samples(Run *run) {
     RunState *state = &run->state;
     uint64_t consumed = run_use(run)->consumed;
@@ -74,7 +74,7 @@ static void skip_samples(Run *run) {
                 (unsigned long long)state->skip_to);
 }
 
-// Steps between checkpoints: those between evaluations, which save.
+// Steps between checkpoints, which are saved after evaluations.
 static uint64_t save_interval(const Config *config) {
     return config->eval_interval ? (uint64_t)config->eval_interval : 2000;
 }
@@ -94,7 +94,7 @@ static void start_stream(Run *run) {
         .rows = (uint32_t)rows,
         .seed = (uint64_t)config->seed,
     };
-    run->stream.skip = (ranks->world - 1) * rows; // the micro-batches of a step go round the processes
+    run->stream.skip = (ranks->world - 1) * rows; // the processes take the micro-batches of a step in turn
     batch_stream_start(&run->stream, &run->source, &form, consumed + ranks->rank * rows,
                        consumed + until * run_sequences(run));
 }
@@ -130,9 +130,9 @@ static Next step_now(Run *run) {
 
 // ---- the loop
 
-// After a rank was lost, whether this process still has the state of the last whole step. Where the ranks divide the
-// optimizer's state, that of the lost one is in the last checkpoint alone. A GPU may have run the update with gradients
-// that the lost one had not sent.
+// Whether this process still has the state of the last whole step after a rank was lost. Where the ranks divide the
+// optimizer's state, the part of the lost rank is in the last checkpoint alone. A GPU may have run the update without
+// the gradients of the lost rank.
 static bool has_state(const Run *run) { return !run_divided(run) && run->backend->in_host_memory; }
 
 static void log_lost_state(const Run *run) {
@@ -144,7 +144,7 @@ static void log_lost_state(const Run *run) {
              *path ? ", the last that is saved" : "");
 }
 
-// After a rank was lost: whether this process now owns the directory, because rank 0 has ended.
+// Locks the directory after a rank was lost. True when this process now owns it, because rank 0 has ended.
 static bool take_over(Run *run) {
     const bool taken = !ranks_first(&run->collective) && lock_take(&run->lock, run->config.out_dir) == 0;
     err_clear();

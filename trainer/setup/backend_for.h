@@ -10,8 +10,8 @@ enum { BACKEND_TEXT_BYTES = 256 };
 // is also copied to `text` unless it is NULL. NULL after fail().
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);
 
-// The same for one of several processes on a machine, `local` being its number there: with device=cuda or auto it takes
-// the GPU of that number, or, where the launcher shows it no such GPU, the first.
+// The same for one of several processes on a machine, whose number there is `local`: with device=cuda or auto it opens
+// the GPU of that number, or the first when the launcher shows it no such GPU.
 const Backend *backend_for_rank(const Config *config, unsigned local, char text[BACKEND_TEXT_BYTES]);
 
 // The folder for measurements of a GPU: $XDG_CACHE_HOME/millrace or ~/.cache/millrace. NULL: no home directory is

@@ -34,8 +34,8 @@ int loader_program(char path[PATH_MAX_BYTES]) {
     return fail(EX_NOINPUT, "no program 'loader' or '%s'", path);
 }
 
-// In its own process group: Ctrl-C reaches only the trainer, which stops the loader when it has saved. The signals that
-// the trainer blocks are not blocked there.
+// Starts the loader in its own process group, without the trainer's blocked signals: Ctrl-C reaches only the trainer,
+// which stops the loader when it has saved.
 static int spawn(LoaderProcess *loader_process) {
     char parent[40];
     snprintf(parent, sizeof parent, "--die-with-parent=%d", (int)getpid());

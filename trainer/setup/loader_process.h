@@ -22,8 +22,8 @@ bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config);
 // Starts a loader when the configuration names a dataset and no loader; otherwise there is no loader process. Fails
 // with 66 when there is no such dataset. The feed waits until the loader is ready.
 int loader_process_open(LoaderProcess *loader_process, const Config *config);
-// Copies what the configuration says about the loader (endpoint, keys, timeout) to the configuration of a feed, which
-// borrows the loader process to watch it.
+// Copies the settings of the loader (endpoint, keys, timeout) to the configuration of a feed, which borrows the loader
+// process to watch it.
 int loader_process_check(void *loader_process); // FeedConfig.while_waiting: restarts a loader that was killed
 void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed);
 // Stops the loader, with SIGKILL after two seconds, and removes its directory. Accepts a zeroed struct.

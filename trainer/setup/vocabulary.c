@@ -36,8 +36,8 @@ static int state_fingerprint(const char *path, uint8_t fingerprint[32]) {
     return result < 0 ? fail_in("'%s'", path) : 0;
 }
 
-// 76 where the model in a directory was trained with other characters: a checkpoint has their fingerprint, an exported
-// model their file.
+// Fails with 76 when the model in a directory was trained with other characters: a checkpoint has their fingerprint, an
+// exported model their file.
 static int check_model(const Config *config, const Vocab *vocab, const char *model) {
     uint8_t own[32], of_model[32];
     char path[PATH_MAX_BYTES];

@@ -14,7 +14,7 @@ int vocabulary_resolve(ConfigReader *reader, const char *model);
 
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()
 
-// For the handshake with a loader: sets the fingerprint of a vocabulary of characters, and leaves it for GPT-2's.
+// Sets the fingerprint of a vocabulary of characters for the handshake with a loader. Changes nothing for GPT-2's.
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]);
 int vocabulary_check(const Config *config, const FeedDataset *dataset); // 76 when it has another number of ids
 

@@ -104,7 +104,7 @@ int tensor_parts(const Tensor *tensor, const ModelShape *shape, int rows[TENSOR_
 // The prefix of its name in files of GPT2LMHeadModel.
 static inline const char *tensor_prefix(const Tensor *tensor) { return tensor->id == PARAM_HEAD ? "" : "transformer."; }
 
-// true: Hugging Face files hold it transposed.
+// Whether Hugging Face files hold it transposed.
 static inline bool tensor_transposed(const Tensor *tensor) {
     return tensor->kind == KIND_MATRIX || tensor->kind == KIND_RESIDUAL;
 }

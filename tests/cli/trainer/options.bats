@@ -14,7 +14,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" --quiet "$@"; }
 value() { sed -nE "s/.*\"$2\": ([^,}]*).*/\1/p" "$1"; } # FILE KEY
 val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
 
-@test "a run with every option learns, and resumed it is bit-identical to an uninterrupted one" {
+@test "a run with every option learns, and a resumed one is bit-identical to an uninterrupted one" {
     train "${every[@]}" --out_dir=whole
     [ "$(losses whole | head -1 | grep -o '"val_loss": ..\..')" = '"val_loss": 10.8' ]
     awk "BEGIN { exit !($(val_loss whole) < 10.6) }"
@@ -36,7 +36,7 @@ val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
     [[ "$output" == *"'mlp' is gelu, and the model in "*" has swiglu"* ]]
 }
 
-@test "a checkpoint of a GPT-2 has no word of the options, and a resumed run refuses others, 2" {
+@test "a checkpoint of a GPT-2 has no key of the options, and a resumed run refuses them with 2" {
     train --out_dir=run --max_iters=8
     for key in tie_embeddings logit_softcap z_loss mlp norm qk_norm position rope_theta n_kv_head; do
         run grep -q "\"$key\":" "$(checkpoint run 8)"/{state,config}.json

@@ -74,7 +74,7 @@ last() { checkpoint "$1" 24; }
     same_run one two 9
 }
 
-@test "recompute changes the memory of a step, not its bits" {
+@test "recompute changes the memory of a step, but not its bits" {
     short=(--quiet --n_layer=3 --max_iters=4)
     train --out_dir=whole "${short[@]}"
     for level in gelu norm mlp qkv block; do
@@ -105,7 +105,7 @@ last() { checkpoint "$1" 24; }
     finish run --dataset="$data"
 }
 
-@test "sampling=shifted and documents: a run over killed loaders and trainers is bit-identical to an uninterrupted one" {
+@test "sampling=shifted and documents: a run with killed loaders and trainers is bit-identical to an uninterrupted one" {
     for mode in shifted documents; do
         serve "$data"
         begin --loader=ipc://place --out_dir=$mode --sampling=$mode "${often[@]}"
@@ -261,7 +261,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     trainer --batch_size=4 --gradient_accumulation_steps=2 --block_size=32 --batch_size=auto --tokens_per_step=256 | grep -q '^gradient_accumulation_steps *= 2 '
 }
 
-@test "contradictory schedules are 2, and unusual ones a warning" {
+@test "contradictory schedules are refused with 2, and unusual ones only warn" {
     refused() { run_code 2 train --out_dir=run "$@"; }
     refused --lr_schedule=wsd --cooldown_iters=25
     [[ "$output" == *"'cooldown_iters' 25 is more than 'lr_decay_iters' 24"* ]]
@@ -284,7 +284,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"the cooldown of 20 steps begins before the warmup of 5 steps ends"* ]]
 }
 
-@test "keys that have no effect are a warning, where their value is not the default" {
+@test "keys that have no effect warn, unless their value is the default" {
     warns() { run_code 0 train --max_iters=1 --sample_tokens=0 --out_dir=run --fresh "$@"; }
     warns --muon_learning_rate=1 --rope_theta=5 --spike_z=2 --recompute=none --recompute_layers=1 --spike_action=off
     for key in "muon_learning_rate' has no effect unless optimizer is muon" "rope_theta' has no effect unless position is rope" \
@@ -632,7 +632,7 @@ END
     done
 }
 
-@test "offload=optimizer and all have the bits of offload=none, also in a run that was killed and resumed with the other one" {
+@test "offload=optimizer and all are bit-identical to offload=none, also in a run that was killed and resumed with the other one" {
     for state in fp32 bf16 bf16_sr; do
         [ $state = bf16 ] && back=none || back=optimizer
         [ $state = fp32 ] && away=all || away=optimizer
@@ -668,7 +668,7 @@ END
     [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
     [ "$chosen" = "$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
     run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
-    [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # another step: chosen anew
+    [[ "$output" == *"gradient_accumulation_steps is now 1"* ]] # a step of another size: chosen again
 }
 
 # fault 77
@@ -729,7 +729,7 @@ END
     [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
 }
 
-@test "a spike is a warning, skipped or nothing, as spike_action says, beside the steps before a resume" {
+@test "spike_action warns of a spike, skips it or ignores it, and a resumed run compares with the steps before it" {
     train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
     for action in off warn skip; do
         cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
@@ -817,7 +817,7 @@ END
     [ ! -e run ]
 }
 
-@test "ps shows the name of the trainer" {
+@test "ps lists the trainer under its own name" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
     [ "$(cat "/proc/$TRAINER/comm")" = trainer ]

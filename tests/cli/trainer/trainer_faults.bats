@@ -160,7 +160,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 }
 
 # fault 64
-@test "steps that become slower are a warning, once" {
+@test "steps that become slower warn once" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >slow.c <<'END'
 #include <sys/syscall.h>
@@ -191,7 +191,7 @@ END
 }
 
 # fault 68
-@test "clock jumps of a day change nothing" {
+@test "clock jumps of a day do not change a run" {
     command -v cc >/dev/null || skip "needs a C compiler"
     cat >jump.c <<'END'
 #define _GNU_SOURCE
@@ -226,7 +226,7 @@ END
 }
 
 # fault 69
-@test "a run goes on when the shell that started it is killed; a killed run takes its loader along" {
+@test "a run continues when its shell is killed, and the loader ends when its run is killed" {
     cat >shell.sh <<'END'
 "$BIN/trainer" train tiny.conf --quiet --dataset="$1" --out_dir=run --max_iters=1000000 >stdout 2>stderr &
 echo $! >pid
@@ -313,7 +313,7 @@ END
 }
 
 # fault 84
-@test "flags of every kind are taken or refused with 2" {
+@test "flags of every kind are accepted or refused with 2" {
     long=$(head -c 100000 /dev/zero | tr '\0' x)
     for flag in -- --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
         "--out_dir_=$long" "--n_layer=$long" $'--n_l\xffayer=1'; do

@@ -32,7 +32,7 @@ setup() {
 }
 
 # fault 63
-@test "a GPU that is slow, and a run that is stopped by SIGSTOP for longer than device_timeout, go on" {
+@test "a slow GPU, and a SIGSTOP for longer than device_timeout, do not end a run" {
     begin "${options[@]}" "${endless[@]}" --out_dir=run --device_timeout=5
     wait_for_steps run 2
     touch hang

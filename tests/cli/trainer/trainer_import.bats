@@ -55,7 +55,7 @@ EOF
     [ -z "$(find . -name '*small*')" ]
 }
 
-@test "import names what a file is that holds no model" {
+@test "import prints the kind of a file that holds no model" {
     for number in 20240527 20240328 20240803; do
         perl -e 'print pack("l<256", shift)' $number >file.bin
         run_code 65 trainer import -o out file.bin

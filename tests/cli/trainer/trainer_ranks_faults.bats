@@ -28,7 +28,7 @@ is_saved() { # the last step has a checkpoint, and none is half written
     is_saved
 }
 
-@test "when a process is killed with its part of the state, the run goes on from the last checkpoint" {
+@test "a run whose killed process had a part of the state resumes from the last checkpoint" {
     for victim in 3 0; do
         launch 4 "${often[@]}" --data_timeout=3600 # the end is noticed, also by ranks whose loader ended with rank 0
         wait_for_checkpoint run
@@ -79,7 +79,7 @@ END
     is_saved
 }
 
-@test "a process that does not answer is named" {
+@test "a rank that does not answer is named in the error" {
     launch 4 --data_timeout=1
     wait_for_more_steps run
     kill -STOP "$(cat pid.2)"
