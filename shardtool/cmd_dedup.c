@@ -101,20 +101,7 @@ static int dedup_all(const DocumentInputs *inputs, Output *output) {
     return status;
 }
 
-static int run(int count, char **arguments) {
-    static Output output;
-    DocumentInputs inputs;
-    if (documents_open(&inputs, count, arguments) < 0) return -1;
-    OutputPlan plan = documents_plan(&inputs, "dedup", "");
-    int status = output_open(&output, output_options.path, &plan);
-    if (status == 0) {
-        status = dedup_all(&inputs, &output);
-        if (status == 0) status = output_finish(&output);
-    }
-    output_close(&output);
-    documents_close(&inputs);
-    return status < 0 ? -1 : 0;
-}
+static int run(int count, char **arguments) { return documents_run(count, arguments, "dedup", "", dedup_all); }
 
 const Command shardtool_dedup = {
     "dedup", "PATH...", "remove exact duplicates of documents; the first stays, train before val", options, run, NULL};

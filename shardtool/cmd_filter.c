@@ -62,32 +62,22 @@ static int parse_ids(Buffer *settings) {
     return 0;
 }
 
-static int filter(const DocumentInputs *inputs, const char *settings) {
-    static Output output;
-    OutputPlan plan = documents_plan(inputs, "filter", settings);
-    int status = output_open(&output, output_options.path, &plan);
-    bool writes = status == 0;
+static int filter_all(const DocumentInputs *inputs, Output *output) {
+    int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = inputs, .split = i};
-        if (documents_has(&output, split, i)) status = filter_split(&cursor, &output);
+        if (documents_has(output, split, i)) status = filter_split(&cursor, output);
         documents_end(&cursor);
     }
-    if (writes && status == 0) status = output_finish(&output);
-    output_close(&output);
-    return status < 0 ? -1 : 0;
+    return status;
 }
 
 static int run(int count, char **arguments) {
-    DocumentInputs inputs;
     Buffer settings = {0};
     int status = parse_ids(&settings);
     if (status == 0 && !min_tokens && !max_tokens && !ids.count)
         status = fail(EX_USAGE, "missing a condition: --min-tokens, --max-tokens or --contains-id");
-    if (status == 0) status = documents_open(&inputs, count, arguments);
-    if (status == 0) {
-        status = filter(&inputs, (const char *)settings.data);
-        documents_close(&inputs);
-    }
+    if (status == 0) status = documents_run(count, arguments, "filter", (const char *)settings.data, filter_all);
     buffer_close(&settings);
     return status;
 }

@@ -66,21 +66,17 @@ static int shuffle_split(const DocumentInputs *inputs, Output *output, int numbe
     return status;
 }
 
+static int shuffle_all(const DocumentInputs *inputs, Output *output) {
+    int status = 0;
+    for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
+        if (documents_has(output, split, i) && inputs->tokens[i]) status = shuffle_split(inputs, output, i);
+    return status;
+}
+
 static int run(int count, char **arguments) {
-    static Output output;
-    DocumentInputs inputs;
-    if (documents_open(&inputs, count, arguments) < 0) return -1;
     char settings[32];
     snprintf(settings, sizeof settings, "seed=%" PRIu64, seed);
-    OutputPlan plan = documents_plan(&inputs, "shuffle", settings);
-    int status = output_open(&output, output_options.path, &plan);
-    bool writes = status == 0;
-    for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
-        if (documents_has(&output, split, i) && inputs.tokens[i]) status = shuffle_split(&inputs, &output, i);
-    if (writes && status == 0) status = output_finish(&output);
-    output_close(&output);
-    documents_close(&inputs);
-    return status < 0 ? -1 : 0;
+    return documents_run(count, arguments, "shuffle", settings, shuffle_all);
 }
 
 const Command shardtool_shuffle = {

@@ -146,3 +146,18 @@ OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, con
 }
 
 bool documents_has(const Output *output, int wanted, int split) { return !output->to_stdout || split == wanted; }
+
+int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work) {
+    static Output output;
+    DocumentInputs inputs;
+    if (documents_open(&inputs, count, paths) < 0) return -1;
+    OutputPlan plan = documents_plan(&inputs, command, settings);
+    int status = output_open(&output, output_options.path, &plan);
+    if (status == 0) {
+        status = work(&inputs, &output);
+        if (status == 0) status = output_finish(&output);
+    }
+    output_close(&output);
+    documents_close(&inputs);
+    return status < 0 ? -1 : 0;
+}

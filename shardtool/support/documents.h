@@ -42,3 +42,8 @@ int documents_copy(DocumentCursor *cursor, Output *output); // adds the current 
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings);
 // The splits to write: both to a dataset, `wanted` alone to standard output.
 bool documents_has(const Output *output, int wanted, int split);
+
+// All of a command that writes one dataset, or one shard, from the documents of its PATHs: opens both, calls `work` to
+// add the documents, and finishes the output. Does nothing when the output is complete already.
+typedef int DocumentWork(const DocumentInputs *inputs, Output *output);
+int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work);
