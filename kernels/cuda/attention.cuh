@@ -40,50 +40,117 @@ INLINE void load_tile(uint4 *tile, const act *src, int stride, int row, int T, i
     }
 }
 
-// What the weights are besides causal. starts: the first key of each query, NULL: 0. mask: dropout, by the masks of
-// kernels/dropout_mask.h, NULL: none. A warp computes the bits of 16 queries and 16 keys, a Philox counter a lane,
-// before its products: then there are registers for it.
-struct Weights {
-    const int32_t *starts;
-    const Dropout *mask;
+// Which keys a query sees, besides the causal ones, and which of their weights dropout keeps (kernels/dropout_mask.h).
+// A warp computes the bits of 16 queries and 16 keys, one Philox counter in each lane, before its products: at that
+// point registers are free for it.
+struct AttentionMask {
+    const int32_t *starts;  // (B,T): the first key of each query; NULL: 0
+    const Dropout *dropout; // NULL: none
     uint32_t layer_site;
 };
 
-INLINE int first_key_of(const Weights &weights, int b, int query, int T) {
-    return query < T ? weights.starts[b * T + query] : 0;
+// A warp's product has 16 rows: register e of accumulator n holds row g + 8(e >> 1) and column n*8 + 2*t4 + (e & 1),
+// where g = lane/4 and t4 = lane%4. The rows of scores are queries, of transposed scores keys. query_of and key_of
+// count from the lane's first query and key.
+enum ScoreRows { QUERY_ROWS, KEY_ROWS };
+template <ScoreRows ROWS> INLINE constexpr int query_of(int n, int e) {
+    return ROWS == QUERY_ROWS ? (e >> 1) * 8 : n * 8 + (e & 1);
+}
+template <ScoreRows ROWS> INLINE constexpr int key_of(int n, int e) {
+    return query_of < ROWS == QUERY_ROWS ? KEY_ROWS : QUERY_ROWS > (n, e);
+}
+
+// Hides keys before the first one of their query. A query's first key is loaded once.
+template <ScoreRows ROWS, int N>
+INLINE void mask_scores(float (&s)[N][4], const AttentionMask &mask, int b, int query, int key, int T) {
+#pragma unroll
+    for (int q = 0; q < (ROWS == QUERY_ROWS ? 2 : 2 * N); q++) {
+        const int from = ROWS == QUERY_ROWS ? q * 8 : q / 2 * 8 + q % 2;
+        const int first = (query + from < T ? mask.starts[b * T + query + from] : 0) - key;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (query_of<ROWS>(n, e) == from && key_of<ROWS>(n, e) < first) s[n][e] = -INFINITY;
+    }
+}
+template <ScoreRows ROWS> INLINE bool is_later_key(int n, int e, int query, int key) {
+    return key + key_of<ROWS>(n, e) > query + query_of<ROWS>(n, e);
 }
 
 // Bit k of lane 2*q: key first_key + k of query first_query + q of the head is kept. first_key: a multiple of 8.
-INLINE uint32_t kept_weights(const Weights &weights, int b, int h, int first_query, int first_key, int T, int lane) {
-    const Dropout mask = *weights.mask;
+INLINE uint32_t kept_weights(const AttentionMask &mask, int b, int h, int first_query, int first_key, int T, int lane) {
+    const Dropout dropout = *mask.dropout;
     const uint32_t row = (uint32_t)(h * T + first_query + lane / 2), groups = (uint32_t)(T + 7) / 8;
-    uint32_t bits[4] = {row * groups + (uint32_t)first_key / 8 + (lane & 1), mask.first_sample + (uint32_t)b, mask.step,
-                        weights.layer_site};
-    philox(bits, mask.seed[0], mask.seed[1]);
+    uint32_t bits[4] = {row * groups + (uint32_t)first_key / 8 + (lane & 1), dropout.first_sample + (uint32_t)b,
+                        dropout.step, mask.layer_site};
+    philox(bits, dropout.seed[0], dropout.seed[1]);
     uint32_t kept = 0;
 #pragma unroll
-    for (int k = 0; k < 8; k++) kept |= (uint32_t)((bits[k / 2] >> k % 2 * 16 & 0xffffu) >= mask.threshold) << k;
+    for (int k = 0; k < 8; k++) kept |= (uint32_t)((bits[k / 2] >> k % 2 * 16 & 0xffffu) >= dropout.threshold) << k;
     return kept | __shfl_xor_sync(0xffffffffu, kept, 1) << 8;
 }
 
-// The bits of a lane's scores, which are those of queries g and g+8 and of keys n*8 + 2*t4 + (0, 1), n < KEYS/8, from
-// first_key: bit kept_bit(n, e) of the result for register e of accumulator n.
-template <int KEYS>
-INLINE uint32_t kept_scores(const Weights &weights, int b, int h, int first_query, int first_key, int T, int lane) {
-    static_assert(KEYS <= 64, "32 bits: four for eight keys");
+template <ScoreRows ROWS> INLINE constexpr int kept_bit(int n, int e) {
+    return ROWS == QUERY_ROWS ? (n & 1) * 8 + (n >> 1) * 2 + (e & 1) + (e >> 1) * 16
+                              : (n >> 2) * 16 + (n & 3) * 2 + (e & 1) + (e >> 1) * 8;
+}
+
+// The bits of a lane's scores, 16 rows and COLUMNS columns from (first_query, first_key): bit kept_bit(n, e) is that of
+// register e of accumulator n.
+template <ScoreRows ROWS, int COLUMNS>
+INLINE uint32_t kept_scores(const AttentionMask &mask, int b, int h, int first_query, int first_key, int T, int lane) {
+    static_assert(COLUMNS <= 64, "32 bits: four for eight columns");
+    const int g = lane >> 2, t4 = lane & 3;
     uint32_t kept = 0;
 #pragma unroll
-    for (int pair = 0; pair < KEYS / 16; pair++) {
-        uint32_t rows = kept_weights(weights, b, h, first_query, first_key + pair * 16, T, lane);
-        uint32_t low_row = __shfl_sync(0xffffffffu, rows, lane >> 2 << 1);
-        uint32_t high_row = __shfl_sync(0xffffffffu, rows, (lane >> 2 << 1) + 16);
-        kept |= ((low_row | high_row << 16) >> (lane & 3) * 2 & 0x03030303u) << pair * 2;
+    for (int n = 0; n < COLUMNS / 8; n += 2) {
+        const int column = n * 8;
+        if (ROWS == QUERY_ROWS) {
+            uint32_t rows = kept_weights(mask, b, h, first_query, first_key + column, T, lane);
+            uint32_t low_row = __shfl_sync(0xffffffffu, rows, 2 * g);
+            uint32_t high_row = __shfl_sync(0xffffffffu, rows, 2 * g + 16);
+            kept |= ((low_row | high_row << 16) >> t4 * 2 & 0x03030303u) << n;
+            continue;
+        }
+        uint32_t rows = kept_weights(mask, b, h, first_query + column, first_key, T, lane);
+#pragma unroll
+        for (int q = 0; q < 4; q++)
+            kept |= (__shfl_sync(0xffffffffu, rows, 2 * (q / 2 * 8 + 2 * t4 + (q & 1))) >> g & 0x101u)
+                    << kept_bit<ROWS>(n + q / 2, q & 1);
     }
     return kept;
 }
-INLINE constexpr int kept_bit(int n, int e) { return (n & 1) * 8 + (n >> 1) * 2 + (e & 1) + (e >> 1) * 16; }
 
-static inline Weights weights_of(const int32_t *starts, const Dropout *dropout, int layer) {
+// Dropout of a lane's weights, or of their gradients: what is kept is multiplied by `scale`.
+template <ScoreRows ROWS, int N> INLINE void drop_scores(float (&x)[N][4], uint32_t kept, float scale) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) x[n][e] = kept >> kept_bit<ROWS>(n, e) & 1 ? x[n][e] * scale : 0;
+}
+
+// The scores of accumulator n become weights, and dp, the gradients of weights, those of scores. of_query: the
+// statistics of the two queries of the four registers. diagonal: there may be keys after their query.
+template <ScoreRows ROWS>
+INLINE void gradient_of_scores(float (&s)[4], float (&dp)[4], const float2 (&of_query)[2], float scale, bool diagonal,
+                               int n, int query, int key) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const float2 x = of_query[ROWS == QUERY_ROWS ? e >> 1 : e & 1];
+        s[e] = exp2_fast(s[e] * scale - x.x);
+        if (diagonal && is_later_key<ROWS>(n, e, query, key)) s[e] = 0; // in `mask_scores` it would take registers
+        dp[e] = s[e] * (dp[e] - x.y);
+    }
+}
+
+// Accumulators of 16 columns += a * b.
+INLINE void add_product(float (*sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+    mma_16x8x16(sums[0], a, b[0], b[1]);
+    mma_16x8x16(sums[1], a, b[2], b[3]);
+}
+
+static inline AttentionMask attention_mask(const int32_t *starts, const Dropout *dropout, int layer) {
     return {starts, dropout, (uint32_t)(layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
 }
 

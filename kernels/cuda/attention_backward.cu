@@ -11,10 +11,11 @@
 #include "kernels/cuda/attention.cuh"
 
 // statistics (B,H,padded) = {lse in powers of two, sum of dO*O}; rows from T on {infinity, 0}, so that their P is 0
-// without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes a row.
+// without a test. Resets the ticket and the turns, so that nothing else has to. Eight lanes compute a row.
 __global__ void __launch_bounds__(256)
-    prepare(float2 *__restrict__ statistics, int *__restrict__ turns, int turn_count, const act *__restrict__ out,
-            const act *__restrict__ dout, const float *__restrict__ lse, int B, int T, int padded, int H, int width) {
+    attention_statistics(float2 *__restrict__ statistics, int *__restrict__ turns, int turn_count,
+                         const act *__restrict__ out, const act *__restrict__ dout, const float *__restrict__ lse,
+                         int B, int T, int padded, int H, int width) {
     int id = blockIdx.x * 256 + threadIdx.x, row = id / 8;
     for (int i = id; i < turn_count; i += gridDim.x * 256) turns[i] = 0;
     int h = row % H, t = row / H % padded, b = row / H / padded;
@@ -33,40 +34,235 @@ __global__ void __launch_bounds__(256)
             make_float2(t < T ? lse[((size_t)b * H + h) * T + t] * LOG2E : INFINITY, sum);
 }
 
-template <int D, int WARPS, int QUERIES, bool KEPT>
-constexpr size_t shared_bytes = 16 * (size_t)(2 * WARPS * 16 * (D / 8) + 4 * QUERIES * (D / 8) + QUERIES +
-                                              (KEPT ? 0 : WARPS * 16 * (QUERIES / 8)));
+// The variants of attention_keys_gradient, by the channels D of a head.
+struct KeysConfig {
+    static constexpr int WARPS = 4;      // of 16 keys each
+    static constexpr int QUERIES = 64;   // of a tile
+    static constexpr int PART = 16;      // queries in work at a time
+    static constexpr int BLOCKS = 3;     // on a multiprocessor
+    static constexpr bool KEPT = true;   // K and V wait in registers, and dS takes V's place in shared memory
+    static constexpr bool FUSED = true;  // dQ as well
+    static constexpr bool EXACT = true;  // width is D, which is worth the registers that three blocks are short of
+    static constexpr bool WGMMA = false; // the warps multiply together
+};
+struct Keys64 : KeysConfig {
+    static constexpr int D = 64;
+};
+struct Keys64Split : Keys64 {
+    static constexpr bool FUSED = false;
+};
+struct Keys64TwoBlocks : Keys64 {
+    static constexpr int PART = 32, BLOCKS = 2;
+};
+struct Keys64Narrow : Keys64TwoBlocks { // fewer channels than 64
+    static constexpr bool EXACT = false;
+};
+struct Keys64Wgmma : Keys64 {
+    static constexpr int PART = 64;
+    static constexpr bool KEPT = false, EXACT = false, WGMMA = true;
+};
+struct Keys96 : KeysConfig {
+    static constexpr int D = 96, QUERIES = 32, PART = 32, BLOCKS = 2;
+    static constexpr bool KEPT = false, EXACT = false;
+};
+struct Keys128 : Keys96 {
+    static constexpr int D = 128, BLOCKS = 1;
+};
+struct Keys128Turing : Keys128 { // 64 KiB of shared memory
+    static constexpr int QUERIES = 16, PART = 16;
+};
+template <class C> constexpr int keys_of = C::WARPS * 16; // of a block
+template <class C>
+constexpr size_t shared_bytes = 16 * (size_t)(2 * keys_of<C> * (C::D / 8) + 4 * C::QUERIES * (C::D / 8) + C::QUERIES +
+                                              (C::KEPT ? 0 : keys_of<C> * (C::QUERIES / 8)));
 
-// PART queries are in work at a time. KEPT: K and V wait in registers, and dS takes V's place in shared memory. EXACT:
-// width is D, which is worth the registers that three blocks are short of. WGMMA: the warps multiply together.
-template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS, bool WGMMA>
-__global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
-    keys_gradient(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
-                  const act *__restrict__ qkv, const act *__restrict__ dout, const float2 *__restrict__ statistics,
-                  Weights weights, int T, int padded, int H, int any_width) {
-    const int width = EXACT ? D : any_width;
-    constexpr int KEYS = WARPS * 16, W = D / 8, THREADS = WARPS * 32;
-    constexpr int WS = QUERIES / 8;                       // chunks of a row of dS
-    constexpr int COLUMNS = D / (WARPS / (QUERIES / 16)); // of dQ, a warp
+// What a block has in shared memory while it works on a tile of queries.
+struct Tiles {
+    const uint4 *k, *v, *q, *o;
+    const float4 *statistics; // of two queries each
+    uint4 *ds;
+};
+
+// S^T = K Q^T and dP^T = V dO^T of a part of the tile that begins at query `part`. keys, values: K and V if KEPT.
+template <class C>
+INLINE void multiply_queries(float (&s)[C::PART / 8][4], float (&dp)[C::PART / 8][4], const Tiles &tiles,
+                             uint32_t (&keys)[C::D / 16][4], uint32_t (&values)[C::D / 16][4], int part) {
+    constexpr int W = C::D / 8;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if constexpr (C::WGMMA) {
+        wgmma_fence();
+#pragma unroll
+        for (int d = 0; d < C::D / 16; d++) wgmma<LINE, LINE>(s, tiles.k, tiles.q, d, d > 0);
+#pragma unroll
+        for (int d = 0; d < C::D / 16; d++) wgmma<LINE, LINE>(dp, tiles.v, tiles.o, d, d > 0);
+        wgmma_commit();
+        wgmma_wait<0>(s), wgmma_wait<0>(dp);
+    } else {
+        memset(s, 0, sizeof s), memset(dp, 0, sizeof dp);
+#pragma unroll
+        for (int d = 0; d < C::D / 16; d++) {
+            uint32_t f[4], kf[4], vf[4];
+            if (!C::KEPT) {
+                ldmatrix_x4(kf, tiles.k + rows_first<W>(warp * 16, 2 * d, lane));
+                ldmatrix_x4(vf, tiles.v + rows_first<W>(warp * 16, 2 * d, lane));
+            }
+#pragma unroll
+            for (int n = 0; n < C::PART / 16; n++) {
+                int at = chunks_first<W>(part + n * 16, 2 * d, lane);
+                ldmatrix_x4(f, tiles.q + at);
+                add_product(s + 2 * n, C::KEPT ? keys[d] : kf, f);
+                ldmatrix_x4(f, tiles.o + at);
+                add_product(dp + 2 * n, C::KEPT ? values[d] : vf, f);
+            }
+        }
+    }
+}
+
+// P^T and dS^T of a part, from scores s and gradients dp of weights, as operands A of dV and dK: accumulator rows g and
+// g+8 are registers r and r+2. dS^T also goes to shared memory. query, key: the lane's first ones.
+template <class C>
+INLINE void pack_gradients(uint32_t (&p)[C::PART / 16][4], uint32_t (&ds)[C::PART / 16][4], float (&s)[C::PART / 8][4],
+                           float (&dp)[C::PART / 8][4], const Tiles &tiles, float scale, bool diagonal, int part,
+                           int query, int key) {
+    const int row = threadIdx.x / 32 * 16 + (threadIdx.x % 32 >> 2), t4 = threadIdx.x & 3;
+#pragma unroll
+    for (int n = 0; n < C::PART / 8; n++) {
+        const float4 x = tiles.statistics[(part + n * 8 + 2 * t4) / 2];
+        gradient_of_scores<KEY_ROWS>(s[n], dp[n], {make_float2(x.x, x.y), make_float2(x.z, x.w)}, scale, diagonal, n,
+                                     query, key);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int to = (n & 1) * 2 + r;
+            p[n >> 1][to] = pack(s[n][2 * r], s[n][2 * r + 1]);
+            ds[n >> 1][to] = pack(dp[n][2 * r], dp[n][2 * r + 1]);
+            uint32_t *shared = (uint32_t *)(tiles.ds + chunk_at<C::QUERIES / 8>(row + r * 8, part / 8 + n));
+            if (C::WGMMA)
+                put_async(shared + t4, ds[n >> 1][to]);
+            else if (C::FUSED)
+                shared[t4] = ds[n >> 1][to];
+        }
+    }
+}
+
+// Dropout of packed weights.
+template <int N> INLINE void drop_packed(uint32_t (&p)[N][4], uint32_t kept) {
+#pragma unroll
+    for (int n = 0; n < 2 * N; n++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t pair = kept >> kept_bit<KEY_ROWS>(n, 2 * r);
+            p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
+        }
+}
+
+// dV += P^T dO, dK += dS^T Q. By wgmma they are complete after a wait.
+template <class C>
+INLINE void add_queries(float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], const uint32_t (&p)[C::PART / 16][4],
+                        const uint32_t (&ds)[C::PART / 16][4], const Tiles &tiles, int part) {
+    if constexpr (C::WGMMA) {
+        async_fence();
+        wgmma_fence();
+#pragma unroll
+        for (int kk = 0; kk < C::PART / 16; kk++) wgmma<TERM>(dv, p[kk], tiles.o, kk);
+#pragma unroll
+        for (int kk = 0; kk < C::PART / 16; kk++) wgmma<TERM>(dk, ds[kk], tiles.q, kk);
+        wgmma_commit();
+    } else {
+#pragma unroll
+        for (int kk = 0; kk < C::PART / 16; kk++)
+#pragma unroll
+            for (int n = 0; n < C::D / 16; n++) {
+                uint32_t f[4];
+                int at = rows_first<C::D / 8>(part + kk * 16, 2 * n, threadIdx.x % 32);
+                ldmatrix_x4_transposed(f, tiles.o + at);
+                add_product(dv + 2 * n, p[kk], f);
+                ldmatrix_x4_transposed(f, tiles.q + at);
+                add_product(dk + 2 * n, ds[kk], f);
+            }
+    }
+}
+
+// Adds dS K to the sums of a tile of dQ. is_first: there are no sums so far. is_last: writes the result to dq, row 0 of
+// the tile. By wgmma, dk and dv are complete as well.
+template <class C>
+INLINE void add_keys(act *dq, float4 *dq_sums, float (&dk)[C::D / 8][4], float (&dv)[C::D / 8][4], const Tiles &tiles,
+                     bool is_first, bool is_last, int first, int T, int stride, int width, float root) {
+    constexpr int COLUMNS = C::D / (C::WARPS / (C::QUERIES / 16)); // of dQ, a warp
     constexpr int STRETCH =
-        COLUMNS % 32 || BLOCKS < 3 || WGMMA ? COLUMNS : COLUMNS / 2; // columns at a time: the peak of registers
-    static_assert(!KEPT || QUERIES <= D, "dS takes V's place");
-    static_assert(!WGMMA || (D == 64 && WARPS == 4 && QUERIES == 64 && PART == 64 && !KEPT && FUSED),
+        COLUMNS % 32 || C::BLOCKS < 3 || C::WGMMA ? COLUMNS : COLUMNS / 2; // at a time: the peak of registers
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int row16 = warp % (C::QUERIES / 16), strip = warp / (C::QUERIES / 16);
+    dq_sums += warp * (COLUMNS / 8) * 32 + lane;
+#pragma unroll 1
+    for (int c = 0; c < COLUMNS; c += STRETCH) {
+        float a[STRETCH / 8][4] = {};
+        if (!is_first)
+#pragma unroll
+            for (int n = 0; n < STRETCH / 8; n++) {
+                float4 x = __ldcg(dq_sums + (c / 8 + n) * 32);
+                a[n][0] = x.x, a[n][1] = x.y, a[n][2] = x.z, a[n][3] = x.w;
+            }
+        if constexpr (C::WGMMA) {
+            wgmma_fence();
+#pragma unroll
+            for (int kk = 0; kk < keys_of<C> / 16; kk++) wgmma<TERM, TERM>(a, tiles.ds, tiles.k, kk);
+            wgmma_commit();
+            wgmma_wait<0>(a), wgmma_wait<0>(dv), wgmma_wait<0>(dk);
+        } else {
+#pragma unroll
+            for (int kk = 0; kk < keys_of<C> / 16; kk++) {
+                uint32_t sf[4], f[4];
+                ldmatrix_x4_transposed(sf, tiles.ds + chunks_first<C::QUERIES / 8>(kk * 16, 2 * row16, lane));
+#pragma unroll
+                for (int n = 0; n < STRETCH / 16; n++) {
+                    int at = rows_first<C::D / 8>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane);
+                    ldmatrix_x4_transposed(f, tiles.k + at);
+                    add_product(a + 2 * n, sf, f);
+                }
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < STRETCH / 8; n++) {
+            if (!is_last) {
+                __stcg(dq_sums + (c / 8 + n) * 32, make_float4(a[n][0], a[n][1], a[n][2], a[n][3]));
+                continue;
+            }
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                int row = first + row16 * 16 + (lane >> 2) + r * 8, column = strip * COLUMNS + c + n * 8;
+                if (row < T && column < width)
+                    *(uint32_t *)(dq + row * stride + column + 2 * (lane & 3)) =
+                        pack(a[n][2 * r] * root, a[n][2 * r + 1] * root);
+            }
+        }
+    }
+}
+
+template <class C>
+__global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
+    attention_keys_gradient(act *__restrict__ dqkv, float4 *__restrict__ dq_sums, int *__restrict__ turns,
+                            const act *__restrict__ qkv, const act *__restrict__ dout,
+                            const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
+                            int any_width) {
+    constexpr int D = C::D, QUERIES = C::QUERIES, PART = C::PART, KEYS = keys_of<C>, W = D / 8, THREADS = C::WARPS * 32;
+    const int width = C::EXACT ? D : any_width;
+    static_assert(!C::KEPT || QUERIES <= D, "dS takes V's place");
+    static_assert(!C::WGMMA || (D == 64 && KEYS == 64 && QUERIES == 64 && PART == 64 && !C::KEPT && C::FUSED),
                   "tiles of 64 x 64");
-    if (!is_launched<shared_bytes<D, WARPS, QUERIES, KEPT>> || (WGMMA && !has_wgmma)) return;
+    if (!is_launched<shared_bytes<C>> || (C::WGMMA && !has_wgmma)) return;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *k_tile = tiles, *v_tile = k_tile + KEYS * W, *q_tiles = v_tile + KEYS * W;
     uint4 *o_tiles = q_tiles + 2 * QUERIES * W, *s_tiles = o_tiles + 2 * QUERIES * W;
-    uint4 *ds_tile = KEPT ? v_tile : s_tiles + QUERIES;
+    uint4 *ds_tile = C::KEPT ? v_tile : s_tiles + QUERIES;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane >> 2, t4 = lane & 3;
     int key_blocks = (T + KEYS - 1) / KEYS, tile_count = padded / QUERIES, id = blockIdx.x;
-    if (FUSED) { // in dynamic memory: four static bytes would cost sm_86 its second block
+    if (C::FUSED) { // in dynamic memory: four static bytes would cost sm_86 its second block
         if (threadIdx.x == 0) *(int *)tiles = atomicAdd(turns, 1);
         __syncthreads();
         id = *(int *)tiles;
         __syncthreads();
     }
-    int kb = FUSED ? key_blocks - 1 - id % key_blocks : id % key_blocks;
+    int kb = C::FUSED ? key_blocks - 1 - id % key_blocks : id % key_blocks;
     int bh = id / key_blocks, b = bh / H, h = bh % H, first = kb * KEYS / QUERIES;
     const int out_stride = H * width, stride = 3 * out_stride;
     const size_t origin = (size_t)b * T * stride + h * width; // of Q in qkv and of dQ in dqkv
@@ -85,11 +281,11 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
     load_queries(first);
     cp_async_commit();
 
-    uint32_t keys[KEPT ? D / 16 : 1][4], values[KEPT ? D / 16 : 1][4];
+    uint32_t keys[D / 16][4], values[D / 16][4];
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
-    const float scale_of_kept = weights.mask ? weights.mask->scale : 1; // by dropout
+    const float scale_of_kept = mask.dropout ? mask.dropout->scale : 1;
     const float root = rsqrtf((float)width), scale = LOG2E * root;
-    if (KEPT) {
+    if (C::KEPT) {
         cp_async_wait<0>();
         __syncthreads();
 #pragma unroll
@@ -99,186 +295,42 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         }
     }
     for (int tile = first; tile < tile_count; tile++) {
-        const uint4 *q_tile = q_tiles + (tile & 1) * QUERIES * W, *o_tile = o_tiles + (tile & 1) * QUERIES * W;
-        const uint4 *s_tile = s_tiles + (tile & 1) * QUERIES / 2;
+        const Tiles now = {k_tile,
+                           v_tile,
+                           q_tiles + (tile & 1) * QUERIES * W,
+                           o_tiles + (tile & 1) * QUERIES * W,
+                           (const float4 *)(s_tiles + (tile & 1) * QUERIES / 2),
+                           ds_tile};
         cp_async_wait<0>();
-        if (WGMMA) async_fence();
+        if (C::WGMMA) async_fence();
         __syncthreads(); // the tile has landed, and all warps have left the one before
-        if (FUSED && threadIdx.x == 0 && tile > first)
+        if (C::FUSED && threadIdx.x == 0 && tile > first)
             store_release(turn + tile - 1, (tile - 1) * QUERIES / KEYS - kb + 1);
         if (tile + 1 < tile_count) load_queries(tile + 1);
         cp_async_commit();
         bool diagonal = (kb + 1) * KEYS > tile * QUERIES;
-#pragma unroll(BLOCKS < 3 ? 2 : 1) // the unrolled loop would spill with three blocks
-        for (int part = 0; part < QUERIES / PART; part++) {
-            // Bit 2(n & 3) + (e & 1) + 8(e >> 1) of word n / 4: of query n*8 + 2*t4 + (e & 1) and key g + 8(e >> 1).
-            uint32_t kept[(PART + 31) / 32] = {};
-            if (weights.mask)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n += 2) {
-                    uint32_t rows = kept_weights(weights, b, h, tile * QUERIES + part * PART + n * 8,
-                                                 kb * KEYS + warp * 16, T, lane);
-#pragma unroll
-                    for (int q = 0; q < 4; q++)
-                        kept[n / 4] |=
-                            (__shfl_sync(0xffffffffu, rows, 2 * (q / 2 * 8 + 2 * t4 + (q & 1))) >> g & 0x101u)
-                            << (2 * (n & 3) + q);
-                }
+#pragma unroll(C::BLOCKS < 3 ? 2 : 1) // the unrolled loop would spill with three blocks
+        for (int part = 0; part < QUERIES; part += PART) {
+            const int query = tile * QUERIES + part, key = kb * KEYS + warp * 16;
+            uint32_t kept = 0;
+            if (mask.dropout) kept = kept_scores<KEY_ROWS, PART>(mask, b, h, query, key, T, lane);
             float s[PART / 8][4], dp[PART / 8][4];
-            if constexpr (WGMMA) {
-                wgmma_fence();
-#pragma unroll
-                for (int d = 0; d < D / 16; d++) wgmma<LINE, LINE>(s, k_tile, q_tile, d, d > 0);
-#pragma unroll
-                for (int d = 0; d < D / 16; d++) wgmma<LINE, LINE>(dp, v_tile, o_tile, d, d > 0);
-                wgmma_commit();
-                wgmma_wait<0>(s), wgmma_wait<0>(dp);
-            } else {
-                memset(s, 0, sizeof s), memset(dp, 0, sizeof dp);
-#pragma unroll
-                for (int d = 0; d < D / 16; d++) {
-                    uint32_t f[4], kf[4], vf[4];
-                    if (!KEPT) {
-                        ldmatrix_x4(kf, k_tile + rows_first<W>(warp * 16, 2 * d, lane));
-                        ldmatrix_x4(vf, v_tile + rows_first<W>(warp * 16, 2 * d, lane));
-                    }
-#pragma unroll
-                    for (int n = 0; n < PART / 16; n++) {
-                        int at = chunks_first<W>(part * PART + n * 16, 2 * d, lane);
-                        ldmatrix_x4(f, q_tile + at);
-                        mma_16x8x16(s[2 * n], KEPT ? keys[d] : kf, f[0], f[1]);
-                        mma_16x8x16(s[2 * n + 1], KEPT ? keys[d] : kf, f[2], f[3]);
-                        ldmatrix_x4(f, o_tile + at);
-                        mma_16x8x16(dp[2 * n], KEPT ? values[d] : vf, f[0], f[1]);
-                        mma_16x8x16(dp[2 * n + 1], KEPT ? values[d] : vf, f[2], f[3]);
-                    }
-                }
-            }
-            if (weights.starts)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        const int query = tile * QUERIES + part * PART + n * 8 + 2 * t4 + (e & 1);
-                        if (kb * KEYS + warp * 16 + g + (e >> 1) * 8 < first_key_of(weights, b, query, T))
-                            s[n][e] = -INFINITY;
-                    }
-            if (weights.mask)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        dp[n][e] =
-                            kept[n / 4] >> (2 * (n & 3) + (e & 1) + 8 * (e >> 1)) & 1 ? dp[n][e] * scale_of_kept : 0;
             uint32_t p[PART / 16][4], ds[PART / 16][4];
-#pragma unroll
-            for (int n = 0; n < PART / 8; n++) {
-                float4 x = ((const float4 *)s_tile)[(part * PART + n * 8 + 2 * t4) / 2]; // two queries' statistics
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    float pe = exp2_fast(s[n][e] * scale - (e & 1 ? x.z : x.x));
-                    int key = kb * KEYS + warp * 16 + g + (e >> 1) * 8;
-                    if (diagonal && key > tile * QUERIES + part * PART + n * 8 + 2 * t4 + (e & 1)) pe = 0;
-                    s[n][e] = pe, dp[n][e] = pe * (dp[n][e] - (e & 1 ? x.w : x.y));
-                }
-#pragma unroll
-                for (int r = 0; r < 2; r++) { // accumulator rows g, g+8 are registers r, r+2 of operand A
-                    int to = (n & 1) * 2 + r;
-                    p[n >> 1][to] = pack(s[n][2 * r], s[n][2 * r + 1]);
-                    ds[n >> 1][to] = pack(dp[n][2 * r], dp[n][2 * r + 1]);
-                    uint32_t *shared =
-                        (uint32_t *)(ds_tile + chunk_at<WS>(warp * 16 + g + r * 8, part * (PART / 8) + n));
-                    if (WGMMA)
-                        put_async(shared + t4, ds[n >> 1][to]);
-                    else if (FUSED)
-                        shared[t4] = ds[n >> 1][to];
-                }
-            }
-            if (weights.mask)
-#pragma unroll
-                for (int n = 0; n < PART / 8; n++)
-#pragma unroll
-                    for (int r = 0; r < 2; r++) {
-                        const uint32_t pair = kept[n / 4] >> (2 * (n & 3) + 8 * r);
-                        p[n >> 1][(n & 1) * 2 + r] &= (pair & 1 ? 0xffffu : 0) | (pair & 2 ? 0xffff0000u : 0);
-                    }
-            if constexpr (WGMMA) {
-                async_fence();
-                wgmma_fence();
-#pragma unroll
-                for (int kk = 0; kk < PART / 16; kk++) wgmma<TERM>(dv, p[kk], o_tile, kk);
-#pragma unroll
-                for (int kk = 0; kk < PART / 16; kk++) wgmma<TERM>(dk, ds[kk], q_tile, kk);
-                wgmma_commit();
-            } else {
-#pragma unroll
-                for (int kk = 0; kk < PART / 16; kk++)
-#pragma unroll
-                    for (int n = 0; n < D / 16; n++) {
-                        uint32_t f[4];
-                        int at = rows_first<W>(part * PART + kk * 16, 2 * n, lane);
-                        ldmatrix_x4_transposed(f, o_tile + at);
-                        mma_16x8x16(dv[2 * n], p[kk], f[0], f[1]);
-                        mma_16x8x16(dv[2 * n + 1], p[kk], f[2], f[3]);
-                        ldmatrix_x4_transposed(f, q_tile + at);
-                        mma_16x8x16(dk[2 * n], ds[kk], f[0], f[1]);
-                        mma_16x8x16(dk[2 * n + 1], ds[kk], f[2], f[3]);
-                    }
-            }
+            multiply_queries<C>(s, dp, now, keys, values, part);
+            if (mask.starts) mask_scores<KEY_ROWS>(s, mask, b, query + 2 * t4, key + g, T);
+            if (mask.dropout) drop_scores<KEY_ROWS>(dp, kept, scale_of_kept);
+            pack_gradients<C>(p, ds, s, dp, now, scale, diagonal, part, query + 2 * t4, key + g);
+            if (mask.dropout) drop_packed(p, kept);
+            add_queries<C>(dk, dv, p, ds, now, part);
         }
-        if (!FUSED) continue;
-        int before = tile * QUERIES / KEYS - kb, row16 = warp % (QUERIES / 16), strip = warp / (QUERIES / 16);
+        if (!C::FUSED) continue;
+        int before = tile * QUERIES / KEYS - kb;
         if (threadIdx.x == 0) WAIT_UNTIL(load_acquire(turn + tile) == before);
         __syncthreads(); // dS of all warps has arrived, and it is our turn
-        float4 *dq_tile =
-            dq_sums + ((size_t)bh * tile_count + tile) * (QUERIES * D / 4) + warp * (COLUMNS / 8) * 32 + lane;
-#pragma unroll 1
-        for (int c = 0; c < COLUMNS; c += STRETCH) {
-            float a[STRETCH / 8][4] = {};
-            if (before)
-#pragma unroll
-                for (int n = 0; n < STRETCH / 8; n++) {
-                    float4 x = __ldcg(dq_tile + (c / 8 + n) * 32);
-                    a[n][0] = x.x, a[n][1] = x.y, a[n][2] = x.z, a[n][3] = x.w;
-                }
-            if constexpr (WGMMA) {
-                wgmma_fence();
-#pragma unroll
-                for (int kk = 0; kk < KEYS / 16; kk++) wgmma<TERM, TERM>(a, ds_tile, k_tile, kk);
-                wgmma_commit();
-                wgmma_wait<0>(a), wgmma_wait<0>(dv), wgmma_wait<0>(dk);
-            } else {
-#pragma unroll
-                for (int kk = 0; kk < KEYS / 16; kk++) {
-                    uint32_t sf[4];
-                    ldmatrix_x4_transposed(sf, ds_tile + chunks_first<WS>(kk * 16, 2 * row16, lane));
-#pragma unroll
-                    for (int n = 0; n < STRETCH / 16; n++) {
-                        uint32_t f[4];
-                        ldmatrix_x4_transposed(f, k_tile +
-                                                      rows_first<W>(kk * 16, (strip * COLUMNS + c) / 8 + 2 * n, lane));
-                        mma_16x8x16(a[2 * n], sf, f[0], f[1]);
-                        mma_16x8x16(a[2 * n + 1], sf, f[2], f[3]);
-                    }
-                }
-            }
-#pragma unroll
-            for (int n = 0; n < STRETCH / 8; n++) {
-                if (kb) {
-                    __stcg(dq_tile + (c / 8 + n) * 32, make_float4(a[n][0], a[n][1], a[n][2], a[n][3]));
-                    continue;
-                }
-#pragma unroll
-                for (int r = 0; r < 2; r++) { // the last to come writes the result
-                    int row = tile * QUERIES + row16 * 16 + g + r * 8, column = strip * COLUMNS + c + n * 8;
-                    if (row < T && column < width)
-                        *(uint32_t *)(dqkv + origin + row * stride + column + 2 * t4) =
-                            pack(a[n][2 * r] * root, a[n][2 * r + 1] * root);
-                }
-            }
-        }
+        add_keys<C>(dqkv + origin, dq_sums + ((size_t)bh * tile_count + tile) * (QUERIES * D / 4), dk, dv, now, !before,
+                    !kb, tile * QUERIES, T, stride, width, root);
     }
-    if (FUSED) {
+    if (C::FUSED) {
         __syncthreads();
         if (threadIdx.x == 0) store_release(turn + tile_count - 1, (tile_count - 1) * QUERIES / KEYS - kb + 1);
     }
@@ -294,12 +346,18 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         }
 }
 
-// dQ alone: WARPS warps of 16 queries, Q and dO in registers, KEYS keys a step.
-template <int D, int WARPS, int KEYS, int BLOCKS>
-__global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
-    queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
-                     const float2 *__restrict__ statistics, Weights weights, int T, int padded, int H, int width) {
-    constexpr int QUERIES = WARPS * 16, W = D / 8, THREADS = WARPS * 32;
+// dQ alone, of heads of up to 64 channels: Q and dO wait in registers, and a step reads KEYS keys.
+struct QueriesConfig {
+    static constexpr int D = 64, WARPS = 4, KEYS = 64, BLOCKS = 3;
+    static constexpr int QUERIES = WARPS * 16, THREADS = WARPS * 32;
+    static constexpr size_t bytes = (size_t)(2 * QUERIES + 4 * KEYS) * D * 2; // of shared memory
+};
+template <class C>
+__global__ void __launch_bounds__(C::THREADS, blocks_at_once<C::BLOCKS>)
+    attention_queries_gradient(act *__restrict__ dqkv, const act *__restrict__ qkv, const act *__restrict__ dout,
+                               const float2 *__restrict__ statistics, AttentionMask mask, int T, int padded, int H,
+                               int width) {
+    constexpr int D = C::D, KEYS = C::KEYS, QUERIES = C::QUERIES, W = D / 8, THREADS = C::THREADS;
     DYNAMIC_SHARED(uint4, tiles);
     uint4 *q_tile = tiles, *o_tile = q_tile + QUERIES * W, *k_tiles = o_tile + QUERIES * W;
     uint4 *v_tiles = k_tiles + 2 * KEYS * W;
@@ -341,8 +399,9 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
         bool diagonal = (step + 1) * KEYS > block * QUERIES;
 #pragma unroll 1
         for (int part = 0; part < KEYS / 32; part++) {
+            const int key = step * KEYS + part * 32;
             uint32_t kept = 0;
-            if (weights.mask) kept = kept_scores<32>(weights, b, h, row0 - g, step * KEYS + part * 32, T, lane);
+            if (mask.dropout) kept = kept_scores<QUERY_ROWS, 32>(mask, b, h, row0 - g, key, T, lane);
             float s[4][4] = {}, dp[4][4] = {};
             uint32_t f[4], ds[2][4];
 #pragma unroll
@@ -351,48 +410,23 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once<BLOCKS>)
                 for (int n = 0; n < 2; n++) {
                     int at = chunks_first<W>(part * 32 + n * 16, 2 * d, lane);
                     ldmatrix_x4(f, k_tile + at);
-                    mma_16x8x16(s[2 * n], queries[d], f[0], f[1]);
-                    mma_16x8x16(s[2 * n + 1], queries[d], f[2], f[3]);
+                    add_product(s + 2 * n, queries[d], f);
                     ldmatrix_x4(f, v_tile + at);
-                    mma_16x8x16(dp[2 * n], outs[d], f[0], f[1]);
-                    mma_16x8x16(dp[2 * n + 1], outs[d], f[2], f[3]);
+                    add_product(dp + 2 * n, outs[d], f);
                 }
-            if (weights.starts)
+            if (mask.starts) mask_scores<QUERY_ROWS>(s, mask, b, row0, key + 2 * t4, T);
+            if (mask.dropout) drop_scores<QUERY_ROWS>(dp, kept, mask.dropout->scale);
 #pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    const int first = first_key_of(weights, b, row0 + r * 8, T) - step * KEYS - part * 32 - 2 * t4;
-#pragma unroll
-                    for (int n = 0; n < 4; n++)
-#pragma unroll
-                        for (int e = 0; e < 2; e++)
-                            if (n * 8 + e < first) s[n][2 * r + e] = -INFINITY;
-                }
-            if (weights.mask)
-#pragma unroll
-                for (int n = 0; n < 4; n++)
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        dp[n][e] = kept >> kept_bit(n, e) & 1 ? dp[n][e] * weights.mask->scale : 0;
-#pragma unroll
-            for (int n = 0; n < 4; n++)
-#pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    float y[2];
-#pragma unroll
-                    for (int e = 0; e < 2; e++) {
-                        float pe = exp2_fast(s[n][2 * r + e] * scale - x[r].x);
-                        if (diagonal && step * KEYS + part * 32 + n * 8 + 2 * t4 + e > row0 + r * 8) pe = 0;
-                        y[e] = pe * (dp[n][2 * r + e] - x[r].y);
-                    }
-                    ds[n >> 1][(n & 1) * 2 + r] = pack(y[0], y[1]);
-                }
+            for (int n = 0; n < 4; n++) {
+                gradient_of_scores<QUERY_ROWS>(s[n], dp[n], x, scale, diagonal, n, row0, key + 2 * t4);
+                for (int r = 0; r < 2; r++) ds[n >> 1][(n & 1) * 2 + r] = pack(dp[n][2 * r], dp[n][2 * r + 1]);
+            }
 #pragma unroll
             for (int kk = 0; kk < 2; kk++)
 #pragma unroll
                 for (int n = 0; n < D / 16; n++) {
                     ldmatrix_x4_transposed(f, k_tile + rows_first<W>(part * 32 + kk * 16, 2 * n, lane));
-                    mma_16x8x16(dq[2 * n], ds[kk], f[0], f[1]);
-                    mma_16x8x16(dq[2 * n + 1], ds[kk], f[2], f[3]);
+                    add_product(dq + 2 * n, ds[kk], f);
                 }
         }
     }
@@ -435,79 +469,59 @@ struct Call {
     act *dqkv;
     const act *dout, *out, *qkv;
     const float *lse;
-    Weights weights;
+    AttentionMask mask;
     int B, T, H, width;
     Scratch scratch;
 };
 
-template <int D, int WARPS, int QUERIES, int PART, bool KEPT, bool FUSED, bool EXACT, int BLOCKS, bool WGMMA = false>
-struct Keys {
-    static constexpr size_t bytes = shared_bytes<D, WARPS, QUERIES, KEPT>;
-
-    // How many of its blocks a multiprocessor takes at a time.
+template <class C> struct Keys {
+    // How many of its blocks run on a multiprocessor at a time.
     static int resident() {
         static int blocks = 0;
         if (blocks) return blocks;
-        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS, WGMMA>;
-        cuda_check(ALLOW_SHARED(kernel, (int)bytes), "attention_backward");
-        cuda_check(BLOCKS_PER_MULTIPROCESSOR(&blocks, kernel, WARPS * 32, bytes), "attention_backward");
+        auto kernel = attention_keys_gradient<C>;
+        cuda_check(ALLOW_SHARED(kernel, (int)shared_bytes<C>), "attention_backward");
+        cuda_check(BLOCKS_PER_MULTIPROCESSOR(&blocks, kernel, C::WARPS * 32, shared_bytes<C>), "attention_backward");
         return blocks;
     }
 
     static void launch(const Call &c) {
         if (!resident()) cuda_check(cudaErrorLaunchOutOfResources, "attention_backward");
-        auto kernel = keys_gradient<D, WARPS, QUERIES, PART, KEPT, FUSED, EXACT, BLOCKS, WGMMA>;
-        LAUNCH(kernel, blocks_of((size_t)c.T, WARPS * 16) * (unsigned)(c.B * c.H), WARPS * 32, bytes, cuda.stream,
-               c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout, (const float2 *)c.scratch.statistics,
-               c.weights, c.T, c.scratch.padded, c.H, c.width);
+        LAUNCH(attention_keys_gradient<C>, blocks_of((size_t)c.T, keys_of<C>) * (unsigned)(c.B * c.H), C::WARPS * 32,
+               shared_bytes<C>, cuda.stream, c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout,
+               (const float2 *)c.scratch.statistics, c.mask, c.T, c.scratch.padded, c.H, c.width);
     }
 };
 
 } // namespace
 
 static void launch_queries(const Call &c) {
-    constexpr int WARPS = 4, KEYS = 64;
-    constexpr size_t bytes = (size_t)(2 * WARPS * 16 + 4 * KEYS) * 64 * sizeof(act);
-    auto kernel = queries_gradient<64, WARPS, KEYS, 3>;
-    static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)bytes);
+    typedef QueriesConfig C;
+    auto kernel = attention_queries_gradient<C>;
+    static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)C::bytes);
     cuda_check(allowed, "attention_backward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)c.T, WARPS * 16), (unsigned)c.H, (unsigned)c.B), WARPS * 32, bytes,
-           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.weights, c.T, c.scratch.padded,
-           c.H, c.width);
+    LAUNCH(kernel, dim3(blocks_of((size_t)c.T, C::QUERIES), (unsigned)c.H, (unsigned)c.B), C::THREADS, C::bytes,
+           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.mask, c.T, c.scratch.padded, c.H,
+           c.width);
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
 // with larger parts; and the split form while the grid would not fill the card three times over.
 static void launch_64(const Call &c) {
-    typedef Keys<64, 4, 64, 16, true, true, true, 3> Three;
-    typedef Keys<64, 4, 64, 32, true, true, true, 2> Two;
-    typedef Keys<64, 4, 64, 32, true, true, false, 2> Narrow;
-    typedef Keys<64, 4, 64, 16, true, false, true, 3> Split;
-    typedef Keys<64, 4, 64, 64, false, true, false, 3, true> Together;
-    if (attention_by_wgmma()) return Together::launch(c);
-    if (c.width != 64) return Narrow::launch(c);
+    if (attention_by_wgmma()) return Keys<Keys64Wgmma>::launch(c);
+    if (c.width != 64) return Keys<Keys64Narrow>::launch(c);
     AttentionForm form = cuda_attention_form;
     int blocks = c.B * c.H * (int)blocks_of((size_t)c.T, 64);
     if (form == ATTENTION_AUTO || form == ATTENTION_WGMMA)
-        form = blocks < 3 * cuda.multiprocessors * Split::resident() ? ATTENTION_SPLIT
-               : Three::resident() >= 3                              ? ATTENTION_FUSED_3
-                                                                     : ATTENTION_FUSED_2;
+        form = blocks < 3 * cuda.multiprocessors * Keys<Keys64Split>::resident() ? ATTENTION_SPLIT
+               : Keys<Keys64>::resident() >= 3                                   ? ATTENTION_FUSED_3
+                                                                                 : ATTENTION_FUSED_2;
     if (form == ATTENTION_SPLIT)
-        Split::launch(c), launch_queries(c);
+        Keys<Keys64Split>::launch(c), launch_queries(c);
     else if (form == ATTENTION_FUSED_3)
-        Three::launch(c);
+        Keys<Keys64>::launch(c);
     else
-        Two::launch(c);
-}
-
-// Tiles of 16 queries where a block's shared memory does not hold 32: Turing's 64 KiB.
-static void launch_128(const Call &c) {
-    typedef Keys<128, 4, 32, 32, false, true, false, 1> Whole;
-    typedef Keys<128, 4, 16, 16, false, true, false, 1> Half;
-    if (Whole::bytes <= cuda.shared_bytes)
-        Whole::launch(c);
-    else
-        Half::launch(c);
+        Keys<Keys64TwoBlocks>::launch(c);
 }
 
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
@@ -518,20 +532,23 @@ void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, c
               (const act *)out,
               (const act *)qkv,
               lse,
-              weights_of(starts, dropout, layer),
+              attention_mask(starts, dropout, layer),
               B,
               T,
               H,
               D,
               {}};
     c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
-    LAUNCH(prepare, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream, c.scratch.statistics,
-           c.scratch.turns, c.scratch.turn_count, c.out, c.dout, lse, B, T, c.scratch.padded, H, D);
+    LAUNCH(attention_statistics, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream,
+           c.scratch.statistics, c.scratch.turns, c.scratch.turn_count, c.out, c.dout, lse, B, T, c.scratch.padded, H,
+           D);
     if (attention_width(D) == 64)
         launch_64(c);
     else if (attention_width(D) == 96)
-        Keys<96, 4, 32, 32, false, true, false, 2>::launch(c);
+        Keys<Keys96>::launch(c);
+    else if (shared_bytes<Keys128> <= cuda.shared_bytes)
+        Keys<Keys128>::launch(c);
     else
-        launch_128(c);
+        Keys<Keys128Turing>::launch(c);
     if (dbias) FOR_ACT(column_sums)(dbias, dqkv, B * T, 3 * H * D, add);
 }

@@ -16,7 +16,7 @@ divergent|column_sums.cu|s/^    __syncthreads();/    if (threadIdx.x < 16) __syn
 misaligned|layernorm_forward.cu|s/load8(b, branch + first + c)/load8(b, branch + first + c + 1)/|layernorm_agrees|misaligned
 copy|attention_forward.cu|s/^        __syncthreads();//|attention_of_64|error|sm_75
 half|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/d|attention_of_more|nothing orders the write|sm_75
-hidden|attention_forward.cu|/< first) s\[i\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
+hidden|attention.cuh|/< first) s\[n\]/s/-INFINITY/-1e30f/|attention_within_documents|finite
 arrival|upload.c|/cudaStreamWaitEvent(cuda.stream, stage->arrived/d|uploads|error
 slot|upload.c|/cuda_wait_event(stage->arrived/d|uploads|error
 stage|upload.c|/cudaStreamWaitEvent(copy_stream, stage->taken/d|uploads|error
@@ -33,9 +33,9 @@ chunks|embed.cu|s/const size_t base = (size_t)(first + i) \* SORTED;/const size_
 channels|embed.cu|s/int c = (blockIdx.y \* GATHER + threadIdx.x) \* 8;/int c = threadIdx.x * 8;/|embedding_agrees|relative error
 losses|cross_entropy.cu|s/i < n; i += 256/i < min(n, 256); i += 256/|operation_loss|relative error
 acquire|attention_backward.cu|s/WAIT_UNTIL(load_acquire(turn + tile) == before)/WAIT_UNTIL(turn[tile] == before)/|attention_of_64|nothing orders the write
-release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
-plain_load|attention_backward.cu|s/float4 x = __ldcg(dq_tile + (c \/ 8 + n) \* 32);/float4 x = dq_tile[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
-opt_in|attention_forward.cu|s/= ALLOW_SHARED(kernel, (int)bytes);/= cudaSuccess;/|attention_of_more|was not allowed
+release|attention_backward.cu|/^        __syncthreads(); \/\/ the tile has landed/i if (C::FUSED \&\& threadIdx.x == 0 \&\& tile > first) store_release(turn + tile - 1, (tile - 1) * QUERIES \/ KEYS - kb + 1);|attention_of_64|nothing orders the write
+plain_load|attention_backward.cu|s/float4 x = __ldcg(dq_sums + (c \/ 8 + n) \* 32);/float4 x = dq_sums[(c \/ 8 + n) * 32];/|attention_of_64|the same bits in every run
+opt_in|attention_forward.cu|s/= ALLOW_SHARED(kernel, (int)shared_bytes<C>);/= cudaSuccess;/|attention_of_more|was not allowed
 bounds|cross_entropy.cu|s/__launch_bounds__(THREADS, 2)/__launch_bounds__(THREADS \/ 2, 2)/|operation_loss|its launch bounds are
 capture|graph.c|s/^        graphs\[key\].capturing = true;/&  void *late; cudaMalloc(\&late, 8);/|replays|wrong use
 other_card|kernels/cuda/libraries/product_choices.c|s/if (strcmp(line, card)) return/if (0) return/|choices_of_a_checkpoint|rror
@@ -44,10 +44,10 @@ check|kernels/cuda/libraries/product_choices.c|s/ \&\& !memcmp(check + text, lin
 no_choice|kernels/cuda/libraries/product_choices.c|s/if (!entry .. none_are_made)/if (!entry)/|choices_of_a_checkpoint|rror
 by_atomics|matmul_cublaslt.c|s/reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)/reduction)/|damaged_file|rror
 apart|matmul_cublaslt.c|s/plan->usable = !choice.apart;/plan->usable = true;/|epilogue_and_a_kernel|wrong use
-dropped|attention_forward.cu|s/ \& 1)) s\[i\]\[n\]\[e\] = 0;/ \& 1)) s[i][n][e] *= 1;/|attention_with_dropout|relative error
-of_key|attention_backward.cu|s/>> g \& 0x101u/>> g \& 0x100u/|attention_with_dropout|relative error
-of_split|attention_backward.cu|s/kept >> kept_bit(n, e) \& 1 ? dp/weights.mask ? dp/|cuda_attention_gradient_agrees|relative error
-sample|attention.cuh|s/mask.first_sample + (uint32_t)b/mask.first_sample/|attention_with_dropout|relative error
+dropped|attention.cuh|s/ \* scale : 0;/ * scale : x[n][e];/|attention_with_dropout|relative error
+of_key|attention_backward.cu|s/(mask, b, h, query, key, T/(mask, b, h, query, key + 8, T/|attention_with_dropout|relative error
+of_split|attention_backward.cu|s/drop_scores<QUERY_ROWS>(dp, kept,/drop_scores<QUERY_ROWS>(dp, ~0u,/|cuda_attention_gradient_agrees|relative error
+sample|attention.cuh|s/dropout.first_sample + (uint32_t)b/dropout.first_sample/|attention_with_dropout|relative error
 count|collective_nccl.c|s/nccl.Broadcast(part, part, size,/nccl.Broadcast(part, part, size - collective->rank,/|ranks|different counts in a broadcast|ranks
 type|collective_nccl.c|s/size, NCCL_FLOAT32, NCCL_SUM/size, collective->rank ? NCCL_UINT8 : NCCL_FLOAT32, NCCL_SUM/|ranks|different types in a reduction|ranks
 other|collective_nccl.c|s/const bool even = bytes/const bool even = !collective->rank \&\& bytes/|ranks|ranks call|ranks
@@ -58,13 +58,13 @@ gather_first|trainer/optim/step.c|/^        offload_update(network);/d;s/^      
 host_wait|collective_nccl.c|s/^    sent += (count/    cuda_wait(stream, "");\n&/|ranks|the host waits while an exchange is in flight|ranks
 no_poll|trainer/optim/step.c|/collective_wait/d|ranks|the host waits while an exchange is in flight|ranks
 tile_step|wgmma.cuh|s/128 \* WGMMA_TERMS/64 * WGMMA_TERMS/|attention_of_64|relative error|sm_90
-keys_landed|attention_forward.cu|s/if (WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-queries_landed|attention_backward.cu|s/if (WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
-ds_written|attention_backward.cu|s/^                async_fence();//|attention_of_64|without async_fence|sm_90
+keys_landed|attention_forward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
+queries_landed|attention_backward.cu|s/if (C::WGMMA) async_fence();//|attention_of_64|without async_fence|sm_90
+ds_written|attention_backward.cu|s/^        async_fence();//|attention_of_64|without async_fence|sm_90
 ds_barrier|attention_backward.cu|/__syncthreads(); \/\/ dS of all warps/d|attention_of_64|nothing orders the write|sm_90
-scores_wait|attention_forward.cu|s/wgmma_wait<M_TILES - 1>/wgmma_wait<M_TILES>/|attention_of_64|before its wait|sm_90
-sums_wait|attention_forward.cu|s/wgmma_wait<0>(sums/wgmma_wait<1>(sums/|attention_of_64|wgmma without a wait|sm_90
-both_words|attention_backward.cu|s/2 \* (n \& 3) + (e \& 1)/2 * n + (e \& 1)/|attention_with_dropout|error|sm_90
+scores_wait|attention_forward.cu|s/wgmma_wait<TILES - 1>/wgmma_wait<TILES>/|attention_of_64|before its wait|sm_90
+sums_wait|attention_forward.cu|s/wgmma_wait<0>(softmax/wgmma_wait<1>(softmax/|attention_of_64|wgmma without a wait|sm_90
+both_words|attention_backward.cu|s/uint32_t kept = 0;/uint16_t kept = 0;/|attention_with_dropout|error|sm_90
 swizzle|attention.cuh|s/W % 4 == 0 ? row >> 1 & 3/W % 4 == 0 ? row \& 1/|bank_conflicts|emu_counts.bank_conflicts
 END
 }

@@ -10,10 +10,9 @@ import re
 import sys
 
 CEILINGS = {  # by the mangled name up to its template arguments
-    "5flashILi64E": 255, "5flashILi96E": 255, "5flashILi128E": 255,
-    "13keys_gradientILi64ELi4ELi64ELi16E": 168,  # three blocks of 128 threads
-    "13keys_gradientILi64ELi4ELi64ELi64E": 168, # by wgmma
-    "13keys_gradientILi64ELi4ELi64ELi32E": 255, "16queries_gradient": 168,
+    "24attention_forward_kernel": 255, "26attention_queries_gradient": 168,
+    "23attention_keys_gradientI6Keys64E": 168, "23attention_keys_gradientI11Keys64SplitE": 168,  # three blocks of 128 threads
+    "23attention_keys_gradientI11Keys64WgmmaE": 168, "23attention_keys_gradientI15Keys64TwoBlocksE": 255,
     "13norm_gradientILi3E": 168, "13norm_gradientILi4E": 168, "13norm_gradientILi5E": 255,
     "12add_and_norm": 64, "8classify": 64, "6update": 72, "13gelu_gradient": 64, "4gelu": 48, "5embed": 40,
 }
