@@ -27,6 +27,15 @@ typedef struct {
     int rows, cols;
 } Weight;
 
+// Causal attention of B sequences of T tokens, with H heads of D channels.
+typedef struct {
+    int B, T, H, D;
+    const int32_t *starts;  // (B,T): the first position that each query sees, at most its own, rising with t; NULL: 0
+    const Dropout *dropout; // of the softmax's output, site DROPOUT_ATTENTION of `layer`; NULL: none
+    int layer;
+    int from; // the forward pass computes the queries from this position on, and may write any number to those before
+} Attention;
+
 typedef struct AdamW AdamW; // kernels/adamw_scalars.h
 typedef struct Muon Muon;   // kernels/muon_scalars.h
 

@@ -150,8 +150,8 @@ INLINE void add_product(float (*sums)[4], const uint32_t (&a)[4], const uint32_t
     mma_16x8x16(sums[1], a, b[2], b[3]);
 }
 
-static inline AttentionMask attention_mask(const int32_t *starts, const Dropout *dropout, int layer) {
-    return {starts, dropout, (uint32_t)(layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
+static inline AttentionMask attention_mask(const Attention &a) {
+    return {a.starts, a.dropout, (uint32_t)(a.layer * DROPOUT_SITES + DROPOUT_ATTENTION)};
 }
 
 // The kernel width for a head of D channels.

@@ -467,10 +467,8 @@ namespace { // it differs from type to type
 
 struct Call {
     act *dqkv;
-    const act *dout, *out, *qkv;
-    const float *lse;
-    AttentionMask mask;
-    int B, T, H, width;
+    const act *dout, *qkv;
+    Attention a;
     Scratch scratch;
 };
 
@@ -487,9 +485,9 @@ template <class C> struct Keys {
 
     static void launch(const Call &c) {
         if (!resident()) cuda_check(cudaErrorLaunchOutOfResources, "attention_backward");
-        LAUNCH(attention_keys_gradient<C>, blocks_of((size_t)c.T, keys_of<C>) * (unsigned)(c.B * c.H), C::WARPS * 32,
-               shared_bytes<C>, cuda.stream, c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout,
-               (const float2 *)c.scratch.statistics, c.mask, c.T, c.scratch.padded, c.H, c.width);
+        LAUNCH(attention_keys_gradient<C>, blocks_of((size_t)c.a.T, keys_of<C>) * (unsigned)(c.a.B * c.a.H),
+               C::WARPS * 32, shared_bytes<C>, cuda.stream, c.dqkv, c.scratch.dq_sums, c.scratch.turns, c.qkv, c.dout,
+               (const float2 *)c.scratch.statistics, attention_mask(c.a), c.a.T, c.scratch.padded, c.a.H, c.a.D);
     }
 };
 
@@ -500,18 +498,18 @@ static void launch_queries(const Call &c) {
     auto kernel = attention_queries_gradient<C>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)C::bytes);
     cuda_check(allowed, "attention_backward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)c.T, C::QUERIES), (unsigned)c.H, (unsigned)c.B), C::THREADS, C::bytes,
-           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, c.mask, c.T, c.scratch.padded, c.H,
-           c.width);
+    LAUNCH(kernel, dim3(blocks_of((size_t)c.a.T, C::QUERIES), (unsigned)c.a.H, (unsigned)c.a.B), C::THREADS, C::bytes,
+           cuda.stream, c.dqkv, c.qkv, c.dout, (const float2 *)c.scratch.statistics, attention_mask(c.a), c.a.T,
+           c.scratch.padded, c.a.H, c.a.D);
 }
 
 // Heads of up to 64 channels: three blocks on a multiprocessor whose shared memory holds them, else two of the variant
 // with larger parts; and the split form while the grid would not fill the card three times over.
 static void launch_64(const Call &c) {
     if (attention_by_wgmma()) return Keys<Keys64Wgmma>::launch(c);
-    if (c.width != 64) return Keys<Keys64Narrow>::launch(c);
+    if (c.a.D != 64) return Keys<Keys64Narrow>::launch(c);
     AttentionForm form = cuda_attention_form;
-    int blocks = c.B * c.H * (int)blocks_of((size_t)c.T, 64);
+    int blocks = c.a.B * c.a.H * (int)blocks_of((size_t)c.a.T, 64);
     if (form == ATTENTION_AUTO || form == ATTENTION_WGMMA)
         form = blocks < 3 * cuda.multiprocessors * Keys<Keys64Split>::resident() ? ATTENTION_SPLIT
                : Keys<Keys64>::resident() >= 3                                   ? ATTENTION_FUSED_3
@@ -525,30 +523,20 @@ static void launch_64(const Call &c) {
 }
 
 void FOR_ACT(cuda_attention_backward)(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                      const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
-                                      int T, int H, int D, bool add) {
-    Call c = {(act *)dqkv,
-              (const act *)dout,
-              (const act *)out,
-              (const act *)qkv,
-              lse,
-              attention_mask(starts, dropout, layer),
-              B,
-              T,
-              H,
-              D,
-              {}};
-    c.scratch = lay_out((char *)cuda.scratch, B, T, H, D);
-    LAUNCH(attention_statistics, blocks_of((size_t)B * c.scratch.padded * H * 8, 256), 256, 0, cuda.stream,
-           c.scratch.statistics, c.scratch.turns, c.scratch.turn_count, c.out, c.dout, lse, B, T, c.scratch.padded, H,
-           D);
-    if (attention_width(D) == 64)
+                                      const Act *qkv, const Attention *attention, bool add) {
+    const Attention &a = *attention;
+    const Scratch scratch = lay_out((char *)cuda.scratch, a.B, a.T, a.H, a.D);
+    const Call c = {(act *)dqkv, (const act *)dout, (const act *)qkv, a, scratch};
+    LAUNCH(attention_statistics, blocks_of((size_t)a.B * scratch.padded * a.H * 8, 256), 256, 0, cuda.stream,
+           scratch.statistics, scratch.turns, scratch.turn_count, (const act *)out, c.dout, lse, a.B, a.T,
+           scratch.padded, a.H, a.D);
+    if (attention_width(a.D) == 64)
         launch_64(c);
-    else if (attention_width(D) == 96)
+    else if (attention_width(a.D) == 96)
         Keys<Keys96>::launch(c);
     else if (shared_bytes<Keys128> <= cuda.shared_bytes)
         Keys<Keys128>::launch(c);
     else
         Keys<Keys128Turing>::launch(c);
-    if (dbias) FOR_ACT(column_sums)(dbias, dqkv, B * T, 3 * H * D, add);
+    if (dbias) FOR_ACT(column_sums)(dbias, dqkv, a.B * a.T, 3 * a.H * a.D, add);
 }

@@ -201,23 +201,22 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
         softmax_store(softmax[i], out, lse, scale, scale_of_kept, b, h, row0 + i * ROWS_APART, T, H, width, t4);
 }
 
-template <class C>
-static void launch(act *out, float *lse, const act *qkv, AttentionMask mask, int B, int T, int H, int width, int from) {
+template <class C> static void launch(act *out, float *lse, const act *qkv, const Attention &a) {
     constexpr int queries = queries_of<C>;
     auto kernel = attention_forward_kernel<C>;
     static const cudaError_t allowed = ALLOW_SHARED(kernel, (int)shared_bytes<C>);
     cuda_check(allowed, "attention_forward");
-    LAUNCH(kernel, dim3(blocks_of((size_t)(T - from / queries * queries), queries), (unsigned)H, (unsigned)B),
-           C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, mask, T, H, width);
+    LAUNCH(kernel, dim3(blocks_of((size_t)(a.T - a.from / queries * queries), queries), (unsigned)a.H, (unsigned)a.B),
+           C::WARPS * 32, shared_bytes<C>, cuda.stream, out, lse, qkv, attention_mask(a), a.T, a.H, a.D);
 }
 
-void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const int32_t *starts,
-                                     const Dropout *dropout, int layer, int B, int T, int H, int D, int from) {
-    auto kernel = attention_width(D) == 64   ? attention_by_wgmma() ? launch<Forward64Wgmma> : launch<Forward64>
-                    : attention_width(D) == 96 ? launch<Forward96>
+void FOR_ACT(cuda_attention_forward)(Act *out, float *lse, const Act *qkv, const Attention *attention) {
+    const int width = attention_width(attention->D);
+    auto kernel = width == 64   ? attention_by_wgmma() ? launch<Forward64Wgmma> : launch<Forward64>
+                    : width == 96 ? launch<Forward96>
                   : shared_bytes<Forward128> <= cuda.shared_bytes ? launch<Forward128>
                                                                   : launch<Forward128Turing>;
-    kernel((act *)out, lse, (const act *)qkv, attention_mask(starts, dropout, layer), B, T, H, D, from);
+    kernel((act *)out, lse, (const act *)qkv, *attention);
 }
 
 extern "C" bool FOR_ACT(attention_has_wgmma)(void) {

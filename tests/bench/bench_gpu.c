@@ -178,11 +178,12 @@ static Par *param(ParamId id) { return network_param(&network, id, 0); }
 static Grad *grad(ParamId id) { return network_grad(&network, id, 0); }
 
 static void run_attention_forward(void) {
-    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv), NULL, NULL, 0, B, T, H, C / H, 0);
+    ops->attention_forward(at(pass->att), at(pass->lse), at(pass->qkv),
+                           &(Attention){.B = B, .T = T, .H = H, .D = C / H});
 }
 static void run_attention_backward(void) {
-    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv), NULL,
-                            NULL, 0, B, T, H, C / H, false);
+    ops->attention_backward(at(pass->dqkv), NULL, at(pass->dnorm), at(pass->att), at(pass->lse), at(pass->qkv),
+                            &(Attention){.B = B, .T = T, .H = H, .D = C / H}, false);
 }
 static void run_attention_as(AttentionForm form, void (*run)(void)) {
     set_attention_form(form);

@@ -87,7 +87,7 @@ static void start_product(const char *name, int M, int rows, int cols) {
     }
 #define TIMED_ATTENTION(name, products, arguments, call)                                                               \
     static void timed_##name arguments {                                                                               \
-        start(#name, (products)*1.0 * B * T * T * H * D); /* causal, counted once */                                   \
+        start(#name, (products)*1.0 * a->B * a->T * a->T * a->H * a->D); /* causal, counted once */                    \
         real->name call;                                                                                               \
         stop();                                                                                                        \
     }
@@ -131,14 +131,11 @@ TIMED(heads_backward,
       (Act * din, Grad *dq_gain, Grad *dk_gain, Grad *dbias, const Act *dqkv, const Act *in, const Par *q_gain,
        const Par *k_gain, const float *rotation, int B, int T, int H, int K, int D, bool add),
       (din, dq_gain, dk_gain, dbias, dqkv, in, q_gain, k_gain, rotation, B, T, H, K, D, add))
-TIMED_ATTENTION(attention_forward, 2,
-                (Act * out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
-                 int T, int H, int D, int from),
-                (out, lse, qkv, starts, dropout, layer, B, T, H, D, from))
+TIMED_ATTENTION(attention_forward, 2, (Act * out, float *lse, const Act *qkv, const Attention *a), (out, lse, qkv, a))
 TIMED_ATTENTION(attention_backward, 5,
                 (Act * dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse, const Act *qkv,
-                 const int32_t *starts, const Dropout *dropout, int layer, int B, int T, int H, int D, bool add),
-                (dqkv, dbias, dout, out, lse, qkv, starts, dropout, layer, B, T, H, D, add))
+                 const Attention *a, bool add),
+                (dqkv, dbias, dout, out, lse, qkv, a, add))
 TIMED(dropout,
       (Act * out, Grad *dbias, const Act *in, const Dropout *dropout, int layer, DropoutSite site, int B, int T, int C,
        bool add),

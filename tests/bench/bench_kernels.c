@@ -142,6 +142,10 @@ static double now(void) {
         seconds[kind] += now() - start_;                                                                               \
     } while (0)
 
+static Attention attention_of(int l) {
+    return (Attention){.B = s.B, .T = s.T, .H = s.H, .D = s.C / s.H, .dropout = dropout, .layer = l};
+}
+
 // The mask of a branch; in the backward pass with the gradient of its bias, which the norm computes without dropout.
 static void drop(Act *x, Grad *dbias, int l, DropoutSite site) {
     if (dropout) TIME(DROPOUT, dropout(x, dbias, x, dropout, l, site, s.B, s.T, s.C, false));
@@ -158,8 +162,8 @@ static void forward(void) {
         TIME(LAYERNORM, layernorm_forward(a->sum[0], a->normed[0], a->mean[0], a->rstd[0], below, branch, a->ln[0],
                                           HALF(a->ln[0]), N, C));
         TIME(FWD, matmul_forward(a->qkv, a->normed[0], &a->w[0], a->bias[0], N));
-        TIME(ATTENTION_FWD,
-             attention_forward(a->attended, a->lse, a->qkv, NULL, dropout, l, s.B, s.T, s.H, C / s.H, 0));
+        const Attention attention = attention_of(l);
+        TIME(ATTENTION_FWD, attention_forward(a->attended, a->lse, a->qkv, &attention));
         TIME(FWD, matmul_forward(g.branch, a->attended, &a->w[1], a->bias[1], N));
         drop(g.branch, NULL, l, DROPOUT_ATTENTION_OUT);
         TIME(LAYERNORM, layernorm_forward(a->sum[1], a->normed[1], a->mean[1], a->rstd[1], a->sum[0], g.branch,
@@ -208,8 +212,9 @@ static void backward(void) {
         drop(g.dsum_act, a->dbias[1], l, DROPOUT_ATTENTION_OUT);
         TIME(DX, matmul_backward_input(g.d, g.dsum_act, &a->w[1], N));
         TIME(DW, matmul_backward_weight(a->dw[1], g.dsum_act, a->attended, N, C, C, false));
-        TIME(ATTENTION_BWD, attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, NULL, dropout, l,
-                                               s.B, s.T, s.H, C / s.H, false));
+        const Attention attention = attention_of(l);
+        TIME(ATTENTION_BWD,
+             attention_backward(g.dwide, a->dbias[0], g.d, a->attended, a->lse, a->qkv, &attention, false));
         TIME(DX, matmul_backward_input(g.d, g.dwide, &a->w[0], N));
         TIME(DW, matmul_backward_weight(a->dw[0], g.dwide, a->normed[0], N, 3 * C, C, false));
         TIME(LAYERNORM, layernorm_backward(g.dsum, g.dsum_act, a->dln[0], HALF(a->dln[0]),

@@ -30,10 +30,11 @@ TEST(cuda_attention_gradient_repeats_its_bits) {
     array_send(TESTED);
     unsigned char *first = malloc(bytes), *now = malloc(bytes);
     CHECK(first && now);
-    on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, B, T, H, D, 0);
+    on->attention_forward(array_at(out, 1), array_at(lse, 1), array_at(qkv, 1),
+                          &(Attention){.B = B, .T = T, .H = H, .D = D});
     for (int launch = 0; launch < launches; launch++) {
         on->attention_backward(array_at(dqkv, 1), NULL, array_at(dout, 1), array_at(out, 1), array_at(lse, 1),
-                               array_at(qkv, 1), NULL, NULL, 0, B, T, H, D, false);
+                               array_at(qkv, 1), &(Attention){.B = B, .T = T, .H = H, .D = D}, false);
         on->download(launch ? now : first, array_at(dqkv, 1), bytes);
         CHECK(!launch || !memcmp(first, now, bytes));
     }

@@ -297,16 +297,20 @@ void operation_attention(int B, int T, int H, int D, bool with_dropout, bool wit
     Array *dqkv = array_filled(ACTS, 3 * n, NAN), *dbias = array_normal(GRADS, (size_t)(3 * C), 1, 0);
     Array *masks = array_bytes(&dropout, sizeof dropout), *starts = document_starts(B, T);
     const double flops = 2.0 * T * (double)n; // of scores and values, causal
+#define ATTENTION                                                                                                      \
+    &(Attention){.B = B,                                                                                               \
+                 .T = T,                                                                                               \
+                 .H = H,                                                                                               \
+                 .D = D,                                                                                               \
+                 .layer = layer,                                                                                       \
+                 .starts = with_starts ? AT(starts) : NULL,                                                            \
+                 .dropout = with_dropout ? AT(masks) : NULL}
     pair_flops = flops;
-    if (pair_timing)
-        ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
-                                      with_dropout ? AT(masks) : NULL, layer, B, T, H, D, 0));
+    if (pair_timing) ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), ATTENTION));
     pair_flops = 3.5 * flops;
-    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), with_starts ? AT(starts) : NULL,
-                                  with_dropout ? AT(masks) : NULL, layer, B, T, H, D, 0);
-            on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv),
-                                   with_starts ? AT(starts) : NULL, with_dropout ? AT(masks) : NULL, layer, B, T, H, D,
-                                   true));
+    ON_BOTH(on->attention_forward(AT(out), AT(lse), AT(qkv), ATTENTION);
+            on->attention_backward(AT(dqkv), AT(dbias), AT(dout), AT(out), AT(lse), AT(qkv), ATTENTION, true));
+#undef ATTENTION
     CHECK_NEAR(out, 2 * rounded_once); // weights are rounded as well
     CHECK_NEAR(lse, 1e-5);
     CHECK_NEAR(dqkv, 3 * rounded_once);
@@ -321,8 +325,10 @@ void operation_attention_from(int T, int H, int D, int from) {
     Array *qkv = array_normal(ACTS, 3 * n, 1, 0), *lse = array_filled(FLOATS, (size_t)(H * T), NAN);
     Array *all = array_filled(ACTS, n, NAN), *last = array_filled(ACTS, n, NAN);
     array_send(TESTED);
-    on->attention_forward(array_at(all, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, 1, T, H, D, 0);
-    on->attention_forward(array_at(last, 1), array_at(lse, 1), array_at(qkv, 1), NULL, NULL, 0, 1, T, H, D, from);
+    Attention attention = {.B = 1, .T = T, .H = H, .D = D};
+    on->attention_forward(array_at(all, 1), array_at(lse, 1), array_at(qkv, 1), &attention);
+    attention.from = from;
+    on->attention_forward(array_at(last, 1), array_at(lse, 1), array_at(qkv, 1), &attention);
     CHECK(same_bytes(on, array_at(all, 1), array_at(last, 1), (size_t)from * row, (size_t)T * row));
     pair_close();
 }

@@ -213,18 +213,16 @@ static void reference_heads_backward(Act *din, Grad *dq_gain, Grad *dk_gain, Gra
 
 // One head of one sequence: row t of q, k, v is q + t*step, k + t*step, v + t*step.
 typedef struct {
-    const int32_t *starts;
-    const Dropout *dropout;
-    int layer, B, T, H, D;
+    Attention all;
     int b, h;
 } Head;
 
-static int first_seen(const Head *a, int t) { return a->starts ? a->starts[a->b * a->T + t] : 0; }
+static int first_seen(const Head *a, int t) { return a->all.starts ? a->all.starts[a->b * a->all.T + t] : 0; }
 
 static double attention_factor(const Head *a, int t, int s) {
-    if (!a->dropout) return 1;
-    return (double)dropout_factor(a->dropout, a->layer, DROPOUT_ATTENTION, (uint32_t)a->b, (uint32_t)(a->h * a->T + t),
-                                  (uint32_t)a->T, (uint32_t)s);
+    if (!a->all.dropout) return 1;
+    return (double)dropout_factor(a->all.dropout, a->all.layer, DROPOUT_ATTENTION, (uint32_t)a->b,
+                                  (uint32_t)(a->h * a->all.T + t), (uint32_t)a->all.T, (uint32_t)s);
 }
 
 static double dot(const double *a, const double *b, int n) {
@@ -235,23 +233,24 @@ static double dot(const double *a, const double *b, int n) {
 
 // p[s] = exp(score[s] - largest), first_seen <= s <= t; returns the log of the softmax's denominator
 static double attention_weights(double *p, const double *qkv, const Head *a, int t) {
-    const int step = 3 * a->H * a->D, first = first_seen(a, t);
-    const double *q = qkv + (a->b * a->T + t) * step + a->h * a->D;
+    const int step = 3 * a->all.H * a->all.D, first = first_seen(a, t);
+    const double *q = qkv + (a->b * a->all.T + t) * step + a->h * a->all.D;
     double largest = -INFINITY, total = 0;
     for (int s = first; s <= t; s++)
-        p[s] = dot(q, q + (s - t) * step + a->H * a->D, a->D) / sqrt(a->D), largest = fmax(largest, p[s]);
+        p[s] = dot(q, q + (s - t) * step + a->all.H * a->all.D, a->all.D) / sqrt(a->all.D),
+        largest = fmax(largest, p[s]);
     for (int s = first; s <= t; s++) total += p[s] = exp(p[s] - largest);
     for (int s = first; s <= t; s++) p[s] /= total;
     return largest + log(total);
 }
 
-static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts,
-                                        const Dropout *dropout, int layer, int B, int T, int H, int D, int from) {
+static void reference_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *attention) {
+    const int T = attention->T, H = attention->H, D = attention->D;
     double *p = calloc((size_t)T, sizeof *p);
-    memset(out, 0, (size_t)B * (size_t)T * (size_t)(H * D) * sizeof(double));
-    for (Head a = {starts, dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+    memset(out, 0, (size_t)attention->B * (size_t)T * (size_t)(H * D) * sizeof(double));
+    for (Head a = {.all = *attention}; a.b < attention->B; a.b++)
         for (a.h = 0; a.h < H; a.h++)
-            for (int t = from; t < T; t++) {
+            for (int t = attention->from; t < T; t++) {
                 lse[(a.b * H + a.h) * T + t] = (float)attention_weights(p, IN(qkv), &a, t);
                 double *o = OUT(out) + (a.b * T + t) * H * D + a.h * D;
                 for (int s = first_seen(&a, t); s <= t; s++) {
@@ -264,13 +263,12 @@ static void reference_attention_forward(Act *out, float *lse, const Act *qkv, co
 
 // From qkv alone: out and lse, which a backend may read, follow from it.
 static void reference_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                         const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer,
-                                         int B, int T, int H, int D, bool add) {
+                                         const Act *qkv, const Attention *attention, bool add) {
     (void)out, (void)lse;
-    const int C = H * D, step = 3 * C;
+    const int B = attention->B, T = attention->T, H = attention->H, D = attention->D, C = H * D, step = 3 * C;
     double *p = calloc(2 * (size_t)T, sizeof *p), *dp = p + T;
     memset(dqkv, 0, (size_t)B * (size_t)T * (size_t)step * sizeof(double));
-    for (Head a = {starts, dropout, layer, B, T, H, D, 0, 0}; a.b < B; a.b++)
+    for (Head a = {.all = *attention}; a.b < attention->B; a.b++)
         for (a.h = 0; a.h < H; a.h++)
             for (int t = 0; t < T; t++) {
                 const int at = (a.b * T + t) * step + a.h * D;

@@ -151,20 +151,17 @@ TEST(reference_heads_have_the_gradient_of_their_differences) {
     }
 }
 
-static const Dropout *masks;
-static const int32_t *starts;
-static void attention(void) {
-    reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), starts, masks, 3, B, T, HEADS, C / HEADS, 0);
-}
+static Attention causal = {.B = B, .T = T, .H = HEADS, .D = C / HEADS, .layer = 3};
+static void attention(void) { reference_backend()->attention_forward(T_(x.out), lse, T_(x.in[0]), &causal); }
 static void attention_gradient(void) {
-    reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), starts,
-                                            masks, 3, B, T, HEADS, C / HEADS, false);
+    reference_backend()->attention_backward(T_(x.gradient[0]), NULL, T_(x.dout), T_(x.out), lse, T_(x.in[0]), &causal,
+                                            false);
 }
 TEST(reference_attention_has_the_gradient_of_its_differences) {
     int32_t documents[N];
     for (int n = 0; n < N; n++) documents[n] = n % T / 2 * 2;
     for (int form = 0; form < 4; form++) {
-        masks = form % 2 ? &dropout : NULL, starts = form / 2 ? documents : NULL;
+        causal.dropout = form % 2 ? &dropout : NULL, causal.starts = form / 2 ? documents : NULL;
         check_gradient(attention, attention_gradient, (Numbers){.in_count = {N * 3 * C}, .out_count = N * C});
     }
 }

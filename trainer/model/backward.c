@@ -54,8 +54,8 @@ void network_backward(const Network *network, const PassLayout *pass, int B, int
         ops->matmul_backward_weight(G(ATT_W, l), dproj, x.att, N, C, C, add);                                // (C,C)
         ops->matmul_backward_input(x.dnorm, dproj, W(ATT_W, l), N);                                          // (N,C)
         Act *dheads = x.dqkv;
-        ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv,
-                                network_starts(network, pass), dropout, l, B, T, H, D,
+        const Attention attention = network_attention(network, pass, l, B, T, 0);
+        ops->attention_backward(x.dqkv, has_heads ? NULL : G(QKV_B, l), x.dnorm, x.att, x.lse, x.qkv, &attention,
                                 add); // (N,3C)
         if (K < H) dheads = row_at(x.dqkv, N, 3 * C, ops->act_bytes);
         if (has_heads)

@@ -21,7 +21,7 @@ Buffers network_buffers(const Network *network, const PassLayout *pass, int laye
     return x;
 }
 
-const int32_t *network_starts(const Network *network, const PassLayout *pass) {
+static const int32_t *starts_of(const Network *network, const PassLayout *pass) {
     return network->plan->document_mask ? network_at(network, pass->starts) : NULL;
 }
 
@@ -35,6 +35,18 @@ const float *network_rotation(const Network *network, int from) {
 const Dropout *network_dropout(const Network *network, const PassLayout *pass) {
     const StepScalars *scalars = network_at(network, network->plan->scalars);
     return pass->backward && network->plan->dropout ? &scalars->dropout : NULL;
+}
+
+Attention network_attention(const Network *network, const PassLayout *pass, int layer, int B, int T, int from) {
+    const int heads = network->model->shape.heads;
+    return (Attention){.B = B,
+                       .T = T,
+                       .H = heads,
+                       .D = network->model->shape.channels / heads,
+                       .starts = starts_of(network, pass),
+                       .dropout = network_dropout(network, pass),
+                       .layer = layer,
+                       .from = from};
 }
 
 // Runs the part of a block that `level` recomputes; RECOMPUTE_BLOCK: all of it. Rows before `from` of a sequence are left
@@ -56,8 +68,8 @@ static void block_forward(const Network *network, const PassLayout *pass, int l,
         ops->heads_forward(qkv, heads, P(Q_GAIN, l), P(K_GAIN, l), network_rotation(network, from), B, T - from, H,
                            shape->kv_heads, D); // (N,3C)
     if (level >= RECOMPUTE_BLOCK) {
-        ops->attention_forward(x.att, x.lse, x.qkv, network_starts(network, pass), dropout, l, B, T, H, D,
-                               from);                                    // (N,C), lse (B,H,T)
+        const Attention attention = network_attention(network, pass, l, B, T, from);
+        ops->attention_forward(x.att, x.lse, x.qkv, &attention);         // (N,C), lse (B,H,T)
         ops->matmul_forward(x.branch, att, W(ATT_W, l), P(ATT_B, l), N); // (N,C)
         if (dropout) ops->dropout(x.branch, NULL, x.branch, dropout, l, DROPOUT_ATTENTION_OUT, B, T, C, false); // (N,C)
     }

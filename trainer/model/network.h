@@ -65,14 +65,14 @@ typedef struct {
 } Buffers;
 Buffers network_buffers(const Network *network, const PassLayout *pass, int layer);
 
-// The attention limits of the batch: NULL without document_mask.
-const int32_t *network_starts(const Network *network, const PassLayout *pass);
-
 // The angles of the positions from `from` on: NULL without rope.
 const float *network_rotation(const Network *network, int from);
 
 // The dropout of a pass; NULL without dropout, as in evaluations.
 const Dropout *network_dropout(const Network *network, const PassLayout *pass);
+
+// The attention of a layer over B sequences of T tokens: with document_mask inside documents, and with the pass's dropout.
+Attention network_attention(const Network *network, const PassLayout *pass, int layer, int B, int T, int from);
 
 // Runs B sequences of T tokens (at most those of the pass and the model's block) up to the last norm.
 void network_forward(const Network *network, const PassLayout *pass, int B, int T);

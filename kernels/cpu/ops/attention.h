@@ -213,12 +213,6 @@ static void sum_queries(float *dk, const Lane *ds, const Lane *q, Lane *turned, 
     }
 }
 
-// The dropout factors of a row of the softmax; mask has room for a multiple of MASK_STEP.
-static void attention_mask(float *mask, const Dropout *dropout, int layer, int sample, int row, int T, int width) {
-    for (int col = 0; col < width; col += MASK_STEP)
-        dropout_piece(mask + col, dropout, layer, DROPOUT_ATTENTION, sample, row, T, col);
-}
-
 // p = exp(scores * scale - largest) of the keys first .. visible-1, 0 elsewhere, times the dropout mask (NULL: none);
 // returns the log of the denominator
 static float softmax_row(LaneNumber *p, const float *scores, const float *mask, int first, int visible, int width,
@@ -323,164 +317,203 @@ static void sum_values_of_row(float *out, const Lane *p, const Number *v, size_t
     for (; d < D; d += W) sum_values(1, out + d, p, v + d, stride, keys, D - d);
 }
 
-// The last query of a sequence of T, whose rows begin at q. Returns the log of the denominator.
-static float attend_row(const AttentionScratch *s, Number *out, const Number *q, size_t stride, const float *mask,
-                        int first, int T, int D, float scale) {
-    const int width = (int)round_up((size_t)T, W);
-    float inverse;
-    memset(s->q, 0, round_up((size_t)D, W) * sizeof *s->q);
-    copy_row(s->q, q + (size_t)(T - 1) * stride, D);
-    multiply_keys_of_row(s->scores, s->q, q + stride / 3, stride, T, D);
-    const float log_sum = softmax_row((LaneNumber *)s->p, s->scores, mask, first, T, width, scale, &inverse);
-    sum_values_of_row(s->out, s->p, q + stride / 3 * 2, stride, T, D);
-    for (int d = 0; d < D; d += W) act_store_part(out + d, v_load(s->out + d) * v_set(inverse), D - d);
-    return log_sum;
+// One head of one sequence: row t of q, k and v is q + t * stride, then C and 2C numbers further.
+typedef struct {
+    const Attention *all;
+    int b, h, C, Tp, Dp;
+    size_t stride;
+    float scale;
+    AttentionScratch s;
+} Head;
+
+static Head head_of(const Attention *a, int head, char *scratch) {
+    const int C = a->H * a->D;
+    Head x = {a,
+              head / a->H,
+              head % a->H,
+              C,
+              (int)round_up((size_t)a->T, 64),
+              (int)round_up((size_t)a->D, W),
+              3 * (size_t)C,
+              1 / sqrtf((float)a->D),
+              {0}};
+    attention_layout(&x.s, scratch + (size_t)omp_get_thread_num() * attention_thread_bytes(a->T, a->D), a->T, a->D);
+    return x;
 }
 
-static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const int32_t *starts, const Dropout *dropout,
-                                  int layer, int B, int T, int H, int D, int from) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
-    const size_t stride = 3 * (size_t)C;
-    const float scale = 1 / sqrtf((float)D);
+// Element of the head's first row in an array whose rows have `columns` numbers.
+static size_t head_at(const Head *x, size_t columns) {
+    return (size_t)x->b * (size_t)x->all->T * columns + (size_t)x->h * (size_t)x->all->D;
+}
+static int first_key(const Head *x, int t) { return x->all->starts ? x->all->starts[x->b * x->all->T + t] : 0; }
+
+// The dropout factors of query t for the keys before `width`, which is rounded up to MASK_STEP; NULL: all are 1.
+static const float *mask_row(const Head *x, float *mask, int t, int width) {
+    if (!x->all->dropout) return NULL;
+    for (int col = 0; col < width; col += MASK_STEP)
+        dropout_piece(mask + col, x->all->dropout, x->all->layer, DROPOUT_ATTENTION, x->b, x->h * x->all->T + t,
+                      x->all->T, col);
+    return mask;
+}
+
+// The last query alone, whose keys and values are read where they lie.
+static void attend_row(const Head *x, Number *out, float *lse, const Number *q) {
+    const AttentionScratch *s = &x->s;
+    const int T = x->all->T, D = x->all->D, width = (int)round_up((size_t)T, W);
+    float inverse;
+    memset(s->q, 0, round_up((size_t)D, W) * sizeof *s->q);
+    copy_row(s->q, q + (size_t)(T - 1) * x->stride, D);
+    multiply_keys_of_row(s->scores, s->q, q + x->C, x->stride, T, D);
+    lse[T - 1] = softmax_row((LaneNumber *)s->p, s->scores, mask_row(x, s->mask, T - 1, T), first_key(x, T - 1), T,
+                             width, x->scale, &inverse);
+    sum_values_of_row(s->out, s->p, q + 2 * x->C, x->stride, T, D);
+    out += (size_t)(T - 1) * (size_t)x->C;
+    for (int d = 0; d < D; d += W) act_store_part(out + d, v_load(s->out + d) * v_set(inverse), D - d);
+}
+
+// Queries [start, start + QUERIES), those from `from` on.
+static void attend_block(const Head *x, Number *out, float *lse, const Number *q, int start) {
+    const AttentionScratch *s = &x->s;
+    const int T = x->all->T, D = x->all->D, from = x->all->from, width = start + QUERIES;
+    const int first = from > start ? from - start : 0, rows = smaller(QUERIES, T - start);
+    const size_t Tp = (size_t)x->Tp;
+    float inverse[QUERIES];
+    copy_rows(s->q, q + (size_t)start * x->stride, x->stride, rows, D);
+    multiply_keys(s->scores, s->q, s->kt, first, rows, width, x->Tp, D);
+    for (int i = first; i < rows; i++)
+        lse[start + i] = softmax_row((LaneNumber *)s->p + (size_t)i * Tp, s->scores + (size_t)i * Tp,
+                                     mask_row(x, s->mask, start + i, width), first_key(x, start + i), start + i + 1,
+                                     width, x->scale, &inverse[i]);
+    for (int i = rows; i < QUERIES; i++) memset((LaneNumber *)s->p + (size_t)i * Tp, 0, Tp * sizeof(LaneNumber));
+    sum_keys(s->out, s->p, s->vz, first, rows, start, x->Tp, x->Dp, D);
+    for (int i = first; i < rows; i++)
+        for (int d = 0; d < D; d += W)
+            act_store_part(out + (size_t)(start + i) * (size_t)x->C + d,
+                           v_load(s->out + i * x->Dp + d) * v_set(inverse[i]), D - d);
+}
+
+static void cpu_attention_forward(Act *out, float *lse, const Act *qkv, const Attention *a) {
     size_t used = 0;
-    const size_t thread_bytes = attention_thread_bytes(T, D);
-    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * thread_bytes);
+    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * attention_thread_bytes(a->T, a->D));
 #pragma omp parallel for schedule(static)
-    for (int head = 0; head < B * H; head++) {
-        const int b = head / H, h = head % H;
-        const Number *q = (const Number *)qkv + (size_t)b * (size_t)T * stride + (size_t)h * (size_t)D;
-        AttentionScratch s;
-        attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
-        if (T - from == 1) {
-            const int row = (b + 1) * T - 1;
-            if (dropout) attention_mask(s.mask, dropout, layer, b, (h + 1) * T - 1, T, T);
-            lse[(size_t)(head + 1) * (size_t)T - 1] =
-                attend_row(&s, (Number *)out + (size_t)row * (size_t)C + (size_t)(h * D), q, stride,
-                           dropout ? s.mask : NULL, starts ? starts[row] : 0, T, D, scale);
+    for (int head = 0; head < a->B * a->H; head++) {
+        const Head x = head_of(a, head, scratch);
+        const Number *q = (const Number *)qkv + head_at(&x, x.stride);
+        Number *o = (Number *)out + head_at(&x, (size_t)x.C);
+        float *log_sums = lse + (size_t)head * (size_t)a->T;
+        if (a->T - a->from == 1) {
+            attend_row(&x, o, log_sums, q);
             continue;
         }
-        transpose_rows(s.kt, q + C, stride, T, Tp, D);
-        zip_rows(s.vz, q + 2 * C, stride, T, Tp, D, Dp);
-        for (int start = from / QUERIES * QUERIES; start < T; start += QUERIES) {
-            const int first = from > start ? from - start : 0, rows = smaller(QUERIES, T - start);
-            const int width = start + QUERIES;
-            float inverse[QUERIES];
-            copy_rows(s.q, q + (size_t)start * stride, stride, rows, D);
-            multiply_keys(s.scores, s.q, s.kt, first, rows, width, Tp, D);
-            for (int i = first; i < rows; i++) {
-                if (dropout) attention_mask(s.mask, dropout, layer, b, h * T + start + i, T, width);
-                lse[(size_t)head * (size_t)T + (size_t)(start + i)] =
-                    softmax_row((LaneNumber *)s.p + (size_t)i * (size_t)Tp, s.scores + (size_t)i * (size_t)Tp,
-                                dropout ? s.mask : NULL, starts ? starts[b * T + start + i] : 0, start + i + 1, width,
-                                scale, &inverse[i]);
-            }
-            for (int i = rows; i < QUERIES; i++)
-                memset((LaneNumber *)s.p + (size_t)i * (size_t)Tp, 0, (size_t)Tp * sizeof(LaneNumber));
-            sum_keys(s.out, s.p, s.vz, first, rows, start, Tp, Dp, D);
-            for (int i = first; i < rows; i++)
-                for (int d = 0; d < D; d += W)
-                    act_store_part((Number *)out + (size_t)(b * T + start + i) * (size_t)C + (size_t)(h * D + d),
-                                   v_load(s.out + i * Dp + d) * v_set(inverse[i]), D - d);
-        }
+        transpose_rows(x.s.kt, q + x.C, x.stride, a->T, x.Tp, a->D);
+        zip_rows(x.s.vz, q + 2 * x.C, x.stride, a->T, x.Tp, a->D, x.Dp);
+        for (int start = a->from / QUERIES * QUERIES; start < a->T; start += QUERIES)
+            attend_block(&x, o, log_sums, q, start);
     }
 }
 
-// Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies. first: what the queries see.
-static void score_gradients(const AttentionScratch *s, const float *mask, const int32_t *first, int i, int rows,
-                            int start, int Tp, const float *lse, const float *delta, float scale) {
-    const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
+// Rows i .. i+PER_LANE of p and ds = p * (dp - delta) * scale, zipped, and ds as it lies.
+static void score_gradients(const Head *x, int i, int rows, int start, const float *lse, const float *delta) {
+    const AttentionScratch *s = &x->s;
+    const size_t Tp = (size_t)x->Tp;
+    const float *mask[2] = {0};
+    for (int r = 0; r < PER_LANE; r++)
+        mask[r] = mask_row(x, s->mask + (size_t)r * round_up(Tp, MASK_STEP), start + i + r, start + QUERIES);
     for (int j = 0; j < start + QUERIES; j += W) {
         V p[2], ds[2];
         for (int r = 0; r < PER_LANE; r++) {
-            const size_t at = (size_t)(i + r) * (size_t)Tp + (size_t)j;
-            const int end = i + r < rows ? start + i + r + 1 - j : 0, begin = first && end ? first[i + r] - j : 0;
-            p[r] = v_between(v_exp(v_load(s->scores + at) * v_set(scale) - v_set(lse[i + r])), begin, end);
-            V factor = mask ? v_load(mask + (size_t)r * mask_row + j) : v_set(1);
-            ds[r] = v_between(p[r] * v_set(scale) * (v_load(s->dp + at) * factor - v_set(delta[i + r])), begin, end);
+            const size_t at = (size_t)(i + r) * Tp + (size_t)j;
+            const int end = i + r < rows ? start + i + r + 1 - j : 0, begin = end ? first_key(x, start + i + r) - j : 0;
+            p[r] = v_between(v_exp(v_load(s->scores + at) * v_set(x->scale) - v_set(lse[i + r])), begin, end);
+            V factor = mask[r] ? v_load(mask[r] + j) : v_set(1);
+            ds[r] = v_between(p[r] * v_set(x->scale) * (v_load(s->dp + at) * factor - v_set(delta[i + r])), begin, end);
             p[r] *= factor;
             lane_store_part((LaneNumber *)s->p + at, ds[r]);
         }
-        const size_t pair = (size_t)(i / PER_LANE) * (size_t)Tp + (size_t)j;
+        const size_t pair = (size_t)(i / PER_LANE) * Tp + (size_t)j;
         lane_store(s->pz + pair, lane_zip(p[0], p[PER_LANE - 1]));
         lane_store(s->dsz + pair, lane_zip(ds[0], ds[PER_LANE - 1]));
     }
 }
 
-static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
-                                   const Act *qkv, const int32_t *starts, const Dropout *dropout, int layer, int B,
-                                   int T, int H, int D, bool add) {
-    const int C = H * D, Tp = (int)round_up((size_t)T, 64), Dp = (int)round_up((size_t)D, W);
-    const size_t stride = 3 * (size_t)C;
-    const float scale = 1 / sqrtf((float)D);
-    size_t used = 0;
-    float *partials = scratch_take(&used, (size_t)B * stride * sizeof *partials);
-    const size_t thread_bytes = attention_thread_bytes(T, D);
-    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * thread_bytes);
-#pragma omp parallel for schedule(static)
-    for (int head = 0; head < B * H; head++) {
-        const int b = head / H, h = head % H;
-        const size_t token = (size_t)b * (size_t)T, column = (size_t)h * (size_t)D;
-        const Number *q = (const Number *)qkv + token * stride + column;
-        const Number *o = (const Number *)out + token * (size_t)C + column;
-        const Number *g = (const Number *)dout + token * (size_t)C + column;
-        Number *dq = (Number *)dqkv + token * stride + column;
-        float *bias = partials + (size_t)b * stride + column;
-        AttentionScratch s;
-        attention_layout(&s, scratch + (size_t)omp_get_thread_num() * thread_bytes, T, D);
-        transpose_rows(s.kt, q + C, stride, T, Tp, D);
-        transpose_rows(s.vt, q + 2 * C, stride, T, Tp, D);
-        zip_rows(s.kz, q + C, stride, T, Tp, D, Dp);
-        memset(s.dk, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
-        memset(s.dv, 0, sizeof(float) * (size_t)Tp * (size_t)Dp);
-        memset(s.bias_q, 0, sizeof(float) * (size_t)Dp);
-        for (int start = 0; start < T; start += QUERIES) {
-            const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
-            const Number *qs = q + (size_t)start * stride, *gs = g + (size_t)start * (size_t)C;
-            float log_sum[QUERIES] = {0}, delta[QUERIES] = {0};
-            copy_rows(s.q, qs, stride, rows, D);
-            copy_rows(s.dout, gs, (size_t)C, rows, D);
-            zip_rows(s.qz, qs, stride, rows, QUERIES, D, Dp);
-            zip_rows(s.doutz, gs, (size_t)C, rows, QUERIES, D, Dp);
-            multiply_keys(s.scores, s.q, s.kt, 0, QUERIES, width, Tp, D);
-            multiply_keys(s.dp, s.dout, s.vt, 0, QUERIES, width, Tp, D);
-            for (int i = 0; i < rows; i++) {
-                V sum = v_set(0);
-                const size_t row = (size_t)i * (size_t)C, first = (size_t)start * (size_t)C;
-                for (int d = 0; d < D; d += W)
-                    sum = v_fma(act_load_part(gs + row + d, D - d), act_load_part(o + first + row + d, D - d), sum);
-                delta[i] = v_sum(sum);
-                log_sum[i] = lse[(size_t)head * (size_t)T + (size_t)(start + i)];
-            }
-            for (int i = 0; i < QUERIES; i += PER_LANE) {
-                const size_t mask_row = round_up((size_t)Tp, MASK_STEP);
-                for (int r = 0; dropout && r < PER_LANE; r++)
-                    attention_mask(s.mask + (size_t)r * mask_row, dropout, layer, b, h * T + start + i + r, T, width);
-                score_gradients(&s, dropout ? s.mask : NULL, starts ? starts + b * T + start : NULL, i, rows, start, Tp,
-                                log_sum, delta, scale);
-            }
-            sum_keys(s.out, s.p, s.kz, 0, rows, start, Tp, Dp, D);
-            for (int i = 0; i < rows; i++)
-                for (int d = 0; d < D; d += W) {
-                    V v = v_load(s.out + i * Dp + d);
-                    act_store_part(dq + (size_t)(start + i) * stride + d, v, D - d);
-                    v_store(s.bias_q + d, v_load(s.bias_q + d) + v);
-                }
-            Lane *turned = (Lane *)s.scores; // which are no longer needed
-            sum_queries(s.dv, s.pz, s.doutz, turned, start, width, Tp, Dp, D);
-            sum_queries(s.dk, s.dsz, s.qz, turned, start, width, Tp, Dp, D);
-        }
-        for (int d = 0; d < D; d += W) {
-            V bias_k = v_set(0), bias_v = v_set(0);
-            for (int t = 0; t < T; t++) {
-                V k = v_load(s.dk + (size_t)t * (size_t)Dp + d), v = v_load(s.dv + (size_t)t * (size_t)Dp + d);
-                bias_k += k, bias_v += v;
-                act_store_part(dq + (size_t)t * stride + C + d, k, D - d);
-                act_store_part(dq + (size_t)t * stride + 2 * C + d, v, D - d);
-            }
-            v_store_part(bias + d, v_load(s.bias_q + d), D - d);
-            v_store_part(bias + C + d, bias_k, D - d);
-            v_store_part(bias + 2 * C + d, bias_v, D - d);
-        }
+// Queries [start, start + QUERIES), whose rows are q, out and dout: writes dq, adds to dk and dv and to the bias of q.
+static void gradient_of_block(const Head *x, Number *dq, const Number *q, const Number *out, const Number *dout,
+                              const float *lse, int start) {
+    const AttentionScratch *s = &x->s;
+    const int T = x->all->T, D = x->all->D, Tp = x->Tp, Dp = x->Dp;
+    const int rows = smaller(QUERIES, T - start), width = start + QUERIES;
+    const size_t C = (size_t)x->C;
+    float log_sum[QUERIES] = {0}, delta[QUERIES] = {0};
+    copy_rows(s->q, q, x->stride, rows, D);
+    copy_rows(s->dout, dout, C, rows, D);
+    zip_rows(s->qz, q, x->stride, rows, QUERIES, D, Dp);
+    zip_rows(s->doutz, dout, C, rows, QUERIES, D, Dp);
+    multiply_keys(s->scores, s->q, s->kt, 0, QUERIES, width, Tp, D);
+    multiply_keys(s->dp, s->dout, s->vt, 0, QUERIES, width, Tp, D);
+    for (int i = 0; i < rows; i++) {
+        V sum = v_set(0);
+        const size_t row = (size_t)i * C;
+        for (int d = 0; d < D; d += W)
+            sum = v_fma(act_load_part(dout + row + d, D - d), act_load_part(out + row + d, D - d), sum);
+        delta[i] = v_sum(sum), log_sum[i] = lse[i];
     }
-    if (dbias) columns_finish((float *)dbias, partials, 3 * C, B, stride, add);
+    for (int i = 0; i < QUERIES; i += PER_LANE) score_gradients(x, i, rows, start, log_sum, delta);
+    sum_keys(s->out, s->p, s->kz, 0, rows, start, Tp, Dp, D);
+    for (int i = 0; i < rows; i++)
+        for (int d = 0; d < D; d += W) {
+            V v = v_load(s->out + i * Dp + d);
+            act_store_part(dq + (size_t)i * x->stride + d, v, D - d);
+            v_store(s->bias_q + d, v_load(s->bias_q + d) + v);
+        }
+    Lane *turned = (Lane *)s->scores; // which are no longer needed
+    sum_queries(s->dv, s->pz, s->doutz, turned, start, width, Tp, Dp, D);
+    sum_queries(s->dk, s->dsz, s->qz, turned, start, width, Tp, Dp, D);
+}
+
+// Writes dk and dv behind dq, and the sums of the three.
+static void store_gradients(const Head *x, Number *dq, float *bias) {
+    const AttentionScratch *s = &x->s;
+    const int C = x->C, D = x->all->D;
+    for (int d = 0; d < D; d += W) {
+        V bias_k = v_set(0), bias_v = v_set(0);
+        for (int t = 0; t < x->all->T; t++) {
+            const size_t at = (size_t)t * (size_t)x->Dp + (size_t)d;
+            V k = v_load(s->dk + at), v = v_load(s->dv + at);
+            bias_k += k, bias_v += v;
+            act_store_part(dq + (size_t)t * x->stride + C + d, k, D - d);
+            act_store_part(dq + (size_t)t * x->stride + 2 * C + d, v, D - d);
+        }
+        v_store_part(bias + d, v_load(s->bias_q + d), D - d);
+        v_store_part(bias + C + d, bias_k, D - d);
+        v_store_part(bias + 2 * C + d, bias_v, D - d);
+    }
+}
+
+static void cpu_attention_backward(Act *dqkv, Grad *dbias, const Act *dout, const Act *out, const float *lse,
+                                   const Act *qkv, const Attention *a, bool add) {
+    const size_t width = 3 * (size_t)(a->H * a->D);
+    size_t used = 0;
+    float *partials = scratch_take(&used, (size_t)a->B * width * sizeof *partials);
+    char *scratch = scratch_take(&used, (size_t)omp_get_max_threads() * attention_thread_bytes(a->T, a->D));
+#pragma omp parallel for schedule(static)
+    for (int head = 0; head < a->B * a->H; head++) {
+        const Head x = head_of(a, head, scratch);
+        const AttentionScratch *s = &x.s;
+        const size_t at = head_at(&x, x.stride), at_out = head_at(&x, (size_t)x.C);
+        const Number *q = (const Number *)qkv + at;
+        Number *dq = (Number *)dqkv + at;
+        transpose_rows(s->kt, q + x.C, x.stride, a->T, x.Tp, a->D);
+        transpose_rows(s->vt, q + 2 * x.C, x.stride, a->T, x.Tp, a->D);
+        zip_rows(s->kz, q + x.C, x.stride, a->T, x.Tp, a->D, x.Dp);
+        memset(s->dk, 0, sizeof(float) * (size_t)x.Tp * (size_t)x.Dp);
+        memset(s->dv, 0, sizeof(float) * (size_t)x.Tp * (size_t)x.Dp);
+        memset(s->bias_q, 0, sizeof(float) * (size_t)x.Dp);
+        for (int start = 0; start < a->T; start += QUERIES) {
+            const size_t row = (size_t)start * x.stride, row_out = at_out + (size_t)start * (size_t)x.C;
+            gradient_of_block(&x, dq + row, q + row, (const Number *)out + row_out, (const Number *)dout + row_out,
+                              lse + (size_t)head * (size_t)a->T + (size_t)start, start);
+        }
+        store_gradients(&x, dq, partials + (size_t)x.b * width + (size_t)(x.h * a->D));
+    }
+    if (dbias) columns_finish((float *)dbias, partials, (int)width, a->B, width, add);
 }

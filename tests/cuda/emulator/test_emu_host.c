@@ -585,8 +585,8 @@ static void check_bank_conflicts(int D) {
     backend->bind_scratch(scratch, bytes);
     backend->zero(qkv, (size_t)(N * 3 * D * 2));
     uint64_t reads = emu_counts.ldmatrix, conflicts = emu_counts.bank_conflicts;
-    backend->attention_forward(out, lse, qkv, NULL, NULL, 0, 1, T, H, D, 0);
-    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, NULL, NULL, 0, 1, T, H, D, false);
+    backend->attention_forward(out, lse, qkv, &(Attention){.B = 1, .T = T, .H = H, .D = D});
+    backend->attention_backward(dqkv, NULL, out, out, lse, qkv, &(Attention){.B = 1, .T = T, .H = H, .D = D}, false);
     backend->download(&bytes, dqkv, sizeof bytes);
     CHECK(emu_counts.ldmatrix > reads);
     CHECK_EQUAL(emu_counts.bank_conflicts, conflicts);

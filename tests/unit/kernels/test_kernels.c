@@ -152,23 +152,23 @@ static void attention(Kernels *k, const char *name, int B, int T, int H, int D) 
     Act *qkv = PUT_ACT(k, numbers(1, 3 * n, 2), 3 * n), *out = take(k, n * 4), *dqkv = take(k, 3 * n * 4);
     Act *dout = PUT_ACT(k, numbers(2, n, 1), n);
     float *lse = take(k, rows * 4), *column = host(3 * C, 4);
-    k->ops->attention_forward(out, lse, qkv, NULL, NULL, 0, B, T, H, D, 0);
+    k->ops->attention_forward(out, lse, qkv, &(Attention){.B = B, .T = T, .H = H, .D = D});
     snprintf(record, sizeof record, "%s out", name);
     expect_torch(k, record, GET_ACT(k, out, n), n);
     snprintf(record, sizeof record, "%s lse", name);
     expect_torch(k, record, get(k, lse, rows, 4), rows);
 
     Grad *dbias = PUT_GRAD(k, numbers(3, 3 * C, 1), 3 * C);
-    k->ops->attention_backward(dqkv, dbias, dout, out, lse, qkv, NULL, NULL, 0, B, T, H, D, false);
+    k->ops->attention_backward(dqkv, dbias, dout, out, lse, qkv, &(Attention){.B = B, .T = T, .H = H, .D = D}, false);
     float *once = GET_ACT(k, dqkv, 3 * n), *dbias1 = GET_GRAD(k, dbias, 3 * C);
     snprintf(record, sizeof record, "%s dqkv", name);
     expect_torch(k, record, once, 3 * n);
     for (size_t i = 0; i < 3 * n; i++) column[i % (3 * C)] += once[i];
     CHECK_CLOSE(dbias1, column, 3 * C, k->tight ? 1e-4 : 3e-2, k->tight ? 1e-4 : 6e-2);
-    k->ops->attention_backward(dqkv, dbias, dout, out, lse, qkv, NULL, NULL, 0, B, T, H, D, true);
+    k->ops->attention_backward(dqkv, dbias, dout, out, lse, qkv, &(Attention){.B = B, .T = T, .H = H, .D = D}, true);
     float *dbias2 = GET_GRAD(k, dbias, 3 * C);
     for (size_t c = 0; c < 3 * C; c++) CHECK(dbias2[c] == 2 * dbias1[c]);
-    k->ops->attention_backward(dqkv, NULL, dout, out, lse, qkv, NULL, NULL, 0, B, T, H, D, false);
+    k->ops->attention_backward(dqkv, NULL, dout, out, lse, qkv, &(Attention){.B = B, .T = T, .H = H, .D = D}, false);
     CHECK(!memcmp(GET_ACT(k, dqkv, 3 * n), once, 3 * n * sizeof *once));
 }
 

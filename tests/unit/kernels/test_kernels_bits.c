@@ -94,7 +94,8 @@ static void model_open(Model *m, Kernels *k, Size s) {
 static double model_step(Model *m, bool gradient, bool add) {
     const Size *s = &m->size;
     const Backend *f = m->k->ops;
-    const int N = s->B * s->T, C = s->C, D = C / s->H;
+    const int N = s->B * s->T, C = s->C;
+    const Attention attention = {.B = s->B, .T = s->T, .H = s->H, .D = C / s->H};
 #define P(tensor)      param(m, tensor, 0)
 #define G(tensor)      grad(m, tensor, 0)
 #define BETA(tensor)   param(m, tensor, (size_t)C) // the second half of a norm's tensor
@@ -102,7 +103,7 @@ static double model_step(Model *m, bool gradient, bool add) {
     f->embed_forward(m->sum[0], m->rows, P(WTE), P(WPE), s->B, s->T, C);
     f->layernorm_forward(m->sum[0], m->normed[0], m->mean[0], m->rstd[0], m->sum[0], NULL, P(LN1), BETA(LN1), N, C);
     f->matmul_forward(m->qkv, m->normed[0], &m->weights[0], P(BIAS_QKV), N);
-    f->attention_forward(m->attended, m->lse, m->qkv, NULL, NULL, 0, s->B, s->T, s->H, D, 0);
+    f->attention_forward(m->attended, m->lse, m->qkv, &attention);
     f->matmul_forward(m->branch, m->attended, &m->weights[1], P(BIAS_PROJ), N);
     f->layernorm_forward(m->sum[1], m->normed[1], m->mean[1], m->rstd[1], m->sum[0], m->branch, P(LN2), BETA(LN2), N,
                          C);
@@ -137,8 +138,7 @@ static double model_step(Model *m, bool gradient, bool add) {
                           m->rstd[1], P(LN2), N, C, false, add);
     f->matmul_backward_input(m->d, m->dsum_act, &m->weights[1], N);
     f->matmul_backward_weight(G(PROJ), m->dsum_act, m->attended, N, C, C, add);
-    f->attention_backward(m->dwide, G(BIAS_QKV), m->d, m->attended, m->lse, m->qkv, NULL, NULL, 0, s->B, s->T, s->H, D,
-                          add);
+    f->attention_backward(m->dwide, G(BIAS_QKV), m->d, m->attended, m->lse, m->qkv, &attention, add);
     f->matmul_backward_input(m->d, m->dwide, &m->weights[0], N);
     f->matmul_backward_weight(G(QKV), m->dwide, m->normed[0], N, 3 * C, C, add);
     f->layernorm_backward(m->dsum, m->dsum_act, G(LN1), G_BETA(LN1), NULL, m->d, m->sum[0], m->mean[0], m->rstd[0],
