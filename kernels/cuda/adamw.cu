@@ -4,7 +4,8 @@
 enum { THREADS = 256, ROOT_THREADS = 1024 };
 
 // A block a piece.
-static __global__ void __launch_bounds__(THREADS) sum_squares(double *sums, const float *gradients, size_t vectors) {
+static __global__ void __launch_bounds__(THREADS)
+    square_sums_kernel(double *sums, const float *gradients, size_t vectors) {
     SHARED(float, warps, THREADS / 32);
     const size_t first = (size_t)blockIdx.x * (NORM_PIECE / 8);
     float sum = 0;
@@ -23,7 +24,7 @@ static __global__ void __launch_bounds__(THREADS) sum_squares(double *sums, cons
 }
 
 static __global__ void __launch_bounds__(ROOT_THREADS)
-    root_of_sum(float *norm, const double *sums, size_t count, const float *loss_scale) {
+    gradient_norm_kernel(float *norm, const double *sums, size_t count, const float *loss_scale) {
     SHARED(double, warps, ROOT_THREADS / 32);
     double sum = 0;
     for (size_t i = threadIdx.x; i < count; i += ROOT_THREADS) sum += sums[i];
@@ -37,20 +38,21 @@ static __global__ void __launch_bounds__(ROOT_THREADS)
 
 void FOR_ACT(cuda_square_sums)(double *sums, const Grad *gradients, size_t count) {
     assert(count % 8 == 0);
-    LAUNCH(sum_squares, (unsigned)norm_pieces(count), THREADS, 0, cuda.stream, sums, (const float *)gradients,
+    LAUNCH(square_sums_kernel, (unsigned)norm_pieces(count), THREADS, 0, cuda.stream, sums, (const float *)gradients,
            count / 8);
 }
 
 void FOR_ACT(cuda_gradient_norm)(float *norm, const double *sums, size_t count, const float *loss_scale) {
-    LAUNCH(root_of_sum, 1, ROOT_THREADS, 0, cuda.stream, norm, sums, count, loss_scale);
+    LAUNCH(gradient_norm_kernel, 1, ROOT_THREADS, 0, cuda.stream, norm, sums, count, loss_scale);
 }
 
 // With beta2 = 0.95 and more a step changes v by less than half a bf16 ulp: rounded to nearest it would never move.
 template <class M, bool MASTER>
 __global__ void __launch_bounds__(THREADS)
-    update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients, M *__restrict__ m,
-           M *__restrict__ v, size_t before, size_t count, size_t decay_count, const AdamW *__restrict__ adamw,
-           const float *__restrict__ norm, const float *__restrict__ loss_scale) {
+    adamw_update(act *__restrict__ params, float *__restrict__ master, const float *__restrict__ gradients,
+                 M *__restrict__ m, M *__restrict__ v, size_t before, size_t count, size_t decay_count,
+                 const AdamW *__restrict__ adamw, const float *__restrict__ norm,
+                 const float *__restrict__ loss_scale) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8, element = before + i;
     float length = *norm;
     if (i >= count || !isfinite(length)) return;
@@ -84,12 +86,12 @@ void FOR_ACT(cuda_adamw)(Par *params, float *master, const Grad *gradients, Mome
     unsigned blocks = blocks_of(count / 8, THREADS);
     const float *g = (const float *)gradients;
     if (cuda.wide_moments)
-        LAUNCH((update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m, (float *)v,
-               first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((adamw_update<float, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (float *)m,
+               (float *)v, first, count, decay_count, adamw, norm, loss_scale);
     else if (!cuda.no_master)
-        LAUNCH((update<bf16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m, (bf16 *)v,
-               first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((adamw_update<bf16, true>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m,
+               (bf16 *)v, first, count, decay_count, adamw, norm, loss_scale);
     else
-        LAUNCH((update<bf16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m, (bf16 *)v,
-               first, count, decay_count, adamw, norm, loss_scale);
+        LAUNCH((adamw_update<bf16, false>), blocks, THREADS, 0, cuda.stream, (act *)params, master, g, (bf16 *)m,
+               (bf16 *)v, first, count, decay_count, adamw, norm, loss_scale);
 }

@@ -3,7 +3,7 @@
 
 enum { THREADS = 256, WARPS = ROWS_AT_ONCE, STRIP = 256 }; // columns a block
 
-__global__ void __launch_bounds__(THREADS) sum_strips(float *parts, const act *x, int N, int C) {
+__global__ void __launch_bounds__(THREADS) column_sums_of_strips(float *parts, const act *x, int N, int C) {
     SHARED(float, sums, WARPS *STRIP);
     int warp = threadIdx.x / 32, c = blockIdx.x * STRIP + (threadIdx.x % 32) * 8;
     float sum[8] = {};
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(THREADS) sum_strips(float *parts, const act *x
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    sum_parts(float *a, float *b, const float *parts, int blocks, int split, int columns, bool add) {
+    column_sums_of_parts(float *a, float *b, const float *parts, int blocks, int split, int columns, bool add) {
     SHARED(float, sums, THREADS); // 32 columns, 8 strands of parts each
     int strand = threadIdx.x / 32, c = blockIdx.x * 32 + threadIdx.x % 32;
     float sum = 0;
@@ -39,14 +39,14 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 void FOR_ACT(add_parts)(Grad *a, Grad *b, const float *parts, int blocks, int split, int columns, bool add) {
-    LAUNCH(sum_parts, blocks_of((size_t)columns, 32), THREADS, 0, cuda.stream, (float *)a, (float *)b, parts, blocks,
-           split, columns, add);
+    LAUNCH(column_sums_of_parts, blocks_of((size_t)columns, 32), THREADS, 0, cuda.stream, (float *)a, (float *)b, parts,
+           blocks, split, columns, add);
 }
 
 void FOR_ACT(column_sums)(Grad *out, const Act *x, int N, int C, bool add) {
     float *parts = (float *)cuda.scratch;
     int blocks = row_blocks(N);
-    LAUNCH(sum_strips, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks), THREADS, 0, cuda.stream, parts,
+    LAUNCH(column_sums_of_strips, dim3(blocks_of((size_t)C, STRIP), (unsigned)blocks), THREADS, 0, cuda.stream, parts,
            (const act *)x, N, C);
     FOR_ACT(add_parts)(out, NULL, parts, blocks, C, C, add);
 }

@@ -51,8 +51,8 @@ INLINE float2 join(float most, float sum, float2 *parts) {
 
 template <int KEPT, bool GRADIENT, bool CAPPED>
 __global__ void __launch_bounds__(THREADS, 2)
-    classify(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V, float cap,
-             float z_loss, float scale, const float *loss_scale) {
+    cross_entropy_kernel(act *logits, float *losses, const uint16_t *rows, int first, int T, int vocab, int V,
+                         float cap, float z_loss, float scale, const float *loss_scale) {
     SHARED(float2, parts, THREADS / 32);
     act *row = logits + (size_t)blockIdx.x * V;
     uint4 *vectors = (uint4 *)row;
@@ -118,14 +118,14 @@ __global__ void __launch_bounds__(THREADS, 2)
 void FOR_ACT(cuda_cross_entropy)(Act *logits, float *losses, const uint16_t *rows, int first, int M, int T, int vocab,
                                  int V, float softcap, float z_loss, float scale, const float *loss_scale,
                                  bool gradient) {
-    auto kernel = softcap > 0 ? gradient ? classify<0, true, true> : classify<0, false, true>
-                  : gradient ? classify<VECTORS, true, false>
-                              : classify<0, false, false>;
+    auto kernel = softcap > 0 ? gradient ? cross_entropy_kernel<0, true, true> : cross_entropy_kernel<0, false, true>
+                  : gradient ? cross_entropy_kernel<VECTORS, true, false>
+                              : cross_entropy_kernel<0, false, false>;
     LAUNCH(kernel, (unsigned)M, THREADS, 0, cuda.stream, (act *)logits, losses, rows, first, T, vocab, V, softcap,
            z_loss, scale, loss_scale);
 }
 
-static __global__ void __launch_bounds__(256) add_losses(double *total, const float *losses, int n) {
+static __global__ void __launch_bounds__(256) sum_losses_kernel(double *total, const float *losses, int n) {
     SHARED(double, sums, 256);
     double sum = 0;
     for (int i = threadIdx.x; i < n; i += 256) sum += losses[i];
@@ -138,5 +138,5 @@ static __global__ void __launch_bounds__(256) add_losses(double *total, const fl
 }
 
 void FOR_ACT(cuda_sum_losses)(double *total, const float *losses, int n) {
-    LAUNCH(add_losses, 1, 256, 0, cuda.stream, total, losses, n);
+    LAUNCH(sum_losses_kernel, 1, 256, 0, cuda.stream, total, losses, n);
 }

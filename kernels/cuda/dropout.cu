@@ -6,8 +6,8 @@ enum { THREADS = 256 };
 
 // rows (B*T, C / 8 vectors); out may be in
 static __global__ void __launch_bounds__(THREADS)
-    apply_mask(act *out, const act *in, const Dropout *__restrict__ dropout, uint32_t layer_site, int T, int C,
-               size_t vectors) {
+    dropout_kernel(act *out, const act *in, const Dropout *__restrict__ dropout, uint32_t layer_site, int T, int C,
+                   size_t vectors) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     const Dropout mask = *dropout;
@@ -25,7 +25,7 @@ static __global__ void __launch_bounds__(THREADS)
 static void launch(act *out, const act *in, const Dropout *dropout, int layer, DropoutSite site, int B, int T, int C) {
     assert(C % 8 == 0);
     const size_t vectors = (size_t)B * T * C / 8;
-    LAUNCH(apply_mask, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, out, in, dropout,
+    LAUNCH(dropout_kernel, blocks_of(vectors, THREADS), THREADS, 0, cuda.stream, out, in, dropout,
            (uint32_t)(layer * DROPOUT_SITES + site), T, C, vectors);
 }
 

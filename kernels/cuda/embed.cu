@@ -5,7 +5,7 @@ enum { THREADS = 256 };
 #ifndef SORTED_TOKENS // tests set a smaller number, so that small batches have many chunks
 #define SORTED_TOKENS 1024
 #endif
-enum { SORTED = SORTED_TOKENS }; // tokens that one block of sort_tokens sorts
+enum { SORTED = SORTED_TOKENS }; // tokens that one block of embed_sort_tokens sorts
 
 __global__ void __launch_bounds__(THREADS)
     embed(act *out, const uint16_t *rows, const act *wte, const act *wpe, size_t vectors, int T, int C) {
@@ -31,7 +31,7 @@ void FOR_ACT(cuda_embed_forward)(Res *out, const uint16_t *rows, const Par *wte,
 // Backward. dwte adds up rows of dout that may be anywhere, in an order that must not depend on timing: chunks of
 // SORTED tokens are sorted by (token, position), then the block of a token's first place finds its run in every chunk
 // and adds them in order. No atomics, and rows of dwte that nothing belongs to are not touched.
-static __global__ void __launch_bounds__(SORTED) sort_tokens(uint32_t *keys, const uint16_t *rows, int N, int T) {
+static __global__ void __launch_bounds__(SORTED) embed_sort_tokens(uint32_t *keys, const uint16_t *rows, int N, int T) {
     SHARED(uint32_t, key, SORTED);
     int me = threadIdx.x, n = blockIdx.x * SORTED + me;
     key[me] = n < N ? (uint32_t)rows[n + n / T] << 16 | me : UINT32_MAX; // me < SORTED: no token's key is UINT32_MAX
@@ -56,7 +56,7 @@ INLINE int first_not_below(const uint32_t *keys, uint32_t key) {
 
 enum { GATHER = 128, IN_FLIGHT = 8 }; // rows that are loaded before the first of them is added
 __global__ void __launch_bounds__(GATHER)
-    gather_tokens(float *dwte, const act *dout, const uint32_t *keys, int chunks, int C) {
+    embed_gather_tokens(float *dwte, const act *dout, const uint32_t *keys, int chunks, int C) {
     SHARED(int, start, GATHER);
     SHARED(int, end, GATHER);
     uint32_t key = __ldg(keys + blockIdx.x), token = key >> 16;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(GATHER)
 }
 
 __global__ void __launch_bounds__(THREADS)
-    add_positions(float *dwpe, const act *dout, int B, int vectors, bool add) { // vectors of one sequence
+    embed_add_positions(float *dwpe, const act *dout, int B, int vectors, bool add) { // vectors of one sequence
     int i = blockIdx.x * THREADS + threadIdx.x;
     if (i >= vectors) return;
     float sum[8] = {};
@@ -116,11 +116,11 @@ void FOR_ACT(cuda_embed_backward)(Grad *dwte, Grad *dwpe, const Res *dout, const
                                   bool add) {
     uint32_t *keys = (uint32_t *)cuda.scratch;
     unsigned chunks = blocks_of((size_t)B * T, SORTED);
-    LAUNCH(sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, B * T, T);
-    LAUNCH(gather_tokens, dim3((unsigned)(B * T), blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
+    LAUNCH(embed_sort_tokens, chunks, SORTED, 0, cuda.stream, keys, rows, B * T, T);
+    LAUNCH(embed_gather_tokens, dim3((unsigned)(B * T), blocks_of((size_t)C / 8, GATHER)), GATHER, 0, cuda.stream,
            (float *)dwte, (const act *)dout, keys, (int)chunks, C);
     int vectors = T * C / 8;
     if (!dwpe) return;
-    LAUNCH(add_positions, blocks_of((size_t)vectors, THREADS), THREADS, 0, cuda.stream, (float *)dwpe,
+    LAUNCH(embed_add_positions, blocks_of((size_t)vectors, THREADS), THREADS, 0, cuda.stream, (float *)dwpe,
            (const act *)dout, B, vectors, add);
 }

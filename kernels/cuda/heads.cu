@@ -42,8 +42,9 @@ INLINE void rotate(float (&x)[4], const float *rotation, int lane, int D, float 
 
 // qkv may be in where K = H
 template <int LANES>
-__global__ void __launch_bounds__(THREADS) prepare(act *qkv, const act *in, const act *q_gain, const act *k_gain,
-                                                   const float *rotation, Heads h, size_t heads) {
+__global__ void __launch_bounds__(THREADS)
+    heads_forward_kernel(act *qkv, const act *in, const act *q_gain, const act *k_gain, const float *rotation, Heads h,
+                         size_t heads) {
     const size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) / LANES;
     const int lane = threadIdx.x % LANES, D = h.D;
     const bool used = i < heads && lane < D / 4; // all lanes of a warp take part in its sums
@@ -72,15 +73,16 @@ void FOR_ACT(cuda_heads_forward)(Act *qkv, const Act *in, const Par *q_gain, con
     const Heads h = {T, H, K, D};
     const size_t heads = (size_t)B * T * h.all();
     const int lanes = D <= 64 ? 16 : 32;
-    LAUNCH(lanes == 16 ? prepare<16> : prepare<32>, blocks_of(heads * lanes, THREADS), THREADS, 0, cuda.stream,
-           (act *)qkv, (const act *)in, (const act *)q_gain, (const act *)k_gain, rotation, h, heads);
+    LAUNCH(lanes == 16 ? heads_forward_kernel<16> : heads_forward_kernel<32>, blocks_of(heads * lanes, THREADS),
+           THREADS, 0, cuda.stream, (act *)qkv, (const act *)in, (const act *)q_gain, (const act *)k_gain, rotation, h,
+           heads);
 }
 
 // parts (blocks, 2, D): gradients of both gains; NULL without gains. din may be dqkv where K = H
 template <int LANES>
 __global__ void __launch_bounds__(THREADS)
-    prepare_gradient(act *din, float *parts, const act *dqkv, const act *in, const act *q_gain, const act *k_gain,
-                     const float *rotation, Heads h, int N) {
+    heads_gradient(act *din, float *parts, const act *dqkv, const act *in, const act *q_gain, const act *k_gain,
+                   const float *rotation, Heads h, int N) {
     constexpr int GROUPS = THREADS / LANES;
     SHARED(float, sums, GROUPS * 2 * LANES * 4);
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES, D = h.D;
@@ -145,7 +147,7 @@ void FOR_ACT(cuda_heads_backward)(Act *din, Grad *dq_gain, Grad *dk_gain, Grad *
     const Heads h = {T, H, K, D};
     const int N = B * T, blocks = row_blocks(N);
     float *parts = q_gain ? (float *)cuda.scratch : NULL;
-    LAUNCH(D <= 64 ? prepare_gradient<16> : prepare_gradient<32>, (unsigned)blocks, THREADS, 0, cuda.stream, (act *)din,
+    LAUNCH(D <= 64 ? heads_gradient<16> : heads_gradient<32>, (unsigned)blocks, THREADS, 0, cuda.stream, (act *)din,
            parts, (const act *)dqkv, (const act *)in, (const act *)q_gain, (const act *)k_gain, rotation, h, N);
     if (parts) FOR_ACT(add_parts)(dq_gain, dk_gain, parts, blocks, D, 2 * D, add);
     if (dbias) FOR_ACT(column_sums)(dbias, din, N, (int)(h.all() * D), add);

@@ -9,9 +9,9 @@ enum { WARPS = 4, GRID = 384 };
 // dsum_act may be dsum, and is then written once
 template <int VECTORS, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    norm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
-                  const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
-                  const act *__restrict__ weight, int N, int C, bool first) {
+    layernorm_gradient(act *dsum, act *dsum_act, float *__restrict__ parts, const act *__restrict__ dout,
+                       const act *__restrict__ x, const float *__restrict__ mean, const float *__restrict__ rstd,
+                       const act *__restrict__ weight, int N, int C, bool first) {
     // dsum is loaded before the shuffles, which hide its latency: after them the compiler could not load it early,
     // since dsum_act may be dsum. The widest rows have no registers left for that.
     constexpr bool EARLY = VECTORS < 7;
@@ -81,10 +81,10 @@ void FOR_ACT(cuda_layernorm_backward)(Res *dsum, Act *dsum_act, Grad *dweight, G
                                       const Act *dout, const Res *sum, const float *mean, const float *rstd,
                                       const Par *weight, int N, int C, bool first, bool add) {
     float *parts = (float *)cuda.scratch;
-    auto kernel = C <= 768    ? norm_gradient<3, 3>
-                  : C <= 1024 ? norm_gradient<4, 3>
-                  : C <= 1280 ? norm_gradient<5, 2>
-                              : norm_gradient<7, 2>;
+    auto kernel = C <= 768    ? layernorm_gradient<3, 3>
+                  : C <= 1024 ? layernorm_gradient<4, 3>
+                  : C <= 1280 ? layernorm_gradient<5, 2>
+                              : layernorm_gradient<7, 2>;
     assert(C <= CHANNELS_MAX);
     int blocks = min((int)GRID, (int)blocks_of((size_t)N, WARPS));
     LAUNCH(kernel, (unsigned)blocks, WARPS * 32, (size_t)2 * C * sizeof(float), cuda.stream, (act *)dsum,

@@ -7,9 +7,9 @@ enum { WARPS = 4 };
 // sum may be in: a lane reads its own vectors before it writes them, so neither is __restrict__
 template <int VECTORS>
 __global__ void __launch_bounds__(WARPS * 32, 8)
-    add_and_norm(act *sum, act *__restrict__ out, float *__restrict__ mean, float *__restrict__ rstd, const act *in,
-                 const act *__restrict__ branch, const act *__restrict__ weight, const act *__restrict__ bias, int N,
-                 int C) {
+    layernorm_forward_kernel(act *sum, act *__restrict__ out, float *__restrict__ mean, float *__restrict__ rstd,
+                             const act *in, const act *__restrict__ branch, const act *__restrict__ weight,
+                             const act *__restrict__ bias, int N, int C) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= N) return;
     size_t first = (size_t)row * C;
@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(WARPS * 32, 8)
 
 void FOR_ACT(cuda_layernorm_forward)(Res *sum, Act *out, float *mean, float *rstd, const Res *in, const Act *branch,
                                      const Par *weight, const Par *bias, int N, int C) {
-    auto kernel = C <= 768    ? add_and_norm<3>
-                  : C <= 1024 ? add_and_norm<4>
-                  : C <= 1280 ? add_and_norm<5>
-                              : add_and_norm<7>;
+    auto kernel = C <= 768    ? layernorm_forward_kernel<3>
+                  : C <= 1024 ? layernorm_forward_kernel<4>
+                  : C <= 1280 ? layernorm_forward_kernel<5>
+                              : layernorm_forward_kernel<7>;
     assert(C <= CHANNELS_MAX);
     LAUNCH(kernel, blocks_of((size_t)N, WARPS), WARPS * 32, 0, cuda.stream, (act *)sum, (act *)out, mean, rstd,
            (const act *)in, (const act *)branch, (const act *)weight, (const act *)bias, N, C);

@@ -5,9 +5,9 @@
 enum { THREADS = 256, TILE = 32, STRANDS = THREADS / TILE };
 
 static __global__ void __launch_bounds__(THREADS)
-    add_momentum(float *__restrict__ direction, float *__restrict__ momentum, const float *__restrict__ gradients,
-                 size_t count, const Muon *__restrict__ muon, const float *__restrict__ norm,
-                 const float *__restrict__ loss_scale) {
+    muon_momentum_kernel(float *__restrict__ direction, float *__restrict__ momentum,
+                         const float *__restrict__ gradients, size_t count, const Muon *__restrict__ muon,
+                         const float *__restrict__ norm, const float *__restrict__ loss_scale) {
     size_t i = ((size_t)blockIdx.x * THREADS + threadIdx.x) * 8;
     if (i >= count) return;
     const float length = *norm, keep = muon->momentum;
@@ -29,15 +29,15 @@ static __global__ void __launch_bounds__(THREADS)
 void FOR_ACT(cuda_muon_momentum)(Grad *direction, float *momentum, const Grad *gradients, size_t count,
                                  const Muon *muon, const float *norm, const float *loss_scale) {
     assert(count % 8 == 0);
-    LAUNCH(add_momentum, blocks_of(count / 8, THREADS), THREADS, 0, cuda.stream, (float *)direction, momentum,
+    LAUNCH(muon_momentum_kernel, blocks_of(count / 8, THREADS), THREADS, 0, cuda.stream, (float *)direction, momentum,
            (const float *)gradients, count, muon, norm, loss_scale);
 }
 
 INLINE act act_of(float value) { return act{(uint16_t)pack(value, 0)}; }
 
 static __global__ void __launch_bounds__(THREADS)
-    make_operand(act *__restrict__ out, act *__restrict__ transposed, const float *__restrict__ in, int rows, int cols,
-                 const float *__restrict__ norm) {
+    muon_operand_kernel(act *__restrict__ out, act *__restrict__ transposed, const float *__restrict__ in, int rows,
+                        int cols, const float *__restrict__ norm) {
     SHARED(float, tile, TILE *(TILE + 1)); // a row more: no two threads of a warp read the same bank
     const float scale = norm ? 1 / fmaxf(*norm, MUON_EPSILON) : 1;
     const int lane = threadIdx.x % TILE, strand = threadIdx.x / TILE;
@@ -56,12 +56,13 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 void FOR_ACT(cuda_muon_operand)(Act *out, Act *transposed, const Grad *in, int rows, int cols, const float *norm) {
-    LAUNCH(make_operand, dim3(blocks_of((size_t)cols, TILE), blocks_of((size_t)rows, TILE)), THREADS, 0, cuda.stream,
-           (act *)out, (act *)transposed, (const float *)in, rows, cols, norm);
+    LAUNCH(muon_operand_kernel, dim3(blocks_of((size_t)cols, TILE), blocks_of((size_t)rows, TILE)), THREADS, 0,
+           cuda.stream, (act *)out, (act *)transposed, (const float *)in, rows, cols, norm);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    polynomial(act *__restrict__ out, const float *__restrict__ gram, const float *__restrict__ square, int n) {
+    muon_polynomial_kernel(act *__restrict__ out, const float *__restrict__ gram, const float *__restrict__ square,
+                           int n) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= (size_t)n * n) return;
     const float identity = i / n == i % n ? MUON_A : 0;
@@ -69,7 +70,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 void FOR_ACT(cuda_muon_polynomial)(Act *out, const Grad *gram, const Grad *square, int n) {
-    LAUNCH(polynomial, blocks_of((size_t)n * (size_t)n, THREADS), THREADS, 0, cuda.stream, (act *)out,
+    LAUNCH(muon_polynomial_kernel, blocks_of((size_t)n * (size_t)n, THREADS), THREADS, 0, cuda.stream, (act *)out,
            (const float *)gram, (const float *)square, n);
 }
 

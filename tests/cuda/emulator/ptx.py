@@ -32,7 +32,7 @@ for name, code in kernels("gelu.cu"):
                 wrong += 1
                 print(f"{name}: {len(code)} instructions, at most {most} are expected")
 for name, code in kernels("layernorm_backward.cu"):
-    if re.match(r"_Z13norm_gradientILi[345]E", name):
+    if re.match(r"_Z18layernorm_gradientILi[345]E", name):
         checked += 1
         shuffle = next(i for i, line in enumerate(code) if line.startswith("shfl"))
         late = [line for line in code[shuffle:] if re.match(r"(@!?%p\d+ )?ld\.global\.v4", line)]  # weights are loaded by .nc

@@ -13,8 +13,8 @@ CEILINGS = {  # by the mangled name up to its template arguments
     "24attention_forward_kernel": 255, "26attention_queries_gradient": 168,
     "23attention_keys_gradientI6Keys64E": 168, "23attention_keys_gradientI11Keys64SplitE": 168,  # three blocks of 128 threads
     "23attention_keys_gradientI11Keys64WgmmaE": 168, "23attention_keys_gradientI15Keys64TwoBlocksE": 255,
-    "13norm_gradientILi3E": 168, "13norm_gradientILi4E": 168, "13norm_gradientILi5E": 255,
-    "12add_and_norm": 64, "8classify": 64, "6update": 72, "13gelu_gradient": 64, "4gelu": 48, "5embed": 40,
+    "18layernorm_gradientILi3E": 168, "18layernorm_gradientILi4E": 168, "18layernorm_gradientILi5E": 255,
+    "24layernorm_forward_kernel": 64, "20cross_entropy_kernel": 64, "12adamw_update": 72, "13gelu_gradient": 64, "4gelu": 48, "5embed": 40,
 }
 SHARED_CEILING = 50176  # static; 1 KiB more a block and sm_86 holds one of them less
 
