@@ -121,7 +121,7 @@ typedef struct {
     bool deterministic;
     OptimizerState optimizer_state;
     bool without_device;   // only the facts are needed, for a plan: no device is opened
-    const char *cache_dir; // a folder for what is measured once on a device; NULL: nothing is kept
+    const char *cache_dir; // a folder for measurements of a device; NULL: none is kept
     int timeout_s;         // of a wait for a GPU, after which the program exits (80); 0: waits do not end
 } BackendChoice;
 

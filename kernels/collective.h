@@ -70,7 +70,7 @@ int collective_open(Collective *collective, const CollectiveSettings *settings);
 // received the signal itself no longer answers. Accepts a zeroed struct.
 void collective_close(Collective *collective, bool by_signal);
 
-// For a backend that is open. collective_load finds what its memory needs for exchanges: a call of each process for
+// Both require an open backend. collective_load loads the library that exchanges its memory; each process calls it by
 // itself. collective_open_device joins the GPUs of all ranks, all of which have loaded. -1 after fail(): 2 when ranks
 // have different kinds of devices or one GPU, 80 when NCCL is missing, too old or does not work.
 int collective_load(Collective *collective, const DeviceCollectiveRow *row); // Backend.collective
@@ -80,7 +80,8 @@ int collective_open_device(Collective *collective);
 // when the operations so far are done, and the operations after collective_finish run when they are done; nothing may
 // touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations behind
 // collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
-// Each rank gets the sum of its own share; the other elements are undefined, but where all ranks have zeros.
+// Each rank gets the sum of its own share; the other elements are undefined unless they are
+// zero on all ranks.
 int collective_begin_reduce_scatter(Collective *collective, float *values, size_t count, size_t share);
 // Each rank gets every share; sizes in bytes.
 int collective_begin_all_gather(Collective *collective, void *values, size_t bytes, size_t share);

@@ -42,7 +42,7 @@ typedef struct {
 ACTS(DECLARE, )
 #undef DECLARE
 
-// Scratch: each operation takes what it needs from the start; nothing in it outlives the call.
+// Scratch memory: each operation uses it from its start; nothing in it outlives the call.
 void scratch_bind(void *base, size_t bytes);
 void *scratch_take(size_t *used, size_t bytes); // *used starts at 0; 64-byte aligned; fits by scratch_bytes()
 

@@ -70,7 +70,7 @@ void cuda_wait_event(cudaEvent_t event, const char *what) {
 
 // ---- opening
 
-// Without a driver the runtime reports a driver that is too old; driver version 0 tells the two apart.
+// Without a driver the runtime reports a driver that is too old; then the driver version is 0.
 static int fail_without_device(cudaError_t error) {
     int driver = 0, runtime = 0;
     (void)cudaGetLastError(); // else the next launch would report it again

@@ -1,7 +1,7 @@
 // The MPI row: a shared object that collective.c loads. It uses nothing of the programs.
 //
 // Every transfer is non-blocking and polled, because MPI itself waits for a dead process forever. Sums are added here,
-// in the order of the ranks: the order inside MPI_Reduce is the library's own. Each rank sends what a ring sends,
+// in the order of the ranks: the order inside MPI_Reduce is the library's own. Each rank sends as much as in a ring:
 // (world - 1) / world of the buffer.
 #include "kernels/collective.h"
 #include <errno.h>
@@ -21,27 +21,27 @@ enum {
     CHECK_MS = 50         // between two checks of the other ranks during a wait
 };
 
-// What the ranks tell each other at the start. A process of this machine that has gone is noticed at once.
+// The identity of a rank, exchanged at the start. A process of this machine that has ended is noticed at once.
 typedef struct {
     char machine[120];
     int64_t pid;
 } Peer;
 
-// A rank that has waited for half of the timeout sends a note of one byte to each other rank. The rank that does not
-// answer sends none.
+// A heartbeat: a rank that has waited for half of the timeout sends one byte to each other rank. A rank that hangs
+// sends none.
 typedef struct {
     MPI_Request incoming;
-    uint64_t heard_ns;
+    uint64_t received_ns;
     char byte;
-} Note;
-enum { TAG_SUMS, TAG_SHARES, TAG_NOTE };
+} Heartbeat;
+enum { TAG_SUMS, TAG_SHARES, TAG_HEARTBEAT };
 
 static CollectiveSettings settings;
-static bool noted; // this wait
+static bool beats_sent; // the heartbeats of this wait are sent
 static int rank, world;
 static Peer *peers;
 static MPI_Request *requests; // 2 for each rank
-static Note *notes;           // of each rank
+static Heartbeat *heartbeats; // of each rank
 static float *received;       // a piece from each rank
 static uint64_t sent;         // bytes
 
@@ -51,29 +51,29 @@ static uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void expect_note(int from) {
-    MPI_Irecv(&notes[from].byte, 1, MPI_BYTE, from, TAG_NOTE, MPI_COMM_WORLD, &notes[from].incoming);
+static void heartbeat_expect(int from) {
+    MPI_Irecv(&heartbeats[from].byte, 1, MPI_BYTE, from, TAG_HEARTBEAT, MPI_COMM_WORLD, &heartbeats[from].incoming);
 }
 
-static void exchange_notes(uint64_t waited_ms) {
-    const bool half = waited_ms > settings.timeout_ms / 2, due = half && !noted;
-    noted = half;
+static void heartbeat_exchange(uint64_t waited_ms) {
+    const bool half = waited_ms > settings.timeout_ms / 2, due = half && !beats_sent;
+    beats_sent = half;
     for (int i = 0, done; i < world; i++) {
         MPI_Request outgoing;
         if (i == rank) continue;
-        if (due && MPI_Isend("", 1, MPI_BYTE, i, TAG_NOTE, MPI_COMM_WORLD, &outgoing) == MPI_SUCCESS)
+        if (due && MPI_Isend("", 1, MPI_BYTE, i, TAG_HEARTBEAT, MPI_COMM_WORLD, &outgoing) == MPI_SUCCESS)
             MPI_Request_free(&outgoing);
-        if (MPI_Test(&notes[i].incoming, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
-        notes[i].heard_ns = now_ns();
-        expect_note(i);
+        if (MPI_Test(&heartbeats[i].incoming, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
+        heartbeats[i].received_ns = now_ns();
+        heartbeat_expect(i);
     }
 }
 
-// The first rank that has not said during this wait that it waits, too. -1: all have.
+// The first rank without a heartbeat during this wait. -1: every rank has sent one.
 static int find_silent(uint64_t waited_ms) {
     const uint64_t started = now_ns() - waited_ms * MS;
     for (int i = 0; i < world; i++)
-        if (i != rank && notes[i].heard_ns < started) return i;
+        if (i != rank && heartbeats[i].received_ns < started) return i;
     return -1;
 }
 
@@ -95,9 +95,9 @@ static int find_ended(void) {
     return -1;
 }
 
-// Towards the end of a wait, a rank that has ended may be one that gave up first: the silent one is the cause.
+// Late in a wait, a rank that has ended may have given up on a rank that hangs: then the silent rank is the cause.
 static int mpi_check(uint64_t waited_ms, char *why) {
-    exchange_notes(waited_ms);
+    heartbeat_exchange(waited_ms);
     const int ended = find_ended(), silent = find_silent(waited_ms);
     const bool late = waited_ms > settings.timeout_ms / 10 * 9;
     if (waited_ms > settings.timeout_ms || (ended >= 0 && late && silent >= 0)) return fail_silent(silent, why);
@@ -216,16 +216,16 @@ static int mpi_open(const CollectiveSettings *given, RankPlace *place, char *why
     *place = (RankPlace){.rank = (unsigned)rank, .world = (unsigned)world};
     peers = calloc((size_t)world, sizeof *peers);
     requests = calloc((size_t)world * 2, sizeof *requests);
-    notes = calloc((size_t)world, sizeof *notes);
+    heartbeats = calloc((size_t)world, sizeof *heartbeats);
     received = calloc((size_t)world * PIECE, sizeof *received);
-    if (!peers || !requests || !notes || !received)
+    if (!peers || !requests || !heartbeats || !received)
         return snprintf(why, COLLECTIVE_WHY, "no memory for %d ranks", world), -1;
     Peer self = {.pid = getpid()};
     name_machine(self.machine, sizeof self.machine);
     for (int i = 0; i < world; i++) {
-        peers[i] = self; // until they are known
-        notes[i].incoming = MPI_REQUEST_NULL;
-        if (i != rank) expect_note(i);
+        peers[i] = self; // until the exchange below
+        heartbeats[i].incoming = MPI_REQUEST_NULL;
+        if (i != rank) heartbeat_expect(i);
     }
     if (mpi_all_gather(peers, (size_t)world * sizeof *peers, sizeof *peers, why) < 0) return -1;
     while (strcmp(peers[place->local_first].machine, self.machine)) place->local_first++;
@@ -238,11 +238,11 @@ static uint64_t mpi_sent(void) { return sent; }
 static void mpi_close(void) {
     for (int i = 0; i < world; i++) {
         if (i == rank) continue;
-        MPI_Cancel(&notes[i].incoming);
-        MPI_Request_free(&notes[i].incoming);
+        MPI_Cancel(&heartbeats[i].incoming);
+        MPI_Request_free(&heartbeats[i].incoming);
     }
     MPI_Finalize();
-    free(peers), free(requests), free(notes), free(received);
+    free(peers), free(requests), free(heartbeats), free(received);
 }
 
 extern const CollectiveRow collective_mpi;

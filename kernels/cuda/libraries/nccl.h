@@ -20,7 +20,7 @@ typedef enum { NCCL_SUCCESS = 0, NCCL_INVALID_USAGE = 5, NCCL_IN_PROGRESS = 7 } 
 typedef enum { NCCL_UINT8 = 1, NCCL_FLOAT32 = 7 } ncclDataType_t;
 typedef enum { NCCL_SUM = 0 } ncclRedOp_t;
 
-// As in 2.14. Later versions read `size` and `version` and take defaults for what they have added.
+// As in 2.14. Later versions read `size` and `version` and use defaults for the members they have added.
 typedef struct {
     size_t size;
     unsigned magic, version;

@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 enum {
-    CHOICES_MAX = 1024, // a run needs some 30; a file with more of them is made anew
+    CHOICES_MAX = 1024, // a run needs some 30; a longer file is cleared
     LINE_BYTES = 512,
     CHECK_DIGITS = 16
 };
@@ -89,7 +89,7 @@ static void take(const KeptChoice *entry) {
     if (known && !known->used && (entry->given || !known->given)) *known = *entry;
 }
 
-// What is wrong with the text, or NULL. `first`: the card's line comes first. taken: the choices go into the table.
+// Returns the fault of the text, or NULL. `first`: the card's line comes first. taken: the choices go into the table.
 static const char *read_lines(const char *text, size_t size, bool first, bool given, bool taken) {
     for (const char *end = text + size, *next; text < end; text = next) {
         const char *feed = memchr(text, '\n', (size_t)(end - text));
@@ -121,7 +121,7 @@ static void stop_keeping(const char *what) {
     file = -1;
 }
 
-// Reads what other processes have added. A file that is of no use begins anew.
+// Reads the lines that other processes have added. A file of another card or a damaged one is cleared.
 static void read_file(void) {
     char *text = NULL;
     const off_t size = lseek(file, 0, SEEK_END);
