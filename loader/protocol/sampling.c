@@ -10,7 +10,7 @@ struct SamplingMode {
     bool ends, documents;
     uint64_t (*blocks)(const SampleOrder *order);
     void (*group)(const SampleOrder *order, uint64_t sample, ShuffleGroup *group);
-    uint64_t (*token)(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);
+    uint64_t (*token)(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample);
 };
 
 // --- permutations
@@ -52,52 +52,77 @@ uint64_t permutation_at(const Permutation *permutation, uint64_t index) {
 
 static uint64_t crop_blocks(const SampleOrder *order) { return order->tokens - order->sequence_tokens; }
 
-static void crop_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    (void)sample;
-    *group = (ShuffleGroup){.samples = UINT64_MAX, .extent_count = 1, .extent_tokens = order->tokens};
+static void whole_split(const SampleOrder *order, ShuffleGroup *group) {
+    *group = (ShuffleGroup){.samples = UINT64_MAX, .extent_count = 1, .extents[0].tokens = order->tokens};
 }
 
-static uint64_t crop_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
-    (void)group, *extent = 0;
+static void crop_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    (void)sample;
+    whole_split(order, group);
+}
+
+static uint64_t crop_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    (void)group;
     return (uint64_t)((unsigned __int128)rng_u64(order->seed, order->split, sample) * order->blocks >> 64);
 }
 
-// --- epoch: groups of chunks, permuted
+// --- permuted: one group, the whole split
 
 static uint64_t epoch_blocks(const SampleOrder *order) { return (order->tokens - 1) / order->sequence_tokens; }
 
-// The group of `sample` as if its blocks were consecutive in the stream; returns the group's number within its epoch.
-static uint64_t group_in_stream_order(const SampleOrder *order, uint64_t sample, uint64_t epoch, ShuffleGroup *group) {
-    uint64_t group_blocks = SAMPLE_ORDER_GROUP_CHUNKS * order->chunk_blocks, begin = epoch * order->blocks;
-    uint64_t number = (sample - begin) / group_blocks, first = number * group_blocks;
-    *group = (ShuffleGroup){.first_sample = begin + first, .epoch = epoch, .extent_count = 1};
-    group->samples = number < order->groups ? group_blocks : order->blocks - first;
-    group->extent[0] = first * order->sequence_tokens;
-    group->extent_tokens = group->samples * order->sequence_tokens + 1;
-    return number;
+static void permuted_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
+    (void)sample;
+    whole_split(order, group);
+    permutation_init(&group->inside, order->seed, 0, 0, order->blocks);
+}
+
+static uint64_t permuted_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    return permutation_at(&group->inside, sample) * order->sequence_tokens;
+}
+
+// --- epoch: groups of a chunk from each stratum
+
+// The position at which a group begins in its epoch.
+static uint64_t group_begin(const SampleOrder *order, uint64_t number) {
+    return (uint64_t)((unsigned __int128)number * order->blocks / order->groups);
+}
+
+static void add_extent(const SampleOrder *order, ShuffleGroup *group, uint64_t block, uint64_t count) {
+    uint64_t T = order->sequence_tokens;
+    if (count) group->extents[group->extent_count++] = (SampleExtent){group->shift + block * T, count * T + 1};
+}
+
+static void group_of_epoch(const SampleOrder *order, uint64_t sample, uint64_t shift, ShuffleGroup *group) {
+    uint64_t epoch = sample / order->blocks, position = sample % order->blocks;
+    uint64_t number = (uint64_t)((((unsigned __int128)position + 1) * order->groups - 1) / order->blocks);
+    uint64_t begin = group_begin(order, number), in_chunks = SAMPLE_ORDER_STRATA * order->chunk_blocks;
+    *group = (ShuffleGroup){.first_sample = epoch * order->blocks + begin, .epoch = epoch, .shift = shift};
+    group->samples = group_begin(order, number + 1) - begin;
+    permutation_init(&group->inside, order->seed, epoch, (uint32_t)(SAMPLE_ORDER_STRATA + number), group->samples);
+    Permutation permutation;
+    for (uint32_t i = 0; i < SAMPLE_ORDER_STRATA; i++) {
+        permutation_init(&permutation, order->seed, epoch, i, order->groups);
+        uint64_t chunk = i * order->groups + permutation_at(&permutation, number);
+        add_extent(order, group, chunk * order->chunk_blocks, order->chunk_blocks);
+    }
+    uint64_t first = in_chunks * order->groups, remain = order->blocks - first, own = group->samples - in_chunks;
+    if (!own) return;
+    permutation_init(&permutation, order->seed, epoch, UINT32_MAX - 1, remain);
+    group->remaining = (begin - number * in_chunks + permutation_at(&permutation, epoch % remain)) % remain;
+    uint64_t to_end = remain - group->remaining;
+    add_extent(order, group, first + group->remaining, own < to_end ? own : to_end);
+    add_extent(order, group, first, own < to_end ? 0 : own - to_end);
 }
 
 static void epoch_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    uint64_t number = group_in_stream_order(order, sample, sample / order->blocks, group);
-    permutation_init(&group->inside, order->seed, group->epoch, (uint32_t)(1 + number), group->samples);
-    if (number == order->groups) return; // the blocks after the last whole group
-    uint64_t chunk_tokens = order->chunk_blocks * order->sequence_tokens;
-    Permutation chunks;
-    permutation_init(&chunks, order->seed, group->epoch, 0, SAMPLE_ORDER_GROUP_CHUNKS * order->groups);
-    group->extent_count = SAMPLE_ORDER_GROUP_CHUNKS;
-    group->extent_tokens = chunk_tokens + 1;
-    for (unsigned i = 0; i < SAMPLE_ORDER_GROUP_CHUNKS; i++)
-        group->extent[i] = permutation_at(&chunks, number * SAMPLE_ORDER_GROUP_CHUNKS + i) * chunk_tokens;
+    group_of_epoch(order, sample, 0, group);
 }
 
-static uint64_t epoch_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
-    uint64_t block = permutation_at(&group->inside, sample - group->first_sample);
-    *extent = 0;
-    if (group->extent_count > 1) {
-        *extent = (unsigned)(block / order->chunk_blocks);
-        block %= order->chunk_blocks;
-    }
-    return group->extent[*extent] + block * order->sequence_tokens;
+static uint64_t epoch_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    uint64_t at = permutation_at(&group->inside, sample - group->first_sample), T = order->sequence_tokens;
+    uint64_t in_chunks = SAMPLE_ORDER_STRATA * order->chunk_blocks, first = in_chunks * order->groups;
+    if (at < in_chunks) return group->extents[at / order->chunk_blocks].first_token + at % order->chunk_blocks * T;
+    return group->shift + (first + (group->remaining + at - in_chunks) % (order->blocks - first)) * T;
 }
 
 // --- shifted, documents: an epoch whose blocks begin elsewhere
@@ -108,24 +133,24 @@ static uint64_t shifted_blocks(const SampleOrder *order) {
 }
 
 static void shifted_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    uint64_t shifts = order->tokens - order->sequence_tokens;
+    uint64_t epoch = sample / order->blocks, shifts = order->tokens - order->sequence_tokens;
     if (shifts > order->sequence_tokens) shifts = order->sequence_tokens;
-    epoch_group(order, sample, group);
     Permutation permutation;
-    permutation_init(&permutation, order->seed, group->epoch / shifts, UINT32_MAX, shifts);
-    uint64_t shift = permutation_at(&permutation, group->epoch % shifts);
-    for (unsigned i = 0; i < group->extent_count; i++) group->extent[i] += shift;
+    permutation_init(&permutation, order->seed, epoch / shifts, UINT32_MAX, shifts);
+    group_of_epoch(order, sample, permutation_at(&permutation, epoch % shifts), group);
 }
 
-// --- sequential: the groups of an epoch, in the order of the stream
+// --- sequential: groups of as many samples, in the order of the stream
 
 static void sequential_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group) {
-    group_in_stream_order(order, sample, 0, group);
+    uint64_t number = (uint64_t)((((unsigned __int128)sample + 1) * order->groups - 1) / order->blocks);
+    *group = (ShuffleGroup){.first_sample = group_begin(order, number)};
+    group->samples = group_begin(order, number + 1) - group->first_sample;
+    add_extent(order, group, group->first_sample, group->samples);
 }
 
-static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample,
-                                 unsigned *extent) {
-    (void)group, *extent = 0;
+static uint64_t sequential_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    (void)group;
     return sample * order->sequence_tokens;
 }
 
@@ -156,14 +181,15 @@ int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t
                            .documents = found->documents,
                            .sequence_tokens = sequence_tokens,
                            .seed = seed,
-                           .tokens = tokens,
-                           .chunk_blocks = 1};
+                           .tokens = tokens};
     if (tokens <= sequence_tokens)
         return fail(EX_DATA, "the %s split has %llu tokens, a sample of block size %u needs %llu", split_names[split],
                     (unsigned long long)tokens, sequence_tokens, sequence_tokens + 1ull);
     order->blocks = found->blocks(order);
-    if (sequence_tokens < SAMPLE_ORDER_CHUNK_TOKENS) order->chunk_blocks = SAMPLE_ORDER_CHUNK_TOKENS / sequence_tokens;
-    order->groups = order->blocks / (SAMPLE_ORDER_GROUP_CHUNKS * order->chunk_blocks);
+    uint64_t chunk_most = sequence_tokens < SAMPLE_ORDER_CHUNK_TOKENS ? SAMPLE_ORDER_CHUNK_TOKENS / sequence_tokens : 1;
+    uint64_t group_most = SAMPLE_ORDER_STRATA * chunk_most;
+    order->groups = (order->blocks - 1) / group_most + 1;
+    order->chunk_blocks = order->blocks / (SAMPLE_ORDER_STRATA * order->groups);
     return 0;
 }
 
@@ -176,8 +202,8 @@ void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup 
     order->mode->group(order, sample, group);
 }
 
-uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent) {
-    return order->mode->token(order, group, sample, extent);
+uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample) {
+    return order->mode->token(order, group, sample);
 }
 
 uint32_t sample_order_starts(const SampleOrder *order, uint64_t token) {

@@ -6,14 +6,18 @@
 //   crop        first = high 64 bits of the 128-bit product philox64(seed, split, sample) * (N - T). As the
 //               random crops of nanoGPT, with replacement.
 //   sequential  Sample i begins at token i*T; there are (N-1)/T samples.
-//   epoch       The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Every epoch has each block once:
-//               sample g is a block of epoch e = g / n, at position p = g mod n of that epoch.
-//               A chunk is K = max(1, 2^20 / T) consecutive blocks, a group 8 chunks; G = n / 8K is the number of whole
-//               groups. For p < 8KG, p lies in group j = p / 8K. With q = P(1 + j, 8K)(p mod 8K), the sample is block
-//               q mod K of chunk P(0, 8G)(8j + q / K), counting blocks and chunks from 0. The remaining n - 8KG
-//               positions come last and hold the remaining blocks: block 8KG + P(1 + G, n - 8KG)(p - 8KG).
-//               So the samples of a group come from 8 extents of about 2 MiB each; the order needs no state and has no
-//               size limit.
+//   permuted    The split is cut into n = (N-1)/T blocks; block b begins at token b*T. Sample i is block P(0, n)(i), where
+//               P is that of epoch 0; there are n samples. So the first samples are spread over the whole split.
+//   epoch       Blocks as in permuted. Every epoch has each block once: sample g is a block of epoch e = g / n, at
+//               position p = g mod n of that epoch. An epoch has G = (n - 1) / 64L + 1 groups, where L = max(1, 2^18 / T):
+//               group j has the positions from j*n/G to (j+1)*n/G - 1 (products of 128 bits). The stream is cut into 64G
+//               chunks of K = n / 64G consecutive blocks, chunk c from block c*K on; R = n - 64GK blocks remain.
+//               With q = P(64 + j, size of the group)(p - j*n/G): for q < 64K, the sample is block q mod K of chunk
+//               i*G + P(i, G)(j), where i = q / K. Else it is block 64GK + (j*n/G + q - 64K(j+1) + s) mod R, with
+//               s = P(2^32 - 2, R)(e mod R).
+//               So each group has one chunk of each 64th of the split and its share of the remaining blocks: a sample of
+//               the whole split in about 64 extents of at most 512 KiB each. A split of up to 2^24 tokens is one group.
+//               The order needs no state and has no size limit.
 //   shifted     As epoch, but the blocks of each epoch begin at other tokens. n = max(1, N/T - 1), and block b of
 //               epoch e begins at token s + b*T. With m = min(T, N - T), s = P(2^32 - 1, m)(e mod m), where P is that
 //               of epoch e / m; so each of m consecutive epochs, from a multiple of m on, has another s.
@@ -36,11 +40,17 @@
 //   crop 1337 0 301966 256 0 -> 282896
 //   crop 1337 1 301966 256 12345678901 -> 1465
 //   crop 18446744073709551615 0 9035582198 1024 1000000000 -> 3030167782
-//   epoch 1337 0 301966 256 5 -> 198144
-//   epoch 1337 0 9035582198 1024 1000000000 -> 7547226112
-//   epoch 42 0 33554433 1000 33553 -> 33540000
-//   shifted 1337 0 301966 256 5 -> 198173
-//   shifted 1337 0 9035582198 1024 1000000000 -> 1129151513
+//   epoch 1337 0 301966 256 5 -> 269056
+//   epoch 1337 0 9035582198 1024 1000000000 -> 2212874240
+//   epoch 42 0 33554433 1000 33553 -> 5763000
+//   epoch 42 0 33554433 1000 100679 -> 9349000
+//   epoch 7 1 5000 100 123 -> 100
+//   epoch 7 0 9223372036854775807 1024 9007199254740991 -> 6127863158467739648
+//   permuted 1337 1 301966 256 0 -> 51200
+//   permuted 1337 1 301966 256 1178 -> 214784
+//   permuted 1337 1 9035582198 1024 1000000 -> 7642178560
+//   shifted 1337 0 301966 256 5 -> 269085
+//   shifted 1337 0 9035582198 1024 1000000000 -> 4564678681
 //   shifted 42 0 1500 1000 123456 -> 430
 //   sequential 0 1 301966 256 0 -> 0
 //   sequential 0 1 301966 256 1178 -> 301568
@@ -51,7 +61,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SAMPLE_ORDER_ROUNDS = 8, SAMPLE_ORDER_GROUP_CHUNKS = 8, SAMPLE_ORDER_CHUNK_TOKENS = 1 << 20 };
+enum { SAMPLE_ORDER_ROUNDS = 8, SAMPLE_ORDER_STRATA = 64, SAMPLE_ORDER_CHUNK_TOKENS = 1 << 18 };
 
 typedef struct {
     uint64_t count; // m
@@ -75,8 +85,8 @@ typedef struct {
     uint32_t sequence_tokens; // T
     uint64_t seed, tokens;    // tokens: N
     uint64_t blocks;          // n: blocks of an epoch, samples of sequential, possible positions of crop
-    uint64_t chunk_blocks;    // K
     uint64_t groups;          // G
+    uint64_t chunk_blocks;    // K
 } SampleOrder;
 
 // Fails with 65 when the split is too short for one sample of T+1 ids.
@@ -85,18 +95,24 @@ int sample_order_init(SampleOrder *order, Sampling mode, uint8_t split, uint64_t
 // The number of samples from `sample` on; UINT64_MAX when the mode has no end.
 uint64_t sample_order_left(const SampleOrder *order, uint64_t sample);
 
+// A contiguous range of the stream.
+typedef struct {
+    uint64_t first_token, tokens;
+} SampleExtent;
+
 // Consecutive samples that come from the same few extents of the stream, which are worth keeping decoded.
 typedef struct {
     uint64_t first_sample, samples, epoch; // samples: UINT64_MAX when one group holds every sample
+    uint64_t shift;                        // the token at which block 0 begins
+    uint64_t remaining;                    // the group's first block of the R remaining ones, counted from block 64GK
     unsigned extent_count;
-    uint64_t extent[SAMPLE_ORDER_GROUP_CHUNKS]; // the first token of each
-    uint64_t extent_tokens;                     // the length of each
+    SampleExtent extents[SAMPLE_ORDER_STRATA + 2]; // chunks, then the remaining blocks, which may wrap around
     Permutation inside;
 } ShuffleGroup;
 
 void sample_order_group(const SampleOrder *order, uint64_t sample, ShuffleGroup *group); // the group of `sample`
-// The first token of a sample of the group; *extent is the extent that contains the sample.
-uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample, unsigned *extent);
+// The first token of a sample of the group.
+uint64_t sample_order_token(const SampleOrder *order, const ShuffleGroup *group, uint64_t sample);
 // The ids from that token on, at least 1, of which the first end-of-text id begins the row; without one, the token
 // does.
 uint32_t sample_order_starts(const SampleOrder *order, uint64_t token);

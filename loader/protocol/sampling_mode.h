@@ -5,17 +5,18 @@
 
 // One row per mode: MODE(NAME, name, number, ends, documents, blocks, group, token, ...)
 //   name       the word in configurations
-//   number     on the wire, and never used for a second mode. 2 is not assigned: protocol version 1 reserved it for
-//              a mode that was never built.
+//   number     on the wire, and never used for a second mode. 1, 4 and 5 were epoch, shifted and documents of version
+//              0.1, whose groups came from 8 places; 2 was never built.
 //   ends       true: the samples end after one pass over the split; false: sample numbers are unlimited
 //   documents  true: a row begins at the next start of a document (sampling.h)
 //   blocks, group, token  the mode's functions in sampling.c
 //   ...        passed through to MODE
 #define SAMPLING_MODES(MODE, ...)                                                                                      \
-    MODE(EPOCH, epoch, 1, false, false, epoch_blocks, epoch_group, epoch_token, __VA_ARGS__)                           \
-    MODE(SHIFTED, shifted, 4, false, false, shifted_blocks, shifted_group, epoch_token, __VA_ARGS__)                   \
-    MODE(DOCUMENTS, documents, 5, false, true, shifted_blocks, shifted_group, epoch_token, __VA_ARGS__)                \
+    MODE(EPOCH, epoch, 6, false, false, epoch_blocks, epoch_group, epoch_token, __VA_ARGS__)                           \
+    MODE(SHIFTED, shifted, 7, false, false, shifted_blocks, shifted_group, epoch_token, __VA_ARGS__)                   \
+    MODE(DOCUMENTS, documents, 8, false, true, shifted_blocks, shifted_group, epoch_token, __VA_ARGS__)                \
     MODE(CROP, crop, 0, false, false, crop_blocks, crop_group, crop_token, __VA_ARGS__)                                \
+    MODE(PERMUTED, permuted, 9, true, false, epoch_blocks, permuted_group, permuted_token, __VA_ARGS__)                \
     MODE(SEQUENTIAL, sequential, 3, true, false, epoch_blocks, sequential_group, sequential_token, __VA_ARGS__)
 
 #define SAMPLING_NUMBER(NAME, name, number, ...) SAMPLING_##NAME = (number),

@@ -10,7 +10,7 @@ enum {
     STEP_BYTES = 1 << 20,   // copied for one request before the next one gets its turn
     ROWS_AHEAD = 32,        // rows of a request whose frames are decoded at the same time
     QUEUE_MAX = 16,         // frames in the queue above which nothing is prefetched
-    GROUP_BYTES = 18 << 20, // the frames of a shuffle group, with those at the edges of its extents
+    GROUP_BYTES = 64 << 20, // more than the frames of a shuffle group: 40 MiB, and what others leave behind
     TRACK_ACTIVE_S = 10     // only tracks that were used more recently are prefetched
 };
 
@@ -111,12 +111,12 @@ static int enter_source(RowCopy *copy, unsigned source) {
 
 // The first token of row `row`; one of `starts` ids from there on begins it (sample_order_starts).
 static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32_t *starts) {
-    unsigned extent, split = copy->get.split;
+    unsigned split = copy->get.split;
     MixtureSample at = served_sample(copy->served, split, copy->get.mode, copy->get.first_sample + row);
     if (!(copy->known & 1u << at.source))
         enter_source(copy, at.source); // cannot fail: a source with a weight was set at the start
     if (!group_has(&copy->group[at.source], at.sample)) enter_group(reader, copy, at.source, at.sample);
-    uint64_t token = sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample, &extent);
+    uint64_t token = sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample);
     *starts = sample_order_starts(&copy->order[at.source], token);
     return copy->served->sources[at.source].first_token[split] + token;
 }
@@ -217,8 +217,8 @@ static bool track_next_frame(Track *track, uint64_t *frame) {
     const ShardStream *stream = &track->served->streams[track->order.split];
     for (; track->extent < track->prefetched.extent_count; track->extent++, track->frame = 0) {
         uint64_t first = track->served->sources[track->source].first_token[track->order.split];
-        uint64_t begin = first + track->prefetched.extent[track->extent],
-                 end = begin + track->prefetched.extent_tokens - 1;
+        SampleExtent extent = track->prefetched.extents[track->extent];
+        uint64_t begin = first + extent.first_token, end = begin + extent.tokens - 1;
         uint64_t last = shard_stream_frame_of(stream, end);
         if (!track->frame) track->frame = shard_stream_frame_of(stream, begin) + 1; // 0 is "not set"
         for (; track->frame - 1 <= last; track->frame++)

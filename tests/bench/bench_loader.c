@@ -298,9 +298,8 @@ static void check_crops(const FeedBatch *batch, uint64_t seed, const uint16_t *i
     ShuffleGroup group;
     check(sample_order_init(&order, SAMPLING_CROP, SPLIT_TRAIN, seed, TRAIN_TOKENS, T) == 0);
     for (uint32_t row = 0; row < batch->rows; row++) {
-        unsigned extent;
         sample_order_group(&order, batch->first_sample + row, &group);
-        uint64_t token = sample_order_token(&order, &group, batch->first_sample + row, &extent);
+        uint64_t token = sample_order_token(&order, &group, batch->first_sample + row);
         check(!memcmp(batch->ids + (size_t)row * (T + 1), ids + token, (T + 1) * sizeof *ids));
     }
 }

@@ -59,6 +59,10 @@ def epoch(seed, split, n, t, sample):
     return block(seed, (n - 1) // t, t, sample) * t
 
 
+def permuted(seed, split, n, t, sample):
+    return permute(seed, 0, 0, (n - 1) // t, sample) * t
+
+
 def shifted(seed, split, n, t, sample):
     blocks, m = max(1, n // t - 1), min(t, n - t)
     e = sample // blocks
@@ -77,17 +81,22 @@ def row(mode, ids, seed, split, t, sample, eot=50256):
     return ids[first : first + t + 1]
 
 
-def block(seed, blocks, t, sample):
-    """The block of a sample, of `blocks` in an epoch."""
-    e, p = divmod(sample, blocks)
-    k = max(1, 2**20 // t)
-    groups = blocks // (8 * k)
-    if p >= 8 * k * groups:
-        whole = 8 * k * groups
-        return whole + permute(seed, e, 1 + groups, blocks - whole, p - whole)
-    j, inside = divmod(p, 8 * k)
-    q = permute(seed, e, 1 + j, 8 * k, inside)
-    return permute(seed, e, 0, 8 * groups, 8 * j + q // k) * k + q % k
+def block(seed, n, t, sample):
+    """The block of a sample, of `n` in an epoch."""
+    e, p = divmod(sample, n)
+    most = max(1, 2**18 // t)
+    groups = (n - 1) // (64 * most) + 1
+    j = next(j for j in range(p * groups // n, groups) if (j + 1) * n // groups > p)
+    begin, size = j * n // groups, (j + 1) * n // groups - j * n // groups
+    k = n // (64 * groups)
+    q = permute(seed, e, 64 + j, size, p - begin)
+    if q < 64 * k:
+        i = q // k
+        return (i * groups + permute(seed, e, i, groups, j)) * k + q % k
+    first = 64 * groups * k
+    r = n - first
+    s = permute(seed, e, 2**32 - 2, r, e % r)
+    return first + (begin + q - 64 * k * (j + 1) + s) % r
 
 
 CASES = [
@@ -97,6 +106,12 @@ CASES = [
     ("epoch", 1337, 0, 301966, 256, 5),
     ("epoch", 1337, 0, 9035582198, 1024, 1000000000),
     ("epoch", 42, 0, 33554433, 1000, 33553),
+    ("epoch", 42, 0, 33554433, 1000, 33554 * 3 + 17),
+    ("epoch", 7, 1, 5000, 100, 123),
+    ("epoch", 7, 0, 9223372036854775807, 1024, 9007199254740991),
+    ("permuted", 1337, 1, 301966, 256, 0),
+    ("permuted", 1337, 1, 301966, 256, 1178),
+    ("permuted", 1337, 1, 9035582198, 1024, 1000000),
     ("shifted", 1337, 0, 301966, 256, 5),
     ("shifted", 1337, 0, 9035582198, 1024, 1000000000),
     ("shifted", 42, 0, 1500, 1000, 123456),

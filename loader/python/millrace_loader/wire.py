@@ -6,7 +6,7 @@ MAGIC, MAJOR = 0x31444C47, 2
 HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE, CONTROL = range(1, 10)
 CODES = ("?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "BUSY", "SHUTDOWN", "AUTH")
 TRAIN, VAL = 0, 1
-MODES = {"crop": 0, "epoch": 1, "sequential": 3, "shifted": 4, "documents": 5}
+MODES = {"crop": 0, "sequential": 3, "epoch": 6, "shifted": 7, "documents": 8, "permuted": 9}
 BATCH_REPLACED = 1
 PAYLOAD_MAX = 64 << 20
 

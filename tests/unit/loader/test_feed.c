@@ -18,9 +18,8 @@ static void expected_rows(uint16_t *ids, const TestDataset *spec, const FeedRequ
     ShuffleGroup group = {0};
     for (uint32_t row = 0; row < request->rows; row++) {
         uint64_t sample = request->first_sample + row;
-        unsigned extent;
         if (sample - group.first_sample >= group.samples) sample_order_group(&order, sample, &group);
-        uint64_t token = sample_order_token(&order, &group, sample, &extent);
+        uint64_t token = sample_order_token(&order, &group, sample);
         uint32_t skip = 0, starts = sample_order_starts(&order, token);
         while (skip < starts && starts > 1 && test_id(spec->salt, request->split, token + skip) != TEST_EOT) skip++;
         if (skip < starts) token += skip;

@@ -157,9 +157,8 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
             CHECK(feed_request(feeds[i], &request) == 0 && feed_next(feeds[i], &batch) == FEED_BATCH);
             CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 1000 + i, spec->train_tokens, T) == 0);
             for (uint64_t row = 0; row < ROWS; row++) {
-                unsigned extent;
                 sample_order_group(&order, request.first_sample + row, &group);
-                uint64_t token = sample_order_token(&order, &group, request.first_sample + row, &extent);
+                uint64_t token = sample_order_token(&order, &group, request.first_sample + row);
                 for (uint64_t t = 0; t <= T; t++)
                     CHECK_EQUAL(batch.ids[row * (T + 1) + t], test_id(spec->salt, SPLIT_TRAIN, token + t));
             }

@@ -2,18 +2,23 @@
 #include "loader/protocol/sampling.h"
 #include "shardtool/format/split.h"
 #include "tests/test.h"
+#include <math.h>
+
+static bool is_in_extent(const ShuffleGroup *group, uint64_t token, uint32_t T) {
+    for (const SampleExtent *extent = group->extents; extent < group->extents + group->extent_count; extent++)
+        if (token >= extent->first_token && token + T < extent->first_token + extent->tokens) return true;
+    return false;
+}
 
 static uint64_t first_token(Sampling mode, uint64_t seed, int split, uint64_t tokens, uint32_t T, uint64_t sample) {
     SampleOrder order;
     ShuffleGroup group;
-    unsigned extent;
     CHECK(sample_order_init(&order, mode, (uint8_t)split, seed, tokens, T) == 0);
     sample_order_group(&order, sample, &group);
-    uint64_t token = sample_order_token(&order, &group, sample, &extent);
-    // The sample is within the extent that sample_order_token returned.
-    CHECK(token >= group.extent[extent]);
-    CHECK(token + T < group.extent[extent] + group.extent_tokens);
-    CHECK(group.extent[extent] + group.extent_tokens <= tokens);
+    uint64_t token = sample_order_token(&order, &group, sample);
+    CHECK(is_in_extent(&group, token, T));
+    for (unsigned i = 0; i < group.extent_count; i++)
+        CHECK(group.extents[i].first_token + group.extents[i].tokens <= tokens);
     return token;
 }
 
@@ -41,7 +46,7 @@ TEST(sampling_matches_the_vectors_of_its_specification) {
         CHECK_EQUAL(first_token(mode_named(mode), seed, split, tokens, T, sample), want);
         seen++;
     }
-    CHECK_EQUAL(seen, 12);
+    CHECK_EQUAL(seen, 18);
     free(text);
 }
 
@@ -74,12 +79,13 @@ TEST(sampling_epoch_has_every_block_once_within_its_group) {
         uint32_t T;
     } cases[] = {
         {2, 1},
-        {100000, 7},            // no whole group
-        {(1u << 23) + 1, 1024}, // exactly one group
-        {(1u << 23) + 1024, 1024},
-        {20000001, 1000},    // two groups, T no power of 2
-        {40000000, 1 << 20}, // a chunk is a block
-        {40000000, 3000000}, // longer than a chunk
+        {500, 8},               // fewer blocks than strata
+        {100000, 7},            // one group, with remaining blocks
+        {(1u << 24) + 1, 1024}, // exactly one group
+        {(1u << 24) + 1025, 1024},
+        {40000001, 1000},     // three groups, T no power of 2
+        {400000000, 1 << 18}, // a chunk is a block
+        {400000000, 3000000}, // longer than a chunk
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         SampleOrder order;
@@ -88,19 +94,51 @@ TEST(sampling_epoch_has_every_block_once_within_its_group) {
         CHECK_EQUAL(order.blocks, (cases[c].tokens - 1) / cases[c].T);
         uint8_t *seen = calloc(1, order.blocks);
         for (uint64_t sample = order.blocks * 2; sample < order.blocks * 3; sample++) { // the third epoch
-            unsigned extent;
             if (sample - group.first_sample >= group.samples) {
                 sample_order_group(&order, sample, &group);
                 CHECK_EQUAL(group.first_sample, sample);
                 CHECK_EQUAL(group.epoch, 2);
             }
-            uint64_t token = sample_order_token(&order, &group, sample, &extent);
-            if (token % cases[c].T || seen[token / cases[c].T]++ || token < group.extent[extent] ||
-                token + cases[c].T >= group.extent[extent] + group.extent_tokens)
+            uint64_t token = sample_order_token(&order, &group, sample);
+            if (token % cases[c].T || seen[token / cases[c].T]++ || !is_in_extent(&group, token, cases[c].T))
                 test_failed("each block once, within its extent", __FILE__, __LINE__);
         }
         free(seen);
     }
+}
+
+// Blocks of consecutive samples: the standard deviation of the share of the last fifth of the split in batches of 512
+// (random: 0.018), and the correlation of neighbouring positions.
+static void check_mixing(uint64_t tokens, uint32_t T, uint64_t first, uint64_t samples) {
+    enum { BATCH = 512 };
+    SampleOrder order;
+    ShuffleGroup group = {0};
+    CHECK(sample_order_init(&order, SAMPLING_EPOCH, SPLIT_TRAIN, 7, tokens, T) == 0);
+    double last = 0.5, sum = 0, squares = 0, lag = 0, share = 0;
+    uint64_t batches = samples / BATCH;
+    for (uint64_t sample = first; sample < first + batches * BATCH; sample++) {
+        if (sample - group.first_sample >= group.samples) sample_order_group(&order, sample, &group);
+        double at = (double)sample_order_token(&order, &group, sample) / (double)tokens;
+        lag += (at - 0.5) * (last - 0.5), last = at;
+        share += at >= 0.8;
+        if ((sample - first) % BATCH < BATCH - 1) continue;
+        sum += share / BATCH, squares += share / BATCH * share / BATCH, share = 0;
+    }
+    double mean = sum / (double)batches, sd = sqrt(squares / (double)batches - mean * mean);
+    double correlation = 12 * lag / (double)(batches * BATCH);
+    CHECK(fabs(mean - 0.2) < 0.02);
+    CHECK(sd < 0.03);
+    CHECK(fabs(correlation) < 0.05);
+}
+
+TEST(sampling_epoch_mixes_the_whole_split_in_every_batch) {
+    check_mixing(1 << 16, 16, 0, 4095);
+    check_mixing(10000000, 256, 0, 39062);
+    check_mixing(16000000, 256, 0, 62499); // one group
+    check_mixing(17000000, 256, 0, 66406); // two groups
+    check_mixing(100000000, 1024, 0, 97656);
+    check_mixing(10000000000, 1024, 9765000 * 3, 200000);
+    check_mixing(10000000000, 1024, 9765624 * 2 - 100000, 200000); // around the end of an epoch
 }
 
 TEST(sampling_differs_between_seeds_and_epochs) {
@@ -170,5 +208,5 @@ TEST(sampling_refuses_a_split_that_is_too_short) {
 
 TEST(sampling_mode_finds_the_numbers_of_the_table) {
     for (unsigned number = 0; number < 256; number++)
-        CHECK((sampling_mode(number) != NULL) == (number < 6 && number != 2));
+        CHECK((sampling_mode(number) != NULL) == (number == 0 || number == 3 || (number >= 6 && number <= 9)));
 }
