@@ -18,6 +18,7 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(number, "step", &state->step)                                                                                \
     FIELD(number, "updates", &state->updates)                                                                          \
     FIELD(new_number, "tokens", &state->tokens)                                                                        \
+    FIELD(new_number, "sampling_number", &state->sampling)                                                             \
     FIELD(number, "nonfinite", &state->nonfinite)                                                                      \
     FIELD(number, "nonfinite_streak", &state->nonfinite_streak)                                                        \
     FIELD(scaler, "scaler", &state->scaler)                                                                            \

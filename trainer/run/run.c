@@ -64,6 +64,11 @@ static int open_state(Run *run) {
         state->tokens = state->step * run_sequences(run) * (uint64_t)config->block_size;
     loss_scaler_init(&state->scaler, dtype_is_narrow(run->backend->act_type));
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)state->step, run->saves.resumed_from);
+    if (found && state->sampling != (uint64_t)config->sampling && config->sampling >= SAMPLING_EPOCH)
+        log_warn(
+            "this run began with another order of samples, which was less mixed: of the current epoch, some samples "
+            "come a second time and some not at all");
+    state->sampling = config->sampling; // lower numbers than SAMPLING_EPOCH have kept their order
     if (found && strcmp(config->init_from, "scratch") && !resumes)
         log_warn("init_from is '%s', and the run resumes from its own checkpoint: --fresh starts a new run",
                  config->init_from);

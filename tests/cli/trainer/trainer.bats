@@ -552,6 +552,21 @@ END
     [ "$status" -eq 0 ]
 }
 
+# data/run_0.1.0.tar.gz: 4 steps by the tree before the order of an epoch had 64 strata.
+@test "a run whose samples had another order resumes with a sentence" {
+    for i in $(seq 300); do echo "abc dad cab bad $((i % 7)) "; done >t.txt
+    printf 'abcd 0123456\n' >chars.txt
+    shardtool tokenize -q --characters chars.txt --docs lines --val 0.2 -o lines t.txt
+    tar xf "$DATA/run_0.1.0.tar.gz"
+    old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
+        --gradient_accumulation_steps=1 --warmup_iters=1 --eval_interval=4 --eval_iters=1 --device=cpu --dtype=float32 --sample_tokens=0)
+    run "$BIN/trainer" "${old[@]}" --max_iters=6
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"resuming at step 4"*"this run began with another order of samples"* ]]
+    run "$BIN/trainer" "${old[@]}" --max_iters=8
+    [[ "$output" == *"resuming at step 6"* && "$output" != *"another order of samples"* ]]
+}
+
 @test "the report counts the tokens of every step after a change of the batch" {
     train --out_dir=run --quiet --max_iters=4
     train --out_dir=run --quiet --max_iters=6 --gradient_accumulation_steps=6
