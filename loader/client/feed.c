@@ -98,6 +98,12 @@ Feed *feed_open(const FeedConfig *config) {
 
 const FeedDataset *feed_dataset(const Feed *feed) { return &feed->dataset; }
 
+uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample) {
+    unsigned entry = feed->weight_count - 1;
+    while (entry && feed->weights[entry].from > sample) entry--;
+    return feed->weights[entry].weights[source];
+}
+
 int feed_attach(Feed *feed) {
     if (feed_ring_allocate(feed) < 0 || connection_attach(feed) < 0) return -1;
     return wait_until_ready(feed);
@@ -108,6 +114,7 @@ void feed_close(Feed *feed) {
     connection_close(feed);
     if (feed->context) zmq_ctx_term(feed->context);
     feed_ring_close(feed);
+    free(feed->weights);
     free(feed);
 }
 

@@ -37,12 +37,19 @@ typedef struct {
     void *while_waiting_self;
 } FeedConfig;
 
+enum { FEED_SOURCES_MAX = 16 };
+
 typedef struct {
     uint8_t fingerprint[32], vocab_fp[32];
     uint64_t tokens[SPLIT_COUNT], documents[SPLIT_COUNT];
     uint32_t vocab_size, eot_id;
     uint64_t same_samples; // train samples before this number are those of the dataset before, or of FeedConfig.dataset
     char name[64];
+    unsigned source_count; // datasets of a mixture; 1: the dataset itself
+    struct {
+        char name[64];
+        uint64_t tokens[SPLIT_COUNT];
+    } sources[FEED_SOURCES_MAX];
 } FeedDataset;
 
 typedef struct {
@@ -51,6 +58,7 @@ typedef struct {
     uint32_t rows;
     uint64_t seed, first_sample;
     uint32_t sequence_tokens; // T of these rows, at most that of the feed; 0 = that of the feed
+    uint16_t source;          // 0: all; i: only source i of the dataset, the first being 1
 } FeedRequest;
 
 typedef struct {
@@ -75,6 +83,8 @@ typedef struct {
 typedef struct Feed Feed;
 Feed *feed_open(const FeedConfig *config); // NULL after fail()
 const FeedDataset *feed_dataset(const Feed *feed);
+// The weight of a source, the first being 0, for the train sample of this number; the sum over all sources is 65,536.
+uint32_t feed_weight(const Feed *feed, unsigned source, uint64_t sample);
 int feed_attach(Feed *feed);
 int feed_request(Feed *feed, const FeedRequest *request); // does not wait; the caller checks feed_capacity first
 uint32_t feed_capacity(const Feed *feed);                 // number of further requests that are possible now

@@ -6,6 +6,7 @@
 #include "loader/client/feed_internal.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <zmq.h>
 
@@ -102,7 +103,8 @@ void connection_open(Feed *feed) {
         zmq_setsockopt(feed->socket, ZMQ_CURVE_PUBLICKEY, feed->keys.public_key, KEY_TEXT);
         zmq_setsockopt(feed->socket, ZMQ_CURVE_SECRETKEY, feed->keys.secret_key, KEY_TEXT);
     }
-    int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2 + 4096;
+    int64_t most = (int64_t)feed->config.max_rows * (feed->config.sequence_tokens + 1) * 2;
+    if (most < WIRE_WELCOME_MAX) most = WIRE_WELCOME_MAX;
     zmq_setsockopt(feed->socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
     if (strchr(feed->endpoint.zmq_address, '[')) set_option(feed->socket, ZMQ_IPV6, 1);
     open_monitor(feed);
@@ -147,7 +149,7 @@ void connection_send(Feed *feed, PendingRequest *request) {
     memcpy(get->dataset_fp8, feed->dataset.fingerprint, sizeof get->dataset_fp8);
     get->seed = request->what.seed, get->first_sample = request->what.first_sample;
     get->rows = request->what.rows, get->sequence_tokens = request->what.sequence_tokens;
-    get->split = request->what.split, get->mode = request->what.mode;
+    get->split = request->what.split, get->mode = request->what.mode, get->source = request->what.source;
     get->slot = request->slot, get->generation = request->generation;
     Bytes frame = wire_encode(&message);
     if (feed->attach_id) request->received = 0; // pieces from an earlier connection without a ring
@@ -195,7 +197,7 @@ static void on_ctl_readable(Feed *feed) {
 
 // --- handlers
 
-static void store_dataset(Feed *feed, const WireWelcome *welcome) {
+static void store_dataset(Feed *feed, const WireWelcome *welcome, const WireSource *sources) {
     FeedDataset *dataset = &feed->dataset;
     memcpy(dataset->fingerprint, welcome->dataset_fp, 32);
     memcpy(dataset->vocab_fp, welcome->vocab_fp, 32);
@@ -205,6 +207,11 @@ static void store_dataset(Feed *feed, const WireWelcome *welcome) {
     }
     dataset->vocab_size = welcome->vocab_size, dataset->eot_id = welcome->eot_id;
     memcpy(dataset->name, welcome->name, sizeof welcome->name);
+    dataset->source_count = welcome->sources;
+    for (unsigned i = 0; i < welcome->sources; i++) {
+        memcpy(dataset->sources[i].name, sources[i].name, sizeof sources[i].name);
+        memcpy(dataset->sources[i].tokens, sources[i].tokens, sizeof sources[i].tokens);
+    }
 }
 
 // The first split that is too short for this feed although that of the previous dataset was not; -1: no split is.
@@ -226,9 +233,10 @@ static int wait_for_another_dataset(Feed *feed, const WireWelcome *welcome, int 
     return 0;
 }
 
-static int on_welcome(Feed *feed, const WireMessage *message) {
+// 0: keep waiting. -1 after fail().
+enum { WELCOME_ACCEPTED = 1 };
+static int accept_dataset(Feed *feed, const WireMessage *message, const WireSource *sources) {
     const WireWelcome *welcome = &message->welcome;
-    if (feed->state != CONNECTION_HELLO || message->header.req_id != feed->hello_req) return 0;
     if (welcome->vocab_size > feed->config.vocab_size)
         return fail(EX_PROTOCOL, "the loader's dataset '%s' has %u ids, the model only %u", welcome->name,
                     welcome->vocab_size, feed->config.vocab_size);
@@ -245,12 +253,30 @@ static int on_welcome(Feed *feed, const WireMessage *message) {
     } else if (!feed->known) {
         feed->dataset.same_samples = welcome->same_samples;
     }
-    store_dataset(feed, welcome);
+    store_dataset(feed, welcome, sources);
     feed->known = true;
     feed->ring_offered = welcome->ring && feed->endpoint.ipc && !feed->config.inline_only;
     feed->instance = message->header.loader_instance;
     if (feed->window > welcome->window && !feed->outstanding) feed->window = welcome->window;
     note_reception(feed);
+    return WELCOME_ACCEPTED;
+}
+
+static int on_welcome(Feed *feed, const WireMessage *message, Bytes part) {
+    const WireWelcome *welcome = &message->welcome;
+    WireSource sources[MIXTURE_SOURCES_MAX];
+    WireWeights *weights;
+    if (feed->state != CONNECTION_HELLO || message->header.req_id != feed->hello_req) return 0;
+    weights = allocate_zeroed(welcome->entries, sizeof *weights);
+    if (!wire_decode_sources(welcome, part, sources, weights)) { // HELLO is sent again at the deadline
+        free(weights);
+        feed->stats.dropped++;
+        return 0;
+    }
+    const int status = accept_dataset(feed, message, sources);
+    free(status == WELCOME_ACCEPTED ? feed->weights : weights);
+    if (status != WELCOME_ACCEPTED) return status;
+    feed->weights = weights, feed->weight_count = welcome->entries;
     return connection_attach(feed);
 }
 
@@ -359,7 +385,7 @@ static int on_message(Feed *feed, Bytes frame, Bytes payload) {
                     message.header.type);
     switch (message.header.type) {
     case WIRE_WELCOME:
-        return on_welcome(feed, &message);
+        return on_welcome(feed, &message, payload);
     case WIRE_ERROR:
         return on_error(feed, &message);
     case WIRE_BATCH:

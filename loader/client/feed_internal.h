@@ -37,6 +37,8 @@ struct Feed {
     FeedConfig config;
     Endpoint endpoint;
     FeedDataset dataset;
+    WireWeights *weights; // of the dataset's sources: the schedule
+    unsigned weight_count;
     FeedStats stats;
 
     ConnectionState state;

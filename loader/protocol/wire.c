@@ -90,7 +90,9 @@ static const char *hello_check(const WireHello *hello) {
 static const char *welcome_check(WireWelcome *welcome) {
     REFUSE(!welcome->window || welcome->window > WIRE_WINDOW_MAX, "window");
     REFUSE(welcome->ring > 1, "ring");
-    REFUSE(!all_zero(welcome->zero, sizeof welcome->zero), "zero");
+    REFUSE(!welcome->sources || welcome->sources > MIXTURE_SOURCES_MAX, "sources");
+    REFUSE(!welcome->entries, "entries");
+    REFUSE(welcome->zero, "zero");
     REFUSE(!welcome->vocab_size || welcome->vocab_size > 65536, "vocab_size");
     REFUSE(!wire_clean_text(welcome->name, sizeof welcome->name), "name");
     return NULL;
@@ -103,9 +105,9 @@ static const char *get_check(const WireGet *get) {
     REFUSE(!rows_fit(get->rows, get->sequence_tokens), "rows");
     REFUSE(get->split >= SPLIT_COUNT, "split");
     REFUSE(!sampling_mode(get->mode), "mode");
-    REFUSE(get->zero, "zero");
+    REFUSE(get->source > MIXTURE_SOURCES_MAX, "source");
     REFUSE(get->slot >= WIRE_SLOTS_MAX, "slot");
-    REFUSE(!all_zero(get->zero2, sizeof get->zero2), "zero2");
+    REFUSE(!all_zero(get->zero, sizeof get->zero), "zero");
     return NULL;
 }
 
@@ -175,6 +177,22 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field) {
     const char *refused = message_check(message);
     if (refused && field) *field = refused;
     return refused ? WIRE_UNKNOWN_FIELD : WIRE_VALID;
+}
+
+bool wire_decode_sources(const WireWelcome *welcome, Bytes part, WireSource *sources, WireWeights *weights) {
+    const size_t source_bytes = welcome->sources * sizeof *sources, weight_bytes = welcome->entries * sizeof *weights;
+    if (part.size != source_bytes + weight_bytes || crc32c(0, part.data, part.size) != welcome->sources_crc)
+        return false;
+    memcpy(sources, part.data, source_bytes);
+    memcpy(weights, part.data + source_bytes, weight_bytes);
+    for (unsigned i = 0; i < welcome->sources; i++)
+        if (!wire_clean_text(sources[i].name, sizeof sources[i].name)) return false;
+    for (unsigned i = 0; i < welcome->entries; i++) {
+        uint64_t sum = 0;
+        for (unsigned k = 0; k < welcome->sources; k++) sum += weights[i].weights[k];
+        if (sum != MIXTURE_SUM || (i ? weights[i].from <= weights[i - 1].from : weights[i].from)) return false;
+    }
+    return true;
 }
 
 const char *wire_code_name(unsigned code) {

@@ -1,8 +1,8 @@
-// The protocol "GLD1", version 2, between a trainer and a loader. This comment and the structs below specify it; with
+// The protocol "GLD1", version 3, between a trainer and a loader. This comment and the structs below specify it; with
 // sampling.h they are enough to write a client in another language.
 //
-// THE LAW. A batch is a pure function of (dataset fingerprint, split, sampling mode, seed, first_sample, rows, T):
-// see sampling.h, and mixture.h for several datasets. Nothing else may change a byte of it, so any request may be
+// THE LAW. A batch is a pure function of (dataset fingerprint, source, split, sampling mode, seed, first_sample, rows,
+// T): see sampling.h, and mixture.h for several datasets. Nothing else may change a byte of it, so any request may be
 // repeated, on any connection, at any time.
 //
 // SOCKETS. The loader binds a ZeroMQ ROUTER socket, the trainer connects a DEALER socket with a routing id that is
@@ -12,7 +12,8 @@
 // handshake.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
-// inline has a second part, a piece of the rows, and so have the reply to STATS, its tables, and CONTROL. All integers
+// inline has a second part, a piece of the rows, and so have WELCOME, its sources, the reply to STATS, its tables, and
+// CONTROL. All integers
 // are little-endian, the structs have no padding, and fields named `zero` are reserved: the sender sets them to 0.
 // Token ids are u16. A text ends with a NUL byte.
 //
@@ -72,7 +73,7 @@
 
 enum {
     WIRE_MAGIC = 0x31444C47, // "GLD1"
-    WIRE_MAJOR = 2,
+    WIRE_MAJOR = 3,
     WIRE_MINOR = 0,
     WIRE_ROWS_MAX = 1 << 20,
     WIRE_TOKENS_MAX = 1 << 20,   // T
@@ -82,6 +83,7 @@ enum {
     WIRE_SLOTS_MAX = 1024,
     WIRE_WINDOW_MAX = 64,
     WIRE_WORDS_MAX = MIXTURE_SOURCES_MAX + 1, // of CONTROL: the sources of a mixture, and a schedule
+    WIRE_WELCOME_MAX = 5 << 20,               // bytes of the second part of WELCOME: 65,535 entries
     WIRE_REQUEST_MAX = 4096,                  // bytes of a part that a loader receives
     WIRE_BATCH_REPLACED = 1                   // BATCH.flags: of a dataset that another has replaced; HELLO tells which
 };
@@ -131,22 +133,37 @@ typedef struct {
 
 typedef struct {
     uint32_t window;                  // granted
-    uint8_t ring, zero[3];            // ring: 1 = ctl.sock receives rings
+    uint8_t ring;                     // 1 = ctl.sock receives rings
+    uint8_t sources;                  // datasets in the second part, at least 1
+    uint16_t entries;                 // of the schedule in the second part, at least 1
     uint64_t tokens[2], documents[2]; // train, val
     uint64_t same_samples;            // train samples before this number are those of HELLO's dataset_fp8 (mixture.h)
     uint32_t eot_id, vocab_size;
     uint8_t vocab_fp[32], dataset_fp[32];
-    char name[56]; // of the dataset
+    char name[56];              // of the dataset
+    uint32_t sources_crc, zero; // CRC32C of the second part
 } WireWelcome;
+
+// The second part of WELCOME: `sources` of these, ...
+typedef struct {
+    char name[56];
+    uint64_t tokens[2], documents[2]; // train, val
+} WireSource;
+
+// ... then `entries` of these, the schedule of mixture.h. A single source has one entry, with its whole weight.
+typedef struct {
+    uint64_t from;
+    uint32_t weights[MIXTURE_SOURCES_MAX]; // their sum is MIXTURE_SUM
+} WireWeights;
 
 typedef struct {
     uint8_t dataset_fp8[8]; // the first bytes of the dataset's fingerprint
     uint64_t seed, first_sample;
     uint32_t rows, sequence_tokens; // at least 1 each
     uint8_t split, mode;            // split: 0 train, 1 val; mode: a number of SAMPLING_MODES
-    uint16_t zero;
-    uint32_t slot, generation; // with attach_id 0 they are only repeated in the answer
-    uint8_t zero2[20];
+    uint16_t source;                // 0: the mixture, or the dataset; i: its source i alone, the first being 1
+    uint32_t slot, generation;      // with attach_id 0 they are only repeated in the answer
+    uint8_t zero[20];
 } WireGet;
 
 typedef struct {
@@ -219,7 +236,8 @@ typedef struct {
 
 _Static_assert(sizeof(WireHeader) == 64, "layout");
 _Static_assert(sizeof(WireHello) == 64, "layout");
-_Static_assert(sizeof(WireWelcome) == 176, "layout");
+_Static_assert(sizeof(WireWelcome) == 184, "layout");
+_Static_assert(sizeof(WireSource) == 88 && sizeof(WireWeights) == 72, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
@@ -258,5 +276,9 @@ WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field);
 // Replaces bytes that are not UTF-8, and control characters, which could command a terminal, by '?'. False when the
 // text does not end within its field.
 bool wire_clean_text(char *text, size_t size);
+
+// The second part of WELCOME, which may have any content: copies it, and checks sizes, CRC, names and weights. False
+// when it is not that of `welcome`.
+bool wire_decode_sources(const WireWelcome *welcome, Bytes part, WireSource *sources, WireWeights *weights);
 
 const char *wire_code_name(unsigned code);

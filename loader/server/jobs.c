@@ -121,10 +121,11 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
 static void count_sources(const Job *job) {
     Served *served = job->copy.served;
     const WireGet *get = &job->copy.get;
-    if (get->split == SPLIT_TRAIN && !sampling_ends(get->mode) && get->first_sample + get->rows > served->highest)
+    if (get->split == SPLIT_TRAIN && !get->source && !sampling_ends(get->mode) &&
+        get->first_sample + get->rows > served->highest)
         served->highest = get->first_sample + get->rows;
     for (uint32_t row = 0; served->source_count > 1 && row < job->copy.rows; row++) {
-        MixtureSample at = served_sample(served, get->split, get->mode, get->first_sample + row);
+        MixtureSample at = served_sample(served, get, get->first_sample + row);
         if (at.source < served->source_count) served->source_tokens[at.source] += get->sequence_tokens;
     }
 }
@@ -267,6 +268,11 @@ void job_start(Server *server, const Route *route, const WireMessage *request) {
     Served *served = served_find(server, request->get.dataset_fp8);
     if (!served) {
         server_send_error(server, route, &request->header, WIRE_DATASET, 0, "the loader does not serve this dataset");
+        return;
+    }
+    if (request->get.source > served->source_count) {
+        server_send_error(server, route, &request->header, WIRE_PROTO, 0, "the dataset has %u sources, not %u",
+                          served->source_count, request->get.source);
         return;
     }
     InlineRows *rows;

@@ -13,6 +13,36 @@ static bool is_zero(const uint8_t fingerprint[32]) {
     return !memcmp(fingerprint, zero, 32);
 }
 
+// Sends a message with a second part, which is freed.
+static void send_with_part(Server *server, const Route *route, WireMessage *message, Buffer *part) {
+    zmq_msg_t second;
+    if (zmq_msg_init_size(&second, part->size) < 0) die(EX_MEMORY, "no memory");
+    if (part->size) memcpy(zmq_msg_data(&second), part->data, part->size);
+    server_send_parts(server, route, message, &second);
+    buffer_close(part);
+}
+
+static void add_sources(const Served *served, WireWelcome *welcome, Buffer *part) {
+    for (unsigned i = 0; i < served->source_count; i++) {
+        const Dataset *dataset = &served->parts[i];
+        WireSource source = {.tokens = {dataset->tokens[0], dataset->tokens[1]},
+                             .documents = {dataset->documents[0], dataset->documents[1]}};
+        snprintf(source.name, sizeof source.name, "%s", dataset->name);
+        buffer_add(part, &source, sizeof source);
+    }
+    const Mixture *mixture = &served->mixture;
+    const bool mixed = served->source_count > 1;
+    for (unsigned i = 0; mixed && i < mixture->entry_count; i++) {
+        WireWeights entry = {.from = mixture->entries[i].from};
+        memcpy(entry.weights, mixture->entries[i].weights, sizeof entry.weights);
+        buffer_add(part, &entry, sizeof entry);
+    }
+    if (!mixed) buffer_add(part, &(WireWeights){.weights = {MIXTURE_SUM}}, sizeof(WireWeights));
+    welcome->sources = (uint8_t)served->source_count;
+    welcome->entries = (uint16_t)(mixed ? mixture->entry_count : 1);
+    welcome->sources_crc = crc32c(0, part->data, part->size);
+}
+
 static void send_welcome(Server *server, const Route *route, const WireMessage *request) {
     const Dataset *dataset = &server->current->dataset;
     WireMessage reply = server_reply(&request->header, WIRE_WELCOME);
@@ -28,7 +58,9 @@ static void send_welcome(Server *server, const Route *route, const WireMessage *
     memcpy(welcome->vocab_fp, dataset->vocab_fp, 32);
     memcpy(welcome->dataset_fp, dataset->fingerprint, 32);
     snprintf(welcome->name, sizeof welcome->name, "%s", dataset->name);
-    server_send(server, route, &reply);
+    Buffer part = {0};
+    add_sources(server->current, welcome, &part);
+    send_with_part(server, route, &reply, &part);
 }
 
 static void handle_hello(Server *server, const Route *route, const WireMessage *request) {
@@ -61,11 +93,7 @@ static void handle_stats(Server *server, const Route *route, const WireMessage *
     server_status(server, &status);
     reply.stats = status.totals;
     status_encode_tables(&status, &tables);
-    zmq_msg_t second;
-    if (zmq_msg_init_size(&second, tables.size) < 0) die(EX_MEMORY, "no memory");
-    if (tables.size) memcpy(zmq_msg_data(&second), tables.data, tables.size);
-    server_send_parts(server, route, &reply, &second);
-    buffer_close(&tables);
+    send_with_part(server, route, &reply, &tables);
 }
 
 static void handle_valid(Server *server, const Route *route, const char *key, const WireMessage *request,

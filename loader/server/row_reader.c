@@ -105,14 +105,16 @@ static int enter_source(RowCopy *copy, unsigned source) {
     const WireGet *get = &copy->get;
     copy->known |= 1u << source;
     copy->group[source].samples = 0;
-    return sample_order_init(&copy->order[source], get->mode, get->split, get->seed,
-                             copy->served->sources[source].tokens[get->split], get->sequence_tokens);
+    const uint64_t tokens = copy->served->sources[source].tokens[get->split];
+    if (sample_order_init(&copy->order[source], get->mode, get->split, get->seed, tokens, get->sequence_tokens) == 0)
+        return 0;
+    return source < copy->served->source_count ? fail_in("'%s'", copy->served->parts[source].name) : -1;
 }
 
 // The first token of row `row`; one of `starts` ids from there on begins it (sample_order_starts).
 static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32_t *starts) {
     unsigned split = copy->get.split;
-    MixtureSample at = served_sample(copy->served, split, copy->get.mode, copy->get.first_sample + row);
+    MixtureSample at = served_sample(copy->served, &copy->get, copy->get.first_sample + row);
     if (!(copy->known & 1u << at.source))
         enter_source(copy, at.source); // cannot fail: a source with a weight was set at the start
     if (!group_has(&copy->group[at.source], at.sample)) enter_group(reader, copy, at.source, at.sample);
@@ -125,10 +127,11 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
     copy->served = served, copy->get = *get, copy->ids = ids;
     copy->done = copy->column = copy->skipped = copy->prefetched = copy->known = 0;
     copy->epoch = 0, copy->awaited = NULL, copy->found = false;
-    MixtureSample first = served_sample(served, get->split, get->mode, get->first_sample);
-    for (unsigned source = 0; first.source < served->source_count && source < served->source_count; source++)
+    MixtureSample first = served_sample(served, get, get->first_sample);
+    const bool mixed = !get->source && first.source < served->source_count;
+    for (unsigned source = 0; mixed && source < served->source_count; source++)
         if (served_weighs(served, source) && enter_source(copy, source) < 0) return -1;
-    if (first.source == served->source_count && enter_source(copy, first.source) < 0) return -1;
+    if (!mixed && enter_source(copy, first.source) < 0) return -1;
     uint64_t left = sample_order_left(&copy->order[first.source], first.sample);
     copy->rows = left < get->rows ? (uint32_t)left : get->rows;
     if (!copy->rows) return 0;

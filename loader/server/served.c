@@ -187,9 +187,10 @@ void served_retire(Served **closing, Served *served) {
     *closing = served;
 }
 
-MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample) {
+MixtureSample served_sample(const Served *served, const WireGet *get, uint64_t sample) {
+    if (get->source) return (MixtureSample){get->source - 1u, sample};
     if (served->source_count == 1) return (MixtureSample){0, sample};
-    if (split == SPLIT_VAL || sampling_ends(mode)) return (MixtureSample){served->source_count, sample};
+    if (get->split == SPLIT_VAL || sampling_ends(get->mode)) return (MixtureSample){served->source_count, sample};
     return mixture_at(&served->mixture, sample);
 }
 

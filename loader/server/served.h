@@ -2,6 +2,7 @@
 #pragma once
 
 #include "loader/protocol/mixture.h"
+#include "loader/protocol/wire.h"
 #include "loader/server/shard_stream.h"
 
 enum { SOURCES_MAX = MIXTURE_SOURCES_MAX, WEIGHT_MAX = 1000000 };
@@ -43,8 +44,8 @@ typedef struct Served {
     struct Served *next;                    // in a list of those to be closed
 } Served;
 
-// A sample as a sample of one source, or of all sources joined.
-MixtureSample served_sample(const Served *served, unsigned split, unsigned mode, uint64_t sample);
+// A sample of a request as a sample of one source, or of all sources joined.
+MixtureSample served_sample(const Served *served, const WireGet *get, uint64_t sample);
 
 // Opens every shard of the sources. NULL after fail(): 65 when a shard is not what the manifest says or the sources
 // have different vocabularies, 74 when one cannot be read, 2 for weights that are not valid.

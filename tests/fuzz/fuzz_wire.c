@@ -43,5 +43,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put_u32(copy + 8, crc32c(0, copy, size));
     decode(copy, size);
     free(copy);
+    // Any bytes as the second part of WELCOME.
+    static WireSource sources[MIXTURE_SOURCES_MAX];
+    WireWeights weights[32];
+    const Bytes part = {data, size};
+    WireWelcome welcome = {.sources = 1, .sources_crc = crc32c(0, data, size)};
+    for (; welcome.sources <= MIXTURE_SOURCES_MAX; welcome.sources++) {
+        const size_t left = size - welcome.sources * sizeof *sources;
+        welcome.entries = (uint16_t)(left / sizeof *weights);
+        if (size < welcome.sources * sizeof *sources || !welcome.entries || welcome.entries > 32) continue;
+        if (wire_decode_sources(&welcome, part, sources, weights) && weights[0].from) abort();
+    }
     return 0;
 }

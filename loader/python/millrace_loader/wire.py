@@ -1,8 +1,8 @@
-"""The messages of protocol "GLD1", version 2, as loader/protocol/wire.h specifies them."""
+"""The messages of protocol "GLD1", version 3, as loader/protocol/wire.h specifies them."""
 import struct
 from collections import namedtuple
 
-MAGIC, MAJOR = 0x31444C47, 2
+MAGIC, MAJOR = 0x31444C47, 3
 HELLO, WELCOME, GET, BATCH, ERROR, NOTICE, STATS, BYE, CONTROL = range(1, 10)
 CODES = ("?", "PROTO", "VOCAB", "DATASET", "RANGE", "SLOT", "DATA", "IO", "BUSY", "SHUTDOWN", "AUTH")
 TRAIN, VAL = 0, 1
@@ -12,7 +12,7 @@ PAYLOAD_MAX = 64 << 20
 
 _HEADER = struct.Struct("<I4B2I6Q")
 _HELLO = struct.Struct("<4I32s16x")
-_WELCOME = struct.Struct("<IB3x5Q2I32s32s56s")
+_WELCOME = struct.Struct("<IBBH5Q2I32s32s56sI4x")
 _GET = struct.Struct("<8s2Q2I2B2x2I20x")
 _BATCH = struct.Struct("<Q8IQI12x")
 _ERROR = struct.Struct("<H2xI200s")
@@ -74,7 +74,7 @@ def _text(raw):
 
 
 def _welcome(body):
-    window, ring, train, val, _, _, _, eot_id, vocab_size, vocab_fp, fingerprint, name = _WELCOME.unpack(body)
+    window, ring, _, _, train, val, _, _, _, eot_id, vocab_size, vocab_fp, fingerprint, name, _ = _WELCOME.unpack(body)
     return Welcome(window, ring, train, val, eot_id, vocab_size, vocab_fp, fingerprint, _text(name))
 
 

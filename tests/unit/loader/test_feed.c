@@ -71,8 +71,8 @@ static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_
         Feed *feed = feeds[rank];
         for (; feed_capacity(feed) && requested[rank] < samples; requested[rank] += (uint64_t)way->rows * way->world) {
             uint64_t left = samples - requested[rank];
-            FeedRequest request = {SPLIT_TRAIN, (uint8_t)mode,   left < way->rows ? (uint32_t)left : way->rows,
-                                   1337,        requested[rank], 0};
+            FeedRequest request = {
+                SPLIT_TRAIN, (uint8_t)mode, left < way->rows ? (uint32_t)left : way->rows, 1337, requested[rank], 0, 0};
             CHECK(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -104,7 +104,7 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
         Sampling mode = modes[m];
         uint64_t samples = mode == SAMPLING_EPOCH ? SAMPLES : 3000;
         uint8_t want[32], got[32];
-        FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0, 0};
+        FeedRequest all = {SPLIT_TRAIN, (uint8_t)mode, (uint32_t)samples, 1337, 0, 0, 0};
         uint16_t *ids = malloc(samples * (T + 1) * sizeof *ids);
         expected_rows(ids, &big, &all, T);
         sha256(ids, samples * (T + 1) * sizeof *ids, want);
@@ -118,6 +118,48 @@ TEST(feed_stream_has_one_hash_for_any_batch_size_world_and_transport) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+TEST(feed_reads_one_source_of_a_mixture_and_its_weights) {
+    enum { T = 100, ROWS = 8 };
+    make_test_dataset("d", &small);
+    make_test_dataset("e", &other);
+    write_file("s", "5000 1 1\n", 9);
+    pid_t pid = start_loader_with("d:3", "p", "e:1", "--schedule=s");
+    FeedConfig config = feed_config(T, ROWS);
+    Feed *feed = open_feed(&config);
+    const FeedDataset *dataset = feed_dataset(feed);
+    CHECK_EQUAL(dataset->source_count, 2);
+    CHECK(!strcmp(dataset->sources[0].name, "d") && !strcmp(dataset->sources[1].name, "e"));
+    CHECK_EQUAL(dataset->sources[1].tokens[SPLIT_VAL], other.val_tokens);
+    CHECK(feed_weight(feed, 0, 4999) == 49152 && feed_weight(feed, 1, 4999) == 16384);
+    CHECK(feed_weight(feed, 0, 5000) == 32768 && feed_weight(feed, 1, UINT64_MAX) == 32768);
+    const struct {
+        const TestDataset *dataset;
+        uint8_t split, mode;
+    } cases[] = {{&small, SPLIT_VAL, SAMPLING_PERMUTED},
+                 {&other, SPLIT_VAL, SAMPLING_PERMUTED},
+                 {&other, SPLIT_TRAIN, SAMPLING_EPOCH},
+                 {&other, SPLIT_VAL, SAMPLING_SEQUENTIAL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const FeedRequest request = {.split = cases[i].split,
+                                     .mode = cases[i].mode,
+                                     .rows = ROWS,
+                                     .seed = 5,
+                                     .first_sample = 7,
+                                     .source = cases[i].dataset == &small ? 1 : 2};
+        FeedBatch batch;
+        CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+        check_batch(&batch, cases[i].dataset, &request, T);
+        feed_release(feed, &batch);
+    }
+    FeedBatch batch;
+    CHECK(feed_request(feed, &(FeedRequest){.mode = SAMPLING_EPOCH, .rows = 1, .source = 3}) == 0);
+    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_TEXT(err_text(), "the dataset has 2 sources, not 3");
+    err_clear();
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
 TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     enum { T = 100, ROWS = 32 };
     make_test_dataset("d", &small);
@@ -127,7 +169,7 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     uint64_t requested = 0, got = 0;
     for (bool end = false; !end;) {
         for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested, 0};
+            FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, requested, 0, 0};
             CHECK(feed_request(feed, &request) == 0);
         }
         FeedBatch batch;
@@ -149,13 +191,13 @@ TEST(feed_cancel_drops_every_outstanding_request) {
     FeedConfig config = feed_config(64, 4);
     Feed *feed = open_feed(&config);
     FeedBatch held, batch;
-    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0};
+    FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0, 0};
     CHECK(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
     for (uint64_t i = 1; i <= 200; i++) {
         train.first_sample = 4 * i;
         while (feed_capacity(feed)) CHECK(feed_request(feed, &train) == 0);
         feed_cancel(feed);
-        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i, 0};
+        FeedRequest val = {SPLIT_VAL, SAMPLING_SEQUENTIAL, 3, 0, i, 0, 0};
         CHECK(feed_request(feed, &val) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         check_batch(&batch, &small, &val, 64);
         feed_release(feed, &batch);
@@ -176,7 +218,7 @@ typedef struct {
 } Stream;
 
 static FeedRequest stream_request(const Stream *stream, uint64_t first) {
-    return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first, 0};
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_EPOCH, stream->rows, 99, first, 0, 0};
 }
 
 static void request_all(Stream *stream) {

@@ -40,7 +40,7 @@ static Feed *open_feed(uint64_t timeout_ms) {
 }
 
 static FeedRequest sequential(uint64_t first) {
-    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first, 0};
+    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first, 0, 0};
 }
 
 static void check_rows(const FeedBatch *batch) {
@@ -238,7 +238,7 @@ TEST(feed_error_names_a_split_that_is_too_short) {
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed(FOREVER);
     FeedBatch batch;
-    FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0, 0};
+    FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0, 0, 0};
     CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
     CHECK_EQUAL(err_code(), EX_DATA);
@@ -520,7 +520,7 @@ TEST(loader_names_both_versions_to_a_client_of_another_version) {
     WireMessage answer;
     CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
     CHECK_EQUAL(answer.header.req_id, 5);
-    CHECK_TEXT(answer.error.text, "version 2");
+    CHECK_TEXT(answer.error.text, "version 3");
     CHECK_TEXT(answer.error.text, "version 1");
     close_peer(&peer);
     stop_loader(pid, SIGTERM);

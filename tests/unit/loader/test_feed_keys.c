@@ -31,7 +31,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 
     Feed *feed = open_feed("listed.key", loader.public_key, 120000);
     CHECK(feed && feed_attach(feed) == 0);
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0, 0};
     FeedBatch batch;
     CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
@@ -77,7 +77,7 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     CHECK(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
 
     // A list that is not valid changes nothing.
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0};
+    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0, 0};
     FeedBatch batch;
     write_file("allow", "nonsense\n", 9);
     kill(pid, SIGHUP);

@@ -24,6 +24,18 @@ static void send_to(void *router, zmq_msg_t *route, WireMessage *message, const 
     if (size) zmq_send(router, payload, size, 0);
 }
 
+// Once with sources that do not have their CRC, then right.
+static void send_welcome(void *router, zmq_msg_t *route, WireMessage *answer) {
+    const struct {
+        WireSource source;
+        WireWeights weights;
+    } part = {.source.tokens = {1000, 0}, .weights.weights = {MIXTURE_SUM}};
+    answer->welcome = (WireWelcome){.window = 1, .tokens = {1000, 0}, .vocab_size = 50257, .sources = 1, .entries = 1};
+    send_to(router, route, answer, &part, sizeof part);
+    answer->welcome.sources_crc = crc32c(0, &part, sizeof part);
+    send_to(router, route, answer, &part, sizeof part);
+}
+
 static void send_answers(WrongLoader *loader, void *router, zmq_msg_t *route, const WireMessage *get,
                          WireMessage answer) {
     uint16_t ids[(ROWS + 1) * (T + 1)], wrong[ROWS * (T + 1)];
@@ -102,8 +114,7 @@ static void *send_wrong_answers(void *argument) {
         if (message.header.type == WIRE_HELLO) {
             send_to(router, &route, &message, NULL, 0); // the request itself
             answer.header.type = WIRE_WELCOME;
-            answer.welcome = (WireWelcome){.window = 1, .tokens = {1000, 0}, .vocab_size = 50257};
-            send_to(router, &route, &answer, NULL, 0);
+            send_welcome(router, &route, &answer);
         } else if (message.header.type == WIRE_GET) {
             send_answers(loader, router, &route, &message, answer);
         }
@@ -127,7 +138,7 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     Feed *feed = feed_open(&config);
     CHECK(feed && feed_attach(feed) == 0);
     for (uint64_t first = 0; first < BATCHES; first++) {
-        FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0};
+        FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0, 0};
         FeedBatch batch;
         CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
         CHECK(batch.rows == ROWS && batch.first_sample == first);

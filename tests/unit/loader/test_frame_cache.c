@@ -150,7 +150,7 @@ static void read_batches(const TestDataset *spec, unsigned clients) {
     }
     for (uint64_t batch_number = 0; batch_number < BATCHES; batch_number++)
         for (unsigned i = 0; i < clients; i++) {
-            FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 1000 + i, batch_number * ROWS, 0};
+            FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 1000 + i, batch_number * ROWS, 0, 0};
             SampleOrder order;
             ShuffleGroup group;
             FeedBatch batch;

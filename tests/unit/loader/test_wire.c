@@ -27,12 +27,13 @@ TEST(wire_lays_a_get_out_as_specified) {
     WireMessage message = get_message();
     message.header.sent_ns = 0x0102030405060708, message.header.loader_instance = 5, message.header.attach_id = 6;
     memset(message.get.dataset_fp8, 0xAB, 8);
-    message.get.seed = 1337, message.get.first_sample = 1ull << 40, message.get.split = 1, message.get.slot = 3;
+    message.get.seed = 1337, message.get.first_sample = 1ull << 40, message.get.split = 1, message.get.slot = 3,
+    message.get.source = 2;
     message.get.generation = 0x01020304;
     Bytes frame = wire_encode(&message);
     CHECK_EQUAL(frame.size, 128);
     const uint8_t *b = frame.data;
-    CHECK(!memcmp(b, "GLD1\2\0\3\0", 8));
+    CHECK(!memcmp(b, "GLD1\3\0\3\0", 8));
     CHECK_EQUAL(get_u32(b + 12), 64);
     CHECK_EQUAL(get_u64(b + 16), 7);
     CHECK_EQUAL(get_u64(b + 24), 9);
@@ -45,7 +46,7 @@ TEST(wire_lays_a_get_out_as_specified) {
     CHECK_EQUAL(get_u64(b + 80), 1ull << 40);
     CHECK_EQUAL(get_u32(b + 88), 4);
     CHECK_EQUAL(get_u32(b + 92), 1024);
-    CHECK(b[96] == 1 && b[97] == 1 && b[98] == 0 && b[99] == 0);
+    CHECK(b[96] == 1 && b[97] == 6 && b[98] == 2 && b[99] == 0);
     CHECK_EQUAL(get_u32(b + 100), 3);
     CHECK_EQUAL(get_u32(b + 104), 0x01020304);
     for (int i = 108; i < 128; i++) CHECK_EQUAL(b[i], 0);
@@ -96,11 +97,11 @@ TEST(wire_names_the_field_of_an_intact_message_that_is_out_of_range) {
     REFUSED((get->rows = 20000, get->sequence_tokens = WIRE_TOKENS_MAX), "rows");         // 40 GB
     REFUSED(get->split = 2, "split");
     REFUSED(get->mode = 2, "mode");
-    REFUSED(get->mode = 6, "mode");
-    REFUSED(get->zero = 1, "zero");
+    REFUSED(get->mode = 1, "mode");
+    REFUSED(get->source = MIXTURE_SOURCES_MAX + 1, "source");
     REFUSED(get->slot = WIRE_SLOTS_MAX, "slot");
     REFUSED(get->first_sample = UINT64_MAX, "first_sample");
-    REFUSED(get->zero2[19] = 1, "zero2");
+    REFUSED(get->zero[19] = 1, "zero");
     REFUSED(message.header.zero = 1, "header zero");
     REFUSED(message.header.flags = 1, "header flags");
 }
@@ -167,4 +168,35 @@ TEST(wire_prints_no_foreign_control_characters) {
     CHECK(!strcmp(out.error.text, "Mühle 日本 🙂 ?? ??31m ??? ?? ???? ??"));
     memset(message.error.text, 'x', sizeof message.error.text); // not terminated
     CHECK_EQUAL(verdict_of(message), WIRE_UNKNOWN_FIELD);
+}
+
+TEST(wire_refuses_sources_that_are_not_those_of_their_welcome) {
+    struct {
+        WireSource sources[2];
+        WireWeights weights[2];
+    } part = {.sources = {{.name = "web", .tokens = {5, 6}}, {.name = "books"}},
+              .weights = {{.weights = {1, 65535}}, {.from = 9, .weights = {65536}}}};
+    const Bytes whole = {(const uint8_t *)&part, sizeof part};
+    WireSource sources[2];
+    WireWeights weights[2];
+    const WireWelcome welcome = {.sources = 2, .entries = 2, .sources_crc = crc32c(0, &part, sizeof part)};
+    CHECK(wire_decode_sources(&welcome, whole, sources, weights));
+    CHECK(!strcmp(sources[0].name, "web") && sources[0].tokens[1] == 6 && weights[1].from == 9);
+    CHECK(!wire_decode_sources(&welcome, (Bytes){whole.data, whole.size - 1}, sources, weights));
+    CHECK(!wire_decode_sources(&welcome, (Bytes){0}, sources, weights));
+#define REFUSED_PART(change)                                                                                           \
+    do {                                                                                                               \
+        __typeof__(part) kept = part;                                                                                  \
+        change;                                                                                                        \
+        CHECK(!wire_decode_sources(&welcome, whole, sources, weights)); /* the CRC of the part as it was */            \
+        WireWelcome other = welcome;                                                                                   \
+        other.sources_crc = crc32c(0, &part, sizeof part);                                                             \
+        CHECK(!wire_decode_sources(&other, whole, sources, weights));                                                  \
+        part = kept;                                                                                                   \
+    } while (0)
+    REFUSED_PART(memset(part.sources[1].name, 'x', sizeof part.sources[1].name));
+    REFUSED_PART(part.weights[0].weights[0] = 2);
+    REFUSED_PART(part.weights[0].from = 1);
+    REFUSED_PART(part.weights[1].from = 0);
+    REFUSED_PART(part.weights[1].weights[0]--);
 }
