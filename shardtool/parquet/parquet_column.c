@@ -92,15 +92,34 @@ static bool look_up(const ParquetColumnReader *reader, uint32_t index, ParquetVa
 
 // Pages
 
-static bool is_string_encoding(ParquetEncoding encoding) {
-    return encoding == PARQUET_DELTA_LENGTH_BYTE_ARRAY || encoding == PARQUET_DELTA_BYTE_ARRAY;
+// Whether a column of this type may have a page of this encoding, apart from PLAIN and dictionaries.
+static bool is_encoding_of(ParquetType type, ParquetEncoding encoding) {
+    switch (encoding) {
+    case PARQUET_DELTA_BINARY_PACKED:
+        return type == PARQUET_INT32 || type == PARQUET_INT64;
+    case PARQUET_DELTA_LENGTH_BYTE_ARRAY:
+    case PARQUET_DELTA_BYTE_ARRAY:
+        return type == PARQUET_BYTE_ARRAY;
+    case PARQUET_BYTE_STREAM_SPLIT:
+        return type != PARQUET_BYTE_ARRAY;
+    default:
+        return false;
+    }
+}
+
+// BYTE_STREAM_SPLIT: all first bytes of the values, then all second bytes, and so on. `plain` holds the first bytes.
+static int open_split(ParquetColumnReader *reader) {
+    Bytes body = reader->page.body;
+    size_t width = fixed_width(reader->column.type);
+    if (body.size % width) return fail(EX_DATA, "%zu bytes are no whole number of values", body.size);
+    reader->split_stride = body.size / width;
+    reader->plain = cursor_init((Bytes){body.data, reader->split_stride});
+    return 0;
 }
 
 // A page of nulls only may have no body at all; a value read from it is missing.
 static int open_body(ParquetColumnReader *reader) {
     const ParquetPage *page = &reader->page;
-    bool strings = reader->column.type == PARQUET_BYTE_ARRAY;
-    bool integers = reader->column.type == PARQUET_INT32 || reader->column.type == PARQUET_INT64;
     Bytes body = page->body;
     bool opened = true;
     reader->plain = cursor_init(body);
@@ -114,10 +133,11 @@ static int open_body(ParquetColumnReader *reader) {
         reader->indices = rle_open((Bytes){body.data + 1, body.size - 1}, *body.data);
         return 0;
     }
-    if (!(page->encoding == PARQUET_DELTA_BINARY_PACKED ? integers : strings && is_string_encoding(page->encoding)))
+    if (!is_encoding_of(reader->column.type, page->encoding))
         return fail(EX_DATA, "encoding %d (%s) is not supported for %s", page->encoding,
                     parquet_encoding_name((int)page->encoding), parquet_type_name((int)reader->column.type));
     if (!body.size) return 0;
+    if (page->encoding == PARQUET_BYTE_STREAM_SPLIT) return open_split(reader);
     if (page->encoding == PARQUET_DELTA_BYTE_ARRAY)
         opened = delta_open(&reader->prefixes, body, 32) && delta_rest(&reader->prefixes, &body);
     opened = opened && delta_open(&reader->numbers, body, reader->column.type == PARQUET_INT64 ? 64 : 32) &&
@@ -174,6 +194,15 @@ static bool take_delta_string(ParquetColumnReader *reader, Bytes *string) {
     return true;
 }
 
+static bool take_split_number(ParquetColumnReader *reader, ParquetValue *value) {
+    uint8_t bytes[8];
+    const uint8_t *at = cursor_take(&reader->plain, 1);
+    if (!at) return false;
+    for (size_t i = 0; i < fixed_width(reader->column.type); i++) bytes[i] = at[i * reader->split_stride];
+    get_number(&reader->column, bytes, value);
+    return true;
+}
+
 static bool take_value(ParquetColumnReader *reader, ParquetValue *value) {
     uint32_t index;
     const uint8_t *at;
@@ -191,6 +220,8 @@ static bool take_value(ParquetColumnReader *reader, ParquetValue *value) {
         if (reader->column.type == PARQUET_INT32 && reader->column.is_unsigned)
             value->integer = (int64_t)(uint32_t)value->integer;
         return true;
+    case PARQUET_BYTE_STREAM_SPLIT:
+        return take_split_number(reader, value);
     default:
         return take_delta_string(reader, &value->bytes);
     }

@@ -29,7 +29,8 @@ typedef struct {
     uint32_t page_left;
     uint64_t nulls; // met so far
     RleReader levels, indices;
-    Cursor plain;         // PLAIN values, or the bytes of delta-encoded strings
+    Cursor plain;         // PLAIN values, the bytes of delta-encoded strings, or the first bytes of split values
+    size_t split_stride;  // BYTE_STREAM_SPLIT: from one byte of a value to the next
     DeltaReader numbers;  // DELTA_BINARY_PACKED, and the lengths of strings
     DeltaReader prefixes; // DELTA_BYTE_ARRAY: bytes in common with the value before
     Buffer joined;        // DELTA_BYTE_ARRAY: the value

@@ -161,7 +161,9 @@ def test_conditions_choose_the_rows(folder):
     ]
     for options in {}, {"use_dictionary": False, "compression": "zstd"}, {"data_page_version": "2.0"}, \
             {"use_dictionary": False, "column_encoding": {"token_count": "DELTA_BINARY_PACKED", "large": "DELTA_BINARY_PACKED",
-             "unsigned": "DELTA_BINARY_PACKED", "unsigned32": "DELTA_BINARY_PACKED", "int_score": "DELTA_BINARY_PACKED"}}:  # fmt: skip
+             "unsigned": "DELTA_BINARY_PACKED", "unsigned32": "DELTA_BINARY_PACKED", "int_score": "DELTA_BINARY_PACKED"}}, \
+            {"use_dictionary": False, "compression": "zstd", "column_encoding": dict.fromkeys(
+                ["language_score", "token_count", "small", "int_score", "unsigned", "unsigned32"], "BYTE_STREAM_SPLIT")}:  # fmt: skip
         table = fineweb(path, **options)
         for conditions, holds in rows:
             where = [argument for condition in conditions for argument in ("--where", condition)]
