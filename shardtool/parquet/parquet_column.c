@@ -1,5 +1,6 @@
 // A page's values are taken from it one by one; nothing of a page is expanded but a string that shares a prefix with
-// the string before. Values left over at the end of a page are an error, as missing ones are.
+// the string before. Values left over at the end of a page are an error, as missing ones are; but some writers pad PLAIN
+// values with zeros, fastparquet with 8 bytes.
 #include "shardtool/parquet/parquet_column.h"
 #include "common/err.h"
 #include <inttypes.h>
@@ -19,6 +20,8 @@ void parquet_column_close(ParquetColumnReader *reader) {
     buffer_close(&reader->offsets);
     buffer_close(&reader->joined);
 }
+
+enum { PADDING_BYTES_MAX = 16 };
 
 static size_t fixed_width(ParquetType type) { return type == PARQUET_INT32 || type == PARQUET_FLOAT ? 4 : 8; }
 
@@ -227,9 +230,17 @@ static bool take_value(ParquetColumnReader *reader, ParquetValue *value) {
     }
 }
 
+static bool is_padding(Cursor rest) {
+    if (rest.end - rest.at > PADDING_BYTES_MAX) return false;
+    while (rest.at < rest.end && !*rest.at) rest.at++;
+    return rest.at == rest.end;
+}
+
 static bool page_is_used_up(const ParquetColumnReader *reader) {
     if (reader->page.nulls >= 0 && (uint64_t)reader->page.nulls != reader->nulls) return false;
     switch (reader->page.encoding) {
+    case PARQUET_PLAIN:
+        return is_padding(reader->plain);
     case PARQUET_PLAIN_DICTIONARY:
     case PARQUET_RLE_DICTIONARY:
         return true; // the last run may be longer

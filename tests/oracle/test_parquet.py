@@ -228,6 +228,20 @@ def test_a_small_file_of_endless_text_is_refused(folder):
     assert tool("text", "--max-ratio", "0", path).returncode == 0
 
 
+def test_files_of_fastparquet_and_duckdb_are_read(folder):
+    paths = sorted(glob.glob(os.path.join(os.environ["DATA"], "parquet", "**", "*.parquet"), recursive=True))
+    assert len(paths) == 8, paths
+    for path in paths:
+        assert documents(path) == values(path), path
+        rows = pq.read_table(path).to_pylist()
+        conditions = {"n>3": lambda r: r["n"] > 3}
+        if "duckdb" in path:
+            conditions |= {"score<2": lambda r: r["score"] < 2, "small<=1.5": lambda r: r["small"] <= 1.5}
+        for condition, holds in conditions.items():
+            wanted = [row["text"].encode() for row in rows if holds(row) and row["text"] is not None]
+            assert documents("--where", condition, path) == wanted, (path, condition)
+
+
 def is_text(column):
     return (column.physical_type == "BYTE_ARRAY" and column.max_repetition_level == 0
             and column.logical_type.type in ("STRING", "JSON", "ENUM", "NONE"))  # fmt: skip

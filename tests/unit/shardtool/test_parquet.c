@@ -269,6 +269,10 @@ static int read_all(Bytes file, Buffer *texts) {
     return read_rows(file, &options, texts);
 }
 
+static void set_body(FakeFile *file, const char *body, int64_t bytes) {
+    file->body = body, file->body_bytes = file->plain_bytes = file->stored_bytes = bytes;
+}
+
 TEST(a_parquet_file_written_by_hand_is_read) {
     Buffer file = write_fake(&right_file), texts = {0};
     CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
@@ -276,8 +280,7 @@ TEST(a_parquet_file_written_by_hand_is_read) {
     buffer_close(&file);
     FakeFile optional = right_file; // levels 1, 1 in a run
     optional.repetition = 1;
-    optional.body = "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", optional.body_bytes = 19;
-    optional.plain_bytes = optional.stored_bytes = 19;
+    set_body(&optional, "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", 19);
     file = write_fake(&optional);
     CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
     CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
@@ -294,6 +297,18 @@ static void check_refused(FakeFile *fake, const char *why) {
     err_clear();
     buffer_close(&file), buffer_close(&texts);
     *fake = right_file;
+}
+
+TEST(a_page_may_end_in_16_zeros_and_in_nothing_else) {
+    static const char body[13 + 17] = "\2\0\0\0hi\3\0\0\0you";
+    FakeFile fake = right_file;
+    set_body(&fake, body, 13 + 16);
+    Buffer file = write_fake(&fake), texts = {0};
+    CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
+    CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
+    buffer_close(&file), buffer_close(&texts);
+    set_body(&fake, body, 13 + 17), check_refused(&fake, "more values");
+    set_body(&fake, "\2\0\0\0hi\3\0\0\0you\0\0\0\1", 13 + 4), check_refused(&fake, "more values");
 }
 
 // fault 5
