@@ -71,7 +71,8 @@ int journal_load(Dataset *dataset, const Inputs *inputs, const Dataset *base, in
 // pending_split go to .pending. `options` is borrowed.
 int journal_open(Journal *journal, const Dataset *dataset, const Inputs *inputs, const Dataset *base,
                  const JournalResume *resume, int pending_split, const SourceOptions *options);
-// Keeps ids of a document of the pending split, in order; source_bytes as for shard_sink_add.
+// Keeps ids of a document of the pending split, in order and from its first one, whether or not a finished shard holds
+// some: the run that continues drops those. source_bytes as for shard_sink_add.
 void journal_keep(Journal *journal, InputPosition position, const uint16_t *ids, size_t count, uint64_t source_bytes);
 // Appends shard `number` of a split, durably.
 int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard *shard, InputPosition position);

@@ -37,10 +37,10 @@ typedef struct {
 
 static int deliver_document(Pipeline *pipeline, const BatchDocument *document, const uint16_t *ids) {
     size_t count = document->ids;
-    resume_drop(&pipeline->resume, document->split, &ids, &count);
     Journal *journal = pipeline->options->shards.journal;
     if (journal && document->split == journal->pending_split && count)
         journal_keep(journal, document->position, ids, count, document->bytes);
+    resume_drop(&pipeline->resume, document->split, &ids, &count);
     pipeline->tokens.delivered += count;
     return shard_sink_add(pipeline->sink, document->split, ids, count, document->position, document->bytes);
 }

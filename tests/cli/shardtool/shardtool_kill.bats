@@ -36,11 +36,12 @@ whole_run() { # KIND: makes the input and the dataset to compare with
     shardtool tokenize -j 2 -o whole $common $input 2>/dev/null
 }
 
-# after_kill JOBS: shards with a final name are whole; the same command completes the dataset and leaves nothing behind
+# after_kill JOBS: shards with a final name are whole; the same command completes the dataset and leaves nothing behind. Each line returns
+# its status itself, as bats does not look at the lines of a function that stands before ||.
 after_kill() {
-    if ls out/*/*/*.zst >/dev/null 2>&1; then shardtool verify -q out/*/*/*.zst; fi
-    shardtool tokenize -j "$1" -o out $common $input 2>/dev/null
-    diff -r -x .lock whole out
+    if ls out/*/*/*.zst >/dev/null 2>&1; then shardtool verify -q out/*/*/*.zst || return 1; fi
+    shardtool tokenize -j "$1" -o out $common $input 2>/dev/null || return 1
+    diff -r -x .lock whole out || return 1
     local left
     left=$(find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -name .window -o -name .new)
     [ -z "$left" ] || { echo "left over: $left" && return 1; }
@@ -89,4 +90,75 @@ after_kill() {
             after_kill $((round / 8 % 8 + 1)) || { echo "${kinds[k]}, round $round" && return 1; }
         done
     done
+}
+
+# The first kill comes when the last line of the journal is a val shard that ends inside a document, the next ones behind the lines
+# that follow it.
+# fault 87
+@test "a document that a val shard cuts keeps all its ids when the run is killed twice behind lines of the journal" {
+    jq -nc 'range(400) | {text: ("document \(.) of many " * (. % 40 * 3 + 1))}' >docs.jsonl
+    input=docs.jsonl common="-q --frame-tokens 512 --shard-tokens 4k --val 0.3" cut=0
+    shardtool tokenize -j 2 -o whole $common $input
+    for number in $(seq 4 40); do
+        rm -rf first
+        kill_at fdatasync $number shardtool tokenize -j 1 -o first $common $input || break
+        tail -n 1 first/.journal | cut -c 10- | jq -e '.token > 0 and .shard.split == "val"' >/dev/null || continue
+        for next in 1 2 3; do
+            rm -rf out && cp -r first out
+            kill_at fdatasync $next shardtool tokenize -j 1 -o out $common $input || true
+            after_kill 1
+        done
+        cut=$((cut + 1))
+        [ $cut -lt 4 ] || break
+    done
+    [ $cut = 4 ]
+}
+
+# lines_input KIND: one input of a random run, in $input and $options; all have documents over several frames
+lines_input() {
+    options= input=docs.jsonl
+    case $1 in
+    gz) gzip -k docs.jsonl && input=docs.jsonl.gz ;;
+    zst) zstd -q docs.jsonl && input=docs.jsonl.zst ;;
+    nest) head -n 200 docs.jsonl | xz -0 >a.xz && tail -n 200 docs.jsonl >b.jsonl && tar cf nest.tar a.xz b.jsonl && input=nest.tar ;;
+    long) seq 60000 >long.txt && input=long.txt ;;
+    lines | paragraphs) options="--docs $1" && jq -r '.text, "", .text' docs.jsonl | fold -w 3000 >text.txt && input=text.txt ;;
+    parquet) input=docs.parquet ;;
+    where) input=docs.parquet options="--where number>=40" ;;
+    max-tokens) options="--max-tokens 50000" ;;
+    append) options="--append" ;;
+    esac
+}
+
+# fault 87
+@test "kill -9 behind lines of the journal, 2 to 6 times in a row, loses no id of any kind of input" {
+    local rounds=11 kinds=(jsonl gz zst nest long lines paragraphs parquet where max-tokens append) shares=(0.01 0.1 0.3 0.5 0.7)
+    local round kind kills next
+    [ -z "${MILLRACE_SWEEP:-}" ] || rounds=${MILLRACE_KILLS:-500}
+    RANDOM=2
+    rm docs.jsonl
+    jq -nc 'range(400) | {text: ("document \(.) of many " * (. % 40 * 3 + 1)), number: .}' >docs.jsonl
+    "$ROOT/build/venv/bin/python" -c "
+import json, pyarrow, pyarrow.parquet
+rows = [json.loads(line) for line in open('docs.jsonl')]
+pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), 'docs.parquet', row_group_size=50)" || skip "no pyarrow"
+    head -n 100 docs.jsonl >base.jsonl
+    for round in $(seq 0 $((rounds - 1))); do
+        kind=${kinds[round % ${#kinds[@]}]}
+        rm -rf whole out long.txt text.txt ./*.gz ./*.zst ./*.xz ./*.tar
+        lines_input $kind
+        common="-q --frame-tokens 512 --shard-tokens $((RANDOM % 3 * 2 + 2))k --val ${shares[RANDOM % 5]} --val-seed $RANDOM"
+        if [ $kind = append ]; then
+            shardtool tokenize -o whole $common base.jsonl && cp -r whole out
+        fi
+        common+=" $options"
+        shardtool tokenize -o whole $common $input
+        kills=$((RANDOM % 5 + 2)) next=$((RANDOM % 20 + 1))
+        for _ in $(seq $kills); do # later kills follow each other closely: between two lines of one split
+            kill_at fdatasync $next shardtool tokenize -j $((RANDOM % 4 + 1)) -o out $common $input || true
+            next=$((RANDOM % 5 + 1))
+        done
+        after_kill $((RANDOM % 4 + 1)) || { echo "$kind, round $round, $common, $kills kills" && return 1; }
+    done
+    echo "# $rounds runs killed" >&3
 }
