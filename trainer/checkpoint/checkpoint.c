@@ -265,8 +265,8 @@ static int verify_model_config(const char *directory, const CheckpointHashes *ha
     return memcmp(hash, hashes->model_config, sizeof hash) ? fail(EX_DATA, "'%s' is damaged", path) : 0;
 }
 
-// Checks every byte of a checkpoint.
-static int verify(const char *directory, SavedState *saved) {
+// Reads the state of a checkpoint and checks its files, without those of the optimizer unless it is `whole`.
+static int verify(const char *directory, SavedState *saved, bool whole) {
     char path[PATH_MAX_BYTES];
     Buffer text = {0};
     int result = file_read(&text, join(path, directory, "state.json"), 16 << 20);
@@ -274,8 +274,17 @@ static int verify(const char *directory, SavedState *saved) {
     if (result < 0) fail_in("'%s'", path);
     buffer_close(&text);
     if (result == 0) result = verify_file(directory, model_file, saved->hashes.model);
-    if (result == 0) result = verify_file(directory, optimizer_file, saved->hashes.optimizer);
+    if (result == 0 && whole) result = verify_file(directory, optimizer_file, saved->hashes.optimizer);
     if (result == 0) result = verify_model_config(directory, &saved->hashes);
+    return result;
+}
+
+int checkpoint_verify_model(const char *directory) {
+    char path[PATH_MAX_BYTES];
+    SavedState saved = {0};
+    if (access(join(path, directory, "state.json"), F_OK) < 0) return 0;
+    int result = verify(directory, &saved, false);
+    saved_state_close(&saved);
     return result;
 }
 
@@ -312,7 +321,7 @@ static int find_whole(const char *out_dir, bool rename_damaged, char path[PATH_M
     int count = list_steps(out_dir, steps);
     for (int i = 0; i < count; i++) {
         *saved = (SavedState){0};
-        if (verify(step_path(path, out_dir, steps[i]), saved) == 0) {
+        if (verify(step_path(path, out_dir, steps[i]), saved, true) == 0) {
             for (int newer = 0; newer < i && rename_damaged; newer++) set_aside(step_path(path, out_dir, steps[newer]));
             step_path(path, out_dir, steps[i]);
             return 1;
@@ -351,7 +360,7 @@ static int find_step(const char *out_dir, uint64_t step, char path[PATH_MAX_BYTE
     *saved = (SavedState){0};
     if (access(step_path(path, out_dir, step), F_OK) < 0)
         return fail(EX_NOINPUT, "there is no checkpoint of step %llu in '%s'", (unsigned long long)step, out_dir);
-    return verify(path, saved) < 0 ? -1 : 1;
+    return verify(path, saved, true) < 0 ? -1 : 1;
 }
 
 int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX_BYTES], Config *settings) {

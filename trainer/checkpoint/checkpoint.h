@@ -38,8 +38,11 @@ int checkpoint_select(const char *out_dir, const char *which, char path[PATH_MAX
 // The newest checkpoint of out_dir by its name alone. false: out_dir has no checkpoint.
 bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *step);
 
+// Checks the files of a model directory that a checkpoint has, if it is one: it has state.json. 65 when one is damaged.
+int checkpoint_verify_model(const char *directory);
+
 // Loads the tensors of a directory into the network and packs them, with `optimizer` also the moments, which are zero
 // otherwise. A directory made by others needs model.safetensors, or model.safetensors.index.json and the files that it
 // lists; tensors may be F32, F16 or BF16, and wpe may have more rows than the model's block. 65 when a tensor is
-// missing, does not fit, or is not part of the model.
+// missing, is damaged, does not fit, or is not part of the model.
 int checkpoint_load(Network *network, const char *path, bool optimizer);

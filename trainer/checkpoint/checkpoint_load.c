@@ -104,6 +104,7 @@ static int load_tensor(Network *network, const TensorFiles *files, const char *p
     if (!fits)
         return fail(EX_DATA, "'%s' has another shape than the model's %llu x %llu", name, (unsigned long long)rows,
                     (unsigned long long)cols);
+    if (safe_check(file, found) < 0) return -1;
     found->used = true;
     const uint8_t *data = file->data + found->begin;
     size_t piece = network->plan->staging / sizeof(float), total = (size_t)(rows * cols);

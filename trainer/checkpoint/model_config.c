@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool model_is_gpt2(const ModelShape *shape) {
@@ -186,7 +185,7 @@ int model_config_apply(ConfigReader *reader, const char *directory) {
 
 static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_length, const char *name) {
     char file[PATH_MAX_BYTES];
-    snprintf(path, PATH_MAX_BYTES, "%.*s%.*s", folder_length, folder, PATH_MAX_BYTES / 4, name);
+    snprintf(path, PATH_MAX_BYTES, "%.*s%s", folder_length, folder, name);
     snprintf(file, sizeof file, "%.*s/config.json", PATH_MAX_BYTES - 16, path);
     return access(file, F_OK) == 0;
 }
@@ -194,12 +193,11 @@ static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_l
 int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
     const char *models = getenv("MILLRACE_MODELS"), *slash = strrchr(out_dir, '/');
     char folder[PATH_MAX_BYTES] = "";
-    struct stat st;
-    if (strchr(init_from, '/') || stat(init_from, &st) == 0)
-        return snprintf(path, PATH_MAX_BYTES, "%.*s", PATH_MAX_BYTES - 1, init_from), 0;
-    if (slash && is_model(path, out_dir, (int)(slash - out_dir) + 1, init_from)) return 0;
     if (models) snprintf(folder, sizeof folder, "%.*s/", PATH_MAX_BYTES / 4, models);
-    if (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from)) return 0;
+    if (is_model(path, "", 0, init_from) || strchr(init_from, '/') ||
+        (slash && is_model(path, out_dir, (int)(slash - out_dir) + 1, init_from)) ||
+        (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from)))
+        return checkpoint_verify_model(path);
     return fail(EX_NOINPUT,
                 "there is no directory '%s' here, beside '%s' or in $MILLRACE_MODELS: put config.json and "
                 "model.safetensors of the model '%s' into '%s%s'",

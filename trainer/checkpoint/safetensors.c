@@ -205,12 +205,17 @@ static int read_header(SafeFile *file, json_t *root, uint64_t data_bytes) {
     if (!file->tensors) die(EX_MEMORY, "no memory for the list of tensors");
     const char *name;
     json_t *entry;
+    size_t hashed = 0;
     json_object_foreach(root, name, entry) {
         if (!strcmp(name, "__metadata__")) continue;
         SafeTensor *tensor = &file->tensors[file->count++];
         if (read_tensor(tensor, name, entry, data_bytes) < 0) return -1;
         read_hash(tensor, metadata);
+        hashed += tensor->hashed;
     }
+    for (size_t i = 0; hashed && i < file->count; i++) // the files written here have all hashes
+        if (!file->tensors[i].hashed)
+            return fail(EX_DATA, "the header is damaged: it lacks the hash of '%s'", file->tensors[i].name);
     qsort(file->tensors, file->count, sizeof *file->tensors, by_begin);
     uint64_t at = 0;
     for (size_t i = 0; i < file->count; at = file->tensors[i++].end)
@@ -261,13 +266,18 @@ SafeTensor *safe_find(const SafeFile *file, const char *name) {
     return NULL;
 }
 
+int safe_check(const SafeFile *file, const SafeTensor *tensor) {
+    uint8_t hash[SAFE_HASH_BYTES];
+    if (!tensor->hashed) return 0;
+    safe_hash(file->data + tensor->begin, tensor->end - tensor->begin, hash);
+    return memcmp(hash, tensor->hash, sizeof hash) ? fail(EX_DATA, "the tensor '%s' is damaged", tensor->name) : 0;
+}
+
 int safe_verify(const SafeFile *file, const char *path) {
     for (size_t i = 0; i < file->count; i++) {
         const SafeTensor *tensor = &file->tensors[i];
-        uint8_t hash[SAFE_HASH_BYTES];
-        safe_hash(file->data + tensor->begin, tensor->end - tensor->begin, hash);
-        if (!tensor->hashed || memcmp(hash, tensor->hash, sizeof hash))
-            return fail(EX_DATA, "'%s': the tensor '%s' is damaged", path, tensor->name);
+        if (!tensor->hashed) return fail(EX_DATA, "'%s': the tensor '%s' has no hash", path, tensor->name);
+        if (safe_check(file, tensor) < 0) return fail_in("'%s'", path);
     }
     return 0;
 }

@@ -29,6 +29,7 @@ int export_write(SafeWriter *writer, const char *name, const float *values, size
 
 static int copy_tensor(SafeWriter *writer, const SafeFile *file, const SafeTensor *tensor) {
     static float values[PIECE];
+    if (safe_check(file, tensor) < 0) return -1;
     const size_t count = (size_t)(tensor->end - tensor->begin) / sizeof *values;
     for (size_t first = 0; first < count; first += PIECE) {
         const size_t n = count - first < PIECE ? count - first : PIECE;

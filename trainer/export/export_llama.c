@@ -78,6 +78,7 @@ static int copy_piece(SafeWriter *writer, const SafeFile *file, const Piece *pie
     const SafeTensor *found = safe_find(file, name);
     if (!found || strcmp(found->dtype, "F32") || found->end - found->begin != all * cols * sizeof(float))
         return fail(EX_DATA, "'%s' is missing or of another type or shape", name);
+    if (safe_check(file, found) < 0) return -1;
     float *line = malloc(length * sizeof *line);
     if (!line) return fail(EX_MEMORY, "no memory for a row of '%s'", name);
     int result = 0;

@@ -103,7 +103,10 @@ END
     [[ "$output" == *"put config.json and model.safetensors of the model 'gpt2-xl' into 'gpt2-xl'"* ]]
     mkdir models runs
     ln -s "$hf" models/gpt2
-    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json >one
+    touch gpt2
+    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json >one # a file of that name is no model
+    rm gpt2 && mkdir gpt2
+    MILLRACE_MODELS=models "$BIN/trainer" eval --init_from=gpt2 "${few[@]}" --json | cmp - one
     ln -s "$hf" runs/gpt2-medium
     "$BIN/trainer" train --quiet --init_from=gpt2-medium --out_dir=runs/new "${few[@]}" --max_iters=0
     ln -s "$hf" gpt2-large
