@@ -36,16 +36,22 @@ static void reload_keys(Server *server) {
 
 // --- checks
 
-// Every connected trainer that can use the current dataset must be able to use the fresh one.
-static int check_trainers(const Server *server, const Dataset *fresh) {
-    const Dataset *current = &server->current->dataset;
-    if (memcmp(fresh->vocab_fp, current->vocab_fp, 32) || fresh->vocab_size > current->vocab_size)
-        return fail(EX_PROTOCOL, "the new dataset has another vocabulary");
+// The split of `part` must have a sample for every connected trainer that what is served now has one for.
+static int check_length(const Server *server, const Dataset *part, unsigned split) {
+    const uint64_t tokens = part->tokens[split], current = served_shortest(server->current, split)->tokens[split];
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
-        for (int split = 0; split < SPLIT_COUNT && session_is_live(session); split++)
-            if (fresh->tokens[split] <= session->sequence_tokens && current->tokens[split] > session->sequence_tokens)
-                return fail(EX_DATA, "the %s split of the new one has %" PRIu64 " tokens, a connected trainer needs %u",
-                            split_names[split], fresh->tokens[split], session->sequence_tokens + 1);
+        if (session_is_live(session) && tokens <= session->sequence_tokens && current > session->sequence_tokens)
+            return fail(EX_DATA, "the %s split of '%s' has %" PRIu64 " tokens, a connected trainer needs %u",
+                        split_names[split], part->name, tokens, session->sequence_tokens + 1);
+    return 0;
+}
+
+static int check_trainers(const Server *server, const Served *fresh) {
+    const Dataset *current = &server->current->dataset, *other = &fresh->dataset;
+    if (memcmp(other->vocab_fp, current->vocab_fp, 32) || other->vocab_size > current->vocab_size)
+        return fail(EX_PROTOCOL, "the new dataset has another vocabulary");
+    for (unsigned split = 0; split < SPLIT_COUNT; split++)
+        if (check_length(server, served_shortest(fresh, split), split) < 0) return -1;
     return 0;
 }
 
@@ -59,7 +65,7 @@ static int check_weights_from(const Server *server, uint64_t from) {
 
 static int check_fresh(const Server *server, const Served *fresh) {
     uint64_t same = served_same_samples(fresh, server->current->dataset.fingerprint);
-    if (check_trainers(server, &fresh->dataset) < 0) return -1;
+    if (check_trainers(server, fresh) < 0) return -1;
     if (!same && server->reload.request.control.action == WIRE_REWEIGHT)
         return fail(EX_DATA, "the datasets have been changed since they were opened: serve them first (SIGHUP)");
     return same ? check_weights_from(server, same) : 0; // not 0: a mixture of the same schedule
@@ -116,8 +122,6 @@ static int open_fresh(Reload *reload) {
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         shard_stream_match(&reload->fresh->streams[split], &reload->current->streams[split]);
     if (control->action != WIRE_REWEIGHT) return 0;
-    if (reload->fresh->source_count != control->words)
-        return fail(EX_USAGE, "%u weights for %u datasets", control->words, reload->fresh->source_count);
     reload->appended = served_reweight(reload->fresh, control->from_sample, reload->weights, reload->spec.schedule,
                                        &reload->schedule_bytes) == 0;
     return reload->appended ? 0 : -1;
@@ -232,8 +236,12 @@ static int begin_reweight(const Server *server, Reload *reload, char **words) {
         uint64_t last = mixture->entries[mixture->entry_count - 1].from, soon = highest + 2 * MIXTURE_SUM;
         control->from_sample = soon > last ? soon : last + 1; // weights that do not hold yet are overtaken
     }
-    for (uint32_t i = 0; i < control->words && i < SOURCES_MAX; i++)
+    if (control->words != server->spec.count)
+        return fail(EX_USAGE, "%u weights for %u datasets", control->words, server->spec.count);
+    for (unsigned i = 0; i < server->spec.count; i++) {
         if (weight_parse(words[i], &reload->weights[i]) < 0) return -1;
+        if (reload->weights[i] && check_length(server, &server->current->parts[i], SPLIT_TRAIN) < 0) return -1;
+    }
     return check_weights_from(server, control->from_sample);
 }
 

@@ -115,8 +115,6 @@ static int enter_source(RowCopy *copy, unsigned source) {
 static uint64_t row_token(RowReader *reader, RowCopy *copy, uint32_t row, uint32_t *starts) {
     unsigned split = copy->get.split;
     MixtureSample at = served_sample(copy->served, &copy->get, copy->get.first_sample + row);
-    if (!(copy->known & 1u << at.source))
-        enter_source(copy, at.source); // cannot fail: a source with a weight was set at the start
     if (!group_has(&copy->group[at.source], at.sample)) enter_group(reader, copy, at.source, at.sample);
     uint64_t token = sample_order_token(&copy->order[at.source], &copy->group[at.source], at.sample);
     *starts = sample_order_starts(&copy->order[at.source], token);
@@ -127,11 +125,11 @@ int row_copy_begin(RowReader *reader, RowCopy *copy, Served *served, const WireG
     copy->served = served, copy->get = *get, copy->ids = ids;
     copy->done = copy->column = copy->skipped = copy->prefetched = copy->known = 0;
     copy->epoch = 0, copy->awaited = NULL, copy->found = false;
-    MixtureSample first = served_sample(served, get, get->first_sample);
-    const bool mixed = !get->source && first.source < served->source_count;
-    for (unsigned source = 0; mixed && source < served->source_count; source++)
-        if (served_weighs(served, source) && enter_source(copy, source) < 0) return -1;
-    if (!mixed && enter_source(copy, first.source) < 0) return -1;
+    for (uint32_t row = 0; row < get->rows; row++) {
+        const unsigned source = served_sample(served, get, get->first_sample + row).source;
+        if (!(copy->known & 1u << source) && enter_source(copy, source) < 0) return -1;
+    }
+    const MixtureSample first = served_sample(served, get, get->first_sample);
     uint64_t left = sample_order_left(&copy->order[first.source], first.sample);
     copy->rows = left < get->rows ? (uint32_t)left : get->rows;
     if (!copy->rows) return 0;

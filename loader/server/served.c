@@ -199,9 +199,16 @@ uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]) {
     return served->source_count > 1 ? mixture_same_samples(&served->mixture, fp8) : 0;
 }
 
-bool served_weighs(const Served *served, unsigned source) {
-    if (served->source_count == 1) return true;
+static bool has_weight(const Served *served, unsigned source) {
     for (unsigned i = 0; i < served->mixture.entry_count; i++)
         if (served->mixture.entries[i].weights[source]) return true;
     return false;
+}
+
+const Dataset *served_shortest(const Served *served, unsigned split) {
+    const Dataset *shortest = &served->dataset;
+    for (unsigned i = 0; split == SPLIT_TRAIN && i < served->source_count; i++)
+        if (has_weight(served, i) && served->parts[i].tokens[split] < shortest->tokens[split])
+            shortest = &served->parts[i];
+    return shortest;
 }

@@ -54,7 +54,8 @@ Served *served_open(const ServedSpec *spec);
 // file before, so that a refused change can be undone with truncate().
 int served_reweight(Served *served, uint64_t from, const uint32_t *weights, const char *schedule,
                     uint64_t *schedule_bytes);
-bool served_weighs(const Served *served, unsigned source); // it has a weight, now or in the schedule
+// What limits T in a split: of the train split of a mixture, the shortest source that has a weight, now or later.
+const Dataset *served_shortest(const Served *served, unsigned split);
 // How many train samples of the dataset with this fingerprint are the same here (mixture_same_samples).
 uint64_t served_same_samples(const Served *served, const uint8_t fp8[8]);
 void served_close(Served *served); // accepts NULL; the row reader must have forgotten it

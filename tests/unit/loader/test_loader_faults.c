@@ -99,7 +99,7 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     CHECK(feed_attach(feed) == 0);
     CHECK(unlink("d") == 0 && symlink("c", "d") == 0);
     kill(pid, SIGHUP);
-    wait_for_line("p", "the train split of the new one has 64 tokens, a connected trainer needs 65", 1);
+    wait_for_line("p", "the train split of 'd' has 64 tokens, a connected trainer needs 65", 1);
     check_rows(feed, 1, 0);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);

@@ -94,11 +94,12 @@ TEST(loader_swaps_datasets_while_clients_read) {
 
 // fault 40
 TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
-    TestDataset foreign = small, brief = small;
-    foreign.other_vocabulary = true, brief.val_tokens = T;
+    TestDataset foreign = small, brief = small, tiny = small;
+    foreign.other_vocabulary = true, brief.val_tokens = T, tiny.train_tokens = T;
     make_test_dataset("a", &small);
     make_test_dataset("foreign", &foreign);
     make_test_dataset("brief", &brief);
+    make_test_dataset("tiny", &tiny);
     make_test_dataset("cut", &small);
     CHECK(system("truncate -s -10 cut/train/000/000001.zst") == 0);
     pid_t pid = start_loader("a", "p");
@@ -109,7 +110,8 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     } cases[] = {
         {"swap foreign", "the new dataset has another vocabulary", EX_PROTOCOL},
         {"swap a foreign", "have different vocabularies", EX_DATA},
-        {"swap brief", "the val split of the new one has 64 tokens, a connected trainer needs 65", EX_DATA},
+        {"swap brief", "the val split of 'brief' has 64 tokens, a connected trainer needs 65", EX_DATA},
+        {"swap a:3 tiny:1", "the train split of 'tiny' has 64 tokens, a connected trainer needs 65", EX_DATA},
         {"swap cut", "000001.zst", EX_DATA},
         {"swap nowhere", "nowhere", EX_NOINPUT},
         {"swap a:0 a:0", "all 0", EX_USAGE},
@@ -145,6 +147,45 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     }
     CHECK_EQUAL(result, FEED_CHANGED);
     check_rows(feed, 2, 0);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+static FeedResult next_of_epoch(Feed *feed, uint64_t first) {
+    FeedRequest what = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = ROWS, .first_sample = first};
+    FeedBatch batch;
+    CHECK(feed_request(feed, &what) == 0);
+    const FeedResult result = feed_next(feed, &batch);
+    if (result == FEED_BATCH) feed_release(feed, &batch);
+    return result;
+}
+
+// fault 40
+TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
+    TestDataset tiny = small;
+    tiny.train_tokens = T;
+    make_test_dataset("a", &small);
+    make_test_dataset("tiny", &tiny);
+    write_file("schedule", "", 0);
+    pid_t pid = start_loader_with("a:1", "p", "tiny:0", "--schedule=schedule");
+    Feed *feed = open_feed(false);
+    CHECK(next_of_epoch(feed, 0) == FEED_BATCH);
+    CHECK_EQUAL(loader_command("reweight 3 1"), EX_DATA);
+    check_output("the train split of 'tiny' has 64 tokens, a connected trainer needs 65");
+    CHECK(next_of_epoch(feed, ROWS) == FEED_BATCH);
+    char *schedule = read_file("schedule", NULL);
+    CHECK(!*schedule);
+    free(schedule);
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    // With such a line in the schedule, the rows that do not need the source are served.
+    write_file("schedule", "100000 0 1\n", 11);
+    pid = start_loader_with("a:1", "p", "tiny:0", "--schedule=schedule");
+    feed = open_feed(false);
+    CHECK(next_of_epoch(feed, 100000 - ROWS) == FEED_BATCH);
+    CHECK(next_of_epoch(feed, 100000 - ROWS + 1) == FEED_ERROR);
+    CHECK_TEXT(err_text(), "'tiny'");
+    err_clear();
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
