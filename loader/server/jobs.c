@@ -4,7 +4,6 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "loader/server/server_internal.h"
-#include <stddef.h>
 #include <stdlib.h>
 
 static Attachment *attachment_find(Server *server, const WireHeader *header) {
@@ -29,48 +28,21 @@ static uint64_t payload_bytes(const WireGet *get) {
 
 // --- inline rows
 
-// ZeroMQ's thread frees them when the last piece has been sent or dropped.
-typedef struct InlineRows {
-    atomic_uint users; // pieces, and the job
-    _Atomic uint64_t *unread_bytes;
-    uint64_t bytes;
-    uint16_t ids[];
-} InlineRows;
-
-static void inline_rows_release(void *data, void *self) {
-    InlineRows *rows = self;
-    (void)data;
-    if (atomic_fetch_sub(&rows->users, 1) > 1) return;
-    atomic_fetch_sub(rows->unread_bytes, rows->bytes);
-    free(rows);
-}
-
 // Memory for the rows of an inline answer; NULL when too many answers to this trainer are unread.
-static InlineRows *inline_rows_open(Server *server, uint64_t session_id, uint64_t payload) {
-    const Session *session = session_find(server, session_id);
-    _Atomic uint64_t *unread = &server->unread_bytes[session ? session - server->sessions : SESSIONS_MAX];
-    uint64_t held = atomic_load(unread), bytes = payload + ANSWER_BYTES;
-    if (held && held + bytes > (session ? session->unread_max : WIRE_PAYLOAD_MAX)) return NULL;
-    InlineRows *rows = malloc(offsetof(InlineRows, ids) + payload);
-    if (!rows) return NULL;
-    atomic_fetch_add(unread, bytes);
-    atomic_init(&rows->users, 1);
-    rows->unread_bytes = unread, rows->bytes = bytes;
-    return rows;
+static Unread *inline_rows_open(Server *server, const Route *route, const WireMessage *request) {
+    const Session *session = session_find(server, request->header.session);
+    return unread_open(server, route, session ? session->unread_max : WIRE_PAYLOAD_MAX, payload_bytes(&request->get));
 }
 
 // Sends `reply`, a BATCH that describes all rows, once for each piece of them.
-static void send_pieces(Server *server, const Route *route, WireMessage *reply, InlineRows *rows) {
+static void send_pieces(Server *server, const Route *route, WireMessage *reply, Unread *rows) {
     WireBatch *batch = &reply->batch;
     uint32_t total = batch->length;
-    uint8_t *data = (uint8_t *)rows->ids;
     do {
         batch->length = total - batch->offset < WIRE_PIECE_MAX ? total - batch->offset : WIRE_PIECE_MAX;
-        batch->payload_crc = crc32c(0, data + batch->offset, batch->length);
+        batch->payload_crc = crc32c(0, rows->data + batch->offset, batch->length);
         zmq_msg_t piece;
-        atomic_fetch_add(&rows->users, 1);
-        if (zmq_msg_init_data(&piece, data + batch->offset, batch->length, inline_rows_release, rows) < 0) {
-            inline_rows_release(NULL, rows);
+        if (unread_part(rows, batch->offset, batch->length, &piece) < 0) {
             server->stats.dropped++;
             return;
         }
@@ -93,7 +65,7 @@ static SlotRecord *slot_of(Server *server, const Job *job) {
 static void job_free(Job *job) {
     row_copy_end(&job->copy);
     job->copy.served->users--;
-    if (job->inline_rows) inline_rows_release(NULL, job->inline_rows);
+    if (job->inline_rows) unread_release(NULL, job->inline_rows);
     free(job);
 }
 
@@ -251,11 +223,11 @@ static uint16_t *slot_open(Server *server, const Route *route, const WireMessage
 }
 
 // The memory for the rows: a slot, or the body of an inline answer. NULL when the request was refused or dealt with.
-static uint16_t *rows_open(Server *server, const Route *route, const WireMessage *request, InlineRows **rows) {
+static uint16_t *rows_open(Server *server, const Route *route, const WireMessage *request, Unread **rows) {
     *rows = NULL;
     if (request->header.attach_id) return slot_open(server, route, request);
-    *rows = inline_rows_open(server, request->header.session, payload_bytes(&request->get));
-    if (*rows) return (*rows)->ids;
+    *rows = inline_rows_open(server, route, request);
+    if (*rows) return (uint16_t *)(void *)(*rows)->data;
     server_send_error(server, route, &request->header, WIRE_BUSY, 0, "too many answers to this trainer are unread");
     return NULL;
 }
@@ -275,7 +247,7 @@ void job_start(Server *server, const Route *route, const WireMessage *request) {
                           served->source_count, request->get.source);
         return;
     }
-    InlineRows *rows;
+    Unread *rows;
     uint16_t *ids = rows_open(server, route, request, &rows);
     if (!ids) return;
     Job *job = malloc(sizeof *job);

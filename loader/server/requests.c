@@ -16,9 +16,13 @@ static bool is_zero(const uint8_t fingerprint[32]) {
 // Sends a message with a second part, which is freed.
 static void send_with_part(Server *server, const Route *route, WireMessage *message, Buffer *part) {
     zmq_msg_t second;
-    if (zmq_msg_init_size(&second, part->size) < 0) die(EX_MEMORY, "no memory");
-    if (part->size) memcpy(zmq_msg_data(&second), part->data, part->size);
-    server_send_parts(server, route, message, &second);
+    Unread *unread = unread_open(server, route, WIRE_PAYLOAD_MAX, part->size);
+    if (unread && part->size) memcpy(unread->data, part->data, part->size);
+    if (!unread || unread_part(unread, 0, part->size, &second) < 0)
+        server->stats.dropped++;
+    else
+        server_send_parts(server, route, message, &second);
+    if (unread) unread_release(NULL, unread);
     buffer_close(part);
 }
 

@@ -1,5 +1,6 @@
 // Server internals. server.c (lifecycle, poll loop, rings) calls requests.c (message handlers), which calls jobs.c
-// (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) is below them all.
+// (GETs), reload.c (changes of the datasets) and server_status.c (counters); session.c (sending) and unread.c (limits on
+// what is sent) are below them all.
 #pragma once
 
 #include "common/err.h"
@@ -17,6 +18,7 @@ enum {
     ATTACHMENTS_MAX = 256,
     ROUTE_MAX = 255,     // bytes of a ZeroMQ routing id
     ANSWER_BYTES = 4096, // memory for an answer beyond its rows
+    UNREAD_PEERS = 1024, // with answers that they have not read
     ERROR_LIMITS = 256,  // the limits on ERROR messages; peers are assigned to them by a hash of their routing id
 };
 
@@ -31,7 +33,7 @@ typedef struct {
 typedef struct {
     uint64_t id, seen_ns;
     uint32_t sequence_tokens; // the largest T of the run
-    uint64_t unread_max;      // limit on its unread_bytes
+    uint64_t unread_max;      // limit on the bytes of its unread answers
     Route route;
     WireClientStats stats;
     uint64_t started_ns, rate_began_ns, rate_tokens; // rate_tokens: sent since rate_began_ns
@@ -43,6 +45,20 @@ typedef struct {
     unsigned count;
 } ErrorLimit;
 
+// The bytes of one peer's answers in ZeroMQ's queues.
+typedef struct {
+    Route route;
+    _Atomic uint64_t bytes;
+} UnreadAccount;
+
+// Memory of an answer; ZeroMQ's thread frees it when the last part has been sent or dropped.
+typedef struct {
+    atomic_uint users; // parts, and the caller
+    _Atomic uint64_t *account, *total;
+    uint64_t bytes;
+    _Alignas(8) uint8_t data[];
+} Unread;
+
 // A GET whose rows are not complete.
 typedef struct Job {
     struct Job *next;
@@ -50,9 +66,9 @@ typedef struct Job {
     WireHeader header; // of the newest request for it
     uint64_t arrived_ns;
     RowCopy copy;
-    uint32_t crc;                   // CRC32C of the rows in the slot
-    struct InlineRows *inline_rows; // NULL: to a slot of the ring
-    bool runnable;                  // its last step ended at the limit of a step
+    uint32_t crc;        // CRC32C of the rows in the slot
+    Unread *inline_rows; // NULL: to a slot of the ring
+    bool runnable;       // its last step ended at the limit of a step
 } Job;
 
 // The last request for a slot, so that a resend is answered without writing the slot and an overtaken request is
@@ -108,7 +124,10 @@ struct Server {
     mode_t file_mode;                // of files that the user reads, by the umask that the loader was started with
     uint64_t metrics_ns, watched_ns; // when the metrics file was written, and the decoders checked, last
     Session sessions[SESSIONS_MAX];
-    _Atomic uint64_t unread_bytes[SESSIONS_MAX + 1]; // inline rows in ZeroMQ's queues, by session; last: without one
+    struct {
+        _Atomic uint64_t total;
+        UnreadAccount accounts[UNREAD_PEERS];
+    } unread;
     Attachment attachments[ATTACHMENTS_MAX];
     unsigned attachment_count;
     WireStats stats;
@@ -133,6 +152,14 @@ void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns); 
 
 // Counts a peer without an allowed key, and logs it, but at most once a second.
 void server_refuse_peer(Server *server, const char *address);
+
+// --- unread.c
+
+// Memory for an answer of `payload` bytes. NULL when the peer would hold more than `limit` bytes, or all peers more than
+// a quarter of the cache and 64 MiB.
+Unread *unread_open(Server *server, const Route *route, uint64_t limit, uint64_t payload);
+int unread_part(Unread *unread, size_t offset, size_t length, zmq_msg_t *part); // a message of some of its bytes
+void unread_release(void *data, void *unread);                                  // by its caller; `data` is not used
 
 // --- jobs.c
 
