@@ -190,14 +190,20 @@ static bool is_model(char path[PATH_MAX_BYTES], const char *folder, int folder_l
     return access(file, F_OK) == 0;
 }
 
-int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
+// Sets `folder` to that of $MILLRACE_MODELS, with a slash.
+static bool find_model(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir,
+                       char folder[PATH_MAX_BYTES]) {
     const char *models = getenv("MILLRACE_MODELS"), *slash = strrchr(out_dir, '/');
-    char folder[PATH_MAX_BYTES] = "";
-    if (models) snprintf(folder, sizeof folder, "%.*s/", PATH_MAX_BYTES / 4, models);
-    if (is_model(path, "", 0, init_from) || strchr(init_from, '/') ||
-        (slash && is_model(path, out_dir, (int)(slash - out_dir) + 1, init_from)) ||
-        (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from)))
-        return checkpoint_verify_model(path);
+    *folder = 0;
+    if (models) snprintf(folder, PATH_MAX_BYTES, "%.*s/", PATH_MAX_BYTES / 4, models);
+    return is_model(path, "", 0, init_from) || strchr(init_from, '/') ||
+           (slash && is_model(path, out_dir, (int)(slash - out_dir) + 1, init_from)) ||
+           (models && is_model(path, folder, PATH_MAX_BYTES / 2, init_from));
+}
+
+int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char *out_dir) {
+    char folder[PATH_MAX_BYTES];
+    if (find_model(path, init_from, out_dir, folder)) return checkpoint_verify_model(path);
     return fail(EX_NOINPUT,
                 "there is no directory '%s' here, beside '%s' or in $MILLRACE_MODELS: put config.json and "
                 "model.safetensors of the model '%s' into '%s%s'",
@@ -207,15 +213,18 @@ int model_directory(char path[PATH_MAX_BYTES], const char *init_from, const char
 int model_config_resolve(ConfigReader *reader, bool resume) {
     Config *config = &reader->config;
     Config model = *config;
-    char path[PATH_MAX_BYTES];
+    char path[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
     uint64_t step;
     if (!strcmp(config->init_from, "scratch")) return 0;
     if (resume && checkpoint_any(config->out_dir, path, &step)) {
+        char first[PATH_MAX_BYTES]; // of the initial weights, which the run no longer needs
+        if (strcmp(config->init_from, "resume") && find_model(first, config->init_from, config->out_dir, folder))
+            config->init_from = arena_copy_string(&reader->strings, first);
         if (model_config_read(&model, path) == 0) return model_config_apply(reader, path);
         err_clear(); // damaged: reported when the checkpoint is loaded
     }
     if (!strcmp(config->init_from, "resume")) return 0; // without a checkpoint: reported by run_open
     if (model_directory(path, config->init_from, config->out_dir) < 0) return -1;
-    config->init_from = strcpy(arena_push(&reader->strings, strlen(path) + 1), path);
+    config->init_from = arena_copy_string(&reader->strings, path);
     return model_config_apply(reader, path);
 }

@@ -36,7 +36,8 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(flag, "rolled_back", &state->rolled_back)                                                                    \
     FIELD(number, "skip_from", &state->skip_from)                                                                      \
     FIELD(number, "skip_to", &state->skip_to)                                                                          \
-    FIELD(choices, "choices", state->choices)                                                                          \
+    FIELD(text, "choices", state->choices)                                                                             \
+    FIELD(text, "init_from", state->init_from)                                                                         \
     FIELD(hash, "model_hash", hashes->model)                                                                           \
     FIELD(hash, "optimizer_hash", hashes->optimizer)                                                                   \
     FIELD(new_hash, "model_config_hash", hashes)
@@ -58,7 +59,7 @@ static json_t *flag_json(const bool *value) { return json_boolean(*value); }
 static json_t *fingerprint_json(const uint8_t *value) { return hex(value, 32); }
 static json_t *hash_json(const uint8_t *value) { return hex(value, SAFE_HASH_BYTES); }
 static json_t *new_hash_json(const CheckpointHashes *hashes) { return hash_json(hashes->model_config); }
-static json_t *choices_json(const char *value) { return *value ? json_string(value) : NULL; }
+static json_t *text_json(const char *value) { return *value ? json_string(value) : NULL; }
 
 static json_t *datasets_json(const RunState *state) {
     json_t *list = json_array();
@@ -235,12 +236,12 @@ static bool take_series(const json_t *list, SpikeSeries *series) {
     return true;
 }
 
-// Runs on a GPU have some.
-static bool take_choices(const json_t *text, char choices[CHOICES_BYTES]) {
-    *choices = 0;
+// Runs on a GPU have choices, and runs that began with a model its directory.
+static bool take_text(const json_t *text, char value[CHOICES_BYTES]) {
+    *value = 0;
     if (!text) return true;
     if (!json_is_string(text) || json_string_length(text) >= CHOICES_BYTES) return false;
-    memcpy(choices, json_string_value(text), json_string_length(text) + 1);
+    memcpy(value, json_string_value(text), json_string_length(text) + 1);
     return true;
 }
 

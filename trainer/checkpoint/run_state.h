@@ -36,9 +36,10 @@ typedef struct {
     int dataset_count, dataset;         // dataset: the current one
     DatasetChange changes[CHANGES_MAX]; // the last CHANGES_MAX changes of the dataset, oldest first
     int change_count;
-    bool rolled_back;            // a second roll-back ends the run (81)
-    uint64_t skip_from, skip_to; // samples to skip, whose gradients were not finite
-    char choices[CHOICES_BYTES]; // of the backend, by timing: the bits of a step depend on them (backend.h)
+    bool rolled_back;              // a second roll-back ends the run (81)
+    uint64_t skip_from, skip_to;   // samples to skip, whose gradients were not finite
+    char choices[CHOICES_BYTES];   // of the backend, by timing: the bits of a step depend on them (backend.h)
+    char init_from[CHOICES_BYTES]; // directory of the initial weights, cut to fit; "": scratch
 } RunState;
 
 void run_state_init(RunState *state); // a run before its first step

@@ -7,6 +7,11 @@
 
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path) {
     Buffer differences = {0};
+    const unsigned long long step = saved->state.step, last = (unsigned long long)config->max_iters;
+    const bool complete = step >= last && !config->eval_only;
+    if (complete && step > last)
+        return fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
+                    config->out_dir, last);
     for (int key = 0; key < KEY_COUNT; key++) {
         char now[256], initial[256];
         const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
@@ -18,14 +23,18 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
         Config earlier = *config; // older spellings of a word have the same value
         if (config_parse(&earlier, key, then)) config_value(&earlier, key, was, sizeof was), then = was;
         if (!strcmp(then, now)) continue;
-        if (config_class(key) == CLASS_RUN)
-            log_line("%s is now %s, was %s until step %llu", config_key(key), now, then,
-                     (unsigned long long)saved->state.step);
+        if (config_class(key) == CLASS_RUN && !complete)
+            log_line("%s is now %s, was %s until step %llu", config_key(key), now, then, step);
         else
             buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key), now, then);
     }
     int result = 0;
-    if (differences.size)
+    if (differences.size && complete)
+        result = fail(EX_USAGE,
+                      "the run in '%s' is complete (step %llu of %llu), nothing was trained: %s (raise max_iters to go "
+                      "on; another out_dir, or --fresh, starts a new run)",
+                      config->out_dir, step, last, (const char *)differences.data);
+    else if (differences.size)
         result =
             fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
                  path, (const char *)differences.data);

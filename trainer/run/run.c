@@ -12,6 +12,7 @@
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/setup/vocabulary.h"
+#include <stdio.h>
 #include <string.h>
 
 // Starts as many threads as OpenMP and ZeroMQ will, for a moment: they end the program when a thread cannot start.
@@ -49,6 +50,17 @@ static void measure_products(Run *run) {
     log_line("GEMM rate: %.3g TFLOP/s, measured", run->pace.gemm_rate * 1e-12);
 }
 
+// Compares the directory of the initial weights, if one is given, with that of the run in out_dir.
+static int check_init_from(const Run *run) {
+    const char *given = run->config.init_from, *first = run->state.init_from;
+    if (!strcmp(given, "scratch") || !strcmp(given, "resume")) return 0;
+    if (!strncmp(given, first, sizeof run->state.init_from - 1)) return 0;
+    return fail(EX_USAGE,
+                "init_from is '%s', and the run in '%s', at step %llu, began from '%s': leave init_from out to resume "
+                "it (another out_dir, or --fresh, starts a new run)",
+                given, run->config.out_dir, (unsigned long long)run->state.step, *first ? first : "scratch");
+}
+
 // The state that the run begins with: of the newest checkpoint, or before the first step.
 static int open_state(Run *run) {
     const Config *config = &run->config;
@@ -64,14 +76,17 @@ static int open_state(Run *run) {
         state->tokens = state->step * run_sequences(run) * (uint64_t)config->block_size;
     loss_scaler_init(&state->scaler, dtype_is_narrow(run->backend->act_type));
     if (found) log_line("resuming at step %llu from '%s'", (unsigned long long)state->step, run->saves.resumed_from);
+    if (found && run_is_complete(run))
+        log_line("the run in '%s' is complete (step %llu of %lld): nothing is trained; raise max_iters to go on",
+                 config->out_dir, (unsigned long long)state->step, (long long)config->max_iters);
     if (found && state->sampling != (uint64_t)config->sampling && config->sampling >= SAMPLING_EPOCH)
         log_warn(
             "this run began with another order of samples, which was less mixed: of the current epoch, some samples "
             "come a second time and some not at all");
     state->sampling = config->sampling; // lower numbers than SAMPLING_EPOCH have kept their order
-    if (found && strcmp(config->init_from, "scratch") && !resumes)
-        log_warn("init_from is '%s', and the run resumes from its own checkpoint: --fresh starts a new run",
-                 config->init_from);
+    if (found) return check_init_from(run);
+    if (strcmp(config->init_from, "scratch"))
+        snprintf(state->init_from, sizeof state->init_from, "%s", config->init_from);
     return 0;
 }
 
@@ -173,6 +188,7 @@ int run_open(Run *run, const Config *config, bool fresh, bool print_ranks) {
     if (run->backend->choices_get) run->backend->choices_get(run->state.choices, sizeof run->state.choices);
     int status = open_output(run);
     if (status == 0) status = feed_attach(run->feed);
+    if (status == 0) status = run_data_check_complete(run);
     if (status == 0) status = run_data_update(run);
     return ranks_agree(ranks, status);
 }

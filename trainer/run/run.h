@@ -61,6 +61,10 @@ static inline bool run_owns(const Run *run) { return run->lock.fd > 0; }
 static inline uint64_t run_sequences(const Run *run) { // sequences in a step
     return (uint64_t)(run->config.batch_size.value * run->config.gradient_accumulation_steps);
 }
+// Whether the checkpoint that the run resumes from is of its last step.
+static inline bool run_is_complete(const Run *run) {
+    return *run->saves.resumed_from && run->state.step >= (uint64_t)run->config.max_iters && !run->config.eval_only;
+}
 // Whether the ranks divide master parameters and optimizer state.
 static inline bool run_divided(const Run *run) { return run->plan.shards > 1; }
 // The network that checkpoints are read into and written from. Where the ranks divide the state, it is the copy of rank

@@ -104,6 +104,18 @@ static void record_use(Run *run, const DatasetUse *use, const DatasetUse *old) {
     buffer_close(&name);
 }
 
+int run_data_check_complete(const Run *run) {
+    const FeedDataset *dataset = feed_dataset(run->feed);
+    const DatasetUse *last = &run->state.datasets[run->state.dataset];
+    if (!run_is_complete(run) || !run->state.dataset_count || dataset->same_samples) return 0;
+    if (!memcmp(last->fingerprint, dataset->fingerprint, sizeof last->fingerprint)) return 0;
+    return fail(EX_USAGE,
+                "the run in '%s' is complete (step %llu of %lld), nothing was trained: the dataset is '%s', was '%s' "
+                "(raise max_iters to go on; another out_dir, or --fresh, starts a new run)",
+                run->config.out_dir, (unsigned long long)run->state.step, (long long)run->config.max_iters,
+                dataset->name, last->name);
+}
+
 int run_data_update(Run *run) {
     RunState *state = &run->state;
     const FeedDataset *dataset = feed_dataset(run->feed);

@@ -6,6 +6,9 @@
 // Connects to the loader. -1 after fail(): 76 when it serves another vocabulary, 2 when its dataset is too small.
 int run_data_open(Run *run);
 
+// Fails (2) when the run is complete and the loader has another dataset than that of its last step.
+int run_data_check_complete(const Run *run);
+
 // Makes the loader's dataset the current one, with its own count of consumed samples, and logs the change. 75 when
 // on_dataset_change is stop; 2 when the dataset is too small.
 int run_data_update(Run *run);

@@ -62,6 +62,7 @@ static int restore(Run *run, RunState *state) {
     run_state_init(state);
     memcpy(state->vocab_fp, run->state.vocab_fp, sizeof state->vocab_fp);
     memcpy(state->choices, run->state.choices, sizeof state->choices);
+    memcpy(state->init_from, run->state.init_from, sizeof state->init_from);
     state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;
     return run_open_weights(run);
 }

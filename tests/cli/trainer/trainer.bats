@@ -12,6 +12,24 @@ setup() { setup_training; }
 train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 last() { checkpoint "$1" 24; }
 
+# multiply_gains CHECKPOINT DIRECTORY FACTOR: a model directory without hashes, with other gains of the last norm
+multiply_gains() {
+    mkdir "$2"
+    cp "$1/config.json" "$2"
+    python3 - "$1/model.safetensors" "$2/model.safetensors" "$3" <<'END'
+import array, json, sys
+raw = open(sys.argv[1], "rb").read()
+start = 8 + int.from_bytes(raw[:8], "little")
+header = json.loads(raw[8:start])
+del header["__metadata__"]
+begin, end = (start + offset for offset in header["transformer.ln_f.weight"]["data_offsets"])
+gains = array.array("f", [float(sys.argv[3]) * gain for gain in array.array("f", raw[begin:end])])
+text = json.dumps(header).encode()
+with open(sys.argv[2], "wb") as file:
+    file.write(len(text).to_bytes(8, "little") + text + raw[start:begin] + gains.tobytes() + raw[end:])
+END
+}
+
 @test "one command trains a model and writes checkpoints, metrics and a report" {
     run train --out_dir=run
     [ "$status" -eq 0 ]
@@ -198,17 +216,10 @@ last() { checkpoint "$1" 24; }
 
 @test "the evaluation of a model whose loss is not finite exits with 81" {
     train --out_dir=run --quiet --max_iters=1 --eval_interval=0
-    python3 - run/ckpt-00000001/model.safetensors <<'END'
-import json, sys
-file = open(sys.argv[1], "r+b")
-start = 8 + int.from_bytes(file.read(8), "little")
-begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
-file.seek(start + begin)
-file.write(bytes.fromhex("0000c07f")) # NaN
-END
-    run train --out_dir=next --init_from=run/ckpt-00000001 --eval_only=True
+    multiply_gains run/ckpt-00000001 broken nan
+    run train --out_dir=next --init_from=./broken --eval_only=True
     [ "$status" -eq 81 ]
-    run bash -c '"$BIN/trainer" eval --init_from=run/ckpt-00000001 --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
+    run bash -c '"$BIN/trainer" eval --init_from=./broken --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
     [ "$status" -eq 81 ]
     [ "$output" = '{"split": "train", "loss": null, "tokens": 64}' ]
 }
@@ -366,6 +377,40 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [ -e run/before-1/metrics.jsonl ]
     [ -d run/before-1/ckpt-00000002 ]
     [ -d run/ckpt-00000002 ]
+}
+
+# fault 85
+@test "a complete run with other keys, another dataset or another model is refused, 2; the same command trains nothing" {
+    small=(--max_iters=2 --eval_interval=2 --eval_iters=1 --sample_tokens=0)
+    refused() { # WORDS OPTION...
+        run_code 2 train --out_dir=run "${small[@]}" "${@:2}"
+        [[ "$output" == *"$1"* ]] || { echo "$output" && return 1; }
+    }
+    train --out_dir=run --quiet "${small[@]}"
+    refused "the run in 'run' is complete (step 2 of 2), nothing was trained: learning_rate is 1, was 0.001 (raise max_iters" --learning_rate=1
+    make_other_data 400
+    refused "the run in 'run' is complete (step 2 of 2), nothing was trained: the dataset is 'data2', was 'data'" --dataset=data2
+    refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1
+    refused "init_from is './run/ckpt-00000002', and the run in 'run', at step 2, began from 'scratch'" --init_from=./run/ckpt-00000002
+    refused "init_from is './run/ckpt-00000002', and the run" --init_from=./run/ckpt-00000002 --max_iters=3
+    run_code 0 train --out_dir=run "${small[@]}"
+    [[ "$output" == *"the run in 'run' is complete (step 2 of 2): nothing is trained; raise max_iters to go on"* ]]
+    run_code 0 train --out_dir=run "${small[@]}" --eval_only=True --eval_iters=2
+    run_code 0 train --out_dir=run "${small[@]}" --max_iters=3 --learning_rate=1
+    [[ "$output" == *"learning_rate is now 1, was 0.001 until step 2"* && "$output" != *"complete"* ]]
+}
+
+# fault 85
+@test "a run that began from a model resumes with the same init_from or without it" {
+    train --out_dir=first --quiet --max_iters=1 --sample_tokens=0
+    mkdir models
+    "$BIN/trainer" export --quiet --out_dir=first -o models/tiny
+    export MILLRACE_MODELS=$PWD/models
+    for more in --init_from=tiny --init_from=tiny --init_from=./models/tiny --init_from=resume --init_from=scratch --init_from=tiny; do
+        n=$((${n:-0} + 1))
+        run_code $([ $more = --init_from=./models/tiny ] && echo 2 || echo 0) train --out_dir=run --max_iters=$n --sample_tokens=0 $more
+    done
+    grep -q "\"init_from\": \"$PWD/models/tiny\"" run/ckpt-00000006/state.json
 }
 
 # fault 76
@@ -799,17 +844,8 @@ END
 @test "float16: the loss scale is halved until the gradients are finite, and the run continues" {
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
     train --out_dir=first --quiet "${small[@]}" --max_iters=1
-    python3 - first/ckpt-00000001/model.safetensors <<'END'
-import array, json, sys # the last norm's gains times 64: so are the gradients below it
-file = open(sys.argv[1], "r+b")
-start = 8 + int.from_bytes(file.read(8), "little")
-begin, end = json.loads(file.read(start - 8))["transformer.ln_f.weight"]["data_offsets"]
-file.seek(start + begin)
-gains = array.array("f", file.read(end - begin))
-file.seek(start + begin)
-file.write(array.array("f", [64 * gain for gain in gains]).tobytes())
-END
-    run train --out_dir=run "${small[@]}" --init_from=first/ckpt-00000001 --max_iters=16
+    multiply_gains first/ckpt-00000001 loud 64 # and so the gradients below them
+    run train --out_dir=run "${small[@]}" --init_from=./loud --max_iters=16
     [ "$status" -eq 0 ]
     skipped=$(grep -c "not finite: not applied" <<<"$output")
     [ "$skipped" -gt 3 ]
