@@ -100,7 +100,17 @@ static void log_choice(const Config *config, uint64_t arena, bool offload_chosen
              offload_chosen ? mode : "");
 }
 
+// Leaves the state of an optimizer whole on each process if it cannot be divided.
+static void choose_zero_stage(Config *config) {
+    const Optimizer *optimizer = optimizer_of(config->optimizer);
+    if (config_shards(config) == 1 || !optimizer->whole_kinds) return;
+    config->zero_stage = 0;
+    log_line("zero_stage = 0: optimizer=%s updates whole matrices, so each of the %u processes has all of its state",
+             optimizer->name, config_world(config));
+}
+
 void plan_auto(Config *config, const Backend *backend, bool here) {
+    choose_zero_stage(config);
     Config given = *config;
     const MemoryLimits limits = memory_limits(&given, backend, here);
     const int64_t rows_given = given.batch_size.value;

@@ -3,6 +3,8 @@
 
 #include "trainer/plan/memory_plan.h"
 
+// Sets zero_stage to 0 where several processes cannot divide the optimizer's state.
+//
 // Sets batch_size, recompute (a level, or a mix of two by layer), offload and loss_chunk_rows, where they are auto, to
 // the fastest plan that fits, or to the smallest if none fits; the product of batch_size and
 // gradient_accumulation_steps is kept. The batch size and the logits chunk change the rounding of results, so they

@@ -80,11 +80,6 @@ static int check_processes(const MemoryPlan *plan, const Config *config) {
     if (!offload_allowed(config, config->offload))
         return fail(EX_USAGE, "several processes keep their gradients in the arena: set offload to none, optimizer or "
                               "residuals, or start one process");
-    if (plan->shards > 1 && plan->optimizer->whole_kinds)
-        return fail(EX_USAGE,
-                    "optimizer=%s updates whole matrices, which several processes cannot divide: set zero_stage=0, and "
-                    "each has all of its state",
-                    plan->optimizer->name);
     return 0;
 }
 
