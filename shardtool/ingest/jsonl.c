@@ -54,7 +54,7 @@ typedef struct {
     unsigned depth, matched;              // matched: number of path keys on the current nesting
     bool is_key;                          // the current string is a key
     Buffer *capture;                      // destination of the current string, NULL = skip it
-    bool found, streamed;                 // the text of this line was read; a part of it was returned
+    bool found, is_null, streamed;        // the text of this line was read; it is null; a part of it was returned
     uint64_t objects[DEPTH_MAX / 64 + 1]; // one bit per level: 1 = object, 0 = array
     Buffer text, key;
     uint8_t window[STREAM_WINDOW_BYTES + 1]; // and a line end after the last line
@@ -206,7 +206,7 @@ static Step match_key(JsonlReader *jsonl) {
         memcmp(jsonl->key.data, jsonl->keys[level], jsonl->key.size))
         return STEP_ON;
     jsonl->matched++;
-    jsonl->found = false;
+    jsonl->found = jsonl->is_null = false;
     return jsonl->streamed ? bad_line(jsonl, "duplicate key of the text, after a text too long to hold") : STEP_ON;
 }
 
@@ -237,11 +237,15 @@ static Step step_string(JsonlReader *jsonl) {
     return bad_line(jsonl, *special == '\n' ? "the line ends in a string" : "control character in a string");
 }
 
+// Whether the value that begins here is that of the last key of the path.
+static bool is_at_text(const JsonlReader *jsonl) {
+    return jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count;
+}
+
 static Step begin_string(JsonlReader *jsonl, bool is_key) {
     jsonl->at++;
     jsonl->state = STRING, jsonl->is_key = is_key;
-    bool wanted = !is_key && jsonl->matched == jsonl->key_count && jsonl->depth == jsonl->key_count;
-    jsonl->capture = is_key ? &jsonl->key : wanted ? &jsonl->text : NULL;
+    jsonl->capture = is_key ? &jsonl->key : is_at_text(jsonl) ? &jsonl->text : NULL;
     if (jsonl->capture) jsonl->capture->size = 0;
     return STEP_ON;
 }
@@ -283,6 +287,7 @@ static Step step_scalar(JsonlReader *jsonl) {
         at++;
     if (at == end && !jsonl->ended) return STEP_MORE;
     if (!is_word(begin, (size_t)(at - begin)) && !is_number(begin, at)) return bad_line(jsonl, "expected a JSON value");
+    if (is_at_text(jsonl)) jsonl->is_null = *begin == 'n';
     jsonl->at += (size_t)(at - begin);
     jsonl->state = AFTER_VALUE;
     return STEP_ON;
@@ -388,7 +393,13 @@ static void begin_line(JsonlReader *jsonl) {
     jsonl->at++, jsonl->line++;
     jsonl->line_byte = 0 - (uint64_t)jsonl->at, jsonl->line_at = jsonl->window_at + jsonl->at;
     jsonl->state = LINE_START, jsonl->depth = jsonl->matched = 0;
-    jsonl->found = jsonl->streamed = false;
+    jsonl->found = jsonl->is_null = jsonl->streamed = false;
+}
+
+static int skip_null(JsonlReader *jsonl) {
+    if (skips_add_null(&jsonl->options->skips, jsonl->stream->name, "line", jsonl->line) < 0) return -1;
+    begin_line(jsonl);
+    return 0;
 }
 
 static int return_part(JsonlReader *jsonl, Part *part, bool last) {
@@ -406,6 +417,10 @@ int jsonl_next(FormatReader *reader, Part *part) {
     JsonlReader *jsonl = (JsonlReader *)reader;
     for (;;) {
         Step result = step(jsonl);
+        if (result == STEP_LINE && jsonl->state == LINE_END && jsonl->is_null) {
+            if (skip_null(jsonl) < 0) return -1;
+            continue;
+        }
         if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found)
             result = bad_line(jsonl, "no text at the key");
         if (result == STEP_PART) return return_part(jsonl, part, false);

@@ -2,6 +2,7 @@
 #include "shardtool/ingest/skips.h"
 #include "common/err.h"
 #include "common/json_write.h"
+#include "common/log.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,14 +25,16 @@ int skips_parse_limit(Skips *skips, const char *text) {
     return 0;
 }
 
+static uint64_t bad_count(const Skips *skips) { return skips->count - skips->nulls; }
+
 static bool is_above_share(const Skips *skips) {
-    return (double)skips->count > skips->max_share * (double)(skips->documents + skips->count);
+    return (double)bad_count(skips) > skips->max_share * (double)(skips->documents + bad_count(skips));
 }
 
 static bool is_allowed(const Skips *skips) {
     if (skips->keep_going) return true;
-    if (skips->max_share > 0) return skips->count < SHARE_FROM_SKIPS || !is_above_share(skips);
-    return skips->count < skips->max;
+    if (skips->max_share > 0) return bad_count(skips) < SHARE_FROM_SKIPS || !is_above_share(skips);
+    return bad_count(skips) < skips->max;
 }
 
 bool skips_any_allowed(const Skips *skips) { return skips->keep_going || skips->max_share > 0 || skips->max; }
@@ -62,20 +65,38 @@ static int list(Skips *skips, const char *name, const char *unit, uint64_t numbe
     return status;
 }
 
-int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
-    int code = err_code();
-    if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
-    if (!is_allowed(skips)) return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad inputs", skips->max) : -1;
+static int skip(Skips *skips, const char *name, const char *unit, uint64_t number) {
     if (!skips->count++) snprintf(skips->first, sizeof skips->first, "%s", err_text());
     int status = list(skips, name, unit, number);
     if (status == 0) err_clear();
     return status;
 }
 
+int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number) {
+    int code = err_code();
+    if (code != EX_DATA && code != EX_NOINPUT && code != EX_PERMISSION) return -1;
+    if (!is_allowed(skips)) return skips->max ? fail_in("more than --max-bad %" PRIu64 " bad inputs", skips->max) : -1;
+    return skip(skips, name, unit, number);
+}
+
+int skips_add_null(Skips *skips, const char *name, const char *unit, uint64_t number) {
+    fail(EX_DATA, "'%s' %s %" PRIu64 ": its text is null", name, unit, number);
+    skips->nulls++;
+    return skip(skips, name, unit, number);
+}
+
+void skips_print(const Skips *skips, Buffer *text) {
+    const uint64_t bad = bad_count(skips), nulls = skips->nulls;
+    if (bad) buffer_print(text, "%" PRIu64 " bad input%s%s", bad, PLURAL(bad), nulls ? " and " : "");
+    if (nulls) buffer_print(text, "%" PRIu64 " null text%s", nulls, PLURAL(nulls));
+    buffer_print(text, ", the first: %s", skips->first);
+    buffer_add(text, "", 1);
+}
+
 int skips_finish(Skips *skips) {
-    if (!skips->keep_going && skips->max_share > 0 && skips->count && is_above_share(skips))
+    if (!skips->keep_going && skips->max_share > 0 && bad_count(skips) && is_above_share(skips))
         return fail(EX_DATA, "%" PRIu64 " of %" PRIu64 " inputs are bad, more than --max-bad %g%%; the first: %s",
-                    skips->count, skips->documents + skips->count, 100 * skips->max_share, skips->first);
+                    bad_count(skips), skips->documents + bad_count(skips), 100 * skips->max_share, skips->first);
     if (skips->base && open_list(skips) < 0) return -1;
     return skips->file.temp[0] ? newfile_commit(&skips->file) : 0;
 }

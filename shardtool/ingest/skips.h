@@ -1,4 +1,5 @@
-// Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error.
+// Bad lines, rows, members and files: skipped and listed while --max-bad or --keep-going allows it, else an error. A text
+// that is null is no damage: it is always skipped and listed.
 #pragma once
 
 #include "common/file/file.h"
@@ -12,6 +13,7 @@ typedef struct {
     uint64_t documents; // read so far
 
     uint64_t count;  // skipped so far
+    uint64_t nulls;  // of them, texts that are null
     char first[512]; // the error of the first
     NewFile file;    // open once something was skipped
 } Skips;
@@ -23,6 +25,9 @@ bool skips_any_allowed(const Skips *skips); // by the options
 // Handles the pending error of something that could be skipped: `name`, and line or row `number` of it when `unit` is
 // not NULL. Returns 0, with the error cleared and listed, when it is bad input within the limit, else -1.
 int skips_add(Skips *skips, const char *name, const char *unit, uint64_t number);
+// Skips and lists line or row `number` of `name`, whose text is null. -1 after fail().
+int skips_add_null(Skips *skips, const char *name, const char *unit, uint64_t number);
+void skips_print(const Skips *skips, Buffer *text); // appends "3 bad inputs and 1 null text, the first: ..." and a NUL
 // Ends the list of a run without error: 65 when the share of skips is above the limit; commits the list.
 int skips_finish(Skips *skips);
 void skips_abandon(Skips *skips); // removes the list; accepts a finished or zeroed struct

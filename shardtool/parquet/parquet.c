@@ -116,12 +116,6 @@ static int skip_group(ParquetReader *parquet) {
     return skips_add(&parquet->options->skips, parquet->stream->name, "row group", parquet->group - 1);
 }
 
-static int skip_row(ParquetReader *parquet) {
-    uint64_t row = parquet->row - 1;
-    fail(EX_DATA, "'%s' row %" PRIu64 ": its text is null", parquet->stream->name, row);
-    return skips_add(&parquet->options->skips, parquet->stream->name, "row", row);
-}
-
 // Returns the next PART_BYTES of a text, or the rest of it.
 static int return_part(ParquetReader *parquet, Part *part, bool first, uint64_t skipped) {
     Bytes *left = &parquet->text_left;
@@ -149,8 +143,10 @@ int parquet_next(FormatReader *reader, Part *part) {
         if (ratio_check(parquet->stream->name, parquet->options, parquet->stream->size, parquet->text_bytes) < 0)
             return -1;
         if (!wanted) continue;
-        if (text.null && skip_row(parquet) < 0) return -1;
-        if (text.null) continue;
+        if (text.null) {
+            if (skips_add_null(&parquet->options->skips, parquet->stream->name, "row", parquet->row - 1) < 0) return -1;
+            continue;
+        }
         parquet->text_left = text.bytes;
         return_part(parquet, part, true, parquet->row - 1 - first);
         part->has_place = true, part->place = (ReadPlace){.number = parquet->group - 1};

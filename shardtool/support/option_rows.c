@@ -22,16 +22,20 @@ InputFilter input_filter;
 const char *input_max_bad = "0";
 
 void log_skips(void) {
-    const Skips *skips = &source_options.skips;
-    if (skips->count)
-        log_warn("skipped %" PRIu64 " bad input%s, the first: %s", skips->count, PLURAL(skips->count), skips->first);
+    Buffer text = {0};
+    if (!source_options.skips.count) return;
+    skips_print(&source_options.skips, &text);
+    log_warn("skipped %s", (const char *)text.data);
+    buffer_close(&text);
 }
 
 int fail_no_documents(void) {
-    const Skips *skips = &source_options.skips;
-    if (!skips->count) return fail(EX_NOINPUT, "the inputs contain no documents");
-    return fail(EX_NOINPUT, "the inputs contain no documents: %" PRIu64 " bad input%s skipped, the first: %s",
-                skips->count, skips->count == 1 ? " was" : "s were", skips->first);
+    Buffer text = {0};
+    if (!source_options.skips.count) return fail(EX_NOINPUT, "the inputs contain no documents");
+    skips_print(&source_options.skips, &text);
+    fail(EX_NOINPUT, "the inputs contain no documents; skipped %s", (const char *)text.data);
+    buffer_close(&text);
+    return -1;
 }
 
 int jobs_check(uint64_t threads) {

@@ -35,6 +35,7 @@ static void print_json(const Summary *summary, double seconds) {
     json_add_bool(&out, "continued", summary->done_before);
     json_add_bool(&out, "full", result->is_full);
     json_add_number(&out, "skipped", source_options.skips.count);
+    json_add_number(&out, "null_texts", source_options.skips.nulls);
     json_add_number(&out, "replaced", result->replaced);
     json_add_real(&out, "seconds", seconds, 3);
     json_add_number(&out, "peak_memory", peak_memory());

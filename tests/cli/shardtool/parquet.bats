@@ -9,19 +9,28 @@ setup() {
 }
 
 @test "the text column becomes documents, in the order of the file" {
-    run_code 0 bash -c 'shardtool text --max-bad 1 small.parquet 2>/dev/null'
+    run_code 0 bash -c 'shardtool text small.parquet 2>/dev/null'
     [ "$output" = '{"text": "First, in English."}
 {"text": "Zweiter, auf Deutsch."}
 {"text": ""}
 {"text": "Fünfter: \"quoted\"\n"}' ]
 }
 
-@test "a row whose text is null is a bad row" {
-    run_code 65 shardtool text small.parquet
-    [[ "$output" == *"'small.parquet' row 2: its text is null" ]]
-    run_code 0 shardtool tokenize --max-bad 1 -o out small.parquet
-    [[ "$output" == *"4 documents"* ]]
-    [[ "$output" == *"'small.parquet' row 2"* ]]
+@test "a text that is null is skipped, counted and listed, and is no bad input" {
+    run_code 0 shardtool tokenize -o out --max-bad 0 small.parquet
+    [[ "$output" == *"4 documents"*"skipped 1 null text, the first: 'small.parquet' row 2: its text is null"* ]]
+    [ "$(jq -c . out/skipped.jsonl)" = '{"input":"small.parquet","row":2,"error":"'\''small.parquet'\'' row 2: its text is null"}' ]
+    printf '{"text": null}\n{"a": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl
+    run_code 65 shardtool text a.jsonl
+    [[ "$output" == *"'a.jsonl' line 2"*"no text at the key" ]]
+    run_code 0 shardtool tokenize --max-bad 1 --json -o two a.jsonl
+    [[ "$output" == *'"skipped":3,"null_texts":2'* ]]
+    [[ "$output" == *"skipped 1 bad input and 2 null texts, the first: 'a.jsonl' line 1: its text is null"* ]]
+    [ "$(jq -c .line two/skipped.jsonl | tr '\n' ' ')" = "1 2 4 " ]
+    [ "$(shardtool text -0 -q --max-bad 1 a.jsonl 2>/dev/null | tr '\0' ' ')" = "x b " ]
+    printf '{"a": {"text": null}}\n' >nested.jsonl
+    run_code 66 shardtool text --text-field a.text nested.jsonl
+    [[ "$output" == *"no documents; skipped 1 null text, the first: 'nested.jsonl' line 1: its text is null" ]]
 }
 
 @test "--text-column names another column" {
@@ -64,7 +73,7 @@ setup() {
 @test "a Parquet file is found by its first bytes, whatever its name" {
     mv small.parquet data.txt
     ln -s data.txt link
-    run_code 0 shardtool text -0 --max-bad 1 link
+    run_code 0 shardtool text -0 -q link
     [[ "$output" == "First"* ]]
 }
 
@@ -83,7 +92,7 @@ setup() {
     mv small.parquet in/b.parquet
     printf '{"text": "json"}\n' | zstd -q >in/a.jsonl.zst
     printf 'plain' >in/c.txt
-    run_code 0 bash -c 'shardtool text -0 --max-bad 1 in 2>/dev/null'
+    run_code 0 bash -c 'shardtool text -0 in 2>/dev/null'
     [[ "$output" == "jsonFirst"*plain ]]
 }
 
@@ -104,14 +113,14 @@ setup() {
 @test "--keep-going leaves out the rest of a damaged row group and reads the next" {
     printf 'X' | dd of=small.parquet bs=1 seek=60 conv=notrunc status=none
     run_code 0 shardtool text -0 --keep-going small.parquet
-    [[ "$output" == *"Fünfter: "* && "$output" == *"skipped 2 "*"row group 0, column 'text': page at byte 4"* ]]
+    [[ "$output" == *"Fünfter: "* && "$output" == *"skipped 1 bad input and 1 null text,"*"row group 0, column 'text': page at byte 4"* ]]
 }
 
 @test "a dataset made with other columns or conditions is not taken for this one" {
-    run_code 0 shardtool tokenize -q -o out --where 'language==en' --max-bad 1 small.parquet
-    run_code 2 shardtool tokenize -q -o out --where 'language==de' --max-bad 1 small.parquet
+    run_code 0 shardtool tokenize -q -o out --where 'language==en' small.parquet
+    run_code 2 shardtool tokenize -q -o out --where 'language==de' small.parquet
     [[ "$output" == *"where=language==en"* ]]
     run_code 2 shardtool tokenize -q -o out --where 'language==en' --text-column language small.parquet
     [[ "$output" == *"column=language"* ]]
-    run_code 0 shardtool tokenize -q -o out --where 'language==en' --max-bad 1 small.parquet
+    run_code 0 shardtool tokenize -q -o out --where 'language==en' small.parquet
 }

@@ -278,7 +278,7 @@ open("lost.zip", "wb").write(data)'
     printf '{"bad": 1}\n{"bad": 2}\n' >a.jsonl
     for command in "text" "tokenize -o out"; do
         run_code 66 shardtool $command --keep-going a.jsonl
-        [[ "$output" == *"no documents: 2 bad inputs were skipped, the first: 'a.jsonl' line 1"* ]]
+        [[ "$output" == *"no documents; skipped 2 bad inputs, the first: 'a.jsonl' line 1"* ]]
     done
 }
 
