@@ -4,13 +4,16 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "shardtool/ingest/codec.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -42,6 +45,10 @@ typedef struct {
     size_t root_length; // of the argument in `path`
     uint32_t argument;
     uint64_t dangling;
+    // Of the argument:
+    bool has_records;
+    Buffer about;            // the numbers of the files that are FOLDER_FILE_ABOUT
+    const char *first_about; // the path of the first
 } Walk;
 
 // Strings are stored in chunks, so that 8 million paths need no more memory than their bytes.
@@ -102,6 +109,39 @@ static int add_file(Walk *walk, const struct stat *st, Folder folder) {
     return 0;
 }
 
+// The files in folders that hold no documents, by their names.
+typedef enum {
+    FOLDER_FILE_OTHER,
+    FOLDER_FILE_RECORDS, // Parquet or JSON lines, also compressed
+    FOLDER_FILE_ABOUT,   // what repositories of data sets have beside those: README.md, LICENSE, dataset_infos.json
+    FOLDER_FILE_INDEX    // what Spark, dask and fastparquet write beside Parquet: _metadata, _common_metadata, _SUCCESS
+} FolderFile;
+
+static bool has_record_extension(const char *name) {
+    static const char *const extensions[] = {".parquet", ".jsonl", ".ndjson", ".json"}; // a .json only if compressed
+    char base[NAME_MAX + 1];
+    snprintf(base, sizeof base, "%s", name);
+    const bool compressed = codec_strip_extension(base);
+    const char *dot = strrchr(base, '.');
+    for (size_t i = 0; dot && i < sizeof extensions / sizeof *extensions; i++)
+        if (!strcasecmp(dot, extensions[i])) return compressed || strcmp(extensions[i], ".json");
+    return false;
+}
+
+static FolderFile folder_file(const char *name) {
+    static const struct {
+        const char *name;
+        FolderFile kind;
+    } names[] = {
+        {"_SUCCESS", FOLDER_FILE_INDEX},  {"_common_metadata", FOLDER_FILE_INDEX},
+        {"_metadata", FOLDER_FILE_INDEX}, {"LICENSE", FOLDER_FILE_ABOUT},
+        {"README.md", FOLDER_FILE_ABOUT}, {"dataset_infos.json", FOLDER_FILE_ABOUT},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i].name)) return names[i].kind;
+    return has_record_extension(name) ? FOLDER_FILE_RECORDS : FOLDER_FILE_OTHER;
+}
+
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 // The names in the directory `path`, sorted. Directories end in a slash, so that sorted names are in byte order of
@@ -117,7 +157,7 @@ SMALL_FRAME static int list_names(Walk *walk, Names *names) {
     int status = 0;
     for (struct dirent *entry; status == 0 && (errno = 0, entry = readdir(directory));) {
         char text[sizeof entry->d_name + 1];
-        if (entry->d_name[0] == '.') continue;
+        if (entry->d_name[0] == '.' || folder_file(entry->d_name) == FOLDER_FILE_INDEX) continue;
         bool is_directory = entry->d_type == DT_DIR;
         struct stat st;
         if (entry->d_type == DT_UNKNOWN) {
@@ -153,6 +193,16 @@ static bool is_wanted(Walk *walk, const char *name) {
     return !matches(&filter->exclude, below, name);
 }
 
+// Notes whether the file that is about to be added is one of records or about them.
+static void note_kind(Walk *walk, const char *name) {
+    const FolderFile kind = folder_file(name);
+    const uint64_t number = walk->files.size / sizeof(InputFile);
+    walk->has_records |= kind == FOLDER_FILE_RECORDS;
+    if (kind != FOLDER_FILE_ABOUT) return;
+    if (!walk->about.size) walk->first_about = keep_string(&walk->inputs->strings, path_string(walk), walk->path.size);
+    buffer_add(&walk->about, &number, sizeof number);
+}
+
 SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     struct stat st;
     if (!is_wanted(walk, name)) return 0;
@@ -161,7 +211,10 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
         if (!walk->dangling++) log_warn("skipped '%s': a link to a file that does not exist", path_string(walk));
         return 0;
     }
-    if (S_ISREG(st.st_mode)) return add_file(walk, &st, folder);
+    if (S_ISREG(st.st_mode)) {
+        note_kind(walk, name);
+        return add_file(walk, &st, folder);
+    }
     if (!S_ISDIR(st.st_mode)) log_warn("skipped '%s': it is no regular file", path_string(walk));
     return 0;
 }
@@ -188,6 +241,27 @@ static int walk_directory(Walk *walk) {
     return status;
 }
 
+// Where a folder has Parquet or JSON lines, a README.md in it is no document. --include names what is read.
+static void leave_out_about(Walk *walk) {
+    const uint64_t *about = (const uint64_t *)(void *)walk->about.data;
+    const uint64_t count = walk->about.size / sizeof *about, files = walk->files.size / sizeof(InputFile);
+    InputFile *file = (InputFile *)(void *)walk->files.data;
+    Identity *identity = (Identity *)(void *)walk->identities.data;
+    if (!count || !walk->has_records || walk->filter->include.count) return;
+    log_warn("skipped '%s': it is about the Parquet or JSON lines files of its folder", walk->first_about);
+    if (count > 1) log_warn("skipped %" PRIu64 " files of that kind", count);
+    uint64_t kept = about[0];
+    for (uint64_t i = kept, next = 0; i < files; i++) {
+        if (next < count && about[next] == i) {
+            next++;
+            continue;
+        }
+        file[kept] = file[i], identity[kept] = identity[i];
+        identity[kept].file = (uint32_t)kept, kept++;
+    }
+    walk->files.size = kept * sizeof *file, walk->identities.size = kept * sizeof *identity;
+}
+
 static int walk_argument(Walk *walk, const char *path) {
     struct stat st;
     walk->path.size = 0;
@@ -200,7 +274,12 @@ static int walk_argument(Walk *walk, const char *path) {
         return add_file(walk, &st, add_folder(walk, 0));
     }
     if (stat(path, &st)) return fail_errno("cannot open '%s'", path);
-    if (S_ISDIR(st.st_mode)) return walk_directory(walk);
+    if (S_ISDIR(st.st_mode)) {
+        walk->has_records = false, walk->about.size = 0;
+        int status = walk_directory(walk);
+        leave_out_about(walk);
+        return status;
+    }
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail(EX_NOINPUT, "'%s' is neither a file nor a directory", path);
     walk->inputs->arguments[walk->argument].stream = !S_ISREG(st.st_mode);
@@ -329,6 +408,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     if (status == 0) status = refuse_twice(&walk);
     buffer_close(&walk.identities);
     buffer_close(&walk.path);
+    buffer_close(&walk.about);
     buffer_close(&list);
     inputs->files = (InputFile *)(void *)walk.files.data;
     inputs->file_count = walk.files.size / sizeof *inputs->files;

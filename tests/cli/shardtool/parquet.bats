@@ -70,6 +70,31 @@ setup() {
     [ ! -e out ]
 }
 
+@test "a folder of Spark, dask or fastparquet is read without its indexes" {
+    cp -r "$DATA/parquet/hive" hive && : >hive/_SUCCESS
+    run_code 0 shardtool text -q hive
+    [[ "$output" != *_metadata* ]]
+    [ "$(shardtool text hive 2>/dev/null | wc -l)" = 22 ] # 30 rows, 8 nulls
+    run_code 65 shardtool text hive/_metadata             # named, it is refused
+}
+
+@test "beside records README.md, LICENSE and dataset_infos.json are left out with a warning" {
+    mkdir -p set/data && mv small.parquet set/data
+    echo '# Set' | tee set/README.md >set/LICENSE && printf '{\n "x": {"a": 1}\n}\n' >set/dataset_infos.json
+    run_code 0 shardtool tokenize --where 'language==en' -o out set
+    [[ "$output" == *"skipped 'set/LICENSE': it is about the Parquet or JSON lines"*"skipped 3 files of that kind"*"(1 parquet)"* ]]
+    run_code 0 shardtool tokenize -o named set/data set/README.md
+    [[ "$output" == *"(1 parquet, 1 text)"* ]]
+    run_code 0 shardtool tokenize -o included --include '*.parquet' --include '*.md' set
+    [[ "$output" == *"(1 parquet, 1 text)"* && "$output" != *"it is about"* ]]
+    rm set/dataset_infos.json && mv set/README.md set/data/small.parquet . && echo '{"x": 1}' >set/a.json
+    run_code 65 shardtool text set # no records: LICENSE is read, and a.json is refused
+    [[ "$output" == *"a.json"* && "$output" != *"it is about"* ]]
+    rm set/a.json && echo '{"text": "x"}' | gzip >set/c4.json.gz
+    run_code 0 shardtool text set small.parquet README.md
+    [ "$(shardtool text -q set 2>/dev/null)" = '{"text": "x"}' ]
+}
+
 @test "a Parquet file is found by its first bytes, whatever its name" {
     mv small.parquet data.txt
     ln -s data.txt link
