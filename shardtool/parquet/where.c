@@ -26,6 +26,19 @@ static Bytes trim(const char *begin, const char *end) {
     return (Bytes){(const uint8_t *)begin, (size_t)(end - begin)};
 }
 
+static bool is_quoted(Bytes literal) {
+    const uint8_t first = literal.size >= 2 ? literal.data[0] : 0;
+    return (first == '"' || first == '\'') &&
+           memchr(literal.data + 1, first, literal.size - 1) == literal.data + literal.size - 1;
+}
+
+// A literal without quotes that has an operator or a space: a second condition, as other tools write it, or a mistake.
+static bool is_several(Bytes literal) {
+    for (size_t i = 0; i < literal.size; i++)
+        if (isspace(literal.data[i]) || strchr("<>=!&|", literal.data[i])) return true;
+    return false;
+}
+
 int where_parse(Where *where, const char *text) {
     *where = (Where){.text = text};
     const char *at = text + strcspn(text, "<>=!");
@@ -37,11 +50,13 @@ int where_parse(Where *where, const char *text) {
                     text);
     memcpy(where->column, column.data, column.size);
     Bytes literal = trim(at, at + strlen(at));
-    uint8_t first = literal.size >= 2 ? literal.data[0] : 0;
-    if ((first == '"' || first == '\'') && literal.data[literal.size - 1] == first)
+    if (is_quoted(literal))
         literal.data++, literal.size -= 2;
     else if (!literal.size)
         return fail(EX_USAGE, "--where '%s' has no value; an empty string is \"\"", text);
+    else if (is_several(literal))
+        return fail(EX_USAGE, "--where '%s': quote the value '%.*s', or give each condition its own --where", text,
+                    (int)literal.size, (const char *)literal.data);
     where->literal = literal;
     return 0;
 }

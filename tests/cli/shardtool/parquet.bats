@@ -63,6 +63,8 @@ setup() {
     [[ "$output" == *"is not NAME OP VALUE"* ]]
     run_code 2 shardtool text --where 'language_score>high' small.parquet
     [[ "$output" == *"'high' is not a number, and column 'language_score' is DOUBLE" ]]
+    run_code 2 shardtool text --where 'language!=de and language_score>0.65' small.parquet
+    [[ "$output" == *": quote the value 'de and language_score>0.65', or give each condition its own --where" ]]
     printf '{"text": "a"}\n' >lines.jsonl
     run_code 65 shardtool text --where 'language_score>1' lines.jsonl
     [[ "$output" == *"'lines.jsonl' has no columns, so --where"* ]]

@@ -148,7 +148,7 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
         {" a.b == \" x \" ", "a.b", " x ", WHERE_EQUAL},
         {"a!=''", "a", "", WHERE_NOT_EQUAL},
         {"a<-1", "a", "-1", WHERE_LESS},
-        {"a <= b=c", "a", "b=c", WHERE_LESS_EQUAL},
+        {"a <= 'b=c'", "a", "b=c", WHERE_LESS_EQUAL},
         {"a>b", "a", "b", WHERE_GREATER},
     };
     Where where;
@@ -158,7 +158,20 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
         CHECK(where.literal.size == strlen(rows[i].literal));
         CHECK(!memcmp(where.literal.data, rows[i].literal, where.literal.size));
     }
-    static const char *const wrong[] = {"", "a", "a=1", "==1", "a=>1", "a<>1", "a===1", "a!1", "a>=", "a >= "};
+    static const char *const wrong[] = {"",
+                                        "a",
+                                        "a=1",
+                                        "==1",
+                                        "a=>1",
+                                        "a<>1",
+                                        "a===1",
+                                        "a!1",
+                                        "a>=",
+                                        "a >= ", //
+                                        "a<=b=c",
+                                        "a!=de and b>0.65",
+                                        "a==de&b>0.65",
+                                        "a=='de' and b=='en'"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK(where_parse(&where, wrong[i]) < 0);
         CHECK_EQUAL(err_code(), EX_USAGE);
