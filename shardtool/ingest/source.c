@@ -29,11 +29,12 @@ struct Source {
     FormatReader *reader;
 };
 
-// A file that was rewritten with the same size has another modification time.
+// A file that was rewritten with the same size has another modification time. Without an open file, 0.
 static int check_unchanged(const FileStream *file) {
     struct stat st;
     if (!file->regular || fstat(file->fd, &st)) return 0;
-    bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec;
+    bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec &&
+                (uint64_t)st.st_size == file->size;
     return same ? 0 : fail(EX_IO, "'%s' changed while it was read", file->stream.name);
 }
 
@@ -110,7 +111,12 @@ void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t docum
     source->start = place, source->start_document = document;
 }
 
+// Skips the rest of a file after fail(). Of a file that changed, the error may be a consequence.
 static int skip_file(Source *source, Part *part) {
+    Error error;
+    err_take(&error);
+    if (check_unchanged(&source->stream) < 0) return -1;
+    err_give(&error);
     int status = reader_skip(source->reader, &source->stream.stream, source->options, part);
     if (status < 0) return -1;
     reader_close(source->reader);
@@ -131,6 +137,7 @@ int source_next(Source *source, Part *part) {
                 return status;
             }
         }
+        if (check_unchanged(&source->stream) < 0) return -1;
         close_file(source);
         if (source->next_file == source->inputs->file_count) return 0;
         if (open_file(source) < 0 && skip_file(source, part) < 0) return -1;

@@ -218,6 +218,25 @@ def test_a_flipped_byte_is_found_or_changes_nothing_with_checksums(folder):
             assert done.returncode or done.stdout.split(b"\0")[:-1] == wanted, (version, encoding, codec, at)
 
 
+# fault 15
+def test_a_file_rewritten_while_it_is_read_is_an_error(folder):
+    path, other = os.path.join(folder, "a.parquet"), os.path.join(folder, "b.parquet")
+    for name, text in (path, "first"), (other, "other"):
+        write(name, [text * 1000] * 2000, encoding="PLAIN", compression="none", row_group_size=10)
+    first, second = open(path, "rb").read(), open(other, "rb").read()
+    assert len(first) == len(second)
+    for data, options in (second, []), (bytes(len(first)), []), (bytes(len(first)), ["--keep-going"]), (second + b"x", []):
+        with open(path, "wb") as file:
+            file.write(first)
+        os.utime(path, (1, 1))
+        process = subprocess.Popen([TOOL, "text", *options, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)  # it has begun, and waits as long as nothing reads its output
+        with open(path, "r+b") as file:
+            file.write(data)
+        message = process.communicate(timeout=60)[1]
+        assert process.returncode == 74 and b"a.parquet' changed while it was read" in message, (options, message)
+
+
 # fault 7
 def test_a_small_file_of_endless_text_is_refused(folder):
     path = os.path.join(folder, "bomb.parquet")
