@@ -9,11 +9,14 @@ say() { printf '\n== %s\n' "$*"; }
 [ -z "$fresh" ] || rm -rf "$demo"
 mkdir -p "$demo"
 
+docs=() # one file of text is one document, which goes to one split as a whole
+[ ! -f "$text" ] || docs=(--docs paragraphs)
 [ -n "$text" ] || text=$(scripts/corpus.sh)
 
 say "shardtool tokenize: $text"
-# shellcheck disable=SC2086  # TEXT may name several files
-"$bin/shardtool" tokenize --val 0.05 --val-seed 3 -o $demo/data $text
+# shellcheck disable=SC2206  # TEXT may name several files
+[ -e "$text" ] && files=("$text") || files=($text)
+"$bin/shardtool" tokenize --val 0.05 --val-seed 3 ${docs[@]+"${docs[@]}"} -o $demo/data "${files[@]}"
 
 say "loader serve: a separate process serves the batches"
 "$bin/loader" serve $demo/data --endpoint $endpoint &

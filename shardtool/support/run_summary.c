@@ -53,6 +53,19 @@ static void list_inputs(Buffer *out) {
     buffer_add(out, "", 1);
 }
 
+static void log_small_split(const Summary *summary, uint64_t documents) {
+    enum { SMALL_TOKENS = 8192, FEW_DOCUMENTS = 20 };
+    const uint64_t train = summary->dataset->tokens[SPLIT_TRAIN], val = summary->dataset->tokens[SPLIT_VAL];
+    if (!(summary->val > 0) || (train && val >= SMALL_TOKENS)) return;
+    if (documents < FEW_DOCUMENTS)
+        log_line("%" PRIu64 " document%s to one split each as a whole (%" PRIu64 " train and %" PRIu64
+                 " val tokens): cut them with --docs paragraphs or lines",
+                 documents, documents == 1 ? " goes" : "s go", train, val);
+    else
+        log_line("the %s split has only %" PRIu64 " tokens with --val %g: choose a %s share",
+                 train ? "validation" : "training", train ? val : train, summary->val, train ? "larger" : "smaller");
+}
+
 void summary_print(const Summary *summary) {
     const Dataset *dataset = summary->dataset;
     const PipelineResult *result = summary->result;
@@ -73,7 +86,5 @@ void summary_print(const Summary *summary) {
         log_line("ended at --max-tokens %" PRIu64 ": documents after that are left out", summary->max_tokens);
     log_skips();
     log_replaced(result->replaced, dataset->source_bytes);
-    if (summary->val > 0 && dataset->tokens[SPLIT_VAL] < 8192)
-        log_line("the validation split has only %" PRIu64 " tokens with --val %g: choose a larger share",
-                 dataset->tokens[SPLIT_VAL], summary->val);
+    log_small_split(summary, documents);
 }

@@ -5,8 +5,28 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include "trainer/setup/vocabulary.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+// What to do about a split that is too small for a sequence of `block` tokens. A share is twice what is needed, because
+// the split of a document is a matter of chance.
+static void advise(const FeedDataset *dataset, int split, uint64_t block, char text[160]) {
+    enum { FEW_DOCUMENTS = 20 };
+    const uint64_t documents = dataset->documents[SPLIT_TRAIN] + dataset->documents[SPLIT_VAL];
+    const double tokens = (double)(dataset->tokens[SPLIT_TRAIN] + dataset->tokens[SPLIT_VAL]);
+    const double share = ceil(200 * (double)(block + 1) / tokens) / 100;
+    char cut[80] = "";
+    if (documents < FEW_DOCUMENTS)
+        snprintf(cut, sizeof cut, "--docs paragraphs (here %llu went to one split each as a whole) and ",
+                 (unsigned long long)documents);
+    if (share > 0.5)
+        snprintf(text, 160, "tokenize more text, or set a smaller block_size");
+    else if (split == SPLIT_TRAIN)
+        snprintf(text, 160, "tokenize with %s--val %g or less", cut, 1 - share);
+    else
+        snprintf(text, 160, "tokenize with %s--val %g or more, or set eval_interval=0", cut, share);
+}
 
 static int check_dataset(const Run *run, const FeedDataset *dataset) {
     static const char *const splits[] = {"training", "validation"};
@@ -14,11 +34,12 @@ static int check_dataset(const Run *run, const FeedDataset *dataset) {
     for (int split = SPLIT_TRAIN; split <= (evaluates ? SPLIT_VAL : SPLIT_TRAIN); split++) {
         bool val = split == SPLIT_VAL;
         uint64_t block = (uint64_t)(val ? config_eval_block(&run->config) : run->config.block_size);
-        if (dataset->tokens[split] <= block)
-            return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu%s",
-                        splits[split], dataset->name, (unsigned long long)dataset->tokens[split],
-                        (unsigned long long)block, (unsigned long long)block + 1,
-                        val ? ": tokenize with --val 0.01 or more, or set eval_interval=0" : "");
+        if (dataset->tokens[split] > block) continue;
+        char advice[160];
+        advise(dataset, split, block, advice);
+        return fail(EX_USAGE, "the %s data of '%s' has %llu tokens, block_size %llu needs at least %llu: %s",
+                    splits[split], dataset->name, (unsigned long long)dataset->tokens[split], (unsigned long long)block,
+                    (unsigned long long)block + 1, advice);
     }
     return 0;
 }

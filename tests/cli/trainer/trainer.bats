@@ -343,6 +343,27 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
 }
 
+# fault 71
+@test "one file of text is one document: tokenize and train say how to cut it, and the demo cuts it" {
+    seq 6000 | sed 's/.*/& a line\n/' >"one text.txt"
+    run_code 0 "$BIN/shardtool" tokenize --val 0.5 -o val "one text.txt"
+    [[ "$output" == *"1 document goes to one split each as a whole ("*" train and 0 val tokens): cut them with --docs paragraphs or lines"* ]]
+    run_code 0 "$BIN/shardtool" tokenize --val 0.999 -o train "one text.txt"
+    [[ "$output" == *"1 document goes to one split each as a whole (0 train and "*"cut them with --docs paragraphs or lines"* ]]
+    run_code 2 train --out_dir=run --dataset=val --block_size=400
+    [[ "$output" == *"the validation data of 'val' has 0 tokens, block_size 400 needs at least 401: tokenize with --docs paragraphs (here 1 went to one split each as a whole) and --val 0.03 or more, or set eval_interval=0"* ]]
+    run_code 2 train --out_dir=run --dataset=train --block_size=400
+    [[ "$output" == *"the training data of 'train' has 0 tokens"*"--docs paragraphs"*"--val 0.97 or less"* ]]
+    "$BIN/shardtool" tokenize --quiet --docs paragraphs --val 0.04 -o cut "one text.txt"
+    train --quiet --out_dir=run --dataset=cut --block_size=400 --max_iters=1 --sample_tokens=0
+    mkdir programs
+    ln -s "$BIN/shardtool" programs
+    printf '#!/bin/sh\n' | tee programs/trainer >programs/loader
+    chmod +x programs/*
+    run_code 0 bash "$ROOT/scripts/demo.sh" programs "one text.txt"
+    [[ "$output" == *"6000 documents, "* ]]
+}
+
 @test "a directory without a dataset is an error, 66" {
     run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
     [ "$status" -eq 66 ]
