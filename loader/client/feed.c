@@ -67,6 +67,16 @@ static int load_keys(Feed *feed) {
 // Whether there is the socket of a loader, which may have been killed.
 static bool is_there(const Endpoint *endpoint) { return !endpoint->ipc || access(endpoint->ctl, F_OK) == 0; }
 
+static int parse_endpoints(Feed *feed) {
+    const FeedConfig *config = &feed->config;
+    feed->endpoint_count =
+        endpoint_parse_list(feed->endpoints, FEED_ENDPOINTS_MAX, config->endpoint, config->key_file != NULL);
+    for (int i = 0; i < feed->endpoint_count; i++)
+        if (endpoint_check(&feed->endpoints[i]) < 0) return -1;
+    feed->endpoint = feed->endpoints[0];
+    return feed->endpoint_count < 0 ? -1 : 0;
+}
+
 Feed *feed_open(const FeedConfig *config) {
     Feed *feed = calloc(1, sizeof *feed);
     if (!feed) die(EX_MEMORY, "no memory");
@@ -82,8 +92,7 @@ Feed *feed_open(const FeedConfig *config) {
     if (config->max_rows > WIRE_ROWS_MAX || config->sequence_tokens > WIRE_TOKENS_MAX || bytes > WIRE_PAYLOAD_MAX) {
         fail(EX_USAGE, "batch_size %u of block_size %u is more than the protocol allows (64 MiB)", config->max_rows,
              config->sequence_tokens);
-    } else if (endpoint_parse(&feed->endpoint, config->endpoint, config->key_file) == 0 &&
-               endpoint_check(&feed->endpoint) == 0 && load_keys(feed) == 0 && endpoint_check_files() == 0) {
+    } else if (parse_endpoints(feed) == 0 && load_keys(feed) == 0 && endpoint_check_files() == 0) {
         feed->context = zmq_ctx_new();
         if (!feed->context) die(EX_LIMIT, "cannot start ZeroMQ: %s", zmq_strerror(errno));
         connection_open(feed);

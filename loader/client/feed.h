@@ -17,11 +17,11 @@
 #include <stdbool.h>
 
 typedef struct {
-    const char *endpoint; // "ipc://DIR" or "tcp://HOST:PORT"; NULL = the default directory, where feed_open waits for
-                          // at most 5 s
-    uint32_t vocab_size;  // of the model
-    uint8_t vocab_fp[32]; // of the model's vocabulary; zero = accept the loader's (a fresh run)
-    uint8_t dataset[32];  // fingerprint of the dataset that the run has used last; zero = none
+    const char *endpoint;     // "ipc://DIR" or "tcp://HOST:PORT", or several, separated by commas, which are tried in
+                              // turn; NULL = the default directory, where feed_open waits for at most 5 s
+    uint32_t vocab_size;      // of the model
+    uint8_t vocab_fp[32];     // of the model's vocabulary; zero = accept the loader's (a fresh run)
+    uint8_t dataset[32];      // fingerprint of the dataset that the run has used last; zero = none
     uint32_t sequence_tokens; // T: rows are T+1 ids
     uint32_t max_rows;        // of the largest batch that will be requested
     uint32_t window;          // most outstanding requests; 0 = 4

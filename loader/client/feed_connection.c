@@ -78,7 +78,8 @@ static void open_monitor(Feed *feed) {
     snprintf(address, sizeof address, "inproc://monitor-%llu", (unsigned long long)feed->last_req);
     feed->monitor = zmq_socket(feed->context, ZMQ_PAIR);
     if (!feed->monitor ||
-        zmq_socket_monitor(feed->socket, address, ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) < 0 ||
+        zmq_socket_monitor(feed->socket, address,
+                           ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) < 0 ||
         zmq_connect(feed->monitor, address) < 0)
         die(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
 }
@@ -110,7 +111,7 @@ void connection_open(Feed *feed) {
     open_monitor(feed);
     if (zmq_connect(feed->socket, feed->endpoint.zmq_address) < 0)
         die(EX_BUG, "ZeroMQ cannot connect to '%s': %s", feed->endpoint.zmq_address, zmq_strerror(errno));
-    feed->state = CONNECTION_HELLO;
+    feed->state = CONNECTION_HELLO, feed->refused = false;
     feed->hello_req = ++feed->last_req;
     feed->retry_ns = clock_ns() + feed->backoff_ns + deadline_ns(feed);
     send_hello(feed);
@@ -119,6 +120,13 @@ void connection_open(Feed *feed) {
 static void connection_reopen(Feed *feed) {
     feed->stats.reconnects++;
     connection_open(feed);
+}
+
+// The loader has ended or does not answer.
+static void connection_reopen_next(Feed *feed) {
+    feed->endpoint_number = (feed->endpoint_number + 1) % feed->endpoint_count;
+    feed->endpoint = feed->endpoints[feed->endpoint_number];
+    connection_reopen(feed);
 }
 
 static void note_reception(Feed *feed) {
@@ -192,7 +200,7 @@ static void on_ctl_readable(Feed *feed) {
     if (state != FEED_RING_FAILED) return;
     // The loader closed the connection: its process has ended or no longer writes to the ring.
     feed_ring_withdraw(feed);
-    connection_reopen(feed);
+    if (feed->state != CONNECTION_HELLO) connection_reopen_next(feed); // else the socket is new already
 }
 
 // --- handlers
@@ -437,8 +445,8 @@ static void connection_retry(Feed *feed) {
         return;
     }
     if (feed->backoff_ns < BACKOFF_MAX_MS * MS) feed->backoff_ns *= 2;
-    if (feed->hello_sent) feed->patience++;
-    connection_reopen(feed);
+    if (!feed->refused) feed->patience++; // the connection may be slow
+    connection_reopen_next(feed);
 }
 
 // An event of the socket: the loader has ended, or it refuses the keys.
@@ -451,10 +459,14 @@ static int on_monitor_readable(Feed *feed) {
     if (number == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         return fail(EX_PERMISSION, "the loader at %s does not allow this trainer's key: add it to its --allow file",
                     feed->endpoint.name);
-    if (feed->state == CONNECTION_HELLO)
+    if (number == ZMQ_EVENT_CONNECT_RETRIED) {
+        feed->refused = true;
+        if (feed->endpoint_count > 1) feed->retry_ns = clock_ns() + feed->backoff_ns;
+    } else if (feed->state == CONNECTION_HELLO) {
         feed->hello_sent = false; // it may have been lost: send it again when ZeroMQ has reconnected
-    else
-        connection_reopen(feed);
+    } else {
+        connection_reopen_next(feed);
+    }
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include "loader/protocol/keys.h"
 #include "loader/protocol/ring.h"
 
-enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3 };
+enum { FEED_SLOTS_MAX = WIRE_WINDOW_MAX + 3, FEED_ENDPOINTS_MAX = 8 };
 
 typedef struct {
     FeedRequest what;
@@ -35,7 +35,8 @@ typedef enum {
 
 struct Feed {
     FeedConfig config;
-    Endpoint endpoint;
+    Endpoint endpoints[FEED_ENDPOINTS_MAX], endpoint; // endpoint: the one in use or tried
+    int endpoint_count, endpoint_number;
     FeedDataset dataset;
     WireWeights *weights; // of the dataset's sources: the schedule
     unsigned weight_count;
@@ -47,6 +48,7 @@ struct Feed {
     void *monitor;     // reports the events of `socket`
     int ctl;           // -1 = none
     bool hello_sent;   // on this socket
+    bool refused;      // nothing accepts connections at the endpoint of this socket
     bool ring_offered; // by the WELCOME of this socket
     bool known;        // `dataset` is set
     bool changed;      // FEED_CHANGED has not been returned yet

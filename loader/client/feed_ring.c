@@ -86,7 +86,7 @@ static FeedRingState continue_inline(Feed *feed, const char *why) {
 }
 
 FeedRingState feed_ring_offer(Feed *feed) {
-    if (!feed->ring.base || !feed->ring_offered || feed->attach_failures >= ATTACH_TRIES) return FEED_RING_SETTLED;
+    if (!feed->ring.base) return FEED_RING_SETTLED;
     if (feed->ctl >= 0 && feed->attach_id && feed->attached_instance == feed->instance)
         return FEED_RING_SETTLED; // only the socket is new
     if (feed->ctl >= 0) {
@@ -96,6 +96,7 @@ FeedRingState feed_ring_offer(Feed *feed) {
         // The previous loader may still be running and writing: leave that ring to it and allocate a new one.
         if (!closed && feed_ring_allocate(feed) < 0) return FEED_RING_FAILED;
     }
+    if (!feed->ring_offered || feed->attach_failures >= ATTACH_TRIES) return FEED_RING_SETTLED;
     CtlAttach attach = {WIRE_MAGIC, WIRE_MAJOR, 0, feed->session, feed->ring.slot_bytes, feed->ring.slot_count, 0};
     feed->ctl = ctl_connect(feed->endpoint.ctl);
     if (feed->ctl < 0 || ctl_send_ring(feed->ctl, &attach, &feed->ring) < 0)

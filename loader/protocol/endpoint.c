@@ -26,7 +26,7 @@ static int endpoint_parse_tcp(Endpoint *endpoint, const char *address, bool keys
         return fail(EX_PERMISSION, "'%s' is reachable from other machines: that needs keys (loader keygen)", address);
     snprintf(endpoint->zmq_address, sizeof endpoint->zmq_address, "tcp://%s%s",
              strcmp(name, "localhost") ? name : "127.0.0.1", colon);
-    snprintf(endpoint->name, sizeof endpoint->name, "%s", address);
+    snprintf(endpoint->name, sizeof endpoint->name, "%.*s", ENDPOINT_PATH_MAX, address);
     return 0;
 }
 
@@ -57,6 +57,19 @@ int endpoint_parse(Endpoint *endpoint, const char *address, bool keys) {
     snprintf(endpoint->ctl, sizeof endpoint->ctl, "%.*s/ctl.sock", ENDPOINT_PATH_MAX - 10, dir);
     snprintf(endpoint->zmq_address, sizeof endpoint->zmq_address, "ipc://%.*s/data.sock", ENDPOINT_PATH_MAX - 11, dir);
     return 0;
+}
+
+int endpoint_parse_list(Endpoint *endpoints, int most, const char *addresses, bool keys) {
+    char address[PATH_MAX_BYTES];
+    int count = 0;
+    if (!addresses) return endpoint_parse(endpoints, NULL, keys) < 0 ? -1 : 1;
+    for (const char *at = addresses, *end; at; at = *end ? end + 1 : NULL) {
+        end = at + strcspn(at, ",");
+        if (count == most) return fail(EX_USAGE, "'%s' has more than %d endpoints", addresses, most);
+        snprintf(address, sizeof address, "%.*s", (int)(end - at), at);
+        if (endpoint_parse(&endpoints[count++], address, keys) < 0) return -1;
+    }
+    return count;
 }
 
 int endpoint_check(const Endpoint *endpoint) {

@@ -18,6 +18,9 @@ typedef struct {
 // machine without keys: there, nothing would check who connects.
 int endpoint_parse(Endpoint *endpoint, const char *address, bool keys);
 
+// Parses addresses that are separated by commas, at most `most`. Returns their number, or -1 after fail().
+int endpoint_parse_list(Endpoint *endpoints, int most, const char *addresses, bool keys);
+
 // For the loader: creates the directory (0700) if needed, refuses one that others own or may enter (77), and locks it
 // (73 when another loader holds it). No effect for tcp.
 int endpoint_lock(const Endpoint *endpoint, Lock *lock);

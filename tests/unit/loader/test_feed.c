@@ -269,6 +269,41 @@ TEST(feed_stream_survives_loaders_killed_at_random_points) {
     kill_loaders(tcp_endpoint(), false, 3);
 }
 
+// Two loaders of the same data, of which the one that answers is killed and started again.
+static void kill_in_turn(const char *first, const char *second) {
+    const char *places[] = {first, second};
+    pid_t pids[] = {start_loader("d", first), start_loader("d", second)};
+    char endpoints[200];
+    snprintf(endpoints, sizeof endpoints, "%s%s,%s%s", strstr(first, "://") ? "" : "ipc://", first,
+             strstr(second, "://") ? "" : "ipc://", second);
+    FeedConfig config = feed_config(128, 16);
+    config.endpoint = endpoints;
+    Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
+    for (int round = 0; round < 6; round++) {
+        const int victim = round % 2;
+        for (int batches = 0; batches < 10; batches++) receive_one(&stream);
+        request_all(&stream);
+        CHECK_EQUAL(stop_loader(pids[victim], SIGKILL), 128 + SIGKILL);
+        for (int batches = 0; batches < 10; batches++) receive_one(&stream); // only the other one runs
+        pids[victim] = start_loader("d", places[victim]);
+        wait_for_loader(strstr(places[victim], "://") ? "tcp" : places[victim], 2 + round / 2);
+    }
+    feed_close(stream.feed);
+    for (int i = 0; i < 2; i++) CHECK_EQUAL(stop_loader(pids[i], SIGTERM), 0);
+}
+
+// fault 90
+TEST(feed_continues_from_another_loader_of_its_list) {
+    make_test_dataset("d", &small);
+    kill_in_turn("p", "q");
+    kill_in_turn("r", tcp_endpoint());
+    FeedConfig config = feed_config(128, 16);
+    config.endpoint = "ipc://p,bogus";
+    CHECK(!feed_open(&config));
+    CHECK_TEXT(err_text(), "'bogus' is not an endpoint");
+    err_clear();
+}
+
 TEST(feed_continues_after_a_loader_that_was_stopped_by_a_signal) {
     make_test_dataset("d", &small);
     pid_t pid = start_loader("d", "p");

@@ -1,4 +1,5 @@
 // A feed over a slow connection: a proxy that forwards the loader's bytes at a limited rate.
+#include "loader/protocol/keys.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <arpa/inet.h>
 #include <poll.h>
@@ -12,7 +13,9 @@ enum { T = 1024, ROWS = 512 };           // a batch of 1 MB
 enum { CHUNK = 8 << 10, PAUSE_MS = 16 }; // 512 KB/s: two seconds for a batch, longer than any deadline of the feed
 
 static int listener;
+static pthread_t acceptor;
 static uint16_t loader_port;
+static long delay_ms; // before each forwarded read
 static _Atomic unsigned connections;
 
 static void *forward(void *argument) {
@@ -29,6 +32,7 @@ static void *forward(void *argument) {
         for (int i = 0; i < 2 && open; i++) {
             if (!ends[i].revents) continue;
             ssize_t got = read(ends[i].fd, bytes, sizeof bytes);
+            nanosleep(&(struct timespec){delay_ms / 1000, delay_ms % 1000 * 1000000}, NULL);
             open = got > 0 && send(ends[!i].fd, bytes, (size_t)got, MSG_NOSIGNAL) == got;
             if (i == 1) nanosleep(&(struct timespec){0, PAUSE_MS * 1000000}, NULL);
         }
@@ -47,22 +51,32 @@ static void *accept_all(void *argument) {
     return argument;
 }
 
+// The proxy's address.
+static const char *start_proxy(void) {
+    static char endpoint[40];
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    loader_port = (uint16_t)atoi(strrchr(tcp_endpoint(), ':') + 1);
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    CHECK(pthread_create(&acceptor, NULL, accept_all, NULL) == 0);
+    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    return endpoint;
+}
+
+static void stop_proxy(void) {
+    shutdown(listener, SHUT_RDWR);
+    pthread_join(acceptor, NULL);
+    close(listener);
+}
+
 // fault 52
 TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
     const TestDataset small = {.salt = 1, .train_tokens = 600000, .shard_tokens = 600000, .frame_tokens = 4096};
     make_test_dataset("d", &small);
     pid_t pid = start_loader_with("d", tcp_endpoint(), NULL, NULL);
-    loader_port = (uint16_t)atoi(strrchr(tcp_endpoint(), ':') + 1);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 16) == 0);
-    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, accept_all, NULL) == 0);
-    char endpoint[40];
-    snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
-    FeedConfig config = {.endpoint = endpoint,
+    FeedConfig config = {.endpoint = start_proxy(),
                          .vocab_size = 50304,
                          .sequence_tokens = T,
                          .max_rows = ROWS,
@@ -80,8 +94,34 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
         feed_release(feed, &batch);
     }
     feed_close(feed);
-    shutdown(listener, SHUT_RDWR);
-    pthread_join(thread, NULL);
-    close(listener);
+    stop_proxy();
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// fault 52
+TEST(feed_connects_with_keys_over_a_connection_of_long_delay) {
+    const TestDataset small = {.salt = 1, .train_tokens = 60000, .shard_tokens = 60000, .frame_tokens = 4096};
+    KeyPair loader, trainer;
+    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
+    write_file("allow", trainer.public_key, strlen(trainer.public_key));
+    make_test_dataset("d", &small);
+    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    delay_ms = 300; // so that a round trip takes longer than the feed waits at first
+    FeedConfig config = {.endpoint = start_proxy(),
+                         .vocab_size = 50304,
+                         .sequence_tokens = T,
+                         .max_rows = 1,
+                         .timeout_ms = 120000,
+                         .key_file = "trainer.key",
+                         .loader_key = loader.public_key};
+    Feed *feed = feed_open(&config);
+    CHECK(feed && feed_attach(feed) == 0);
+    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = 1};
+    FeedBatch batch;
+    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
+    feed_release(feed, &batch);
+    feed_close(feed);
+    delay_ms = 0;
+    stop_proxy();
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
