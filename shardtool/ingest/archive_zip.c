@@ -1,5 +1,5 @@
 // zip archives, read by the directory at their end: a tool may delete a member by removing its entry there and nothing
-// else. One from a pipe or in another container is first copied to a temporary file.
+// else.
 #include "common/log.h"
 #include "shardtool/ingest/archive_members.h"
 #include <inttypes.h>
@@ -9,9 +9,8 @@ enum { BLOCK_BYTES = 65536 };
 
 typedef struct {
     ArchiveReader archive;
-    SpooledStream *spooled; // for one that came without read_at
-    uint64_t listed;        // the number of members that its end record has, modulo 65536
-    uint64_t extra;         // bytes after the end record that are not zeros only
+    uint64_t listed; // the number of members that its end record has, modulo 65536
+    uint64_t extra;  // bytes after the end record that are not zeros only
     uint8_t block[BLOCK_BYTES];
 } ZipReader;
 
@@ -22,9 +21,10 @@ int zip_bid(Bytes head) {
 
 // libarchive reads a zip without its central directory member by member, as from a pipe; here it is damage: the end is
 // missing.
-static int find_end_record(ZipReader *zip) {
+static int find_end_record(ArchiveReader *archive) {
+    ZipReader *zip = (ZipReader *)archive;
     enum { RECORD_BYTES = 22, COMMENT_BYTES_MAX = 65535 };
-    Stream *outer = zip->archive.outer;
+    Stream *outer = archive->outer;
     uint64_t most = RECORD_BYTES + COMMENT_BYTES_MAX;
     Buffer tail = {0};
     buffer_reserve(&tail, most);
@@ -42,16 +42,6 @@ static int find_end_record(ZipReader *zip) {
     buffer_close(&tail);
     if (got < 0 || found) return got < 0 ? -1 : 0;
     return fail(EX_DATA, "'%s': truncated or damaged: the zip archive has no central directory", outer->name);
-}
-
-static int find_directory(ArchiveReader *archive) {
-    ZipReader *zip = (ZipReader *)archive;
-    if (!archive->outer->read_at) {
-        zip->spooled = stream_spool(archive->outer);
-        if (!zip->spooled) return -1;
-        archive->outer = &zip->spooled->stream;
-    }
-    return find_end_record(zip);
 }
 
 static la_ssize_t read_block(struct archive *handle, void *data, const void **block) {
@@ -89,7 +79,7 @@ static int check_end(ArchiveReader *archive) {
 }
 
 static const ArchiveKind zip_kind = {.has_directory = true,
-                                     .prepare = find_directory,
+                                     .prepare = find_end_record,
                                      .configure = configure,
                                      .read = read_block,
                                      .check_end = check_end};
@@ -105,6 +95,5 @@ int zip_next(FormatReader *reader, Part *part) { return members_next((ArchiveRea
 
 void zip_close(FormatReader *reader) {
     members_close((ArchiveReader *)reader);
-    spooled_close(((ZipReader *)reader)->spooled);
     free(reader);
 }

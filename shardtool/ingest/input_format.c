@@ -116,7 +116,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
 // An empty file holds no documents, but a file of a format that has an index holds at least the index.
 static int check_empty(const Stream *stream) {
     const InputFormat *promised = promised_format(stream);
-    if (!promised || !promised->needs_seek) return 0;
+    if (!promised || !promised->needs_seek || promised->kind == INPUT_CONTAINER) return 0;
     return fail(EX_DATA, "'%s' is empty, but is named like %s", stream->name, promised->title);
 }
 
@@ -127,12 +127,14 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
-    if (format->needs_seek && !stream->read_at)
-        return fail(EX_DATA, "'%s': %s can only be read from a file, not from a pipe or an archive: unpack it first",
-                    stream->name, format->title);
+    SpooledStream *spooled = NULL;
+    if (format->needs_seek && !stream->read_at) {
+        if (!(spooled = stream_spool(stream))) return -1;
+        stream = &spooled->stream;
+    }
     *reader = format->open(stream, options);
-    if (!*reader) return -1;
-    (*reader)->format = format;
+    if (!*reader) return spooled_close(spooled), -1;
+    (*reader)->format = format, (*reader)->spooled = spooled;
     if (format->kind == INPUT_DOCUMENTS) options->inputs_read[format - formats]++;
     return 0;
 }
@@ -153,5 +155,8 @@ int reader_skip(FormatReader *reader, const Stream *stream, SourceOptions *optio
 }
 
 void reader_close(FormatReader *reader) {
-    if (reader) reader->format->close(reader);
+    if (!reader) return;
+    SpooledStream *spooled = reader->spooled;
+    reader->format->close(reader);
+    spooled_close(spooled);
 }

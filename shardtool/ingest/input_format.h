@@ -15,7 +15,8 @@ enum { BID_NONE, BID_TEXT = 10, BID_CONTENT = 50, BID_MAGIC = 100 };
 typedef struct InputFormat InputFormat;
 typedef struct {
     const InputFormat *format;
-    bool in_document; // a part was returned, but not the last of its document
+    bool in_document;       // a part was returned, but not the last of its document
+    SpooledStream *spooled; // that it reads, or NULL
 } FormatReader;
 struct InputFormat {
     const char *name, *title, *extensions;

@@ -13,7 +13,8 @@
 typedef struct {
     Stream stream;
     int fd;
-    bool regular;
+    bool regular;             // an argument or in a folder; not standard input, to which lines may be added
+    bool indexed;             // was read at any offset
     uint64_t size;            // when the inputs were listed
     uint64_t bytes;           // read so far
     struct timespec modified; // when it was opened
@@ -32,7 +33,7 @@ struct Source {
 // A file that was rewritten with the same size has another modification time. Without an open file, 0.
 static int check_unchanged(const FileStream *file) {
     struct stat st;
-    if (!file->regular || fstat(file->fd, &st)) return 0;
+    if (!(file->regular || file->indexed) || fstat(file->fd, &st)) return 0;
     bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec &&
                 (uint64_t)st.st_size == file->size;
     return same ? 0 : fail(EX_IO, "'%s' changed while it was read", file->stream.name);
@@ -53,6 +54,7 @@ static ssize_t file_read_at(Stream *stream, uint64_t offset, void *data, size_t 
     FileStream *file = (FileStream *)stream;
     ssize_t got = fd_read_at(file->fd, offset, data, size, stream->name);
     if (got > 0) file->bytes += (uint64_t)got;
+    file->indexed = true;
     return got;
 }
 
@@ -77,7 +79,7 @@ static int open_file(Source *source) {
     stream_name(&stream->stream, is_stdin ? "standard input" : path, NULL);
     stream->stream.is_listed = *folder->path != 0;
     stream->fd = is_stdin ? dup(STDIN_FILENO) : file_open(path);
-    stream->bytes = 0;
+    stream->bytes = 0, stream->indexed = false;
     if (source->options->points) source->options->points->file = source->next_file - 1;
     source->document = source->start_document;
     stream->stream.start = source->start;
@@ -85,6 +87,8 @@ static int open_file(Source *source) {
     struct stat st;
     if (stream->fd < 0 || fstat(stream->fd, &st)) return fail_errno("cannot open '%s'", stream->stream.name);
     stream->modified = st.st_mtim;
+    if (is_stdin && S_ISREG(st.st_mode) && lseek(stream->fd, 0, SEEK_CUR) == 0)
+        stream->stream.read_at = file_read_at, stream->stream.size = stream->size = (uint64_t)st.st_size;
     return reader_open(&source->reader, &stream->stream, source->options);
 }
 

@@ -32,7 +32,7 @@ typedef struct Stream Stream;
 struct Stream {
     // Returns fewer than `size` bytes only at the end, -1 after fail().
     ssize_t (*read)(Stream *stream, void *data, size_t size);
-    // Reads at any offset, independently of `read`. NULL for pipes and members of archives.
+    // Reads at any offset, independently of `read`. NULL for pipes, members of archives and the output of codecs.
     ssize_t (*read_at)(Stream *stream, uint64_t offset, void *data, size_t size);
     int (*seek)(Stream *stream, uint64_t offset); // continues `read` at a byte; may be NULL
     ReadPlace start;                              // where the reader begins; the format is that of the first bytes

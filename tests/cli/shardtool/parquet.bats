@@ -123,12 +123,26 @@ setup() {
     [[ "$output" == "jsonFirst"*plain ]]
 }
 
-@test "Parquet from a pipe or an archive is refused with the way out" {
-    run_code 65 bash -c 'shardtool text <small.parquet | cat; cat small.parquet | shardtool text -'
-    [[ "$output" == *"Parquet can only be read from a file, not from a pipe or an archive"* ]]
-    tar -cf x.tar small.parquet
-    run_code 65 shardtool text x.tar
-    [[ "$output" == *"'x.tar:small.parquet': Parquet can only be read from a file"* ]]
+@test "Parquet from a pipe, standard input, an archive or a codec is read as from a file" {
+    shardtool text small.parquet >want
+    cat small.parquet | shardtool text - | cmp - want
+    mkfifo fifo && (cat small.parquet >fifo &) && shardtool text fifo | cmp - want
+    shardtool text <small.parquet | cmp - want
+    TMPDIR=/absent shardtool text <small.parquet | cmp - want # a regular file is not copied
+    (head -c 3 >/dev/null && shardtool text) < <(printf abc | cat - small.parquet) | cmp - want
+    run_code 73 bash -c 'cat small.parquet | TMPDIR=/absent shardtool text -'
+    [[ "$output" == *"cannot create '/absent/"*"for a copy of standard input"*"set TMPDIR"* ]]
+    tar -czf x.tgz small.parquet && zip -q x.zip small.parquet && xz -k small.parquet && gzip -k small.parquet
+    tar -cf two.tar small.parquet.gz x.zip
+    for f in x.tgz x.zip small.parquet.xz; do shardtool text "$f" | cmp - want; done
+    shardtool text two.tar | cmp - <(cat want want)
+    cat two.tar | shardtool text -0 --where 'text>Z' - | tr '\0' '\n' | cmp - <(printf 'Zweiter, auf Deutsch.\nZweiter, auf Deutsch.\n')
+    [ "$(shardtool text -0 --text-column language small.parquet.gz)" = endeenende ]
+    head -c 300 small.parquet >cut.parquet && tar -cf cut.tar cut.parquet small.parquet
+    run_code 65 shardtool text cut.tar
+    [[ "$output" == *"'cut.tar:cut.parquet' is cut short"* || "$output" == *"'cut.tar:cut.parquet'"* ]]
+    run_code 0 shardtool text -q --keep-going cut.tar
+    [[ "$output" == *'"First, in English."'* ]]
 }
 
 @test "a damaged page is refused with its row group, column and place" {
