@@ -4,6 +4,7 @@
 #include "common/hash.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // floor(p * w / v)
@@ -47,11 +48,24 @@ static void add_weights(Sha256 *hash, const MixtureEntry *entry, unsigned count)
     sha256_add(hash, "\n", 1);
 }
 
+// The entry behind the last one, with weights; it does not count yet. NULL after fail().
+static MixtureEntry *next_entry(Mixture *mixture, const uint32_t *weights) {
+    const unsigned count = mixture->entry_count;
+    if (!(count & (count - 1))) { // full: the array grows to twice the size at each power of two
+        mixture->entries = realloc(mixture->entries, (2 * (size_t)count + 1) * sizeof *mixture->entries);
+        if (!mixture->entries) die(EX_MEMORY, "no memory for a schedule");
+    }
+    MixtureEntry *entry = &mixture->entries[count];
+    memset(entry, 0, sizeof *entry);
+    memcpy(entry->given, weights, mixture->source_count * sizeof *weights);
+    return scale(mixture->source_count, weights, entry->weights) < 0 ? NULL : entry;
+}
+
 int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)[32], const uint32_t *weights) {
-    memset(mixture, 0, sizeof *mixture);
-    MixtureEntry *entry = &mixture->entries[0];
-    if (scale(count, weights, entry->weights) < 0) return -1;
-    mixture->source_count = count, mixture->entry_count = 1;
+    *mixture = (Mixture){.source_count = count};
+    MixtureEntry *entry = next_entry(mixture, weights);
+    if (!entry) return -1;
+    mixture->entry_count = 1;
     Sha256 hash;
     sha256_open(&hash);
     sha256_add(&hash, "mixture\n", 8);
@@ -60,7 +74,7 @@ int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)
         hex_encode(hex, fingerprints[i], 32);
         sha256_add(&hash, line, (size_t)snprintf(line, sizeof line, "%s %u\n", hex, entry->weights[i]));
     }
-    sha256_close(&hash, mixture->fingerprints[0]);
+    sha256_close(&hash, entry->fingerprint);
     return 0;
 }
 
@@ -68,31 +82,45 @@ int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights) {
     unsigned count = mixture->source_count, number = mixture->entry_count;
     if (number == MIXTURE_ENTRIES_MAX)
         return fail(EX_USAGE, "more than %d changes of weights", MIXTURE_ENTRIES_MAX - 1);
-    const MixtureEntry *last = &mixture->entries[number - 1];
-    MixtureEntry *entry = &mixture->entries[number];
-    if (from <= last->from)
+    const uint64_t last_from = mixture->entries[number - 1].from;
+    if (from <= last_from)
         return fail(EX_USAGE, "the weights from sample %" PRIu64 " do not come after those from sample %" PRIu64, from,
-                    last->from);
-    if (scale(count, weights, entry->weights) < 0) return -1;
+                    last_from);
+    MixtureEntry *entry = next_entry(mixture, weights);
+    if (!entry) return -1;
+    const MixtureEntry *last = entry - 1;
     entry->from = from;
     memcpy(entry->base, last->base, sizeof entry->base);
     add_counts(last, count, from - last->from, entry->base);
     char hex[65], text[96];
-    hex_encode(hex, mixture->fingerprints[number - 1], 32);
+    hex_encode(hex, last->fingerprint, 32);
     Sha256 hash;
     sha256_open(&hash);
     sha256_add(&hash, text, (size_t)snprintf(text, sizeof text, "%s %" PRIu64, hex, from));
     add_weights(&hash, entry, count);
-    sha256_close(&hash, mixture->fingerprints[number]);
+    sha256_close(&hash, entry->fingerprint);
     mixture->entry_count++;
     return 0;
 }
 
-const uint8_t *mixture_fingerprint(const Mixture *mixture) { return mixture->fingerprints[mixture->entry_count - 1]; }
+const uint8_t *mixture_fingerprint(const Mixture *mixture) {
+    return mixture->entries[mixture->entry_count - 1].fingerprint;
+}
+
+const MixtureEntry *mixture_entry(const Mixture *mixture, uint64_t sample) {
+    unsigned first = 0, end = mixture->entry_count;
+    while (end - first > 1) {
+        const unsigned middle = first + (end - first) / 2;
+        if (mixture->entries[middle].from <= sample)
+            first = middle;
+        else
+            end = middle;
+    }
+    return &mixture->entries[first];
+}
 
 MixtureSample mixture_at(const Mixture *mixture, uint64_t sample) {
-    const MixtureEntry *entry = &mixture->entries[mixture->entry_count - 1];
-    while (sample < entry->from) entry--;
+    const MixtureEntry *entry = mixture_entry(mixture, sample);
     uint64_t p = sample - entry->from;
     uint32_t left = MIXTURE_SUM;
     for (unsigned i = 0;; i++) {
@@ -105,7 +133,12 @@ MixtureSample mixture_at(const Mixture *mixture, uint64_t sample) {
 
 uint64_t mixture_same_samples(const Mixture *mixture, const uint8_t fp8[8]) {
     for (unsigned i = 0; i < mixture->entry_count; i++)
-        if (!memcmp(mixture->fingerprints[i], fp8, 8))
+        if (!memcmp(mixture->entries[i].fingerprint, fp8, 8))
             return i + 1 == mixture->entry_count ? UINT64_MAX : mixture->entries[i + 1].from;
     return 0;
+}
+
+void mixture_close(Mixture *mixture) {
+    free(mixture->entries);
+    *mixture = (Mixture){0};
 }

@@ -34,18 +34,19 @@
 
 #include <stdint.h>
 
-enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 64 };
+enum { MIXTURE_SUM = 65536, MIXTURE_SOURCES_MAX = 16, MIXTURE_ENTRIES_MAX = 65535 };
 
 typedef struct {
     uint64_t from;
+    uint32_t given[MIXTURE_SOURCES_MAX];   // the weights
     uint32_t weights[MIXTURE_SOURCES_MAX]; // scaled: their sum is MIXTURE_SUM
     uint64_t base[MIXTURE_SOURCES_MAX];    // samples of each source in the entries before
+    uint8_t fingerprint[32];               // F[k]
 } MixtureEntry;
 
 typedef struct {
     unsigned source_count, entry_count;
-    MixtureEntry entries[MIXTURE_ENTRIES_MAX];
-    uint8_t fingerprints[MIXTURE_ENTRIES_MAX][32]; // F[k]
+    MixtureEntry *entries;
 } Mixture;
 
 // Begins a mixture of `count` sources with these fingerprints and with entry 0. Fails with 2 when the weights are all
@@ -54,6 +55,8 @@ int mixture_init(Mixture *mixture, unsigned count, const uint8_t (*fingerprints)
 // Adds an entry. Fails with 2 also when `from` is not above that of the last one.
 int mixture_add(Mixture *mixture, uint64_t from, const uint32_t *weights);
 const uint8_t *mixture_fingerprint(const Mixture *mixture);
+const MixtureEntry *mixture_entry(const Mixture *mixture, uint64_t sample); // the entry that holds for the sample
+void mixture_close(Mixture *mixture);                                       // accepts a zeroed struct
 
 typedef struct {
     unsigned source;

@@ -116,8 +116,27 @@ static void reply(Server *server, const Route *route, const WireMessage *request
 
 // --- the thread
 
+// Points words[] at the texts. -1 when the bytes are not `count` of them.
+static int split_words(char *text, size_t size, uint32_t count, char **words) {
+    uint32_t found = 0;
+    for (char *at = text; at < text + size; at += strlen(at) + 1) {
+        if (found == count || !memchr(at, 0, (size_t)(text + size - at))) return -1;
+        words[found++] = at;
+    }
+    return found == count ? 0 : -1;
+}
+
+static int parse_swap(Reload *reload) {
+    const WireControl *control = &reload->request.control;
+    char *words[WIRE_WORDS_MAX];
+    int count = (int)control->words - (control->has_schedule ? 1 : 0);
+    split_words(reload->words, reload->words_bytes, control->words, words);
+    return served_spec_parse(&reload->spec, count, words, control->has_schedule ? words[count] : NULL);
+}
+
 static int open_fresh(Reload *reload) {
     const WireControl *control = &reload->request.control;
+    if (control->action == WIRE_SWAP && parse_swap(reload) < 0) return -1;
     if (!(reload->fresh = served_open(&reload->spec))) return -1;
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         shard_stream_match(&reload->fresh->streams[split], &reload->current->streams[split]);
@@ -205,22 +224,6 @@ static bool may_control(const Server *server, const char *key) {
     return server->listener >= 0; // ipc: the directory admits only the loader's own user
 }
 
-// Points words[] at the texts. -1 when the bytes are not `count` of them.
-static int split_words(char *text, size_t size, uint32_t count, char **words) {
-    uint32_t found = 0;
-    for (char *at = text; at < text + size; at += strlen(at) + 1) {
-        if (found == count || !memchr(at, 0, (size_t)(text + size - at))) return -1;
-        words[found++] = at;
-    }
-    return found == count ? 0 : -1;
-}
-
-static int begin_swap(Reload *reload, char **words) {
-    const WireControl *control = &reload->request.control;
-    int count = (int)control->words - (control->has_schedule ? 1 : 0);
-    return served_spec_parse(&reload->spec, count, words, control->has_schedule ? words[count] : NULL);
-}
-
 // `from_sample` 0: the loader chooses a sample soon after the last one that trainers have requested.
 static int begin_reweight(const Server *server, Reload *reload, char **words) {
     WireControl *control = &reload->request.control;
@@ -254,7 +257,8 @@ static int begin_control(Server *server, const WireMessage *request, Bytes text)
     if (split_words(reload->words, text.size, request->control.words, words) < 0 ||
         request->control.words <= request->control.has_schedule)
         return fail(EX_PROTOCOL, "the second part of the request does not have %u texts", request->control.words);
-    if (request->control.action == WIRE_SWAP) return begin_swap(reload, words) < 0 ? -1 : start(server);
+    reload->words_bytes = text.size;
+    if (request->control.action == WIRE_SWAP) return start(server);
     if (begin_reweight(server, reload, words) < 0) return -1;
     free(reload->words);
     reload->words = NULL;

@@ -28,19 +28,20 @@ int served_spec_parse(ServedSpec *spec, int count, char **words, const char *sch
     if (schedule && count < 2) return fail(EX_USAGE, "--schedule needs several datasets");
     for (int i = 0; i < count; i++) {
         char *colon = strrchr(words[i], ':');
-        bool weighted = colon && colon[1] && !colon[1 + strspn(colon + 1, "-0123456789")];
+        bool weighted = colon && colon[1] && !colon[1 + strspn(colon + 1, "-0123456789")] && access(words[i], F_OK) < 0;
         spec->sources[i].path = words[i], spec->sources[i].weight = 1;
         if (!weighted) continue;
         *colon = 0;
         if (weight_parse(colon + 1, &spec->sources[i].weight) < 0) return fail_in("'%s'", words[i]);
     }
+    if (count == 1 && !spec->sources[0].weight) return fail(EX_USAGE, "'%s' has weight 0 and is alone", words[0]);
     return 0;
 }
 
 // --- several sources
 
 static int read_schedule(Mixture *mixture, const char *path) {
-    enum { SCHEDULE_MAX = 1 << 16 };
+    enum { SCHEDULE_MAX = 16 << 20 };
     Buffer text = {0};
     int status = file_read(&text, path, SCHEDULE_MAX), number = 1;
     buffer_add(&text, "", 1);
@@ -95,7 +96,7 @@ static int sum_up(Served *served, const ServedSpec *spec) {
             sum->tokens[split] += part->tokens[split], sum->documents[split] += part->documents[split];
         memcpy(fingerprints[i], part->fingerprint, 32);
         weights[i] = spec->sources[i].weight;
-        buffer_print(&name, "%s%s:%u", i ? "+" : "", part->name, weights[i]);
+        buffer_print(&name, "%s%s", i ? "+" : "", part->name);
     }
     buffer_add(&name, "", 1);
     sum->path = sum->name = served->name = (char *)name.data;
@@ -177,6 +178,7 @@ void served_close(Served *served) {
     if (!served) return;
     for (unsigned split = 0; split < SPLIT_COUNT; split++) shard_stream_close(&served->streams[split]);
     for (unsigned i = 0; i < served->source_count; i++) dataset_close(&served->parts[i]);
+    mixture_close(&served->mixture);
     free(served->name);
     free(served);
 }

@@ -18,7 +18,7 @@ typedef struct {
     const char *schedule;
 } ServedSpec;
 
-// Parses "DIR" or "DIR:WEIGHT", in place. Fails with 2 for no sources, too many, or a weight that is not valid, and for
+// Parses "DIR" or "DIR:WEIGHT", in place; a directory whose name ends like this is preferred. Fails with 2 for no sources, too many, or a weight that is not valid, and for
 // a schedule of a single source.
 int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule);
 // Parses a weight, a number up to WEIGHT_MAX; 2 for another text.

@@ -90,10 +90,11 @@ typedef struct {
 // Datasets that a thread opens while the loop serves the current ones.
 typedef struct {
     pthread_t thread;
-    bool running, again;           // again: SIGHUP arrived in the meantime
-    int done;                      // eventfd: the thread has finished
-    ServedSpec spec;               // of the datasets to open
-    char *words;                   // own the strings of `spec`, if they came with CONTROL
+    bool running, again; // again: SIGHUP arrived in the meantime
+    int done;            // eventfd: the thread has finished
+    ServedSpec spec;     // of the datasets to open
+    char *words;         // own the strings of `spec`, if they came with CONTROL
+    size_t words_bytes;
     WireMessage request;           // the CONTROL that waits for a reply; of type 0 after SIGHUP
     Route route;                   // of the request
     uint32_t weights[SOURCES_MAX]; // of REWEIGHT

@@ -52,11 +52,9 @@ static void add_source(const Served *served, const Dataset *dataset, uint32_t we
 static void add_sources(const Served *served, bool replaced, Status *status) {
     if (!served) return;
     if (served->source_count == 1) add_source(served, &served->dataset, 1, served->tokens, replaced, status);
-    const Mixture *mixture = &served->mixture;
-    const MixtureEntry *entry = mixture->entries + mixture->entry_count - 1;
-    while (entry > mixture->entries && served->highest < entry->from) entry--;
     for (unsigned i = 0; served->source_count > 1 && i < served->source_count; i++)
-        add_source(served, &served->parts[i], entry->weights[i], served->source_tokens[i], replaced, status);
+        add_source(served, &served->parts[i], mixture_entry(&served->mixture, served->highest)->given[i],
+                   served->source_tokens[i], replaced, status);
 }
 
 void server_status(const Server *server, Status *status) {

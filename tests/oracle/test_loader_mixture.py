@@ -148,7 +148,7 @@ def test_weights_change_while_a_client_reads_and_nothing_is_lost_or_repeated():
         mixture.check(feed, [(0, (3, 1))], 64, 64)
         pathlib.Path("schedule").write_text("70000 1 1\n")
         loader.send_signal(signal.SIGHUP)
-        wait_for("mix.log", "now serving 'mix-a:3+mix-b:1'")
+        wait_for("mix.log", "now serving 'mix-a+mix-b'")
         feed.close()
         feed = open_feed()
         schedule = [(0, (3, 1)), (70000, (1, 1))]

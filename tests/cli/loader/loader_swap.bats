@@ -75,7 +75,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
 import json, sys
 sources = [s for s in json.load(sys.stdin)["sources"] if not s["replaced"]]
-assert [s["name"] for s in sources] == ["a", "b"] and [s["weight"] for s in sources] == [49152, 16384], sources
+assert [s["name"] for s in sources] == ["a", "b"] and [s["weight"] for s in sources] == [3, 1], sources
 assert 2.5 < sources[0]["tokens"] / sources[1]["tokens"] < 3.5, sources'
     # The same steps in one go, with the changed schedule from the start, and with the loader killed between.
     kill_loader
@@ -90,9 +90,23 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
         "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
 }
 
+@test "a schedule has more than 63 changes, weights are shown as given, and a directory may be named like one with a weight" {
+    for i in $(seq 200); do echo "${i}00000 $((i % 2 + 1)) 1"; done >schedule
+    mv b b:2
+    serve_until_ready b:2 a:3 --schedule schedule
+    grep -q "serving 'b:2+a'" log
+    "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
+import json, sys
+assert [s["weight"] for s in json.load(sys.stdin)["sources"]] == [1, 3]'
+    "$BIN/loader" reweight 5 1 --from 30000000 --endpoint ipc://place
+    grep -qx "30000000 5 1" schedule
+}
+
 @test "weights, sources and schedules that are not valid are refused" {
     run_code 2 "$BIN/loader" serve a:0 b:0 --endpoint ipc://place
     [[ "$output" == *"all 0"* ]]
+    run_code 2 "$BIN/loader" serve a:0 --endpoint ipc://place
+    [[ "$output" == *"'a' has weight 0 and is alone"* ]]
     run_code 2 "$BIN/loader" serve a --schedule schedule --endpoint ipc://place
     echo "5000 1" >schedule
     run_code 2 "$BIN/loader" serve a b --schedule schedule --endpoint ipc://place

@@ -39,6 +39,7 @@ TEST(loader_mixture_matches_the_vectors_of_its_specification) {
         MixtureSample at = mixture_at(&mixture, vectors[i].sample);
         CHECK_EQUAL(at.source, vectors[i].source);
         CHECK_EQUAL(at.sample, vectors[i].number);
+        mixture_close(&mixture);
     }
 }
 
@@ -53,6 +54,7 @@ TEST(loader_mixture_knows_which_samples_a_change_of_weights_keeps) {
         MixtureSample a = mixture_at(&first, sample), b = mixture_at(&third, sample);
         CHECK(a.source == b.source && a.sample == b.sample);
     }
+    mixture_close(&first), mixture_close(&second), mixture_close(&third);
 }
 
 TEST(loader_mixture_refuses_weights_that_cannot_be_exact) {
@@ -61,11 +63,35 @@ TEST(loader_mixture_refuses_weights_that_cannot_be_exact) {
     CHECK(mixture_init(&mixture, 2, fingerprints, (uint32_t[]){0, 0}) < 0);
     CHECK_EQUAL(err_code(), EX_USAGE);
     err_clear();
+    mixture_close(&mixture);
     CHECK(mixture_init(&mixture, 2, fingerprints, (uint32_t[]){1000000, 1}) < 0);
     CHECK_TEXT(err_text(), "below 1 in 65536");
     err_clear();
+    mixture_close(&mixture);
     CHECK(mixture_init(&mixture, 2, fingerprints, (uint32_t[]){1, 1}) == 0);
     CHECK(mixture_add(&mixture, 0, (uint32_t[]){1, 2}) < 0);
     CHECK_TEXT(err_text(), "do not come after");
     err_clear();
+    mixture_close(&mixture);
+}
+
+// The expected numbers are those of the rule for whole windows: of 65,536 samples, half are of each source.
+TEST(loader_mixture_has_any_number_of_entries) {
+    enum { ENTRIES = 5000 };
+    static const uint8_t fingerprints[2][32] = {{1}, {2}};
+    Mixture mixture;
+    CHECK(mixture_init(&mixture, 2, fingerprints, (uint32_t[]){1, 1}) == 0);
+    for (uint64_t i = 1; i < ENTRIES; i++)
+        CHECK(mixture_add(&mixture, i * MIXTURE_SUM, (uint32_t[]){i % 2 ? 3 : 1, 1}) == 0);
+    uint64_t number = 0;
+    for (uint64_t i = 0; i < ENTRIES; i++) { // the first sample of the first source in each entry
+        MixtureSample at;
+        for (uint64_t sample = i * MIXTURE_SUM; (at = mixture_at(&mixture, sample)).source; sample++) {
+        }
+        CHECK_EQUAL(at.sample, number);
+        number += MIXTURE_SUM / 4 * (i % 2 ? 3u : 2u);
+    }
+    CHECK_EQUAL(mixture_entry(&mixture, MIXTURE_SUM - 1)->from, 0);
+    CHECK_EQUAL(mixture_entry(&mixture, 70 * MIXTURE_SUM)->given[0], 1);
+    mixture_close(&mixture);
 }
