@@ -5,24 +5,30 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/pool.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/config/config.h"
 #include "trainer/plan/memory_plan.h"
+#include "trainer/setup/backend_for.h"
 #include "trainer/setup/loader_process.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
-// Two checkpoints of GPT-2 124M with its optimizer state: the previous one is kept while the next is written.
-#define DISK_BYTES   (2 * 1.5e9)
+// A checkpoint of GPT-2 124M with its optimizer state, where no configuration is given.
+#define CHECKPOINT_BYTES 1.5e9
 // The smallest demo with its libraries.
-#define MEMORY_BYTES 1e9
+#define MEMORY_BYTES     1e9
 
 typedef enum { FINE, WARNING, BLOCKED } Finding;
 
 static const char *directory; // of a run
+static const Config *config;
+static double checkpoint_size;
+static bool sized; // by a configuration
 
 static Finding check_device(char *text, size_t size) {
     char why[256];
@@ -38,7 +44,11 @@ static Finding check_cores(char *text, size_t size) {
     const CgroupLimits limits = cgroup_limits();
     snprintf(text, size, "%u of %ld", pool_cores(), sysconf(_SC_NPROCESSORS_ONLN));
     if (limits.cpus) snprintf(text + strlen(text), size - strlen(text), " (control group: %u)", limits.cpus);
-    return FINE;
+    const int64_t threads = threads_requested(config);
+    if (threads <= pool_cores()) return FINE;
+    snprintf(text + strlen(text), size - strlen(text), "; %s asks for %lld threads, which makes a step slow",
+             config->threads ? "'threads'" : "OMP_NUM_THREADS", (long long)threads);
+    return WARNING;
 }
 
 static Finding check_memory(char *text, size_t size) {
@@ -48,18 +58,19 @@ static Finding check_memory(char *text, size_t size) {
     return (double)bytes < MEMORY_BYTES ? WARNING : FINE;
 }
 
+// The run makes the directory if it does not exist. Two checkpoints: the previous one is kept while the next is written.
 static Finding check_disk(char *text, size_t size) {
-    struct statvfs disk;
-    char number[16];
-    if (statvfs(directory, &disk) < 0) return snprintf(text, size, "'%s': %s", directory, strerror(errno)), BLOCKED;
-    const double bytes = (double)disk.f_bavail * (double)disk.f_frsize;
-    snprintf(text, size, "%s free in '%s'%s", human_bytes(number, bytes), directory,
-             access(directory, W_OK) == 0 ? "" : ", which you cannot write");
-    if (access(directory, W_OK) < 0) return BLOCKED;
-    if (bytes >= DISK_BYTES) return FINE;
-    snprintf(text + strlen(text), size - strlen(text), "; two checkpoints of GPT-2 124M take %s",
-             human_bytes(number, DISK_BYTES));
-    return WARNING;
+    char number[16], at[PATH_MAX_BYTES];
+    const int64_t bytes = checkpoint_space(directory, at);
+    if (bytes < 0) return snprintf(text, size, "'%s': %s", directory, strerror(errno)), BLOCKED;
+    const bool writable = access(at, W_OK) == 0;
+    snprintf(text, size, "%s free in '%s'%s", human_bytes(number, (double)bytes), at,
+             writable ? "" : ", which you cannot write");
+    if (!writable) return BLOCKED;
+    if ((double)bytes >= 2 * checkpoint_size) return FINE;
+    snprintf(text + strlen(text), size - strlen(text), "; two checkpoints of %s take %s",
+             sized ? "this model" : "GPT-2 124M", human_bytes(number, 2 * checkpoint_size));
+    return (double)bytes < checkpoint_size && sized ? BLOCKED : WARNING;
 }
 
 // The limits of the shell (ulimit) that end runs, each with the least that any run needs.
@@ -69,7 +80,7 @@ static Finding check_limits(char *text, size_t size) {
         int resource;
         rlim_t least;
     } rows[] = {
-        {"file size", "-f", RLIMIT_FSIZE, (rlim_t)DISK_BYTES / 2},
+        {"file size", "-f", RLIMIT_FSIZE, (rlim_t)CHECKPOINT_BYTES},
         {"address space", "-v", RLIMIT_AS, (rlim_t)MEMORY_BYTES},
         {"stack", "-s", RLIMIT_STACK, 1 << 20},
         {"open files", "-n", RLIMIT_NOFILE, 64},
@@ -108,20 +119,53 @@ static const struct {
     {"disk", check_disk},     {"limits", check_limits}, {"loader", check_loader},
 };
 
-static int run(int count, char **arguments) {
+static void print_checks(Finding *worst) {
     static const char *const words[] = {"ok", "warning", "error"};
-    if (count > 1) return fail(EX_USAGE, "expected one directory at most");
-    directory = count ? arguments[0] : ".";
-    Finding worst = FINE;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        char text[PATH_MAX_BYTES + 256];
+        char text[2 * PATH_MAX_BYTES];
         Finding found = checks[i].check(text, sizeof text);
         printf("%-8s %-7s %s\n", words[found], checks[i].name, text);
-        if (found > worst) worst = found;
+        if (found > *worst) *worst = found;
     }
-    return worst == BLOCKED ? EX_NO : EX_DONE;
 }
 
-const Command trainer_doctor = {
-    "doctor", "[DIR]", "print what this machine has for a run in DIR; exit code 1 if something would stop it",
-    NULL,     run,     NULL};
+// An argument that is no file is the directory; files are configurations, whose model is then that of the run.
+static int take_arguments(ConfigReader *reader, int count, char **arguments) {
+    struct stat status;
+    int files = 0;
+    for (int i = 0; i < count; i++)
+        if (stat(arguments[i], &status) == 0 && S_ISREG(status.st_mode))
+            arguments[files++] = arguments[i];
+        else if (directory)
+            return fail(EX_USAGE, "expected one directory at most");
+        else
+            directory = arguments[i];
+    if (config_read(reader, files, arguments) < 0) return -1;
+    config = &reader->config;
+    if (!directory) directory = config_is_set(reader, KEY_out_dir) ? config->out_dir : ".";
+    checkpoint_size = CHECKPOINT_BYTES;
+    if (!files && !config_is_set(reader, KEY_n_embd) && !config_is_set(reader, KEY_n_layer)) return 0;
+    Model model;
+    const ModelShape shape = model_shape(config);
+    model_open(&model, &shape);
+    checkpoint_size = (double)checkpoint_bytes(&model, optimizer_of(config->optimizer));
+    sized = true;
+    model_close(&model);
+    return 0;
+}
+
+static int run(int count, char **arguments) {
+    static ConfigReader reader;
+    Finding worst = FINE;
+    const int result = take_arguments(&reader, count, arguments);
+    if (result == 0) print_checks(&worst);
+    config_close(&reader);
+    return result < 0 ? -1 : worst == BLOCKED ? EX_NO : EX_DONE;
+}
+
+const Command trainer_doctor = {"doctor",
+                                "[DIR] [CONFIG...] [--key=value...]",
+                                "print what this machine has for a run in DIR; exit code 1 if something would stop it",
+                                NULL,
+                                run,
+                                &config_options};

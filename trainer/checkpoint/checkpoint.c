@@ -202,23 +202,32 @@ static void rotate(const char *out_dir, uint64_t best_step) {
         if (steps[i] != best_step) remove_checkpoint(step_path(path, out_dir, steps[i]));
 }
 
-// The bytes of a checkpoint: parameters and optimizer state in fp32, and some for headers and JSON.
-static uint64_t checkpoint_bytes(const Network *network) {
+uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer) {
     enum { HEADERS_BYTES = 1 << 20 };
-    const Optimizer *optimizer = network->plan->optimizer;
-    uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);
-    return ranges * network->model->elements * sizeof(float) + HEADERS_BYTES;
+    const uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);
+    return ranges * model->elements * sizeof(float) + HEADERS_BYTES;
 }
 
-// A save that cannot succeed is refused before it writes anything.
-static int check_space(const char *out_dir, uint64_t bytes) {
-    struct statvfs file_system;
-    char needed[16], available[16];
-    if (statvfs(out_dir, &file_system) < 0) return 0; // the write will report it
-    uint64_t free_bytes = (uint64_t)file_system.f_bavail * file_system.f_frsize;
-    if (free_bytes >= bytes) return 0;
+int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]) {
+    struct statvfs disk;
+    snprintf(at, PATH_MAX_BYTES, "%s", directory);
+    while (statvfs(at, &disk) < 0) {
+        char *slash = strrchr(at, '/');
+        if (errno != ENOENT || !strcmp(at, ".") || slash == at) return -1;
+        if (slash)
+            *slash = 0;
+        else
+            strcpy(at, ".");
+    }
+    return (int64_t)(disk.f_bavail * disk.f_frsize);
+}
+
+int checkpoint_check_space(const char *out_dir, uint64_t bytes) {
+    char needed[16], available[16], at[PATH_MAX_BYTES];
+    const int64_t space = checkpoint_space(out_dir, at);
+    if (space < 0 || (uint64_t)space >= bytes) return 0; // the write will report an error
     return fail(EX_IO, "a checkpoint needs %s in '%s', and %s are free", human_bytes(needed, (double)bytes), out_dir,
-                human_bytes(available, (double)free_bytes));
+                human_bytes(available, (double)space));
 }
 
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir) {
@@ -226,7 +235,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
     if (access(step_path(path, out_dir, state->step), F_OK) == 0) return 0;
     snprintf(name, sizeof name, ".ckpt-%08llu.tmp.%d", (unsigned long long)state->step, (int)getpid());
     remove_checkpoint(join(temp, out_dir, name)); // of an attempt of ours that failed
-    if (check_space(out_dir, checkpoint_bytes(network)) < 0)
+    if (checkpoint_check_space(out_dir, checkpoint_bytes(network->model, network->plan->optimizer)) < 0)
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     int result = mkdir(temp, 0777) < 0 ? fail_create(temp) : 0;
     if (result == 0) result = write_files(network, state, config, temp);

@@ -15,6 +15,16 @@
 // Replaces auto by the values of the newest checkpoint: dtype, recompute, and batch_size if it splits the same step.
 void checkpoint_resolve_auto(const char *out_dir, Config *config);
 
+// The bytes of a checkpoint: parameters and optimizer state (NULL: none) in fp32, and some for headers and JSON.
+uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer);
+
+// The free bytes of the disk of a directory, or of the first of its parents that exists; `at` is set to its path. -1 with
+// errno.
+int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]);
+
+// 74 when one checkpoint of `bytes` does not fit the disk of out_dir.
+int checkpoint_check_space(const char *out_dir, uint64_t bytes);
+
 // Writes out_dir/ckpt-STEP, then removes all checkpoints but the last two and the best. Does nothing if it exists.
 int checkpoint_save(Network *network, const RunState *state, const Config *config, const char *out_dir);
 

@@ -109,6 +109,22 @@ static int open_backend(Run *run, const Config *given, bool fresh) {
     return collective_load(&run->collective, run->backend->collective);
 }
 
+// Refuses a run whose first checkpoint cannot be written, and warns where a later one may not: two are kept and the best,
+// while the next is written.
+static int check_disk(const Run *run) {
+    enum { KEPT = 4 };
+    const char *out_dir = run->config.out_dir;
+    const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);
+    char at[PATH_MAX_BYTES], needed[16], available[16];
+    if (!run_owns(run) || run->config.eval_only || run_is_complete(run)) return 0;
+    if (checkpoint_check_space(out_dir, bytes) < 0) return -1;
+    const int64_t space = checkpoint_space(out_dir, at);
+    if (space >= 0 && (uint64_t)space < KEPT * bytes)
+        log_warn("%s are free in '%s': a run needs room for %d checkpoints of %s",
+                 human_bytes(available, (double)space), out_dir, KEPT, human_bytes(needed, (double)bytes));
+    return 0;
+}
+
 // Does all else that can be refused before a loader is started or memory is allocated.
 static int prepare(Run *run, bool fresh) {
     Config *config = &run->config;
@@ -117,7 +133,9 @@ static int prepare(Run *run, bool fresh) {
     ModelShape shape = model_shape(config);
     model_open(&run->model, &shape);
     memory_plan_init(&run->plan, config, &run->model, run->backend, optimizer_of(config->optimizer));
-    if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0) return -1;
+    if (memory_plan_check(&run->plan, config, run->backend, true) < 0 || open_directory(run, fresh) < 0 ||
+        check_disk(run) < 0)
+        return -1;
     return check_threads(config);
 }
 

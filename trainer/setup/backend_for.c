@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "common/machine/pool.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,6 +13,11 @@ const char *backend_cache_dir(void) {
     if (cache && *cache == '/') return snprintf(path, sizeof path, "%s/millrace", cache), path;
     if (home && *home == '/') return snprintf(path, sizeof path, "%s/.cache/millrace", home), path;
     return NULL;
+}
+
+int64_t threads_requested(const Config *config) {
+    const char *variable = getenv("OMP_NUM_THREADS");
+    return config->threads ? config->threads : variable ? strtoll(variable, NULL, 10) : 0;
 }
 
 static const Backend *open_on(Device device, const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]) {
@@ -24,6 +30,10 @@ static const Backend *open_on(Device device, const Config *config, bool without_
     if (backend->check_shape && backend->check_shape((int)config->n_embd, (int)config->n_head) < 0)
         return backend->close(), NULL;
     log_line("%s", why);
+    const int64_t threads = threads_requested(config);
+    if (backend->in_host_memory && threads > pool_cores())
+        log_warn("%s asks for %lld threads, and the cores here are %u: a step may take many times as long",
+                 config->threads ? "'threads'" : "OMP_NUM_THREADS", (long long)threads, pool_cores());
     if (text) snprintf(text, BACKEND_TEXT_BYTES, "%s", why);
     return backend;
 }

@@ -6,6 +6,9 @@
 
 enum { BACKEND_TEXT_BYTES = 256 };
 
+// The number of threads that `threads` or OMP_NUM_THREADS requests; 0: neither does.
+int64_t threads_requested(const Config *config);
+
 // Opens the backend that the configuration selects and logs one line with the device, the type and the reason, which
 // is also copied to `text` unless it is NULL. NULL after fail().
 const Backend *backend_for(const Config *config, bool without_device, char text[BACKEND_TEXT_BYTES]);

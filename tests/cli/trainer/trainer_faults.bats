@@ -40,7 +40,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "a disk too full for metrics.jsonl ends the run with 74 and names the file" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
-        mkdir small && mount -t tmpfs -o size=4k tmpfs small &&
+        mkdir small && mount -t tmpfs -o size=30m,nr_inodes=3 tmpfs small &&
         "$BIN/trainer" train tiny.conf --quiet --dataset="$0" --out_dir=small/run --max_iters=8 --eval_interval=0; echo "exit $?"' \
         "$data" >output 2>&1
     grep -q "^trainer train: .*small/run.*: No space left on device" output
@@ -62,7 +62,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 }
 
 # fault 74
-@test "a checkpoint that does not fit the free space is refused before it is written" {
+@test "a run whose checkpoints do not fit the disk is refused before its first step, and one with little room warns" {
     [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
     unshare -m bash -c '
         mkdir small && mount -t tmpfs -o size=8m tmpfs small &&
@@ -70,7 +70,26 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
         ls -A small/run' "$data" >output 2>&1
     grep -q "a checkpoint needs .* in 'small/run', and .* are free" output
     grep -q "exit 74" output
-    not grep -q ckpt- output
+    not grep -qE 'ckpt-|^step ' output
+    unshare -m bash -c '
+        mkdir little && mount -t tmpfs -o size=30m tmpfs little &&
+        "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=little/run --max_iters=1 --sample_tokens=0; echo "exit $?"' "$data" >output 2>&1
+    grep -q "are free in 'little/run': a run needs room for 4 checkpoints of " output
+    grep -q "exit 0" output
+}
+
+@test "more threads than cores are one warning, by threads or OMP_NUM_THREADS" {
+    warned() { [ "$(grep -c "$1 asks for 5 threads, and the cores here are 1: a step may take many times as long" <<<"$output")" = 1 ]; }
+    small=(--dataset="$data" --max_iters=1 --eval_iters=1 --sample_tokens=0)
+    run_code 0 taskset -c 0 "$BIN/trainer" train tiny.conf "${small[@]}" --out_dir=one --threads=5
+    warned "'threads'"
+    export OMP_NUM_THREADS=5
+    run_code 0 taskset -c 0 "$BIN/trainer" train tiny.conf "${small[@]}" --out_dir=two --threads=0
+    warned OMP_NUM_THREADS
+    run_code 0 taskset -c 0 "$BIN/trainer" train tiny.conf "${small[@]}" --out_dir=three
+    [[ "$output" != *"asks for"* ]]
+    run taskset -c 0 "$BIN/trainer" doctor --device=cpu
+    grep -q "^warning  cores .*OMP_NUM_THREADS asks for 5 threads" <<<"$output"
 }
 
 # fault 67
