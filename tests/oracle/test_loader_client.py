@@ -16,7 +16,8 @@ import test_loader_sampling as sampling
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ["BIN"]).resolve()
-sys.path.insert(0, str(ROOT / "loader/python"))
+PACKAGE = str(ROOT / "loader/python")
+sys.path.insert(0, PACKAGE)
 try:
     from millrace_loader import DatasetChanged, Feed, LoaderError, TokenBatches, wire
 except ImportError as error:
@@ -96,7 +97,7 @@ def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
     with Loader("ipc://place"), Loader(tcp, options=["--insecure"]):
         for endpoint, ring in (("ipc://place", True), ("ipc://place", False), (tcp, False)):
             feed = Feed(endpoint, T, 24, ring=ring, timeout=60)
-            assert bool(feed._attach_id) == ring
+            assert bool(feed._connection.attach_id) == ring
             for mode in wire.MODES:
                 ends = mode in ("permuted", "sequential")
                 firsts = [0, 24, 1000, (len(ids) - 1) // T - 5] + ([10**9, 2**62] if not ends else [])
@@ -210,43 +211,6 @@ def test_client_needs_an_allowed_key():
             assert False, "an unlisted key was accepted"
         except LoaderError as error:
             assert "does not allow the key" in str(error)
-
-
-def test_dataset_works_in_a_torch_data_loader():
-    need()
-    try:
-        import torch
-    except ImportError as error:
-        raise runner.Skip(str(error))
-    ids = make_data()
-    with Loader("ipc://place"):
-        batches = TokenBatches("ipc://place", T, 8, seed=SEED)
-        for step, (x, y) in zip(range(5), torch.utils.data.DataLoader(batches, batch_size=None)):
-            assert x.dtype == torch.int64 and x.shape == y.shape == (8, T)
-            rows = np.concatenate([x.numpy(), y.numpy()[:, -1:]], axis=1)
-            check(rows, ids, "epoch", 8 * step)
-        batches.close()
-
-
-def test_the_readme_example_for_nanogpt_runs():
-    need()
-    try:
-        import torch
-    except ImportError as error:
-        raise runner.Skip(str(error))
-    ids = make_data()
-    text = (ROOT / "loader/python/README.md").read_text()
-    example = text.split("## nanoGPT", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
-    assert len(example.splitlines()) == 5
-    os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
-    with Loader("ipc://millrace"):
-        names = {"block_size": T, "batch_size": 4, "seed_offset": 1, "ddp_world_size": 2, "device": "cpu"}
-        exec(example, names)
-        for step in range(3):
-            x, y = names["get_batch"]("train")
-            check(torch.cat([x, y[:, -1:]], 1).numpy(), ids, "epoch", 8 * step + 4)
-        assert names["get_batch"]("val")[0].shape == (4, T)
-        names["streams"].clear()
 
 
 if __name__ == "__main__":

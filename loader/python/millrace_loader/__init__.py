@@ -1,5 +1,6 @@
 """Client of millrace's loader: exact, resumable batches of tokens for PyTorch and numpy."""
 from .dataset import TokenBatches
-from .feed import DatasetChanged, Feed, LoaderError
+from .errors import DatasetChanged, LoaderError
+from .feed import Feed
 
 __all__ = ["TokenBatches", "Feed", "LoaderError", "DatasetChanged"]
