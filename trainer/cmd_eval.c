@@ -1,10 +1,10 @@
-// trainer eval: the loss of a trained model on the first tokens of each split, or its accuracy on multiple-choice
+// trainer eval: the loss of a trained model on samples of each split, or its accuracy on multiple-choice
 // items.
 #include "common/err.h"
 #include "trainer/config/config.h"
 #include "trainer/inference/choices.h"
 #include "trainer/inference/trained.h"
-#include "trainer/records/evaluate_progress.h"
+#include "trainer/records/evaluation.h"
 #include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
 #include <math.h>
@@ -22,27 +22,37 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-static int print_loss(Trained *trained, const Config *config, Feed *feed, int split) {
+static void print_evaluation(const Evaluation *evaluation, const char *name) {
+    enum { DIGITS = 9 };
+    Buffer text = {0};
+    if (json) {
+        evaluation_add_value(&text, "loss", evaluation->loss, DIGITS);
+        evaluation_add_value(&text, "bpb", evaluation->bits_per_byte, DIGITS);
+        buffer_print(&text, ", \"tokens\": %llu", (unsigned long long)evaluation->tokens);
+        evaluation_add_sources(&text, evaluation, DIGITS);
+        printf("{\"split\": \"%s\"%s}\n", name, (const char *)text.data);
+    } else {
+        evaluation_add_text(&text, evaluation);
+        printf("%-5s loss %.4f over %llu tokens%.*s\n", name, evaluation->loss, (unsigned long long)evaluation->tokens,
+               (int)text.size, (const char *)text.data);
+    }
+    buffer_close(&text);
+}
+
+static int evaluate_split(Trained *trained, const Config *config, Feed *feed, const uint8_t *token_bytes, int split) {
     static const char *const names[] = {"train", "val"};
     const BatchSource source = source_of_feed(feed);
-    uint64_t samples = evaluate_samples(config, feed_dataset(feed)->tokens[split]);
-    uint64_t tokens = samples * (uint64_t)config_eval_block(config);
-    double loss;
-    if (!samples)
+    Evaluation evaluation;
+    evaluation_init(&evaluation, config, feed, split, trained_consumed(trained, feed_dataset(feed)));
+    if (!evaluation.part_count)
         return fail(EX_USAGE, "the %s data has no more than %lld tokens, the length of a sequence", names[split],
                     (long long)config_eval_block(config));
-    FeedResult result = evaluate_with_progress(&trained->network, &source, split, samples, NULL, &loss);
+    FeedResult result = evaluation_run(&evaluation, &trained->network, &source, token_bytes, NULL);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result != FEED_BATCH) return -1;
-    char number[24] = "null"; // JSON has no number that is not finite
-    if (isfinite(loss)) snprintf(number, sizeof number, "%.9g", loss);
-    if (json)
-        printf("{\"split\": \"%s\", \"loss\": %s, \"tokens\": %llu}\n", names[split], number,
-               (unsigned long long)tokens);
-    else
-        printf("%-5s loss %.4f over %llu tokens\n", names[split], loss, (unsigned long long)tokens);
-    if (!isfinite(loss)) return fail(EX_NONFINITE, "the loss of the %s data is not finite", names[split]);
+    print_evaluation(&evaluation, names[split]);
+    if (!isfinite(evaluation.loss)) return fail(EX_NONFINITE, "the loss of the %s data is not finite", names[split]);
     return 0;
 }
 
@@ -53,11 +63,13 @@ static int evaluate_with(Trained *trained, const Config *config, LoaderProcess *
         .max_rows = (uint32_t)trained->plan.eval.rows,
     };
     loader_process_configure(loader_process, config, &wanted);
-    if (vocabulary_fingerprint(config, wanted.vocab_fp) < 0) return -1;
+    static uint8_t token_bytes[TOKEN_IDS];
+    if (vocabulary_fingerprint(config, wanted.vocab_fp) < 0 || vocabulary_token_bytes(config, token_bytes) < 0)
+        return -1;
     Feed *feed = feed_open(&wanted);
     int result = feed && vocabulary_check(config, feed_dataset(feed)) == 0 && feed_attach(feed) == 0 ? 0 : -1;
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL && result == 0; split++)
-        result = print_loss(trained, config, feed, split);
+        result = evaluate_split(trained, config, feed, token_bytes, split);
     feed_close(feed);
     return result;
 }

@@ -4,8 +4,10 @@
 #include "common/file/file.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/records/metrics.h"
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool json, watch;
@@ -46,6 +48,15 @@ static void print_number(const char *name, double value) {
         printf("%-22s %.0f\n", name, value);
 }
 
+// Bits per byte, and the losses of the sources of a mixture, as metrics.jsonl has them.
+static void print_evaluation(const char *run) {
+    json_t *evaluation = metrics_last_evaluation(run), *value;
+    const char *key;
+    json_object_foreach(evaluation, key, value) if (json_is_number(value) && (strstr(key, "_bpb") || strchr(key, '/')))
+        print_loss(key, json_number_value(value));
+    json_decref(evaluation);
+}
+
 static int run(int count, char **arguments) {
     char path[PATH_MAX_BYTES];
     RunState state;
@@ -64,6 +75,7 @@ static int run(int count, char **arguments) {
     print_loss("val_loss_before", state.first_loss);
     print_loss("val_loss", state.last_loss);
     print_loss("best_val_loss", state.best_loss);
+    print_evaluation(arguments[0]);
     if (started) {
         print_number("last_step", (double)last.step);
         print_loss("last_loss", last.loss);

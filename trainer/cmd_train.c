@@ -26,15 +26,14 @@ static const Option options[] = {
 static Run the_run;
 
 static int evaluate_only(Run *run) {
-    double losses[SPLIT_COUNT];
-    FeedResult result = train_evaluate(run, losses);
+    Evaluation evaluations[SPLIT_COUNT];
+    FeedResult result = train_evaluate(run, evaluations);
     if (result == FEED_CHANGED)
         return fail(EX_AGAIN, "the loader changed its dataset during the evaluation: run it again");
     if (result == FEED_STOPPED) return fail(EX_AGAIN, "stopped during the evaluation");
     if (result == FEED_ERROR) return -1;
-    printf("step %llu | train loss %.4f | val loss %.4f\n", (unsigned long long)run->state.step, losses[SPLIT_TRAIN],
-           losses[SPLIT_VAL]);
-    if (!isfinite(losses[SPLIT_TRAIN]) || !isfinite(losses[SPLIT_VAL]))
+    loop_print_evaluation(run, evaluations, false);
+    if (!isfinite(evaluations[SPLIT_TRAIN].loss) || !isfinite(evaluations[SPLIT_VAL].loss))
         return fail(EX_NONFINITE, "the loss is not finite");
     return 0;
 }

@@ -20,7 +20,7 @@ assert not left, f"transformers did not take everything: {left}"
 
 T = model.config.n_positions
 said = subprocess.run(
-    [f"{programs}/trainer", "eval", f"--out_dir={run}", f"--dataset={dataset}", f"--eval_tokens={T * 8}", "--dtype=float32", "--json", "--quiet"],
+    [f"{programs}/trainer", "eval", f"--out_dir={run}", f"--dataset={dataset}", f"--eval_tokens={T * 8}", "--eval_order=sequential", "--dtype=float32", "--json", "--quiet"],
     check=True, capture_output=True, text=True).stdout
 ours = {line["split"]: line for line in map(json.loads, said.splitlines())}
 for split in ("train", "val"):

@@ -78,7 +78,8 @@ def test_transformers_has_the_loss_and_the_text_of_the_trainer():
            for split in ("train", "val")}
     for form in FORMS:
         theirs = transformers.AutoModelForCausalLM.from_pretrained(model(form)).double().eval()
-        out, _ = trainer("eval", f"--out_dir={form}", "--dataset=data", "--eval_tokens=256", "--threads=1", "--dtype=float32", "--json")
+        out, _ = trainer("eval", f"--out_dir={form}", "--dataset=data", "--eval_tokens=256", "--eval_order=sequential", "--threads=1",
+                         "--dtype=float32", "--json")
         for line in map(json.loads, out.splitlines()):
             rows = torch.from_numpy(ids[line["split"]][: 8 * 32 + 1])
             with torch.no_grad():

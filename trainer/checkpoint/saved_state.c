@@ -53,8 +53,9 @@ static void saved_value(const SavedState *saved, int key, Config *config) {
 }
 
 void saved_state_settings(const SavedState *saved, Config *config) {
-    static const int keys[] = {KEY_dtype,      KEY_batch_size,  KEY_block_size,      KEY_document_mask,
-                               KEY_eval_iters, KEY_eval_tokens, KEY_eval_block_size, KEY_always_save_checkpoint};
+    static const int keys[] = {KEY_dtype,           KEY_batch_size, KEY_block_size,
+                               KEY_document_mask,   KEY_eval_iters, KEY_eval_tokens,
+                               KEY_eval_block_size, KEY_eval_order, KEY_always_save_checkpoint};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) saved_value(saved, keys[i], config);
 }
 

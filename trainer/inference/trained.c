@@ -14,6 +14,7 @@ static void take_settings(ConfigReader *reader, const Config *run) {
     if (!config_is_set(reader, KEY_dtype)) config->dtype = run->dtype;
     if (!config_is_set(reader, KEY_document_mask)) config->document_mask = run->document_mask;
     if (!config_is_set(reader, KEY_eval_block_size)) config->eval_block_size = run->eval_block_size;
+    if (!config_is_set(reader, KEY_eval_order)) config->eval_order = run->eval_order;
     if (!config_is_set(reader, KEY_eval_tokens) && !config_is_set(reader, KEY_eval_iters))
         config->eval_tokens =
             run->eval_tokens ? run->eval_tokens : run->eval_iters * run->batch_size.value * config_eval_block(run);
@@ -48,6 +49,22 @@ int trained_open(Trained *trained, ConfigReader *reader, const char *which) {
     if (memory_plan_check(&trained->plan, config, backend, true) < 0) return -1;
     if (network_open(&trained->network, backend, &trained->model, &trained->plan) < 0) return -1;
     return checkpoint_load(&trained->network, trained->path, false);
+}
+
+uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset) {
+    char path[PATH_MAX_BYTES];
+    Buffer text = {0};
+    SavedState saved = {0};
+    uint64_t consumed = 0;
+    snprintf(path, sizeof path, "%.*s/state.json", PATH_MAX_BYTES - 64, trained->path);
+    if (file_read(&text, path, 16 << 20) == 0 && saved_state_parse(&saved, (Bytes){text.data, text.size}) == 0)
+        for (int i = 0; i < saved.state.dataset_count; i++)
+            if (!memcmp(saved.state.datasets[i].fingerprint, dataset->fingerprint, 32))
+                consumed = saved.state.datasets[i].consumed;
+    err_clear();
+    saved_state_close(&saved);
+    buffer_close(&text);
+    return consumed;
 }
 
 void trained_close(Trained *trained) {

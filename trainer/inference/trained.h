@@ -19,4 +19,6 @@ int trained_find(char path[PATH_MAX_BYTES], ConfigReader *reader, const char *wh
 // there is no checkpoint or init_from was set and out_dir was not. The keys of the model are set from its config.json,
 // and those of evaluation and sampling that the user has not set from the run. -1 after fail().
 int trained_open(Trained *trained, ConfigReader *reader, const char *which);
+// The training samples of a dataset that the run had consumed at the checkpoint; 0: none, or not a checkpoint of a run.
+uint64_t trained_consumed(const Trained *trained, const FeedDataset *dataset);
 void trained_close(Trained *trained); // accepts a zeroed struct

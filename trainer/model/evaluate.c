@@ -20,30 +20,43 @@ void evaluate_warm_up(Network *network, uint64_t samples) {
     if (last) add_losses(network, (int)last);
 }
 
-FeedResult evaluate(Network *network, const BatchSource *source, int split, uint64_t samples, const atomic_int *stop,
-                    double *loss) {
+// The bytes of the targets of B rows of T+1 ids.
+static uint64_t target_bytes(const uint8_t *token_bytes, const uint16_t *ids, int B, int T) {
+    uint64_t bytes = 0;
+    for (int b = 0; b < B; b++, ids += T + 1)
+        for (int t = 1; t <= T; t++) bytes += token_bytes[ids[t]];
+    return bytes;
+}
+
+FeedResult evaluate(Network *network, const BatchSource *source, const EvaluateRequest *request,
+                    EvaluateResult *found) {
     const PassLayout *pass = &network->plan->eval;
     const Backend *ops = network->ops;
     int T = pass->block;
-    StepScalars *scalars = network_at(network, network->plan->scalars), found;
-    const FeedRequest form = {.split = (uint8_t)split,
-                              .mode = SAMPLING_SEQUENTIAL,
+    StepScalars *scalars = network_at(network, network->plan->scalars), sums;
+    const FeedRequest form = {.split = request->split,
+                              .mode = request->mode,
                               .rows = (uint32_t)pass->rows,
-                              .sequence_tokens = (uint32_t)T};
+                              .seed = EVALUATE_SEED,
+                              .sequence_tokens = (uint32_t)T,
+                              .source = request->source};
     BatchStream stream = {0};
-    batch_stream_start(&stream, source, &form, 0, samples);
+    *found = (EvaluateResult){0};
+    batch_stream_start(&stream, source, &form, 0, request->samples);
     ops->zero(scalars, sizeof *scalars);
-    while (stream.next < samples) {
+    while (stream.next < request->samples) {
         FeedBatch batch;
-        FeedResult result = stop && *stop ? FEED_STOPPED : batch_stream_next(&stream, &batch);
+        FeedResult result = request->stop && *request->stop ? FEED_STOPPED : batch_stream_next(&stream, &batch);
         if (result != FEED_BATCH) return batch_stream_cancel(&stream), result;
         int B = (int)batch.rows;
         network_tokens(network, pass, batch.ids, B, T);
+        if (request->token_bytes) found->bytes += target_bytes(request->token_bytes, batch.ids, B, T);
         source->release(source->self, &batch);
         add_losses(network, B);
+        if (request->progress) progress_update(request->progress, request->progress->done + (uint64_t)B * (uint64_t)T);
     }
-    ops->download(&found, scalars, sizeof found);
-    *loss = found.loss / ((double)samples * T);
+    ops->download(&sums, scalars, sizeof sums);
+    found->loss = sums.loss / ((double)request->samples * T);
     return FEED_BATCH;
 }
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 2048 };
+enum { LINE_MAX_BYTES = 16 << 10 }; // an evaluation of a mixture has up to 36 members
 
 static const char head[] = "{\"step\": "; // how every line begins
 
@@ -98,33 +98,63 @@ void metrics_close(Metrics *metrics) {
 
 // ---- reading
 
-static bool parse_step(MetricsStep *last, const char *line, size_t length) {
-    json_t *object = json_loadb(line, length, 0, NULL), *rate = json_object_get(object, "tok_s");
-    if (rate) {
-        const json_t *loss = json_object_get(object, "loss");
-        last->step = (uint64_t)json_integer_value(json_object_get(object, "step"));
-        last->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
-        last->tokens_per_s = json_number_value(rate);
-    }
-    json_decref(object);
-    return rate;
+static bool parse_step(void *context, const json_t *object) {
+    MetricsStep *last = context;
+    const json_t *rate = json_object_get(object, "tok_s"), *loss = json_object_get(object, "loss");
+    if (!rate) return false;
+    last->step = (uint64_t)json_integer_value(json_object_get(object, "step"));
+    last->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    last->tokens_per_s = json_number_value(rate);
+    return true;
 }
 
-// Looks at the end of the file only, so that a long run costs nothing. The last line may be torn.
-bool metrics_last(MetricsStep *last, const char *out_dir) {
+static bool parse_evaluation(void *context, const json_t *object) {
+    json_t **evaluation = context;
+    if (!json_object_get(object, "val_loss")) return false;
+    *evaluation = json_deep_copy(object);
+    return true;
+}
+
+// Calls `parse` with the whole lines in the last `bytes` of the file, from the last line on, until it returns true. The
+// last line may be torn.
+static bool find_last(int fd, off_t size, off_t bytes, bool (*parse)(void *context, const json_t *line),
+                      void *context) {
+    char *tail = malloc((size_t)bytes);
+    bool found = false;
+    if (!tail) die(EX_MEMORY, "no memory for the lines of metrics.jsonl");
+    const ssize_t length = pread(fd, tail, (size_t)bytes, size - bytes);
+    for (char *end = length > 0 ? memrchr(tail, '\n', (size_t)length) : NULL; end && !found;) {
+        char *before = memrchr(tail, '\n', (size_t)(end - tail)), *line = before ? before + 1 : tail;
+        json_t *object = json_loadb(line, (size_t)(end - line), 0, NULL);
+        found = object && parse(context, object);
+        json_decref(object);
+        end = before;
+    }
+    free(tail);
+    return found;
+}
+
+// Looks at the end of the file first, so that a long run costs nothing.
+static bool search_back(const char *out_dir, bool (*parse)(void *context, const json_t *line), void *context) {
     enum { TAIL_BYTES = 64 << 10 };
-    static char tail[TAIL_BYTES];
+    struct stat file;
     char path[PATH_MAX_BYTES];
+    bool found = false;
     snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, out_dir);
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false;
-    off_t size = lseek(fd, 0, SEEK_END);
-    ssize_t length = pread(fd, tail, sizeof tail, size > TAIL_BYTES ? size - TAIL_BYTES : 0);
+    if (fstat(fd, &file) == 0 && file.st_size > 0)
+        for (off_t bytes = TAIL_BYTES; !found; bytes *= 16) {
+            found = find_last(fd, file.st_size, bytes < file.st_size ? bytes : file.st_size, parse, context);
+            if (bytes >= file.st_size) break;
+        }
     close(fd);
-    for (char *end = length > 0 ? memrchr(tail, '\n', (size_t)length) : NULL; end;) {
-        char *before = memrchr(tail, '\n', (size_t)(end - tail)), *line = before ? before + 1 : tail;
-        if (parse_step(last, line, (size_t)(end - line))) return true;
-        end = before;
-    }
-    return false;
+    return found;
+}
+
+bool metrics_last(MetricsStep *last, const char *out_dir) { return search_back(out_dir, parse_step, last); }
+
+json_t *metrics_last_evaluation(const char *out_dir) {
+    json_t *evaluation = NULL;
+    return search_back(out_dir, parse_evaluation, &evaluation) ? evaluation : NULL;
 }

@@ -32,3 +32,6 @@ typedef struct {
     double loss, tokens_per_s;
 } MetricsStep;
 bool metrics_last(MetricsStep *last, const char *out_dir);
+
+// The last evaluation in it, as its line has it: "step", "val_loss", "train_loss", "val_bpb", ... NULL: there is none.
+struct json_t *metrics_last_evaluation(const char *out_dir);

@@ -23,6 +23,7 @@ typedef struct {
 typedef struct {
     Curve step, val, train; // losses of steps and of the two evaluated splits
     double tokens, seconds; // sums over all steps
+    json_t *evaluation;     // the last one
 } Curves;
 
 // ---- metrics.jsonl
@@ -49,6 +50,8 @@ static int read_curves(const char *path, Curves *curves) {
         double seconds = 1e-3 * json_number_value(json_object_get(object, "ms"));
         curves->seconds += seconds;
         curves->tokens += seconds * json_number_value(json_object_get(object, "tok_s"));
+        if (json_object_get(object, "val_loss"))
+            json_decref(curves->evaluation), curves->evaluation = json_incref(object);
         json_decref(object);
     }
     buffer_close(&text);
@@ -144,6 +147,20 @@ static void print_escaped(Buffer *out, const char *text, size_t size) {
     }
 }
 
+// Bits per byte of the last evaluation, and the losses of the sources of a mixture.
+static void print_evaluation(Buffer *out, json_t *evaluation) {
+    static const char bpb[] = "<tr><th>bits per byte now</th><td>%.4f, training data %.4f</td></tr>\n";
+    const json_t *val = json_object_get(evaluation, "val_bpb"), *train = json_object_get(evaluation, "train_bpb");
+    const char *key;
+    json_t *value;
+    if (json_is_number(val)) buffer_print(out, bpb, json_number_value(val), json_number_value(train));
+    json_object_foreach(evaluation, key, value) if (strchr(key, '/') && json_is_number(value)) {
+        buffer_print(out, "<tr><th>");
+        print_escaped(out, key, strlen(key));
+        buffer_print(out, "</th><td>%.4f</td></tr>\n", json_number_value(value));
+    }
+}
+
 static void print_summary(Buffer *out, const Report *report, const Curves *curves) {
     const RunState *state = report->state;
     char count[16];
@@ -159,6 +176,7 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
                      (unsigned long long)state->best_step);
     if (isfinite(state->last_loss))
         buffer_print(out, "<tr><th>validation loss now</th><td>%.4f</td></tr>\n", state->last_loss);
+    print_evaluation(out, curves->evaluation);
     if (curves->seconds > 0)
         buffer_print(out, "<tr><th>speed</th><td>%.0f tokens/s in steps, mean of the run</td></tr>\n",
                      curves->tokens / curves->seconds);
@@ -246,6 +264,7 @@ int report_write(const Report *report) {
     else
         newfile_abandon(&file);
     free(curves.step.points), free(curves.val.points), free(curves.train.points);
+    json_decref(curves.evaluation);
     buffer_close(&page);
     return result;
 }

@@ -19,22 +19,36 @@ static void print_loss(char out[24], double loss) {
         snprintf(out, 24, "null");
 }
 
-bool loop_record_evaluation(Run *run, const double losses[SPLIT_COUNT]) {
-    RunState *state = &run->state;
-    char val[24], trained[24];
-    const bool best = isfinite(losses[SPLIT_VAL]) && !(state->best_loss <= losses[SPLIT_VAL]);
-    state->evaluated = true, state->last_loss = losses[SPLIT_VAL];
-    if (!state->step) state->first_loss = losses[SPLIT_VAL];
-    if (best) state->best_loss = losses[SPLIT_VAL], state->best_step = state->step;
-    print_loss(val, losses[SPLIT_VAL]), print_loss(trained, losses[SPLIT_TRAIN]);
-    char length[48] = "";
+void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_COUNT], bool best) {
+    Buffer text = {0};
+    evaluation_add_text(&text, &evaluations[SPLIT_VAL]);
     if (run->config.eval_block_size)
-        snprintf(length, sizeof length, " | sequences of %lld tokens", (long long)run->config.eval_block_size);
-    if (!log_quiet)
-        printf("step %6llu | train loss %.4f | val loss %.4f%s%s\n", (unsigned long long)state->step,
-               losses[SPLIT_TRAIN], losses[SPLIT_VAL], length, best && state->step ? " | best so far" : "");
+        buffer_print(&text, " | sequences of %lld tokens", (long long)run->config.eval_block_size);
+    printf("step %6llu | train loss %.4f | val loss %.4f%.*s%s\n", (unsigned long long)run->state.step,
+           evaluations[SPLIT_TRAIN].loss, evaluations[SPLIT_VAL].loss, (int)text.size, (const char *)text.data,
+           best && run->state.step ? " | best so far" : "");
+    buffer_close(&text);
+}
+
+bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT]) {
+    enum { DIGITS = 17 };
+    const Evaluation *val = &evaluations[SPLIT_VAL], *trained = &evaluations[SPLIT_TRAIN];
+    RunState *state = &run->state;
+    const bool best = isfinite(val->loss) && !(state->best_loss <= val->loss);
+    state->evaluated = true, state->last_loss = val->loss;
+    if (!state->step) state->first_loss = val->loss;
+    if (best) state->best_loss = val->loss, state->best_step = state->step;
+    if (!log_quiet) loop_print_evaluation(run, evaluations, best);
     loop_flush_lines();
-    metrics_add(&run->metrics, state->step, "\"val_loss\": %s, \"train_loss\": %s", val, trained);
+    Buffer members = {0};
+    evaluation_add_value(&members, "val_loss", val->loss, DIGITS);
+    evaluation_add_value(&members, "train_loss", trained->loss, DIGITS);
+    evaluation_add_value(&members, "val_bpb", val->bits_per_byte, DIGITS);
+    evaluation_add_value(&members, "train_bpb", trained->bits_per_byte, DIGITS);
+    evaluation_add_sources(&members, val, DIGITS);
+    evaluation_add_sources(&members, trained, DIGITS);
+    metrics_add(&run->metrics, state->step, "%.*s", (int)members.size - 2, (const char *)members.data + 2);
+    buffer_close(&members);
     return best;
 }
 

@@ -4,11 +4,11 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/machine/pool.h"
-#include "trainer/model/evaluate.h"
 #include "trainer/model/gemm_rate.h"
 #include "trainer/model/sample.h"
 #include "trainer/plan/plan_auto.h"
 #include "trainer/plan/plan_check.h"
+#include "trainer/records/evaluation.h"
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_directory.h"
 #include "trainer/setup/vocabulary.h"
@@ -38,8 +38,12 @@ int run_open_weights(Run *run) {
 static void warm_up(Run *run) {
     log_line("warming up");
     sample_warm_up(&run->network, run->network.staging);
-    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
-        evaluate_warm_up(&run->network, evaluate_samples(&run->config, feed_dataset(run->feed)->tokens[split]));
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
+        Evaluation evaluation;
+        evaluation_init(&evaluation, &run->config, run->feed, split, run_use(run)->consumed);
+        for (unsigned i = 0; i < evaluation.part_count; i++)
+            evaluate_warm_up(&run->network, evaluation.parts[i].samples);
+    }
     step_warm_up(&run->network, &run->config);
 }
 

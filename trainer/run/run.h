@@ -8,6 +8,7 @@
 #include "trainer/records/metrics.h"
 #include "trainer/records/step_times.h"
 #include "trainer/setup/backend_for.h"
+#include "trainer/setup/vocabulary.h"
 #include <stdatomic.h>
 
 // The checkpoints of a run (run_save.h).
@@ -40,6 +41,7 @@ typedef struct {
     Feed *feed;
     BatchSource source;
     BatchStream stream;
+    uint8_t token_bytes[TOKEN_IDS]; // of the vocabulary, for bits per byte
     RunState state;
     RunSaves saves;
     RunPace pace;

@@ -67,6 +67,7 @@ int run_data_open(Run *run) {
     feed.while_waiting = check_while_waiting, feed.while_waiting_self = run;
     memcpy(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp);
     if (vocabulary_fingerprint(config, feed.vocab_fp) < 0) return -1;
+    if (vocabulary_token_bytes(config, run->token_bytes) < 0) return -1;
     if (*run->saves.resumed_from && memcmp(feed.vocab_fp, run->state.vocab_fp, sizeof feed.vocab_fp))
         return fail(EX_PROTOCOL,
                     "'%s' has other characters than those with which the run in '%s' was trained: name the right file "

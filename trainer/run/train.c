@@ -2,7 +2,6 @@
 #include "trainer/run/train.h"
 #include "common/err.h"
 #include "common/log.h"
-#include "trainer/records/evaluate_progress.h"
 #include "trainer/records/report.h"
 #include "trainer/run/loop_record.h"
 #include "trainer/run/run_data.h"
@@ -38,13 +37,12 @@ void train_report(Run *run, Bytes sample) {
 
 // ---- evaluation
 
-FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
-    const FeedDataset *dataset = feed_dataset(run->feed);
+FeedResult train_evaluate(Run *run, Evaluation evaluations[SPLIT_COUNT]) {
     batch_stream_cancel(&run->stream);
     for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
-        uint64_t samples = evaluate_samples(&run->config, dataset->tokens[split]);
+        evaluation_init(&evaluations[split], &run->config, run->feed, split, run_use(run)->consumed);
         FeedResult result =
-            evaluate_with_progress(&run->network, &run->source, split, samples, &run->stop, &losses[split]);
+            evaluation_run(&evaluations[split], &run->network, &run->source, run->token_bytes, &run->stop);
         result = step_agree(&run->collective, result);
         if (result != FEED_BATCH) return result;
     }
@@ -52,10 +50,10 @@ FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]) {
 }
 
 static Next evaluate_now(Run *run) {
-    double losses[SPLIT_COUNT];
-    FeedResult result = train_evaluate(run, losses);
+    Evaluation evaluations[SPLIT_COUNT];
+    FeedResult result = train_evaluate(run, evaluations);
     if (result != FEED_BATCH) return handle_event(run, result);
-    const bool best = loop_record_evaluation(run, losses);
+    const bool best = loop_record_evaluation(run, evaluations);
     if (run->state.step && (best || run->config.always_save_checkpoint)) run_save(run, false);
     train_report(run, (Bytes){0});
     return NEXT_CONTINUE;

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include "trainer/records/evaluation.h"
 #include "trainer/run/run.h"
 
 // Trains until max_iters. Returns 0, or -1 after fail() (69, 75, 76, 81, ...) with a checkpoint of the last good step.
@@ -9,5 +10,5 @@ int train(Run *run);
 // Writes report.html; `sample` may be empty. A failure is a warning, at most once a minute.
 void train_report(Run *run, Bytes sample);
 
-// Computes the loss of both splits. Does not change the state of the run.
-FeedResult train_evaluate(Run *run, double losses[SPLIT_COUNT]);
+// Evaluates both splits. Does not change the state of the run.
+FeedResult train_evaluate(Run *run, Evaluation evaluations[SPLIT_COUNT]);

@@ -86,6 +86,16 @@ const Vocab *vocabulary_open(const Config *config) {
     return *config->vocabulary ? vocab_open_characters(config->vocabulary) : vocab_open();
 }
 
+int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]) {
+    const Vocab *vocab = vocabulary_open(config);
+    if (!vocab) return -1;
+    memset(bytes, 0, TOKEN_IDS);
+    for (unsigned id = 0; id < vocab_end_of_text(vocab); id++)
+        bytes[id] = (uint8_t)vocab_bytes(vocab, (uint16_t)id).size;
+    vocab_close(vocab);
+    return 0;
+}
+
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]) {
     if (!*config->vocabulary) return 0;
     const Vocab *vocab = vocabulary_open(config);

@@ -14,6 +14,10 @@ int vocabulary_resolve(ConfigReader *reader, const char *model);
 
 const Vocab *vocabulary_open(const Config *config); // vocab_close closes it; NULL after fail()
 
+// The length in bytes of each id's text; 0 for the end of a text and for ids that the vocabulary does not have.
+enum { TOKEN_IDS = 1 << 16 };
+int vocabulary_token_bytes(const Config *config, uint8_t bytes[TOKEN_IDS]);
+
 // Sets the fingerprint of a vocabulary of characters for the handshake with a loader. Changes nothing for GPT-2's.
 int vocabulary_fingerprint(const Config *config, uint8_t fingerprint[32]);
 int vocabulary_check(const Config *config, const FeedDataset *dataset); // 76 when it has another number of ids

@@ -20,7 +20,7 @@ setup() {
     has_numpy || skip "python3 has no numpy"
     enter_test
     data=$BATS_FILE_TMPDIR/data ids=$BATS_FILE_TMPDIR/ids hf=$BATS_FILE_TMPDIR/hf
-    few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128)
+    few=(--dataset="$data" --dtype=float32 --threads=1 --batch_size=2 --gradient_accumulation_steps=1 --eval_tokens=128 --eval_order=sequential)
 }
 
 val_loss() { sed -nE 's/.*"split": "val", "loss": ([0-9.]*).*/\1/p'; }

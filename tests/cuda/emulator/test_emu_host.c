@@ -456,11 +456,11 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
         CHECK(result.finite);
     }
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
-    double loss;
+    EvaluateResult found;
     uint16_t ids[4] = {1};
     const Sampler sampler = {0};
     if (how.whole) {
-        CHECK(evaluate(&network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
+        CHECK(evaluate(&network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 5}, &found) == FEED_BATCH);
         sample(&network, &sampler, ids, 1, 2, NULL, NULL);
     }
     if (how.warm) {

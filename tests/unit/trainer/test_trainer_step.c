@@ -311,6 +311,8 @@ TEST(steps_are_bit_identical_after_a_warm_up) {
     }
 }
 
+static const EvaluateRequest five_samples = {.split = SPLIT_VAL, .samples = 5};
+
 // After the first step our code allocates nothing: the linker wraps malloc and counts the calls (malloc_counter.c).
 // fault 60
 TEST(steps_and_evaluations_allocate_nothing) {
@@ -326,10 +328,10 @@ TEST(steps_and_evaluations_allocate_nothing) {
         for (uint64_t step = 0; step < 4; step++) {
             BatchStream stream = {0};
             StepResult result;
-            double loss;
+            EvaluateResult found;
             batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
             CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS((int)step), NULL, &result) == FEED_BATCH);
-            CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &loss) == FEED_BATCH);
+            CHECK(evaluate(&tiny.network, &source, &five_samples, &found) == FEED_BATCH);
             uint64_t made = test_allocations() - memory.served; // the test source allocates one per batch
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
@@ -398,13 +400,14 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     TestSource memory;
     tiny_open(&tiny, &shape);
     BatchSource source = test_source(&memory, 16, 97);
-    double loss;
-    CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 21, NULL, &loss) == FEED_BATCH);
+    EvaluateResult found;
+    CHECK(evaluate(&tiny.network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 21}, &found) ==
+          FEED_BATCH);
     CHECK_EQUAL(memory.served, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
     free(memory.ids);
     tiny_close(&tiny);
-    return loss;
+    return found.loss;
 }
 
 // On AVX2 oneDNN rounds a product by its number of rows.
@@ -423,7 +426,7 @@ TEST(evaluation_is_bit_identical_for_every_batch_size) {
 }
 
 TEST(evaluation_has_no_dropout) {
-    double losses[2];
+    EvaluateResult found[2];
     for (int i = 0; i < 2; i++) {
         TinyShape shape = tiny_shape;
         shape.dropout = i ? 0.2 : 0;
@@ -431,11 +434,11 @@ TEST(evaluation_has_no_dropout) {
         TestSource memory;
         tiny_open(&tiny, &shape);
         BatchSource source = test_source(&memory, 16, 97);
-        CHECK(evaluate(&tiny.network, &source, SPLIT_VAL, 5, NULL, &losses[i]) == FEED_BATCH);
+        CHECK(evaluate(&tiny.network, &source, &five_samples, &found[i]) == FEED_BATCH);
         free(memory.ids);
         tiny_close(&tiny);
     }
-    CHECK(losses[0] == losses[1]);
+    CHECK(found[0].loss == found[1].loss);
 }
 
 // nanoGPT's get_lr, evaluated by hand in Python for warmup 5, decay 20, 1e-3 to 1e-4

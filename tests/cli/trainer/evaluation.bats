@@ -1,0 +1,113 @@
+# Evaluation: samples of the whole split, the sources of a mixture, bits per byte.
+load ../helpers
+
+# A model that has seen prose and no code; datasets of both kinds, and one with all code before all prose.
+setup_file() {
+    cd "$BATS_FILE_TMPDIR"
+    mkdir sorted code prose
+    seq 1 4000 | sed 's/.*/    for (size_t i = 0; i < count_&; i++) sum += table[i & mask] * 0x&;/' | split -l 20 -a 4 - code/a-
+    seq 1 6000 | sed 's/.*/line & of a text about mills, rivers and the stream that drives the wheel/' | split -l 20 -a 4 - prose/b-
+    cp code/* prose/* sorted
+    for name in code prose sorted; do "$BIN/shardtool" tokenize --quiet --val 0.4 --val-seed 3 -o data/$name $name; done
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --quiet --learning_rate=0.02 --dataset=data/prose --out_dir=run
+}
+setup() { enter_test && cp -r "$BATS_FILE_TMPDIR"/{data,run,tiny.conf} .; }
+
+evaluate() { "$BIN/trainer" eval --out_dir=run --threads=1 --quiet --json "$@"; }
+# within A B SHARE: whether A is B, up to a share of B
+within() { python3 -c "import sys; a, b, share = map(float, sys.argv[1:]); sys.exit(abs(a - b) > share * b and f'{a} is not {b}')" "$@"; }
+loss_of() { sed -nE "s/.*\"split\": \"$1\", \"loss\": ([0-9.]*).*/\1/p" "$2"; }
+
+@test "8192 tokens of a dataset sorted by kind have the loss of the whole" {
+    evaluate --dataset=data/sorted --eval_tokens=8192 >few
+    evaluate --dataset=data/sorted --eval_tokens=100000000 >whole
+    for split in train val; do within "$(loss_of $split few)" "$(loss_of $split whole)" 0.08; done
+    # the first tokens are code alone
+    evaluate --dataset=data/sorted --eval_tokens=8192 --eval_order=sequential >first
+    not within "$(loss_of val first)" "$(loss_of val whole)" 0.08
+    # every sample once, in either order
+    evaluate --dataset=data/sorted --eval_tokens=100000000 --eval_order=sequential >all
+    for split in train val; do within "$(loss_of $split all)" "$(loss_of $split whole)" 1e-6; done
+    # the seed of a run does not choose the samples, nor does the batch size
+    cmp few <(evaluate --dataset=data/sorted --eval_tokens=8192 --seed=7 --eval_batch_size=3)
+}
+
+@test "a mixture has the mean of its sources by weight, for a few tokens and for all" {
+    serve_until_ready data/code:1 data/prose:3
+    evaluate --loader=ipc://place --eval_tokens=8192 >few
+    evaluate --loader=ipc://place --eval_tokens=100000000 >whole
+    for name in code prose; do
+        evaluate --dataset=data/$name --eval_tokens=100000000 --eval_order=sequential >$name
+    done
+    python3 - <<'END'
+import json
+read = lambda name: {line["split"]: line for line in map(json.loads, open(name))}
+code, prose, few, whole = map(read, ("code", "prose", "few", "whole"))
+for split in ("train", "val"):
+    a, b = code[split], prose[split]
+    loss = (a["loss"] + 3 * b["loss"]) / 4
+    # bytes of a target are loss / (ln 2 * bits per byte); ln 2 cancels out
+    bpb = 4 * loss / (a["loss"] / a["bpb"] + 3 * b["loss"] / b["bpb"])
+    assert abs(whole[split]["loss"] - loss) < 1e-6 * loss, (whole, loss)
+    assert abs(whole[split]["bpb"] - bpb) < 1e-6 * bpb, (whole, bpb)
+    assert abs(whole[split][f"{split}/code"] - a["loss"]) < 1e-6 and abs(whole[split][f"{split}/prose"] - b["loss"]) < 1e-6
+    assert whole[split]["tokens"] == a["tokens"] + b["tokens"] and few[split]["tokens"] == 8192
+    assert abs(few[split]["loss"] - loss) < 0.08 * loss and a["loss"] > 1.3 * b["loss"], (few, loss)
+END
+    # the order of the sources on the command line does not matter
+    kill_loader
+    serve_until_ready data/prose:3 data/code:1
+    evaluate --loader=ipc://place --eval_tokens=8192 >turned
+    for split in train val; do within "$(loss_of $split few)" "$(loss_of $split turned)" 1e-6; done
+}
+
+# The targets of one pass in order are the ids from the second on, in whole sequences.
+check_bytes() { # DATASET
+    local n=$(jq -r 'select(.split == "val") | .tokens' found)
+    "$BIN/shardtool" decode --split val --range 1:$((n + 1)) "$1" | sed 's/<|endoftext|>//g' | wc -c >bytes
+    jq -e --argjson bytes "$(cat bytes)" 'select(.split == "val") | .loss * .tokens / (0.6931471805599453 * $bytes) / .bpb - 1 | fabs < 1e-7' found
+}
+
+@test "bits per byte divide by the bytes of the targets, of GPT-2's ids and of characters" {
+    evaluate --dataset=data/prose --eval_tokens=100000000 --eval_order=sequential >found
+    check_bytes data/prose
+    export LC_ALL=C.UTF-8
+    seq 1 400 | sed 's/.*/Die Mühle am Bach, line & of the wheel;/' >text.txt
+    "$BIN/shardtool" characters text.txt >abc
+    "$BIN/shardtool" tokenize --quiet --docs lines --val 0.2 --characters abc -o data/chars text.txt
+    "$BIN/trainer" train tiny.conf --quiet --dataset=data/chars --max_iters=2 --sample_tokens=0 --out_dir=chars
+    evaluate --out_dir=chars --dataset=data/chars --eval_tokens=100000000 --eval_order=sequential >found
+    check_bytes data/chars
+}
+
+@test "a run records each source and bits per byte, in metrics, the report and status" {
+    serve_until_ready data/code:1 data/prose:3
+    "$BIN/trainer" train tiny.conf --loader=ipc://place --out_dir=mixed --eval_tokens=1024 --max_iters=8 >lines
+    jq -c 'select(.val_loss) | [.val_loss, .val_bpb, .train_bpb, ."val/code", ."val/prose", ."train/code", ."train/prose"]' mixed/metrics.jsonl >found
+    [ "$(wc -l <found)" -eq 2 ]
+    jq -e 'all(. > 0) and (.[3] * 0.25 + .[4] * 0.75 - .[0] | fabs) < 1e-9' found
+    printf '| val loss %.4f, %.4f bits per byte (code %.4f, prose %.4f)' $(jq -r '[.[0, 1, 3, 4]] | @tsv' found | tail -1) >text
+    grep -qFf text lines
+    "$BIN/trainer" status --json mixed >status
+    jq -e --slurpfile found found '[.val_loss, .val_bpb, .train_bpb, ."val/code", ."val/prose"] as $is | $found[-1] as $want |
+        all(range(5); $is[.] / $want[.] - 1 | fabs < 1e-7)' status
+    grep -q "<th>val/code</th><td>$(jq -r '.[3]' found | tail -1 | xargs printf %.4f)<" mixed/report.html
+    grep -q "<th>bits per byte now</th><td>$(jq -r '.[1]' found | tail -1 | xargs printf %.4f)," mixed/report.html
+    # eval uses the weights of the run's position
+    evaluate --out_dir=mixed --loader=ipc://place --dtype=float32 | tail -1 >last
+    within "$(loss_of val last)" "$(jq -r '.[0]' found | tail -1)" 1e-6
+}
+
+@test "an evaluation uses the weights that the schedule has at its step" {
+    echo "24 0 4" >schedule
+    serve_until_ready data/code:1 data/prose:3 --schedule schedule
+    mixed() { "$BIN/trainer" "$1" --loader=ipc://place --out_dir=mixed --quiet --threads=1 "${@:2}"; }
+    train=(train tiny.conf --eval_interval=3 --sample_tokens=0)
+    mixed "${train[@]}" --max_iters=3
+    [ "$(mixed eval --json | grep -c train/code)" -eq 1 ]
+    mixed "${train[@]}" --max_iters=9
+    [ "$(mixed eval --json | grep -c train/code)" -eq 0 ]
+    # 4 samples a step: both sources at steps 0 and 3, prose alone at steps 6 and 9
+    jq -se 'map(select(.val_loss) | if .step < 6 then ."val/code" > 0 else (has("val/code") | not) and .val_loss == ."val/prose" end) | all and length == 4' mixed/metrics.jsonl
+}

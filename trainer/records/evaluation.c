@@ -1,0 +1,94 @@
+// The evaluation of one split, source by source. See evaluation.h.
+#include "trainer/records/evaluation.h"
+#include "common/json_write.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void add_part(Evaluation *evaluation, const char *name, unsigned source, uint32_t weight, uint64_t samples) {
+    EvaluationPart *part = &evaluation->parts[evaluation->part_count++];
+    *part = (EvaluationPart){.source = (uint16_t)source, .weight = weight, .samples = samples};
+    snprintf(part->name, sizeof part->name, "%s", name);
+    for (const EvaluationPart *other = evaluation->parts; other < part; other++) // datasets of one name
+        if (!strcmp(other->name, name)) snprintf(part->name, sizeof part->name, "%s (%u)", name, source);
+}
+
+static void add_sources(Evaluation *evaluation, const Config *config, const Feed *feed, uint64_t train_sample) {
+    const FeedDataset *dataset = feed_dataset(feed);
+    const uint64_t wanted = evaluate_samples(config, UINT64_MAX);
+    uint64_t most[FEED_SOURCES_MAX], sum = 0;
+    for (unsigned i = 0; i < dataset->source_count; i++) {
+        most[i] = evaluate_samples(config, dataset->sources[i].tokens[evaluation->split]);
+        if (most[i]) sum += feed_weight(feed, i, train_sample);
+    }
+    for (unsigned i = 0; i < dataset->source_count; i++) {
+        const uint32_t weight = feed_weight(feed, i, train_sample);
+        if (!weight || !most[i]) continue;
+        const uint64_t samples = (uint64_t)(((unsigned __int128)wanted * weight + sum - 1) / sum);
+        add_part(evaluation, dataset->sources[i].name, i + 1, weight, samples < most[i] ? samples : most[i]);
+    }
+}
+
+void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *feed, int split, uint64_t train_sample) {
+    const FeedDataset *dataset = feed_dataset(feed);
+    const uint64_t samples = evaluate_samples(config, dataset->tokens[split]);
+    *evaluation = (Evaluation){.split = (uint8_t)split,
+                               .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED};
+    if (dataset->source_count > 1) add_sources(evaluation, config, feed, train_sample);
+    if (!evaluation->part_count && samples) add_part(evaluation, "", 0, 1, samples);
+    for (unsigned i = 0; i < evaluation->part_count; i++)
+        evaluation->tokens += evaluation->parts[i].samples * (uint64_t)config_eval_block(config);
+}
+
+FeedResult evaluation_run(Evaluation *evaluation, Network *network, const BatchSource *source,
+                          const uint8_t *token_bytes, const atomic_int *stop) {
+    static const char *const verbs[SPLIT_COUNT] = {"evaluating on training data", "evaluating on validation data"};
+    const double T = network->plan->eval.block;
+    double weight = 0, loss = 0, bytes = 0;
+    FeedResult result = FEED_BATCH;
+    Progress progress;
+    progress_start(&progress, verbs[evaluation->split], "tok", evaluation->tokens);
+    for (unsigned i = 0; i < evaluation->part_count && result == FEED_BATCH; i++) {
+        EvaluationPart *part = &evaluation->parts[i];
+        const EvaluateRequest request = {evaluation->split, evaluation->mode, part->source, part->samples,
+                                         token_bytes,       &progress,        stop};
+        EvaluateResult found;
+        result = evaluate(network, source, &request, &found);
+        part->loss = found.loss;
+        weight += part->weight, loss += part->weight * found.loss;
+        bytes += part->weight * ((double)found.bytes / ((double)part->samples * T));
+    }
+    progress_finish(&progress);
+    evaluation->loss = evaluation->part_count == 1 ? evaluation->parts[0].loss : loss / weight;
+    evaluation->bits_per_byte = bytes > 0 ? loss / (M_LN2 * bytes) : NAN;
+    return result;
+}
+
+// ---- text
+
+void evaluation_add_value(Buffer *out, const char *key, double value, int digits) {
+    buffer_print(out, ", ");
+    json_add_string(out, key);
+    buffer_print(out, ": ");
+    if (isfinite(value))
+        buffer_print(out, "%.*g", digits, value);
+    else
+        buffer_print(out, "null");
+}
+
+void evaluation_add_sources(Buffer *out, const Evaluation *evaluation, int digits) {
+    for (unsigned i = 0; i < evaluation->part_count && evaluation->parts[i].source; i++) {
+        const EvaluationPart *part = &evaluation->parts[i];
+        char key[sizeof part->name + 8];
+        snprintf(key, sizeof key, "%s/%s", evaluation->split == SPLIT_VAL ? "val" : "train", part->name);
+        evaluation_add_value(out, key, part->loss, digits);
+    }
+}
+
+void evaluation_add_text(Buffer *out, const Evaluation *evaluation) {
+    const EvaluationPart *part = evaluation->parts;
+    if (isfinite(evaluation->bits_per_byte)) buffer_print(out, ", %.4f bits per byte", evaluation->bits_per_byte);
+    for (unsigned i = 0; i < evaluation->part_count && part->source; i++, part++)
+        buffer_print(out, "%s%s %.4f", i ? ", " : " (", part->name, part->loss);
+    if (evaluation->part_count && evaluation->parts[0].source) buffer_print(out, ")");
+}
