@@ -106,6 +106,12 @@ static void count_lines(Bytes head, size_t *lines, size_t *json) {
     }
 }
 
+bool looks_like_json_lines(Bytes head) {
+    size_t lines, json;
+    count_lines(head, &lines, &json);
+    return lines ? json > lines / 2 : starts_with(head, "{\"", 2);
+}
+
 const char *not_json_lines_find(Bytes head) {
     size_t lines, json;
     count_lines(head, &lines, &json);

@@ -8,5 +8,6 @@ const char *foreign_find(Bytes head);
 // A git-lfs pointer or an HTML page in place of a data file; JSON that is not JSON lines. NULL otherwise.
 const char *misplaced_find(Bytes head);
 const char *not_json_lines_find(Bytes head);
+bool looks_like_json_lines(Bytes head); // most lines begin as objects
 // Text that is probably UTF-16, judged by its zeros. NULL for others.
 const char *utf16_find(Bytes head);

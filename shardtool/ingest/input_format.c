@@ -113,6 +113,13 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     return (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
 }
 
+// As text, JSON lines are one document, with all their keys and quotes.
+static void warn_json(const Stream *stream, SourceOptions *options, Bytes head) {
+    if (options->format || options->json_warned || !looks_like_json_lines(head)) return;
+    options->json_warned = true;
+    log_warn("'%s' looks like JSON lines, but is named as text: --format jsonl reads its texts", stream->name);
+}
+
 // An empty file holds no documents, but a file of a format that has an index holds at least the index.
 static int check_empty(const Stream *stream) {
     const InputFormat *promised = promised_format(stream);
@@ -127,6 +134,7 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
+    if (format->bid == text_bid) warn_json(stream, options, head);
     SpooledStream *spooled = NULL;
     if (format->needs_seek && !stream->read_at) {
         if (!(spooled = stream_spool(stream))) return -1;

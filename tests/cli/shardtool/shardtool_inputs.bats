@@ -70,6 +70,23 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ "$(jq -r .text <<<"$output")" = "$(cat array)" ]
 }
 
+@test "text that looks like JSON lines is one warning a run" {
+    mkdir in && printf '{"text": "a"}\n{"text": "b"}\n' | tee in/1.txt in/2.txt | gzip >3.txt.gz
+    run_code 0 shardtool tokenize -o out --val 0 in 3.txt.gz
+    [[ "$output" == *"'3.txt.gz' looks like JSON lines, but is named as text: --format jsonl reads its texts"*" 3 documents"* ]]
+    [ "$(grep -c 'looks like' <<<"$output")" = 1 ]
+    run_code 0 shardtool tokenize -o lines --format jsonl in 3.txt.gz
+    [[ "$output" == *" 6 documents"* && "$output" != *"looks like"* ]]
+    run_code 0 shardtool text --format text in
+    [[ "$output" != *"looks like"* ]]
+    printf '{"text": "%%s"}' "$(seq 9999 | tr '\n' ' ')" >long.txt # longer than the bytes that are looked at
+    run_code 0 shardtool text -q long.txt
+    [[ "$output" == *"'long.txt' looks like JSON lines"* ]]
+    printf '{\n"text": 1}\n' >object.txt && printf 'a\n{"text": 1}\nb\n' >prose.md
+    run_code 0 shardtool text object.txt prose.md
+    [[ "$output" != *"looks like"* ]]
+}
+
 @test "--format forces the format of files, of standard input and of archive members" {
     printf '{"text": "one"}\n{"text": "two"}\n' >a.txt
     run_code 0 shardtool text a.txt
