@@ -117,7 +117,7 @@ static int run_pipeline(DatasetBuild *build, const RunParams *run, const Inputs 
     Progress progress;
     PipelineResult result;
     uint64_t started_ns = clock_ns(), done_before = dataset->source_bytes;
-    progress_start(&progress, "tokenizing", "B", inputs->bytes);
+    progress_start(&progress, "files read", "B", inputs->bytes);
     progress.counts[0].name = "documents", progress.counts[1].name = "tokens";
     PipelineOptions pipeline = run->pipeline;
     pipeline.shards.directory = build ? build->target : NULL, pipeline.progress = &progress;

@@ -75,7 +75,7 @@ void summary_print(const Summary *summary) {
     Buffer inputs = {0};
     list_inputs(&inputs);
     log_line("%" PRIu64 " document%s, %" PRIu64 " train and %" PRIu64
-             " val tokens from %s of text (%s%s) in %.1f s, %s of memory: %.1f MB/s",
+             " val tokens from %s of text (%s%s) in %.1f s, %s of memory: %.1f MB/s of text",
              documents, PLURAL(documents), dataset->tokens[SPLIT_TRAIN], dataset->tokens[SPLIT_VAL],
              human_bytes(bytes, size), (const char *)inputs.data, summary->done_before ? " in this run" : "", seconds,
              human_bytes(memory, (double)peak_memory()),

@@ -14,7 +14,7 @@ texts() { # a folder of small documents
     texts
     run_code 0 shardtool tokenize -o out in
     [ "${#lines[@]}" -le 2 ]
-    [[ "${lines[0]}" == "shardtool: 3 documents, "*" train and 0 val tokens from 56 B of text"*"MB/s" ]]
+    [[ "${lines[0]}" == "shardtool: 3 documents, "*" train and 0 val tokens from 56 B of text"*"MB/s of text" ]]
     zstd -tq out/train/000/000000.zst
     shardtool cat out/train/000/000000.zst >raw
     zstd -dcq out/train/000/000000.zst | cmp - raw
