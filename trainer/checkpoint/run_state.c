@@ -29,6 +29,7 @@ void run_state_init(RunState *state) { *state = (RunState){.first_loss = NAN, .l
     FIELD(real, "last_loss", &state->last_loss)                                                                        \
     FIELD(real, "best_loss", &state->best_loss)                                                                        \
     FIELD(number, "best_step", &state->best_step)                                                                      \
+    FIELD(new_number, "eval_rule", &state->eval_rule)                                                                  \
     FIELD(fingerprint, "vocabulary", state->vocab_fp)                                                                  \
     FIELD(datasets, "datasets", state)                                                                                 \
     FIELD(index, "dataset", &state->dataset)                                                                           \

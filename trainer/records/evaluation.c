@@ -1,5 +1,6 @@
 // The evaluation of one split, source by source. See evaluation.h.
 #include "trainer/records/evaluation.h"
+#include "common/hash.h"
 #include "common/json_write.h"
 #include <math.h>
 #include <stdio.h>
@@ -29,11 +30,26 @@ static void add_sources(Evaluation *evaluation, const Config *config, const Feed
     }
 }
 
+static uint64_t rule_of(const Config *config, const FeedDataset *dataset, uint64_t samples) {
+    Buffer text = {0};
+    uint8_t hash[32];
+    uint64_t rule;
+    buffer_print(&text, "%d %llu %lld", (int)config->eval_order, (unsigned long long)samples,
+                 (long long)config_eval_block(config));
+    for (unsigned i = 0; dataset->source_count > 1 && i < dataset->source_count; i++)
+        buffer_print(&text, "\n%s", dataset->sources[i].name);
+    sha256(text.data, text.size, hash);
+    memcpy(&rule, hash, sizeof rule);
+    buffer_close(&text);
+    return rule >> 1 | 1; // state.json has signed integers
+}
+
 void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *feed, int split, uint64_t train_sample) {
     const FeedDataset *dataset = feed_dataset(feed);
     const uint64_t samples = evaluate_samples(config, dataset->tokens[split]);
     *evaluation = (Evaluation){.split = (uint8_t)split,
-                               .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED};
+                               .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED,
+                               .rule = rule_of(config, dataset, samples)};
     if (dataset->source_count > 1) add_sources(evaluation, config, feed, train_sample);
     if (!evaluation->part_count && samples) add_part(evaluation, "", 0, 1, samples);
     for (unsigned i = 0; i < evaluation->part_count; i++)

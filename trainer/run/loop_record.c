@@ -19,6 +19,17 @@ static void print_loss(char out[24], double loss) {
         snprintf(out, 24, "null");
 }
 
+// Losses of another rule are not compared.
+static void check_rule(RunState *state, uint64_t rule) {
+    if (isfinite(state->best_loss) && state->eval_rule != rule) {
+        log_line("the best validation loss so far, %.4f at step %llu, is of an evaluation of another order, size or "
+                 "mixture: the best loss starts again",
+                 state->best_loss, (unsigned long long)state->best_step);
+        state->best_loss = NAN;
+    }
+    state->eval_rule = rule;
+}
+
 void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_COUNT], bool best) {
     Buffer text = {0};
     evaluation_add_text(&text, &evaluations[SPLIT_VAL]);
@@ -34,6 +45,7 @@ bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT])
     enum { DIGITS = 17 };
     const Evaluation *val = &evaluations[SPLIT_VAL], *trained = &evaluations[SPLIT_TRAIN];
     RunState *state = &run->state;
+    check_rule(state, val->rule);
     const bool best = isfinite(val->loss) && !(state->best_loss <= val->loss);
     state->evaluated = true, state->last_loss = val->loss;
     if (!state->step) state->first_loss = val->loss;

@@ -1,4 +1,4 @@
-# Evaluation: samples of the whole split, the sources of a mixture, bits per byte.
+# Evaluation: samples of the whole split, the sources of a mixture, bits per byte, the rule of the best loss.
 load ../helpers
 
 # A model that has seen prose and no code; datasets of both kinds, and one with all code before all prose.
@@ -110,4 +110,16 @@ check_bytes() { # DATASET
     [ "$(mixed eval --json | grep -c train/code)" -eq 0 ]
     # 4 samples a step: both sources at steps 0 and 3, prose alone at steps 6 and 9
     jq -se 'map(select(.val_loss) | if .step < 6 then ."val/code" > 0 else (has("val/code") | not) and .val_loss == ."val/prose" end) | all and length == 4' mixed/metrics.jsonl
+}
+
+@test "a best loss is not compared with one of another evaluation" {
+    train() { "$BIN/trainer" train tiny.conf --dataset=data/code --out_dir=rule --sample_tokens=0 "$@" 2>&1; }
+    train --max_iters=8
+    run train --max_iters=16
+    [[ "$status" -eq 0 && "$output" != *"starts again"* && "$output" == *"best so far"* ]]
+    run train --max_iters=24 --eval_tokens=64 --learning_rate=10 # a larger loss
+    [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size or mixture: the best loss starts again"* ]]
+    "$BIN/trainer" status --json rule | jq -e '.best_val_loss == .val_loss and .best_val_loss > .val_loss_before'
+    run train --max_iters=32 --eval_tokens=64 --eval_order=sequential
+    [[ "$output" == *"at step 24, is of an evaluation of another order"* ]]
 }

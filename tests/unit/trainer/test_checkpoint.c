@@ -41,7 +41,7 @@ TEST(checkpoint_gives_back_every_bit) {
         tiny_open(&a, &shape);
         scramble(&a);
         RunState now = state_at(7), found;
-        now.best_loss = 1.0 / 3, now.best_step = 7, now.evaluated = true;
+        now.best_loss = 1.0 / 3, now.best_step = 7, now.eval_rule = 11, now.evaluated = true;
         if (bias) now.scaler = (LossScaler){512, 1234, 2};
         for (int i = 0; i < 70; i++) spike_add(&now.spikes, 1.0 / (i + 3), i + 1, 6);
         if (bias) strcpy(now.choices, "a card\nof two lines\n");
@@ -52,8 +52,8 @@ TEST(checkpoint_gives_back_every_bit) {
         CHECK(dir_make(out) == 0 && checkpoint_save(&a.network, &now, &a.config, out) == 0);
         CHECK(checkpoint_find(out, &a.config, path, &found) == 1);
         CHECK_TEXT(path, "ckpt-00000007");
-        CHECK(found.step == 7 && found.best_loss == 1.0 / 3 && isnan(found.last_loss) && found.evaluated &&
-              found.best_step == 7);
+        CHECK(found.step == 7 && found.best_loss == 1.0 / 3 && found.eval_rule == 11 && isnan(found.last_loss) &&
+              found.evaluated && found.best_step == 7);
         CHECK(!memcmp(found.datasets, now.datasets, sizeof now.datasets[0]) && found.dataset_count == 1);
         CHECK(!memcmp(found.changes, now.changes, sizeof now.changes[0]) && found.change_count == 1);
         CHECK(!memcmp(&found.scaler, &now.scaler, sizeof now.scaler));
