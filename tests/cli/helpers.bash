@@ -159,6 +159,11 @@ run_code() {
     run "$@"
     [ "$status" -eq "$want" ] || { echo "exit $status, not $want: $output" && return 1; }
 }
+# run_match CODE PATTERN COMMAND...: also an output with the glob PATTERN in it
+run_match() {
+    run_code "$1" "${@:3}" || return
+    [[ "$output" == *$2* ]] || { echo "no '$2' in: $output" && return 1; }
+}
 
 # For tests under ulimit -v.
 needs_address_limit() { ! grep -q __asan_init "$BIN/shardtool" || skip "the address sanitizer reserves address space"; }

@@ -51,8 +51,7 @@ END
     printf '#!/bin/sh\necho "NVIDIA of this test"\n' >fake/nvidia-smi
     printf '#!/bin/sh\necho broken >&2; exit 127\n' >build/bin/trainer
     chmod +x fake/nvidia-smi build/bin/trainer
-    run python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
-    [ "$status" = 1 ]
+    run_code 1 python3 tests/bench/bench_gpu.py build --out results --only "limit 124M"
     not grep -q "no micro-batch fits" results/bench.jsonl
     grep -q "trainer plan: broken" results/bench.jsonl
     # a later run in which the planner works replaces the note

@@ -14,8 +14,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
 @test "nvcc before 11.8 gives the CPU build, with one line that names the version" {
     for release in 11.5 9.2; do
         toolkit $release
-        run make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
-        [ "$status" = 0 ]
+        run_code 0 make -n NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
         [ "${lines[0]}" = "nvcc $release is older than 11.8: building without CUDA" ]
         run make -pn NVCC="$BATS_TEST_TMPDIR/nvcc" BUILD="$BATS_TEST_TMPDIR/build" help
         [[ "$output" == *"-DHAVE_CUDA=0"* || "$output" == *"/release-cpu"* ]]
@@ -46,19 +45,15 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     LD_LIBRARY_PATH=/gpu-pack/lib tests/cuda/device/check_pack.sh "$pack.tar"
     tar -C "$BATS_TEST_TMPDIR" -xf "$pack.tar"
     for script in run.sh bench.sh; do
-        run "$pack/$script" --out "$BATS_TEST_TMPDIR/out"
-        [ "$status" = 80 ]
+        run_code 80 "$pack/$script" --out "$BATS_TEST_TMPDIR/out"
         [[ "$output" == *": no NVIDIA GPU or driver on this machine" ]]
     done
     for wrong in "--only loss extra" "--only (" "--seconds abc" "--only"; do
-        run "$pack/run.sh" $wrong
-        [ "$status" = 2 ]
+        run_code 2 "$pack/run.sh" $wrong
     done
-    run "$pack/run.sh" --dry-run --only no-such-test --out "$BATS_TEST_TMPDIR/out"
-    [ "$status" = 1 ]
+    run_code 1 "$pack/run.sh" --dry-run --only no-such-test --out "$BATS_TEST_TMPDIR/out"
     printf x >>"$pack/tests/cuda/device/losses.py"
-    run "$pack/run.sh" --dry-run --out "$BATS_TEST_TMPDIR/out"
-    [ "$status" = 65 ]
+    run_code 65 "$pack/run.sh" --dry-run --out "$BATS_TEST_TMPDIR/out"
     not grep -rnE '(^|[;&|(] *|\[")(make|apt|apt-get|pip|pip3)\>' "$pack"/*.sh "$pack/tests" --include='*.sh' --include='*.py'
 }
 
@@ -70,8 +65,7 @@ toolkit() { # RELEASE: an nvcc that only prints its version
     printf '#!/bin/sh\n[ ! -e hangs ] || { touch hangs.now; exec sleep 600; }\nexit ${BAD:-0}\n' | sed "s|hangs|$PWD/hangs|g" >build/test-gpu
     chmod +x fake/nvidia-smi build/test-gpu
     device() { exec env --default-signal=INT tests/cuda/device/run_device.sh "$PWD/build" --out "$PWD/out" "$@" 3>&-; }
-    run device --only 'operation_(loss|gelu)'
-    [ "$status" = 0 ]
+    run_code 0 device --only 'operation_(loss|gelu)'
     BAD=3 run device --only operation_loss
     [ "$status" = 1 ]
     grep -q "^FAILED operation_loss.*exit 3" out/tests.txt

@@ -20,22 +20,19 @@ setup() { cd "$ROOT"; }
         . share/bash-completion/completions/millrace-loader
         COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace-loader; [ "${COMPREPLY[0]}" = serve ]'
     bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
-    run bin/millrace-trainer nothing
-    [ "$status" = 2 ]
+    run_code 2 bin/millrace-trainer nothing
     [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
 }
 
 @test "help lists the targets" {
-    run make -s help
-    [ "$status" = 0 ]
+    run_code 0 make -s help
     for target in all test check demo deps format lint install; do grep -q "make $target " <<<"$output"; done
 }
 
 @test "a missing library is named with its Debian package in one line" {
     printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
     chmod +x "$BATS_TEST_TMPDIR/cc"
-    run scripts/deps.sh headers "$BATS_TEST_TMPDIR/cc"
-    [ "$status" = 71 ]
+    run_code 71 scripts/deps.sh headers "$BATS_TEST_TMPDIR/cc"
     [ "${#lines[@]}" = 1 ]
     [[ "$output" == *"apt-get install libxxhash-dev" ]]
 }
@@ -43,10 +40,8 @@ setup() { cd "$ROOT"; }
 @test "what cannot be written is 74, the help too" {
     for program in shardtool loader trainer; do
         for option in --help --version --man --completion; do
-            run bash -c '"$BIN/$0" $1 >/dev/full' $program $option
-            [ "$status" = 74 ]
-            run bash -c '"$BIN/$0" $1 >&-' $program $option
-            [ "$status" = 74 ]
+            run_code 74 bash -c '"$BIN/$0" $1 >/dev/full' $program $option
+            run_code 74 bash -c '"$BIN/$0" $1 >&-' $program $option
         done
     done
     run bash -c 'ulimit -f 1; exec "$BIN/trainer" train --help >"$1"' - "$BATS_TEST_TMPDIR/help"
@@ -69,6 +64,5 @@ setup() { cd "$ROOT"; }
 @test "the README lists every exit code with its meaning" {
     sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def >"$BATS_TEST_TMPDIR/codes"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/codes")" -gt 10 ]
-    run diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
-    [ "$status" = 0 ]
+    run_code 0 diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
 }

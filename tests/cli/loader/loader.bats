@@ -30,9 +30,7 @@ start() { serve_until_ready set "$@"; }
 # fault 43
 @test "a second loader on the same directory is refused, 73" {
     start
-    run "$BIN/loader" serve set --endpoint ipc://place
-    [ "$status" -eq 73 ]
-    [[ "$output" == *"locked by pid $LOADER"* ]]
+    run_match 73 "locked by pid $LOADER" "$BIN/loader" serve set --endpoint ipc://place
 }
 
 # fault 43
@@ -44,13 +42,9 @@ start() { serve_until_ready set "$@"; }
 }
 
 @test "a missing dataset exits with 66, a missing argument or a bad endpoint with 2" {
-    run "$BIN/loader" serve nowhere --endpoint ipc://place
-    [ "$status" -eq 66 ]
-    [[ "$output" == *nowhere* ]]
-    run "$BIN/loader" serve
-    [ "$status" -eq 2 ]
-    run "$BIN/loader" serve set --endpoint carrier-pigeon://coo
-    [ "$status" -eq 2 ]
+    run_match 66 "nowhere" "$BIN/loader" serve nowhere --endpoint ipc://place
+    run_code 2 "$BIN/loader" serve
+    run_code 2 "$BIN/loader" serve set --endpoint carrier-pigeon://coo
     for endpoint in place tcp:/127.0.0.1:5555 127.0.0.1:5555 ipc://; do
         run_code 2 "$BIN/loader" serve set --endpoint $endpoint
         run_code 2 "$BIN/loader" status --endpoint $endpoint
@@ -58,18 +52,13 @@ start() { serve_until_ready set "$@"; }
     run_code 2 "$BIN/loader" serve set --endpoint place
     [[ "$output" == *"'place' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR"* ]]
     [ ! -e place ]
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1
-    [ "$status" -eq 2 ]
-    run "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"too long"* ]]
+    run_code 2 "$BIN/loader" serve set --endpoint tcp://127.0.0.1
+    run_match 2 "too long" "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
 }
 
 @test "a truncated shard exits with 65 and is named" {
     truncate -s -10 set/train/000/000000.zst
-    run "$BIN/loader" serve set --endpoint ipc://place
-    [ "$status" -eq 65 ]
-    [[ "$output" == *000000.zst* ]]
+    run_match 65 "000000.zst" "$BIN/loader" serve set --endpoint ipc://place
 }
 
 @test "a closed stderr does not stop the loader" {
@@ -90,9 +79,7 @@ start() { serve_until_ready set "$@"; }
 
 @test "a directory that other users may enter exits with 77" {
     mkdir -m 755 place
-    run "$BIN/loader" serve set --endpoint ipc://place
-    [ "$status" -eq 77 ]
-    [[ "$output" == *"chmod 700"* ]]
+    run_match 77 "chmod 700" "$BIN/loader" serve set --endpoint ipc://place
 }
 
 @test "the default endpoint is in XDG_RUNTIME_DIR" {
@@ -108,8 +95,7 @@ start() { serve_until_ready set "$@"; }
            while ! grep -q ready log; do sleep 0.01; done' 3>&-
     LOADER=$(cat pid)
     wait_until is_gone "$LOADER"
-    run_code 0 "$BIN/loader" serve set --endpoint ipc://place --die-with-parent=1
-    [[ "$output" == *"the parent, process 1, has ended"* ]]
+    run_match 0 "the parent, process 1, has ended" "$BIN/loader" serve set --endpoint ipc://place --die-with-parent=1
 }
 
 # Also one that ends while the loader starts, before the loader has requested the signal of its parent's end.
@@ -137,11 +123,9 @@ start() { serve_until_ready set "$@"; }
 }
 
 @test "status prints the counters of a running loader, 69 without one" {
-    run "$BIN/loader" status --endpoint ipc://place
-    [ "$status" -eq 69 ]
+    run_code 69 "$BIN/loader" status --endpoint ipc://place
     start
-    run "$BIN/loader" status --endpoint ipc://place
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/loader" status --endpoint ipc://place
     [[ "${lines[0]}" =~ ^batches\ +0$ ]]
     "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
 import json, sys
@@ -156,8 +140,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
     ln -s text.txt link
     mkdir folder
     for file in pipe link folder; do # a device would be lost if this failed
-        run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics $file
-        [[ "$output" == *"'$file' is not a regular file"* ]]
+        run_match 73 "'$file' is not a regular file" timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics $file
     done
     [ -p pipe ]
     [ -L link ]
@@ -208,14 +191,12 @@ assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["source
 # fault 44
 @test "tcp needs keys or --insecure (77), a port in use exits with 73" {
     for host in 0.0.0.0 192.168.0.1 example.org 127.0.0.1.example.org 127.0.0.1 localhost; do
-        run "$BIN/loader" serve set --endpoint "tcp://$host:5555"
-        [ "$status" -eq 77 ]
+        run_code 77 "$BIN/loader" serve set --endpoint "tcp://$host:5555"
     done
     port=$(free_port)
     start --endpoint "tcp://localhost:$port" --insecure
     grep -q "at tcp://localhost:" log
-    run "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$port" --insecure
-    [ "$status" -eq 73 ]
+    run_code 73 "$BIN/loader" serve set --endpoint "tcp://127.0.0.1:$port" --insecure
 }
 
 @test "with few descriptors, the loader ends with 71 or serves" {
@@ -277,35 +258,27 @@ END
 }
 
 @test "keygen creates a key file that others cannot read and never overwrites one" {
-    run "$BIN/loader" keygen loader.key
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/loader" keygen loader.key
     [ "${#output}" -eq 40 ]
     [ "$(head -1 loader.key)" = "$output" ]
     [ "$(stat -c %a loader.key)" = 600 ]
-    run "$BIN/loader" keygen loader.key
-    [ "$status" -eq 73 ]
+    run_code 73 "$BIN/loader" keygen loader.key
     run_code 73 "$BIN/loader" keygen missing/loader.key
 }
 
 @test "serve refuses one key file without the other, a readable secret key (77) and a line that is not a key (2)" {
     "$BIN/loader" keygen loader.key
     "$BIN/loader" keygen trainer.key >allow
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key
     echo nonsense >>allow
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"'allow' line 2"* ]]
+    run_match 2 "'allow' line 2" "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     chmod 666 allow
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
-    [ "$status" -eq 77 ]
+    run_code 77 "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     chmod 644 allow
     : >allow
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
-    [ "$status" -eq 66 ]
+    run_code 66 "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
     chmod 644 loader.key
-    run "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
-    [ "$status" -eq 77 ]
+    run_code 77 "$BIN/loader" serve set --endpoint tcp://127.0.0.1:5555 --key loader.key --allow allow
 }
 
 @test "status reaches a loader with keys only with the right ones" {
@@ -316,8 +289,7 @@ END
     "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key --loader-key "$(cat loader.public)" | grep -q '^uptime_ms'
     "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key loader.key | grep -q '^uptime_ms'
     run_code 2 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --loader-key "$(cat loader.public)"
-    run "$BIN/loader" status --endpoint "tcp://[::1]:$port"
-    [ "$status" -eq 69 ]
+    run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port"
     run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
     [[ "$output" == *"check its address and the keys"* ]]
 }

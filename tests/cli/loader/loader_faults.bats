@@ -13,8 +13,7 @@ setup() {
 # fault 34
 @test "a loader with a git-lfs pointer in place of a shard exits with 65 and names it" {
     printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n' >set/train/000/000001.zst
-    run_code 65 "$BIN/loader" serve set --endpoint ipc://place
-    [[ "$output" == *000001.zst* ]]
+    run_match 65 "000001.zst" "$BIN/loader" serve set --endpoint ipc://place
 }
 
 # fault 36

@@ -23,8 +23,7 @@ setup() {
     printf '{"text": null}\n{"a": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl
     run_code 65 shardtool text a.jsonl
     [[ "$output" == *"'a.jsonl' line 2"*"no text at the key" ]]
-    run_code 0 shardtool tokenize --max-bad 1 --json -o two a.jsonl
-    [[ "$output" == *'"skipped":3,"null_texts":2'* ]]
+    run_match 0 '"skipped":3,"null_texts":2' shardtool tokenize --max-bad 1 --json -o two a.jsonl
     [[ "$output" == *"skipped 1 bad input and 2 null texts, the first: 'a.jsonl' line 1: its text is null"* ]]
     [ "$(jq -c .line two/skipped.jsonl | tr '\n' ' ')" = "1 2 4 " ]
     [ "$(shardtool text -0 -q --max-bad 1 a.jsonl 2>/dev/null | tr '\0' ' ')" = "x b " ]
@@ -52,22 +51,18 @@ setup() {
     [[ "$output" == *"'small.parquet' has no column 'body'; its columns: text (STRING), language (STRING), language_score (DOUBLE), tags.list.element (list of STRING)" ]]
     run_code 65 shardtool text --text-column language_score small.parquet
     [[ "$output" == *"column 'language_score' is DOUBLE, not text: name another with --text-column" ]]
-    run_code 65 shardtool text --text-column tags.list.element small.parquet
-    [[ "$output" == *"a list, not one value"* ]]
-    run_code 65 shardtool text --where 'score>1' small.parquet
-    [[ "$output" == *"--where 'score>1': 'small.parquet' has no column 'score'; its columns: "* ]]
+    run_match 65 "a list, not one value" shardtool text --text-column tags.list.element small.parquet
+    run_match 65 "--where 'score>1': 'small.parquet' has no column 'score'; its columns: " shardtool text --where 'score>1' small.parquet
 }
 
 @test "a malformed condition is refused" {
-    run_code 2 shardtool text --where 'language_score=1' small.parquet
-    [[ "$output" == *"is not NAME OP VALUE"* ]]
+    run_match 2 "is not NAME OP VALUE" shardtool text --where 'language_score=1' small.parquet
     run_code 2 shardtool text --where 'language_score>high' small.parquet
     [[ "$output" == *"'high' is not a number, and column 'language_score' is DOUBLE" ]]
     run_code 2 shardtool text --where 'language!=de and language_score>0.65' small.parquet
     [[ "$output" == *": quote the value 'de and language_score>0.65', or give each condition its own --where" ]]
     printf '{"text": "a"}\n' >lines.jsonl
-    run_code 65 shardtool text --where 'language_score>1' lines.jsonl
-    [[ "$output" == *"'lines.jsonl' has no columns, so --where"* ]]
+    run_match 65 "'lines.jsonl' has no columns, so --where" shardtool text --where 'language_score>1' lines.jsonl
     run_code 2 shardtool tokenize -o out --where 'a=1' lines.jsonl
     [ ! -e out ]
 }
@@ -85,8 +80,7 @@ setup() {
     echo '# Set' | tee set/README.md >set/LICENSE && printf '{\n "x": {"a": 1}\n}\n' >set/dataset_infos.json
     run_code 0 shardtool tokenize --where 'language==en' -o out set
     [[ "$output" == *"skipped 'set/LICENSE': it is about the Parquet or JSON lines"*"skipped 3 files of that kind"*"(1 parquet)"* ]]
-    run_code 0 shardtool tokenize -o named set/data set/README.md
-    [[ "$output" == *"(1 parquet, 1 text)"* ]]
+    run_match 0 "(1 parquet, 1 text)" shardtool tokenize -o named set/data set/README.md
     run_code 0 shardtool tokenize -o included --include '*.parquet' --include '*.md' set
     [[ "$output" == *"(1 parquet, 1 text)"* && "$output" != *"it is about"* ]]
     rm set/dataset_infos.json && mv set/README.md set/data/small.parquet . && echo '{"x": 1}' >set/a.json
@@ -130,8 +124,7 @@ setup() {
     shardtool text <small.parquet | cmp - want
     TMPDIR=/absent shardtool text <small.parquet | cmp - want # a regular file is not copied
     (head -c 3 >/dev/null && shardtool text) < <(printf abc | cat - small.parquet) | cmp - want
-    run_code 73 bash -c 'cat small.parquet | TMPDIR=/absent shardtool text -'
-    [[ "$output" == *"cannot create '/absent/"*"for a copy of standard input"*"set TMPDIR"* ]]
+    run_match 73 "cannot create '/absent/*for a copy of standard input*set TMPDIR" bash -c 'cat small.parquet | TMPDIR=/absent shardtool text -'
     tar -czf x.tgz small.parquet && zip -q x.zip small.parquet && xz -k small.parquet && gzip -k small.parquet
     tar -cf two.tar small.parquet.gz x.zip
     for f in x.tgz x.zip small.parquet.xz; do shardtool text "$f" | cmp - want; done
@@ -141,8 +134,7 @@ setup() {
     head -c 300 small.parquet >cut.parquet && tar -cf cut.tar cut.parquet small.parquet
     run_code 65 shardtool text cut.tar
     [[ "$output" == *"'cut.tar:cut.parquet' is cut short"* || "$output" == *"'cut.tar:cut.parquet'"* ]]
-    run_code 0 shardtool text -q --keep-going cut.tar
-    [[ "$output" == *'"First, in English."'* ]]
+    run_match 0 '"First, in English."' shardtool text -q --keep-going cut.tar
 }
 
 @test "a damaged page is refused with its row group, column and place" {
@@ -159,9 +151,7 @@ setup() {
 
 @test "a dataset made with other columns or conditions is not taken for this one" {
     run_code 0 shardtool tokenize -q -o out --where 'language==en' small.parquet
-    run_code 2 shardtool tokenize -q -o out --where 'language==de' small.parquet
-    [[ "$output" == *"where=language==en"* ]]
-    run_code 2 shardtool tokenize -q -o out --where 'language==en' --text-column language small.parquet
-    [[ "$output" == *"column=language"* ]]
+    run_match 2 "where=language==en" shardtool tokenize -q -o out --where 'language==de' small.parquet
+    run_match 2 "column=language" shardtool tokenize -q -o out --where 'language==en' --text-column language small.parquet
     run_code 0 shardtool tokenize -q -o out --where 'language==en' small.parquet
 }

@@ -47,12 +47,10 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
 }
 
 @test "--append refuses other options, known inputs, and a directory without a dataset" {
-    run_code 66 shardtool tokenize --append -o out $common a.jsonl
-    [[ "$output" == *"no finished dataset to append to"* ]]
+    run_match 66 "no finished dataset to append to" shardtool tokenize --append -o out $common a.jsonl
     shardtool tokenize -o out $common a.jsonl
     run_code 2 shardtool tokenize --append -o out $common --val 0.3 b.jsonl
-    run_code 2 shardtool tokenize --append -o out $common a.jsonl b.jsonl
-    [[ "$output" == *"'out' holds 'a.jsonl' already: name only new inputs"* ]]
+    run_match 2 "'out' holds 'a.jsonl' already: name only new inputs" shardtool tokenize --append -o out $common a.jsonl b.jsonl
     run_code 2 shardtool tokenize --append --force -o out $common b.jsonl
     run_code 2 shardtool tokenize --append -o - b.jsonl
     shardtool tokenize -o old $common a.jsonl
@@ -104,8 +102,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     run_code 2 shardtool tokenize --append -o out $common a.jsonl b.jsonl
     run_code 0 shardtool tokenize -o out $common a.jsonl # complete already
     [ "$(find out/.new -name '*.zst' | wc -l)" = "$before" ]
-    run_code 0 shardtool tokenize --append -o out ${common#-q} b.jsonl c.txt
-    [[ "$output" == *"continuing after"* ]]
+    run_match 0 "continuing after" shardtool tokenize --append -o out ${common#-q} b.jsonl c.txt
     shardtool tokenize -o whole $common a.jsonl b.jsonl c.txt
     same_files out whole
     [ -z "$(leftovers)" ]
@@ -135,8 +132,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
         shardtool tokenize -o out $common --max-tokens 30000 a.jsonl b.jsonl
         same_files out out1
     done
-    run_code 0 shardtool tokenize -o again --frame-tokens 256 --max-tokens 1000 a.jsonl
-    [[ "$output" == *"ended at --max-tokens 1000"* ]]
+    run_match 0 "ended at --max-tokens 1000" shardtool tokenize -o again --frame-tokens 256 --max-tokens 1000 a.jsonl
     run_code 0 shardtool tokenize -o more --json --max-tokens 1000000 a.jsonl
     [[ "$output" == *'"full":false'* && "$output" != *"ended at"* ]]
     # what follows the last document is never looked at

@@ -88,8 +88,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
 @test "shards without a manifest are not removed unless --force" {
     shardtool tokenize -q -o out a.txt
     rm out/dataset.jsonl
-    run_code 73 shardtool tokenize -o out b.txt
-    [[ "$output" == *"holds shards but no manifest; --force"* ]]
+    run_match 73 "holds shards but no manifest; --force" shardtool tokenize -o out b.txt
     shardtool tokenize -q -o other b.txt
     run_code 73 shardtool merge -o out other
     [ -e out/train/000/000000.zst ]
@@ -102,11 +101,9 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     shardtool tokenize -q -o out a.txt
     shardtool tokenize -q -o other b.txt
     cp other/train/000/000000.zst out/train/000/000001.zst
-    run_code 1 shardtool verify out
-    [[ "$output" == *"'out/train/000/000001.zst' is not listed in the manifest"* ]]
+    run_match 1 "'out/train/000/000001.zst' is not listed in the manifest" shardtool verify out
     rm out/train/000/000001.zst && mkdir -p out/val/000 && cp other/train/000/000000.zst out/val/000/000000.zst
-    run_code 1 shardtool verify out
-    [[ "$output" == *"'out/val/000/000000.zst' is not listed"* ]]
+    run_match 1 "'out/val/000/000000.zst' is not listed" shardtool verify out
 }
 
 # continues COMMAND...: whether the command reports that it continues after finished shards
@@ -143,8 +140,7 @@ continues() { "$@" 2>&1 | grep -q 'continuing after'; }
     options="-q --docs lines --val 0.1 --frame-tokens 1024 --shard-tokens 16k lines.txt"
     kill_at rename 4 shardtool tokenize -j 1 -o out $options
     sed -i '30000s/3/4/' lines.txt # far from both ends
-    run_code 2 shardtool tokenize -o out $options
-    [[ "$output" == *"has other inputs, or they have changed"* ]]
+    run_match 2 "has other inputs, or they have changed" shardtool tokenize -o out $options
     shardtool tokenize --force -o out $options
     shardtool tokenize -o whole $options
     shardtool diff out whole
@@ -243,8 +239,7 @@ END
         [ "$bytes" -le $((131072 + size / 2)) ] || { echo "$input: read $bytes of $size bytes" && return 1; }
         [ $input = two.jsonl.gz ] || continue
         cp -r damaged pipes && rm pipes/.window && mkfifo pipes/.window
-        run_code 73 timeout 60 shardtool tokenize -o pipes $options
-        [[ "$output" == *"'pipes/.window' is not a regular file"* ]]
+        run_match 73 "'pipes/.window' is not a regular file" timeout 60 shardtool tokenize -o pipes $options
         # with a damaged window all of the file is read
         printf 'x' | dd of=damaged/.window bs=1 seek=9 conv=notrunc status=none
         shardtool tokenize -o damaged $options
@@ -256,8 +251,7 @@ END
     rm -rf out
     kill_at rename $((shards * 9 / 10)) shardtool tokenize -j 1 -o out $options
     [ -s out/.window ]
-    run_code 65 shardtool tokenize -o out $options
-    [[ "$output" == *"'two.jsonl.gz': truncated or damaged"*"incorrect data check"* ]]
+    run_match 65 "'two.jsonl.gz': truncated or damaged*incorrect data check" shardtool tokenize -o out $options
 }
 
 @test "an unfinished run with other options or inputs is kept, and --force starts over" {
@@ -276,15 +270,12 @@ END
     rm -rf out
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     echo more >>lines.txt
-    run_code 2 shardtool tokenize -o out $options lines.txt
-    [[ "$output" == *"has other inputs, or they have changed"*"--force"* ]]
-    run_code 0 shardtool tokenize --force -o out $options lines.txt
-    [[ "$output" == *"starting over"* ]]
+    run_match 2 "has other inputs, or they have changed*--force" shardtool tokenize -o out $options lines.txt
+    run_match 0 "starting over" shardtool tokenize --force -o out $options lines.txt
     rm -rf out
     kill_at rename 5 shardtool tokenize -q -o out $options lines.txt
     printf x | dd of=out/.journal bs=1 seek=12 conv=notrunc status=none # damaged
-    run_code 0 shardtool tokenize -o out $options lines.txt
-    [[ "$output" == *"starting over"*"is damaged"* ]]
+    run_match 0 "starting over*is damaged" shardtool tokenize -o out $options lines.txt
     shardtool tokenize -q -o whole $options lines.txt
     cmp out/dataset.jsonl whole/dataset.jsonl
 }

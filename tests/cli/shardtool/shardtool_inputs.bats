@@ -20,8 +20,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     cat pages/*.txt >want
     run_code 0 shardtool tokenize -q --val 0 --invalid-utf8 bytes -o out pages
     shardtool cat out/train/000/000000.zst | shardtool decode --raw | sed 's/<|endoftext|>//g' | cmp - want
-    run_code 0 shardtool info out
-    [[ "$output" == *"train_documents 20"* ]]
+    run_match 0 "train_documents 20" shardtool info out
     # the nest that OpenWebText ships: a tar.xz of .xz files, each a tar of .txt
     tar cf a.tar pages/10* && tar cf b.tar pages/11* && xz -0 a.tar b.tar && mv a.tar.xz a.xz && mv b.tar.xz b.xz
     tar cJf nest.tar.xz a.xz b.xz
@@ -46,20 +45,16 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
         cp "$file" unknown
         run_code 65 shardtool text - <unknown
     done
-    run_code 65 shardtool text x.parquet
-    [[ "$output" == *"x.parquet"* ]]
+    run_match 65 "x.parquet" shardtool text x.parquet
 }
 
 @test "JSON that is not JSON lines is refused with the command that converts it" {
     printf '[{"text": "a"}, {"text": "b"}]\n' >array
-    run_code 65 shardtool text array
-    [[ "$output" == *"is a JSON array"*"jq -c '.[]'"* ]]
+    run_match 65 "is a JSON array*jq -c '.\[\]'" shardtool text array
     printf '{\n  "text": "a"\n}\n' >indented
-    run_code 65 shardtool text indented
-    [[ "$output" == *"over several lines"*"jq -c ."* ]]
+    run_match 65 "over several lines*jq -c ." shardtool text indented
     printf '# comment\n{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n' >comment
-    run_code 65 shardtool text - <comment
-    [[ "$output" == *"--format jsonl"* ]]
+    run_match 65 "--format jsonl" shardtool text - <comment
     # a name that promises JSON lines must hold them
     for file in array indented comment; do
         cp "$file" "$file.jsonl"
@@ -100,8 +95,7 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     done
     run_code 0 shardtool text --format text - <<<'{"text": "one"}'
     [ "$(jq -r .text <<<"$output")" = '{"text": "one"}' ]
-    run_code 2 shardtool text --format tar a.tar
-    [[ "$output" == *"auto|parquet|jsonl|text"* ]]
+    run_match 2 "auto|parquet|jsonl|text" shardtool text --format tar a.tar
 }
 
 # fault 1
@@ -110,18 +104,15 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     for at in 100 400 700; do
         cp a.gz b.gz
         printf '\x55' | dd of=b.gz bs=1 seek=$at conv=notrunc status=none
-        run_code 65 shardtool tokenize -o "out$at" b.gz
-        [[ "$output" == *"b.gz"* ]]
+        run_match 65 "b.gz" shardtool tokenize -o "out$at" b.gz
     done
     size=$(stat -c %s a.gz)
     for extra in 1 5 9; do
         cat a.gz a.gz | head -c $((size + extra)) >cut.gz
-        run_code 65 shardtool text cut.gz
-        [[ "$output" == *"ends within"* ]]
+        run_match 65 "ends within" shardtool text cut.gz
     done
     (cat a.gz && echo garbage) >garbage.gz
-    run_code 65 shardtool text garbage.gz
-    [[ "$output" == *"data after the last gzip member"* ]]
+    run_match 65 "data after the last gzip member" shardtool text garbage.gz
     cat a.gz a.gz >two.gz
     shardtool text -0 two.gz | tr -d '\0' | cmp - <(gzip -dc two.gz)
 }
@@ -148,11 +139,9 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     shardtool text -0 - <stored.zip | tr -d '\0' | cmp - <(tr -d '\0' <want)
     offset=$(grep -abo 'Page 110' stored.zip | head -1 | cut -d: -f1)
     printf 'X' | dd of=stored.zip bs=1 seek="$offset" conv=notrunc status=none
-    run_code 65 shardtool text stored.zip
-    [[ "$output" == *"stored.zip:110.txt"*"CRC"* ]]
+    run_match 65 "stored.zip:110.txt*CRC" shardtool text stored.zip
     echo secret >s.txt && zip -qP word secret.zip s.txt
-    run_code 65 shardtool text secret.zip
-    [[ "$output" == *"encrypted"* ]]
+    run_match 65 "encrypted" shardtool text secret.zip
 }
 
 @test "bz2 is read, alone and around a tar" {
@@ -166,17 +155,14 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
 @test "bombs are 65: nested too deep, or expanding too far" {
     silent() { "$@" >/dev/null; } # bash is slow at megabytes of output
     yes text | head -c 100M | xz -0 >a.xz
-    run_code 65 silent shardtool text a.xz
-    [[ "$output" == *"a.xz"*"--max-ratio"* ]]
+    run_match 65 "a.xz*--max-ratio" silent shardtool text a.xz
     [ "$(shardtool text -0 --max-ratio 0 a.xz | wc -c)" = $((100 * 1024 * 1024 + 1)) ]
     truncate -s 20G s.txt && echo end >>s.txt && tar cSf sparse.tar s.txt && rm s.txt
-    run_code 65 silent shardtool text sparse.tar
-    [[ "$output" == *"sparse.tar:s.txt"*"--max-ratio"* ]]
+    run_match 65 "sparse.tar:s.txt*--max-ratio" silent shardtool text sparse.tar
     echo text | xz | xz | xz >three.xz
     [ "$(shardtool text -0 three.xz | tr -d '\0')" = text ]
     xz <three.xz >four.xz
-    run_code 65 shardtool text four.xz
-    [[ "$output" == *"four.xz"*"--max-depth"* ]]
+    run_match 65 "four.xz*--max-depth" shardtool text four.xz
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
 
@@ -237,8 +223,7 @@ END
     done
     run_code 73 env TMPDIR=/nowhere bash -c 'cat a.zip | shardtool text -'
     [[ "$output" == *"cannot create '/nowhere/shard."*"for a copy of standard input"*"set TMPDIR"* ]]
-    run_code 65 bash -c 'head -c 200 a.zip | shardtool text -'
-    [[ "$output" == *"no central directory"* ]]
+    run_match 65 "no central directory" bash -c 'head -c 200 a.zip | shardtool text -'
 }
 
 @test "a zip that is cut in its central directory is 65" {
@@ -246,8 +231,7 @@ END
     [ "$(shardtool text a.zip | wc -l)" = 2 ]
     for cut in 1 10 40 100; do
         head -c -$cut a.zip >cut.zip
-        run_code 65 shardtool text cut.zip
-        [[ "$output" == *"'cut.zip': truncated or damaged"*"no central directory"* ]]
+        run_match 65 "'cut.zip': truncated or damaged*no central directory" shardtool text cut.zip
     done
     cat a.zip | shardtool text - | wc -l >count && [ "$(cat count)" = 2 ]
 }
@@ -258,8 +242,7 @@ END
     run_code 0 shardtool text more.zip
     [ "${#lines[@]}" = 2 ]
     echo garbage >>more.zip
-    run_code 65 shardtool text more.zip
-    [[ "$output" == *"'more.zip': 1008 bytes after the end of the archive"* ]]
+    run_match 65 "'more.zip': 1008 bytes after the end of the archive" shardtool text more.zip
     run_code 65 bash -c 'shardtool text - <more.zip'
     shardtool tokenize -q --val 0 --max-bad 1 -o out more.zip
     [ "$(shardtool decode out | grep -o '<|endoftext|>' | wc -l)" = 2 ] # as of a tar
@@ -268,8 +251,7 @@ import sys
 data = bytearray(open("a.zip", "rb").read())
 data[-14:-10] = b"\3\0\3\0"
 open("lost.zip", "wb").write(data)'
-    run_code 0 shardtool text lost.zip
-    [[ "$output" == *"'lost.zip' counts 3 members at its end and has 2: some may be lost"* ]]
+    run_match 0 "'lost.zip' counts 3 members at its end and has 2: some may be lost" shardtool text lost.zip
 }
 
 @test "UTF-16 without a byte order mark is named, as a file and in a folder" {
@@ -279,8 +261,7 @@ open("lost.zip", "wb").write(data)'
         for encoding in UTF-16LE UTF-16BE; do
             iconv -f UTF-8 -t $encoding <$text >page && cp page in/page.txt
             for input in page in; do
-                run_code 65 shardtool text $input
-                [[ "$output" == *"is probably UTF-16 text"*"iconv -f $encoding"* ]]
+                run_match 65 "is probably UTF-16 text*iconv -f $encoding" shardtool text $input
             done
             [ "$(shardtool text -0 --format text in | tr -d '\0' | wc -c)" -gt 0 ]
         done
@@ -294,8 +275,7 @@ open("lost.zip", "wb").write(data)'
 @test "--keep-going with nothing but bad inputs counts them" {
     printf '{"bad": 1}\n{"bad": 2}\n' >a.jsonl
     for command in "text" "tokenize -o out"; do
-        run_code 66 shardtool $command --keep-going a.jsonl
-        [[ "$output" == *"no documents; skipped 2 bad inputs, the first: 'a.jsonl' line 1"* ]]
+        run_match 66 "no documents; skipped 2 bad inputs, the first: 'a.jsonl' line 1" shardtool $command --keep-going a.jsonl
     done
 }
 
@@ -320,10 +300,8 @@ open("lost.zip", "wb").write(data)'
     tar cf in/b.tar c.txt d.bin cut.xz e.txt
     printf '%%PDF-1.4\n' >in/p.pdf && echo good 5 >in/z.txt
     run_code 65 shardtool tokenize -o out in
-    run_code 65 shardtool tokenize -o out --max-bad 3 in
-    [[ "$output" == *"more than --max-bad 3 bad inputs: "* ]]
-    run_code 0 shardtool tokenize -o out --max-bad 4 in
-    [[ "$output" == *"skipped 4 bad inputs, the first: 'in/a.jsonl' line 2"* ]]
+    run_match 65 "more than --max-bad 3 bad inputs: " shardtool tokenize -o out --max-bad 3 in
+    run_match 0 "skipped 4 bad inputs, the first: 'in/a.jsonl' line 2" shardtool tokenize -o out --max-bad 4 in
     [ "$(jq -r .input out/skipped.jsonl)" = "in/a.jsonl
 in/b.tar:d.bin
 in/b.tar:cut.xz
@@ -334,11 +312,9 @@ in/p.pdf" ]
     shardtool tokenize -q -o all --keep-going in
     cmp first all/skipped.jsonl
     shardtool diff out all
-    run_code 0 shardtool text -q --keep-going in
-    [[ "$output" == *"skipped 4 bad inputs"* ]]
+    run_match 0 "skipped 4 bad inputs" shardtool text -q --keep-going in
     for i in 1 2 3 4 5; do [[ "$output" == *"good $i"* ]]; done
-    run_code 65 shardtool tokenize -o share --max-bad 20% in
-    [[ "$output" == *"4 of "*"more than --max-bad 20%"* ]]
+    run_match 65 "4 of *more than --max-bad 20%" shardtool tokenize -o share --max-bad 20% in
     run_code 0 shardtool tokenize -o share --max-bad 50% in
     shardtool tokenize -q -o out --force in/z.txt
     [ ! -e out/skipped.jsonl ]
@@ -351,8 +327,7 @@ in/p.pdf" ]
     xz -k -0 a.txt
     head -c $(($(stat -c %s a.txt.xz) / 2)) a.txt.xz >cut.xz && echo next >z.txt
     tar cf a.tar cut.xz z.txt
-    run_code 0 shardtool text -q -0 --keep-going a.tar
-    [[ "$output" == *"skipped 1 bad input, the first: 'a.tar:cut.xz'"* ]]
+    run_match 0 "skipped 1 bad input, the first: 'a.tar:cut.xz'" shardtool text -q -0 --keep-going a.tar
     shardtool tokenize -q -o out --val 0 --keep-going a.tar
     [ "$(jq -r .input out/skipped.jsonl)" = a.tar:cut.xz ]
     shardtool cat out/train/000/000000.zst | shardtool decode --raw >got
@@ -374,8 +349,7 @@ in/p.pdf" ]
     run_code 66 shardtool text --files-from empty
     run_code 66 shardtool text --files-from absent
     echo missing.txt >list
-    run_code 66 shardtool text --files-from list
-    [[ "$output" == *"missing.txt"* ]]
+    run_match 66 "missing.txt" shardtool text --files-from list
 }
 
 @test "--include and --exclude select the files in folders by name or by path" {
@@ -392,12 +366,10 @@ in/p.pdf" ]
 # fault 14
 @test "a dangling link in a folder is one warning, a named one is 66" {
     mkdir in && echo text >in/a.txt && ln -s absent in/link && ln -s absent2 in/link2
-    run_code 0 shardtool tokenize -q -o out in
-    [[ "$output" == *"skipped 'in/link': a link to a file that does not exist"*"skipped 2 links"* ]]
+    run_match 0 "skipped 'in/link': a link to a file that does not exist*skipped 2 links" shardtool tokenize -q -o out in
     run_code 66 shardtool text in/link
     mkfifo in/pipe
-    run_code 0 shardtool text in
-    [[ "$output" == *"skipped 'in/pipe': it is no regular file"* ]]
+    run_match 0 "skipped 'in/pipe': it is no regular file" shardtool text in
 }
 
 @test "a second name of a file in a folder or a tar is left out with a warning" {
@@ -431,8 +403,7 @@ in/p.pdf" ]
 
 @test "the summary names the formats read, and --json prints its numbers" {
     mkdir in && echo one >in/a.txt && echo two >in/b.txt && printf '{"text": "three"}\n{"bad": 1}\n' >in/c.jsonl
-    run_code 0 shardtool tokenize --max-bad 1 -o out in
-    [[ "$output" == *"3 documents, "*"(1 jsonl, 2 text)"*"of memory"* ]]
+    run_match 0 "3 documents, *\(1 jsonl, 2 text)*of memory" shardtool tokenize --max-bad 1 -o out in
     shardtool tokenize -q --json --keep-going --val 1 -o val in 2>/dev/null >summary.json
     [ "$(jq -c '[.documents, .train_tokens, .inputs.jsonl, .inputs.text, .skipped, .val_share]' summary.json)" = "[3,0,1,2,1,1]" ]
     [ "$(jq .val_tokens summary.json)" = "$(shardtool info --json val | jq .val_tokens)" ]

@@ -12,8 +12,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
 
 @test "export writes train and val files, and nothing else" {
     dataset
-    run_code 0 shardtool export --to nanogpt -o out d
-    [[ "$output" == *"train: 23068 ids"*"val: 3457 ids"* ]]
+    run_match 0 "train: 23068 ids*val: 3457 ids" shardtool export --to nanogpt -o out d
     [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
     zstd -dcq d/train/*/*.zst | cmp - out/train.bin
     zstd -dcq d/val/*/*.zst | cmp - out/val.bin
@@ -27,13 +26,11 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
 @test "an export is replaced only with --force, and only if nothing else is in it" {
     dataset
     shardtool export -q --to megatron -o out d
-    run_code 73 shardtool export --to nanogpt -o out d
-    [[ "$output" == *"'out' is not empty: choose another directory, or --force"* ]]
+    run_match 73 "'out' is not empty: choose another directory, or --force" shardtool export --to nanogpt -o out d
     shardtool export -q --to nanogpt --force -o out d
     [ "$(ls -A out | tr '\n' ' ')" = "train.bin val.bin " ]
     echo notes >out/notes.txt
-    run_code 73 shardtool export --to npy --force -o out d
-    [[ "$output" == *"'out' holds 'notes.txt'"* ]]
+    run_match 73 "'out' holds 'notes.txt'" shardtool export --to npy --force -o out d
     [ -e out/train.bin ]
     run_code 73 shardtool export --to npy --force -o d d
     mkdir empty
@@ -48,8 +45,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     shardtool export --to nanogpt -q -o link d
     [ -L link ]
     [ -e disk/train.bin ]
-    run_code 73 shardtool export --to nanogpt -o dangling d
-    [[ $output == *"link to a directory that does not exist"* ]]
+    run_match 73 "link to a directory that does not exist" shardtool export --to nanogpt -o dangling d
     [ -z "$(compgen -G '.*.tmp.*')" ]
 }
 
@@ -78,15 +74,12 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     tail -c +1025 llmc/train_000000.bin | cmp - <(ids 50256 505 50256 11545)
     shardtool export -q --to nanogpt --eot before -o before d
     ids 50256 505 50256 11545 | cmp - before/train.bin
-    run_code 0 shardtool import --from nanogpt -o wrong before
-    [[ "$output" == *"train begins with the end-of-text id 50256"*"use --eot before"* ]]
+    run_match 0 "train begins with the end-of-text id 50256*use --eot before" shardtool import --from nanogpt -o wrong before
     shardtool import -q --from nanogpt --eot before -o back before
     shardtool diff --content d back
-    run_code 65 shardtool import --from llmc --eot before -o x before/train.bin
-    [[ "$output" == *"'before/train.bin': shorter than a header"* ]]
+    run_match 65 "'before/train.bin': shorter than a header" shardtool import --from llmc --eot before -o x before/train.bin
     shardtool export -q --to llmc --eot after -o after d
-    run_code 65 shardtool import --from llmc -o x after
-    [[ "$output" == *"does not begin with the end-of-text id 50256: use --eot after"* ]]
+    run_match 65 "does not begin with the end-of-text id 50256: use --eot after" shardtool import --from llmc -o x after
     run_code 2 shardtool export --to megatron --eot before -o x d
 }
 
@@ -96,37 +89,28 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     printf abc >odd.bin
     run_code 65 shardtool import --from nanogpt -o out large.bin
     [[ "$output" == *"'large.bin': id 60000 at index 1 is not in the vocabulary of 50257"* ]]
-    run_code 65 shardtool import --from nanogpt -o out odd.bin
-    [[ "$output" == *"'odd.bin': odd number of bytes"* ]]
-    run_code 65 shardtool import --from npy -o out train.bin
-    [[ "$output" == *"'train.bin': not a NumPy file"* ]]
-    run_code 66 shardtool import --from megatron -o out train.bin
-    [[ "$output" == *"train.idx"* ]]
-    run_code 2 shardtool import --from datatrove -o out train.bin
-    [[ "$output" == *"'train.bin' does not end in .ds"* ]]
+    run_match 65 "'odd.bin': odd number of bytes" shardtool import --from nanogpt -o out odd.bin
+    run_match 65 "'train.bin': not a NumPy file" shardtool import --from npy -o out train.bin
+    run_match 66 "train.idx" shardtool import --from megatron -o out train.bin
+    run_match 2 "'train.bin' does not end in .ds" shardtool import --from datatrove -o out train.bin
     mkdir folder
     echo hello >folder/README.md
-    run_code 66 shardtool import --from nanogpt -o out folder
-    [[ "$output" == *"no input file ends in .bin"* ]]
+    run_match 66 "no input file ends in .bin" shardtool import --from nanogpt -o out folder
     [ -z "$(find out -name '*.zst*' -o -name dataset.jsonl)" ]
-    run_code 2 shardtool import -o out train.bin
-    [[ "$output" == *"missing --from nanogpt|llmc|megatron|datatrove|npy"* ]]
-    run_code 2 shardtool import --from nanogpt train.bin
-    [[ "$output" == *"missing -o DIR"* ]]
+    run_match 2 "missing --from nanogpt|llmc|megatron|datatrove|npy" shardtool import -o out train.bin
+    run_match 2 "missing -o DIR" shardtool import --from nanogpt train.bin
 }
 
 @test "names decide the split; one split goes to standard output" {
     ids 1 2 50256 >train.bin
     ids 3 50256 >val.bin
     ids 4 50256 >medieval_002.bin
-    run_code 0 shardtool import --from nanogpt -o out train.bin val.bin medieval_002.bin
-    [[ "$output" == *"read 2 train and 1 val files"* ]]
+    run_match 0 "read 2 train and 1 val files" shardtool import --from nanogpt -o out train.bin val.bin medieval_002.bin
     shardtool cat --split val out | cmp - val.bin
     shardtool import -q --from nanogpt -o - train.bin >x.zst
     shardtool verify -q x.zst
     shardtool cat x.zst | cmp - train.bin
-    run_code 2 shardtool import --from nanogpt -o - train.bin val.bin
-    [[ "$output" == *"-o - takes one split"* ]]
+    run_match 2 "-o - takes one split" shardtool import --from nanogpt -o - train.bin val.bin
     shardtool import -q --from nanogpt -o - - <train.bin | cmp - x.zst
 }
 
@@ -134,10 +118,8 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     ids 1 2 50256 >train.bin
     ids 3 50256 >other.bin
     shardtool import -q --from nanogpt -o out train.bin
-    run_code 0 shardtool import --from nanogpt -o out train.bin
-    [[ "$output" == *"'out' is already complete"* ]]
-    run_code 73 shardtool import --from nanogpt -o out other.bin
-    [[ "$output" == *"already holds another dataset"* ]]
+    run_match 0 "'out' is already complete" shardtool import --from nanogpt -o out train.bin
+    run_match 73 "already holds another dataset" shardtool import --from nanogpt -o out other.bin
     shardtool cat out | cmp - train.bin
     shardtool import -q --force --from nanogpt -o out other.bin
     shardtool cat out | cmp - other.bin

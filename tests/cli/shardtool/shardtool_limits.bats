@@ -18,8 +18,7 @@ load ../helpers
         for size in 100 140000; do
             (echo é before && head -c $((size + 1)) /dev/zero | tr '\0' a && echo . after) >word.txt
             for command in "encode" "tokenize -q --force -o out"; do
-                run_code 65 shardtool $command --max-word $size word.txt
-                [[ "$output" == *"a word of more than $size bytes at byte 10 (--max-word)"* ]]
+                run_match 65 "a word of more than $size bytes at byte 10 (--max-word)" shardtool $command --max-word $size word.txt
                 run_code 0 shardtool $command --max-word $((size + 1)) word.txt
             done
         done
@@ -57,16 +56,14 @@ END
 @test "64 MiB of input without output is 65, not an endless wait" {
     # skippable frames of 16 MiB, which hold no content
     (for i in 1 2 3 4 5; do printf '\x50\x2a\x4d\x18\0\0\0\1' && head -c 16M /dev/zero; done; echo text | zstd) >silent.zst
-    run_code 65 shardtool text silent.zst
-    [[ "$output" == *"64 MiB of input without output"* ]]
+    run_match 65 "64 MiB of input without output" shardtool text silent.zst
 }
 
 # fault 2
 @test "a stream compressed 24 times is refused with 65" {
     echo text >x
     for level in $(seq 24); do xz -0 <x >y && mv y x; done
-    run_code 65 shardtool text x
-    [[ "$output" == *"--max-depth"* ]]
+    run_match 65 "--max-depth" shardtool text x
 }
 
 # fault 3
@@ -84,8 +81,7 @@ END
 @test "an archive without members is 66, like an empty folder" {
     tar cf empty.tar -T /dev/null && gzip -k empty.tar
     for file in empty.tar empty.tar.gz; do
-        run_code 66 shardtool tokenize -o out $file
-        [[ "$output" == *"contain no documents"* ]]
+        run_match 66 "contain no documents" shardtool tokenize -o out $file
     done
     head -c 10240 /dev/zero >zeros.bin
     run_code 65 shardtool text zeros.bin
@@ -103,10 +99,8 @@ END
 # fault 10
 @test "text in another encoding is counted, and named when it is more than 1 %" {
     printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt
-    run_code 0 shardtool text -q latin1.txt
-    [[ "$output" == *"replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text"*iconv* ]]
-    run_code 0 shardtool tokenize -q -o out latin1.txt
-    [[ "$output" == *"in 2000 places, more than 1 % of the text"*iconv* ]]
+    run_match 0 "replaced invalid UTF-8 by U+FFFD in 2000 places, more than 1 % of the text*iconv" shardtool text -q latin1.txt
+    run_match 0 "in 2000 places, more than 1 % of the text*iconv" shardtool tokenize -q -o out latin1.txt
     (cat "$DATA/../../README.md" && printf '\xff') >one.txt
     run_code 0 shardtool tokenize -q -o one one.txt
     [[ "$output" == *"in 1 place" ]]
@@ -124,8 +118,7 @@ sys.stdout.buffer.write(table * 2000000)' >x.zst
 
 @test "a zstd window above 128 MiB is refused by name" {
     seq 1000 | zstd -q --ultra --long=31 >x.zst
-    run_code 65 shardtool text x.zst
-    [[ "$output" == *"zstd window is larger than 128 MiB"* ]]
+    run_match 65 "zstd window is larger than 128 MiB" shardtool text x.zst
 }
 
 @test "a stack that is too small ends the program with 71" {

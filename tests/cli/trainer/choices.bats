@@ -17,15 +17,12 @@ setup() {
     for line in nothing '[]' '{"ctx": 3, "endings": ["b", "c"], "label": 0}' '{"ctx": "a", "endings": ["b"], "label": 0}' \
         '{"ctx": "a", "endings": ["b", 3], "label": 0}' '{"ctx": "a", "endings": ["b", ""], "label": 0}' '{"ctx": "a", "endings": ["b", "c"], "label": 2}'; do
         { head -1 items.jsonl && echo && echo "$line"; } >bad.jsonl
-        run evaluate --choices=bad.jsonl
-        [ "$status" -eq 65 ]
-        [[ "$output" == *"'bad.jsonl' line 3: "* ]]
+        run_match 65 "'bad.jsonl' line 3: " evaluate --choices=bad.jsonl
     done
     # a space that an ending begins with is not doubled
     echo '{"ctx": "the river", "endings": ["mill", "stone"], "label": 1}' >plain.jsonl
     sed 's/"mill", "stone"/" mill", " stone"/' plain.jsonl >spaced.jsonl
     cmp <(evaluate --choices=plain.jsonl --json) <(evaluate --choices=spaced.jsonl --json)
     : >empty.jsonl
-    run evaluate --choices=empty.jsonl
-    [ "$status" -eq 66 ]
+    run_code 66 evaluate --choices=empty.jsonl
 }

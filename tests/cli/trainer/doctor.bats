@@ -4,23 +4,19 @@ load ../helpers
 setup() { cd "$BATS_TEST_TMPDIR" && cp "$BIN/trainer" . && cp "$BIN/loader" .; }
 
 @test "doctor prints a line for each check, and 0 where a run can start" {
-    run ./trainer doctor
-    [ "$status" = 0 ]
+    run_code 0 ./trainer doctor
     for name in device cores memory disk limits loader; do grep -qE "^(ok|warning) +$name " <<<"$output"; done
     [ "${#lines[@]}" = 6 ]
 }
 
 @test "doctor names limits of the shell, a missing loader and a directory that does not exist" {
-    run bash -c 'ulimit -f 1000; ./trainer doctor'
-    [ "$status" = 0 ]
+    run_code 0 bash -c 'ulimit -f 1000; ./trainer doctor'
     grep -qE '^warning +limits +file size 1024000 \(ulimit -f\)' <<<"$output"
     rm loader
     ./trainer doctor | grep -qE "^warning +loader +no program 'loader'"
     touch file
-    run ./trainer doctor nowhere file/below
-    [ "$status" = 2 ]
-    run ./trainer doctor file/below
-    [ "$status" = 1 ]
+    run_code 2 ./trainer doctor nowhere file/below
+    run_code 1 ./trainer doctor file/below
     grep -qE "^error +disk +'file/below': Not a directory" <<<"$output"
 }
 

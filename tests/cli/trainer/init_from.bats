@@ -36,8 +36,7 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
         close "$("$BIN/trainer" eval --init_from=./$directory "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
         "$BIN/trainer" train --quiet --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=1 --sample_tokens=0
         close "$(first_val_loss run-$directory)" "$want"
-        run "$BIN/trainer" train --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=2 --sample_tokens=0
-        [ "$status" -eq 0 ]
+        run_code 0 "$BIN/trainer" train --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=2 --sample_tokens=0
         [[ "$output" == *"resuming at step 1"* ]]
     done
     rm whole
@@ -50,15 +49,13 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
     close "$("$BIN/trainer" eval --init_from="$hf" --eval_block_size=16 "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
     "$BIN/trainer" train --quiet --init_from="$hf" --block_size=32 --eval_block_size=16 --out_dir=run "${few[@]}" --max_iters=1
     close "$(first_val_loss run)" "$want"
-    run "$BIN/trainer" train --init_from="$hf" --block_size=128 --out_dir=long "${few[@]}"
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train --init_from="$hf" --block_size=128 --out_dir=long "${few[@]}"
     [[ "$output" == *"--block_size: 'block_size' is 128, and the model in '$hf' has 64"* ]]
 }
 
 # fault 71
 @test "keys that contradict the model are errors with both values, 2" {
-    run "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --gelu=exact --out_dir=run "${few[@]}"
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --gelu=exact --out_dir=run "${few[@]}"
     [[ "$output" == *"'n_layer' is 6, and the model in '$hf' has 2"* ]]
     [[ "$output" == *"'bias' is False, and the model in '$hf' has True"* ]]
     [[ "$output" == *"'gelu' is exact, and the model in '$hf' has tanh"* ]]
@@ -98,8 +95,7 @@ END
 }
 
 @test "names such as gpt2 are looked up as directories, and a missing one names the files to provide, 66" {
-    run "$BIN/trainer" train --init_from=gpt2-xl --out_dir=run "${few[@]}"
-    [ "$status" -eq 66 ]
+    run_code 66 "$BIN/trainer" train --init_from=gpt2-xl --out_dir=run "${few[@]}"
     [[ "$output" == *"put config.json and model.safetensors of the model 'gpt2-xl' into 'gpt2-xl'"* ]]
     mkdir models runs
     ln -s "$hf" models/gpt2
@@ -158,11 +154,8 @@ decay_lr = False
 END
     mkdir data
     ln -s "$data" data/shakespeare
-    run "$BIN/trainer" train eval_gpt2.py --dataset=shakespeare
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"step 0 | train loss "*" | val loss "* ]]
-    run "$BIN/trainer" train finetune_shakespeare.py --max_iters=1 --sample_tokens=0
-    [ "$status" -eq 0 ]
+    run_match 0 "step 0 | train loss * | val loss " "$BIN/trainer" train eval_gpt2.py --dataset=shakespeare
+    run_code 0 "$BIN/trainer" train finetune_shakespeare.py --max_iters=1 --sample_tokens=0
     [[ "$output" == *"ignored: import, wandb_log, wandb_project, wandb_run_name"* ]]
     [ -d out-shakespeare/ckpt-00000001 ]
 }

@@ -31,34 +31,24 @@ val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
     [ -s text ]
     train --init_from="$(checkpoint run 24)" --out_dir=tuned --z_loss=1e-3 --max_iters=1
     grep -q '"model_type": "millrace"' "$(checkpoint tuned 1)/config.json"
-    run train --init_from="$(checkpoint run 24)" --out_dir=other --mlp=gelu
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"'mlp' is gelu, and the model in "*" has swiglu"* ]]
+    run_match 2 "'mlp' is gelu, and the model in * has swiglu" train --init_from="$(checkpoint run 24)" --out_dir=other --mlp=gelu
 }
 
 @test "a checkpoint of a GPT-2 has no key of the options, and a resumed run refuses them with 2" {
     train --out_dir=run --max_iters=8
     for key in tie_embeddings logit_softcap z_loss mlp norm qk_norm position rope_theta n_kv_head; do
-        run grep -q "\"$key\":" "$(checkpoint run 8)"/{state,config}.json
-        [ "$status" -eq 1 ]
+        run_code 1 grep -q "\"$key\":" "$(checkpoint run 8)"/{state,config}.json
     done
-    run train --out_dir=run --norm=rmsnorm
-    [ "$status" -eq 2 ]
+    run_code 2 train --out_dir=run --norm=rmsnorm
     [[ "$output" == *"norm is rmsnorm, was layernorm"* || "$output" == *"'norm' is rmsnorm, and the model in "*" has layernorm"* ]]
 }
 
 @test "options that contradict the shape are errors with both values, 2" {
-    run train --n_head=4 --n_kv_head=3
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"'n_kv_head' 3 does not divide 'n_head' 4"* ]]
-    run train --n_embd=6 --n_head=2 --position=rope
-    [ "$status" -eq 2 ]
+    run_match 2 "'n_kv_head' 3 does not divide 'n_head' 4" train --n_head=4 --n_kv_head=3
+    run_code 2 train --n_embd=6 --n_head=2 --position=rope
     [[ "$output" == *"'position' is rope, which turns pairs of channels, and a head has n_embd / n_head = 3"* ]]
-    run train --logit_softcap=-1
-    [ "$status" -eq 2 ]
-    run train --mlp=relu
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"gelu, relu2, swiglu"* ]]
+    run_code 2 train --logit_softcap=-1
+    run_match 2 "gelu, relu2, swiglu" train --mlp=relu
 }
 
 @test "a config.json with options that no model has is an error, 65" {
@@ -67,8 +57,7 @@ val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
     for change in 's/"norm": "rmsnorm"/"norm": "none"/' 's/"n_kv_head": 1/"n_kv_head": 3/' 's/"rope_theta": 5000/"rope_theta": 0.5/' \
         's/"activation_function": "swiglu"/"activation_function": "silu"/' 's/"model_type": "millrace"/"model_type": "llama"/'; do
         sed "$change" "$(checkpoint run 1)/config.json" >model/config.json
-        run cmp -s "$(checkpoint run 1)/config.json" model/config.json
-        [ "$status" -eq 1 ]
+        run_code 1 cmp -s "$(checkpoint run 1)/config.json" model/config.json
         run train --init_from=./model --out_dir=other
         [ "$status" -eq 65 ] || { echo "$change: $status $output" && false; }
     done

@@ -59,9 +59,7 @@ END
     "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=unbroken --max_iters=$end
     same_run unbroken "der Lauf/1" $end
     grep -q '"dataset": "Das Mühlrad"' "der Lauf/1/metrics.jsonl"
-    run "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"die Mühle №"* ]]
+    run_match 0 "die Mühle №" "$BIN/trainer" sample --out_dir="der Lauf/1" --start="die Mühle №" --max_new_tokens=8 --num_samples=1
 }
 
 @test "the trainer starts another loader after kill -9 of its own, and the run equals an uninterrupted one" {
@@ -141,8 +139,7 @@ breakable_loader() {
     "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --loader_key="$(cat mill.public)" \
         --key_file=miller.key --out_dir=far
     same_run whole far
-    run "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
     [[ "$output" == *"must be given together"* ]]
 }
 
@@ -199,8 +196,7 @@ breakable_loader() {
 @test "closed standard descriptors are not reused for files" {
     bash -c '"$BIN/shardtool" tokenize --val 0.2 -o closed "Mühlen & Bäche" <&- >&- 2>&-'
     "$BIN/shardtool" diff closed "Das Mühlrad"
-    run bash -c '"$BIN/trainer" train tiny.conf --dataset=closed --out_dir=mute <&- >&- 2>&-'
-    [ "$status" -eq 0 ]
+    run_code 0 bash -c '"$BIN/trainer" train tiny.conf --dataset=closed --out_dir=mute <&- >&- 2>&-'
     same_run whole mute
 }
 
@@ -208,8 +204,7 @@ breakable_loader() {
     strace -f -qq -e trace=socket,connect -o calls "$BIN/trainer" train tiny.conf --quiet --dataset=still --out_dir=local --max_iters=3
     strace -f -qq -e trace=socket,connect -o more "$BIN/shardtool" tokenize --quiet -o local-set other-*
     grep -q AF_UNIX calls
-    run grep -h AF_INET calls more
-    [ "$status" -eq 1 ]
+    run_code 1 grep -h AF_INET calls more
 }
 
 @test "a dataset and a program that may only be read are enough" {

@@ -31,9 +31,7 @@ END
 }
 
 @test "one command trains a model and writes checkpoints, metrics and a report" {
-    run train --out_dir=run
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"cpu: "* ]]
+    run_match 0 "cpu: " train --out_dir=run
     [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s ("*" % of GEMM rate) | data-wait "* ]]
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
     [ "$(steps run)" -eq 24 ]
@@ -43,8 +41,7 @@ END
     grep -q '<th>backend</th><td>cpu: ' run/report.html
     speed=$(awk -F'"ms": |, "tok_s": |, "wait"' '/tok_s/ { s += $2; t += $2 * $3 } END { printf "%.0f", t / s }' run/metrics.jsonl)
     grep -q "<th>speed</th><td>$speed tokens/s in steps, mean of the run" run/report.html
-    run grep -E 'src=|href=|<script|https?://' run/report.html
-    [ "$status" -eq 1 ]
+    run_code 1 grep -E 'src=|href=|<script|https?://' run/report.html
     run "$BIN/trainer" status run
     [[ "$output" == *"step "*"24"*"val_loss_before"* ]]
     "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
@@ -60,9 +57,7 @@ END
         [ -n "$(ls -d cut/ckpt-*)" ]
     done
     end=$(($(steps cut) + 1))
-    run train --out_dir=cut --max_iters=$end
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"resuming at step"* ]]
+    run_match 0 "resuming at step" train --out_dir=cut --max_iters=$end
     # the evaluation at its end, which the uninterrupted run has not
     [ $((end % 8)) -eq 0 ] || sed -i "/\"step\": $end, \"val_loss\"/d" cut/metrics.jsonl
     finish cut --dataset="$data"
@@ -100,12 +95,8 @@ END
         for file in model optimizer; do cmp {whole,run$level}/ckpt-00000004/$file.safetensors; done
         diff <(losses whole) <(losses run$level)
     done
-    run train --out_dir=no --recompute=7
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto"* ]]
-    run train --out_dir=no --recompute_layers=2
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"'recompute_layers' is set, and 'recompute' is auto"* ]]
+    run_match 2 "'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto" train --out_dir=no --recompute=7
+    run_match 2 "'recompute_layers' is set, and 'recompute' is auto" train --out_dir=no --recompute_layers=2
 }
 
 # fault 39
@@ -138,9 +129,7 @@ END
     done
     train --out_dir=epoch --quiet --max_iters=20
     [ "$(for mode in epoch shifted documents; do losses $mode | grep '"step": 20, "loss"'; done | sort -u | wc -l)" -eq 3 ]
-    run train --out_dir=documents
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"sampling is epoch, was documents"* ]]
+    run_match 2 "sampling is epoch, was documents" train --out_dir=documents
 }
 
 @test "a loader may be started after the trainer" {
@@ -179,9 +168,7 @@ END
 }
 
 @test "without a loader the trainer exits with 69" {
-    run "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
-    [ "$status" -eq 69 ]
-    [[ "$output" == *"no loader at ipc://nowhere"* ]]
+    run_match 69 "no loader at ipc://nowhere" "$BIN/trainer" train tiny.conf --loader=ipc://nowhere --data_timeout=1 --out_dir=run
 }
 
 # fault 54
@@ -198,35 +185,29 @@ END
 # fault 83
 @test "all mistakes of a configuration are printed, with the nearest key, 2" {
     printf 'batchsize = 3\nn_head = 5\n' >bad.conf
-    run "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train tiny.conf bad.conf --n_layr=3 --device=tpu
     [[ "$output" == *"bad.conf:1:1: unknown key 'batchsize', did you mean 'batch_size'?"* ]]
     [[ "$output" == *"--n_layr=3: unknown key 'n_layr', did you mean 'n_layer'?"* ]]
     [[ "$output" == *"'n_embd' 16 is not divisible by 'n_head' 5: take 40"* ]]
     [[ "$output" == *"'device' is 'tpu'"* ]]
     [[ "$output" == *"4 mistakes in the configuration"* ]]
-    run "$BIN/trainer" plan --n_layer=abc --bias=maybe --dtype=int8
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" plan --n_layer=abc --bias=maybe --dtype=int8
     [[ "$output" == *"--n_layer=abc: 'n_layer' takes an integer: the name 'abc' is not set above"* ]]
     [[ "$output" == *"--bias=maybe: 'bias' takes True or False"*"--dtype=int8: 'dtype' is 'int8', not one of "* ]]
-    run "$BIN/trainer" plan --batch_size=65536 --block_size=65536 # 2^32 tokens, which an int does not count
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" plan --batch_size=65536 --block_size=65536 # 2^32 tokens, which an int does not count
     [[ "$output" == *"'batch_size' 65536 times 'block_size' 65536 is more than 16777216 tokens"* ]]
 }
 
 @test "the evaluation of a model whose loss is not finite exits with 81" {
     train --out_dir=run --quiet --max_iters=1 --eval_interval=0
     multiply_gains run/ckpt-00000001 broken nan
-    run train --out_dir=next --init_from=./broken --eval_only=True
-    [ "$status" -eq 81 ]
-    run bash -c '"$BIN/trainer" eval --init_from=./broken --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
-    [ "$status" -eq 81 ]
+    run_code 81 train --out_dir=next --init_from=./broken --eval_only=True
+    run_code 81 bash -c '"$BIN/trainer" eval --init_from=./broken --dataset="$0" --threads=1 --eval_tokens=64 --json 2>/dev/null' "$data"
     [ "$output" = '{"split": "train", "loss": null, "bpb": null, "tokens": 64}' ]
 }
 
 @test "--print_config shows each value and where it comes from" {
-    run "$BIN/trainer" train tiny.conf --seed=7 --print_config
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/trainer" train tiny.conf --seed=7 --print_config
     [[ "$output" =~ n_layer\ *=\ 1\ *#\ tiny.conf:1 ]]
     [[ "$output" =~ seed\ *=\ 7\ *#\ --seed ]]
     [[ "$output" =~ beta1\ *=\ 0.9\ *#\ default ]]
@@ -321,25 +302,20 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     echo "dataset = '$data'" >with.conf # of the training run
     cmp whole <(evaluate with.conf --choices=items)
     run_code 2 evaluate --choices=
-    run_code 2 evaluate --choices=items --dataset="$data"
-    [[ "$output" == *"--dataset and --choices"* ]]
+    run_match 2 "--dataset and --choices" evaluate --choices=items --dataset="$data"
     printf '\xef\xbb\xbf{}\n' >marked
-    run_code 65 evaluate --choices=marked
-    [[ "$output" == *"'marked' line 1: not a JSON object: "* ]]
+    run_match 65 "'marked' line 1: not a JSON object: " evaluate --choices=marked
 }
 
 @test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
-    run "$BIN/trainer" plan tiny.conf nano.py
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"ignored: wandb_log, import, compile"* ]]
+    run_match 0 "ignored: wandb_log, import, compile" "$BIN/trainer" plan tiny.conf nano.py
 }
 
 # fault 71
 @test "validation data shorter than block_size is an error, 2" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
-    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run
     [[ "$output" == *"the validation data of 'noval' has 0 tokens, block_size 16 needs at least 17"*"--val"* ]]
 }
 
@@ -360,29 +336,23 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     ln -s "$BIN/shardtool" programs
     printf '#!/bin/sh\n' | tee programs/trainer >programs/loader
     chmod +x programs/*
-    run_code 0 bash "$ROOT/scripts/demo.sh" programs "one text.txt"
-    [[ "$output" == *"6000 documents, "* ]]
+    run_match 0 "6000 documents, " bash "$ROOT/scripts/demo.sh" programs "one text.txt"
 }
 
 @test "a directory without a dataset is an error, 66" {
-    run "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
-    [ "$status" -eq 66 ]
-    [[ "$output" == *"'nowhere' is not a dataset directory"* ]]
+    run_match 66 "'nowhere' is not a dataset directory" "$BIN/trainer" train tiny.conf --dataset=nowhere --out_dir=run
 }
 
 # fault 80
 @test "a run directory in use is an error, 73" {
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 1
-    run train --out_dir=run
-    [ "$status" -eq 73 ]
-    [[ "$output" == *"locked by pid $TRAINER"* ]]
+    run_match 73 "locked by pid $TRAINER" train --out_dir=run
 }
 
 # fault 74
 @test "failed saves are warnings, a failed last save exits with 74, and no partial checkpoint is left" {
-    run bash -c 'ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
-    [ "$status" -eq 74 ]
+    run_code 74 bash -c 'ulimit -f 1000; "$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=run --eval_interval=4' "$data"
     [ "$(grep -c "no checkpoint: .*File too large; training continues" <<<"$output")" -eq 6 ]
     [ "$(ls -A run | tr '\n' ' ')" = ".lock metrics.jsonl report.html " ]
 }
@@ -390,11 +360,8 @@ for name in written: assert written[name] == printed[name], (name, written[name]
 # fault 77
 @test "another model in the same directory is an error that lists the differences, 2; --fresh moves the old run" {
     train --out_dir=run --quiet --max_iters=2
-    run train --out_dir=run --n_layer=2
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"n_layer is 2, was 1"* ]]
-    run train --out_dir=run --n_layer=2 --max_iters=2 --fresh
-    [ "$status" -eq 0 ]
+    run_match 2 "n_layer is 2, was 1" train --out_dir=run --n_layer=2
+    run_code 0 train --out_dir=run --n_layer=2 --max_iters=2 --fresh
     [ -e run/before-1/metrics.jsonl ]
     [ -d run/before-1/ckpt-00000002 ]
     [ -d run/ckpt-00000002 ]
@@ -414,8 +381,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1
     refused "init_from is './run/ckpt-00000002', and the run in 'run', at step 2, began from 'scratch'" --init_from=./run/ckpt-00000002
     refused "init_from is './run/ckpt-00000002', and the run" --init_from=./run/ckpt-00000002 --max_iters=3
-    run_code 0 train --out_dir=run "${small[@]}"
-    [[ "$output" == *"the run in 'run' is complete (step 2 of 2): nothing is trained; raise max_iters to go on"* ]]
+    run_match 0 "the run in 'run' is complete (step 2 of 2): nothing is trained; raise max_iters to go on" train --out_dir=run "${small[@]}"
     run_code 0 train --out_dir=run "${small[@]}" --eval_only=True --eval_iters=2
     run_code 0 train --out_dir=run "${small[@]}" --max_iters=3 --learning_rate=1
     [[ "$output" == *"learning_rate is now 1, was 0.001 until step 2"* && "$output" != *"complete"* ]]
@@ -439,16 +405,13 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     train --out_dir=run --quiet
     cp -r run whole
     printf x | dd of="$(last run)/model.safetensors" bs=1 seek=100000 conv=notrunc status=none
-    run train --out_dir=run
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"A CHECKPOINT IS DAMAGED"*"transformer.wte.weight"*"resuming at step 16"* ]]
+    run_match 0 "A CHECKPOINT IS DAMAGED*transformer.wte.weight*resuming at step 16" train --out_dir=run
     same_run whole run
 }
 
 # fault 55
 @test "three steps that are not finite roll the run back past their samples; the second time it exits with 81" {
-    run train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
-    [ "$status" -eq 81 ]
+    run_code 81 train --out_dir=run --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
     grep -q rolled_back_from run/metrics.jsonl
     grep -q passed_from run/metrics.jsonl
@@ -456,14 +419,11 @@ for name in written: assert written[name] == printed[name], (name, written[name]
 
 # fault 58
 @test "a plan that does not fit is an error before anything is allocated, 82, and a plan that fits is suggested" {
-    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
-    [ "$status" -eq 82 ]
+    run_code 82 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --batch_size=64 --block_size=256 --gradient_accumulation_steps=1 --mem_limit=200MiB
     [ ! -e run ]
     [[ "$output" != *"for 200.0 MiB: batch_size"* ]] # no choice is printed where none fits
     [[ "$output" =~ (--batch_size=[0-9]+)\ (--gradient_accumulation_steps=[0-9]+) ]]
-    run "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=200MiB
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"arena"*"spare"* ]]
+    run_match 0 "arena*spare" "$BIN/trainer" plan tiny.conf "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" --block_size=256 --mem_limit=200MiB
 }
 
 @test "eval prints the loss of the evaluation in the run; sample prints the same text for the same seed" {
@@ -484,8 +444,7 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     [[ "$one" == "the wheel"* ]]
     [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
     for top_p in 0 1.5 nan; do
-        run "$BIN/trainer" sample --out_dir=run --top_p=$top_p
-        [ "$status" -eq 2 ]
+        run_code 2 "$BIN/trainer" sample --out_dir=run --top_p=$top_p
     done
 }
 
@@ -513,13 +472,9 @@ assert json.load(open("half/config.json"))["torch_dtype"] == "float16"
 assert json.load(open("half/generation_config.json"))["eos_token_id"] == 50256
 json.load(open("half/tokenizer_config.json"))
 EOF
-    run "$BIN/trainer" export -o half --out_dir=run
-    [ "$status" -eq 73 ]
-    run "$BIN/trainer" export --out_dir=run
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"missing -o DIR"* ]]
-    run "$BIN/trainer" export -o none --out_dir=elsewhere
-    [ "$status" -eq 66 ]
+    run_code 73 "$BIN/trainer" export -o half --out_dir=run
+    run_match 2 "missing -o DIR" "$BIN/trainer" export --out_dir=run
+    run_code 66 "$BIN/trainer" export -o none --out_dir=elsewhere
     [ ! -e none ]
 }
 
@@ -532,8 +487,7 @@ EOF
 
 @test "with always_save_checkpoint=False the best checkpoint is evaluated and sampled, and --ckpt selects another" {
     train --out_dir=run --quiet --always_save_checkpoint=False --max_iters=16
-    run train --out_dir=run --always_save_checkpoint=False --learning_rate=0.7 --decay_lr=False
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=run --always_save_checkpoint=False --learning_rate=0.7 --decay_lr=False
     [[ "$output" == *"sampling from the best checkpoint, 'run/ckpt-00000016'"* ]]
     loss_of() { sed -nE "s/.*\"step\": $1, \"val_loss\": ([0-9.]{7}).*/\\1/p" run/metrics.jsonl; }
     evaluate() { "$BIN/trainer" eval --out_dir=run --dataset="$data" --threads=1 --json "$@" 2>/dev/null | tail -1; }
@@ -544,11 +498,8 @@ EOF
     sample=("$BIN/trainer" sample --out_dir=run --num_samples=1 --max_new_tokens=8)
     [ "$("${sample[@]}")" = "$("${sample[@]}" --ckpt=16)" ]
     [ "$("${sample[@]}")" != "$("${sample[@]}" --ckpt=newest)" ]
-    run "${sample[@]}" --ckpt=7
-    [ "$status" -eq 66 ]
-    [[ "$output" == *"there is no checkpoint of step 7 in 'run'"* ]]
-    run "${sample[@]}" --ckpt=last
-    [ "$status" -eq 2 ]
+    run_match 66 "there is no checkpoint of step 7 in 'run'" "${sample[@]}" --ckpt=7
+    run_code 2 "${sample[@]}" --ckpt=last
 }
 
 @test "evaluations print their progress" {
@@ -595,8 +546,7 @@ END
 
 @test "eval_interval=0 trains without validation data" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
-    run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4
     [ -d run/ckpt-00000004 ]
     not grep -q val_loss run/metrics.jsonl
     run "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=6
@@ -608,14 +558,11 @@ END
     [[ "$output" == *"16 x 32 sequences of 1024 tokens = 524288 tokens"* ]]
     run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=524288 --batch_size=auto
     [[ "$output" == *" = 524288 tokens"* ]]
-    run "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=500000 --batch_size=16
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" plan --device=cpu --n_layer=1 --tokens_per_step=500000 --batch_size=16
     [[ "$output" == *"'tokens_per_step' 500000 is not a multiple of batch_size * block_size = 16384: the nearest is 507904"* ]]
-    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=auto --gradient_accumulation_steps=64
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=auto --gradient_accumulation_steps=64
     [[ "$output" == *"'batch_size' is auto, and the size of a step is not known"* ]]
-    run "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/trainer" plan --device=cpu --n_layer=1 --batch_size=16 --batch_size=auto --gradient_accumulation_steps=2
 }
 
 # data/run_0.1.0.tar.gz: 4 steps by the tree before the order of an epoch had 64 strata.
@@ -626,8 +573,7 @@ END
     tar xf "$DATA/run_0.1.0.tar.gz"
     old=(train --out_dir=run --dataset=lines --n_layer=1 --n_head=1 --n_embd=16 --block_size=8 --batch_size=2
         --gradient_accumulation_steps=1 --warmup_iters=1 --eval_interval=4 --eval_iters=1 --device=cpu --dtype=float32 --sample_tokens=0)
-    run "$BIN/trainer" "${old[@]}" --max_iters=6
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/trainer" "${old[@]}" --max_iters=6
     [[ "$output" == *"resuming at step 4"*"this run began with another order of samples"*"the best loss starts again"* ]]
     run "$BIN/trainer" "${old[@]}" --max_iters=8
     [[ "$output" == *"resuming at step 6"* && "$output" != *"another order of samples"* && "$output" != *"starts again"* ]]
@@ -643,8 +589,7 @@ END
 @test "status shows a live run, also before its first checkpoint, and --watch follows it" {
     begin --dataset="$data" --out_dir=run "${endless[@]}" --eval_interval=1000000
     wait_for_steps run 3
-    run "$BIN/trainer" status --json run
-    [ "$status" -eq 0 ]
+    run_code 0 "$BIN/trainer" status --json run
     [[ "$output" =~ "\"last_step\": "[0-9]+", \"last_loss\": 1"[0-9.]+", \"tokens_per_s\": "[0-9]+ ]]
     "$BIN/trainer" status --watch run >watched 2>&1 3>&- &
     LOADER=$! # ended by teardown
@@ -654,8 +599,7 @@ END
 
 @test "init_from starts a run with the weights of another run" {
     train --out_dir=run --quiet --max_iters=4
-    run train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=next --init_from=run/ckpt-00000004 --max_iters=1
     before=$(sed -n 's/{"step": 4, "val_loss": \([0-9.]*\).*/\1/p' run/metrics.jsonl)
     grep -q "{\"step\": 0, \"val_loss\": $before" next/metrics.jsonl
 }
@@ -672,21 +616,14 @@ END
     run "$BIN/trainer" plan --device=cuda --n_layer=1 --recompute=0
     [[ "$output" != *"built without CUDA"* ]] || skip "built without CUDA"
     card=(plan --device=cuda --mem_limit=11.3GiB --batch_size=64 --gradient_accumulation_steps=8)
-    run "$BIN/trainer" "${card[@]}" --recompute=0
-    [ "$status" -eq 83 ]
-    [[ "$output" == *"  block: whole blocks computed again"* ]]
+    run_match 83 "  block: whole blocks computed again" "$BIN/trainer" "${card[@]}" --recompute=0
     [[ "$output" == *"these fit: --batch_size=16 --gradient_accumulation_steps=32 ("* ]]
     [[ "$output" == *"; --recompute=mlp ("* ]]
-    run "$BIN/trainer" "${card[@]}"
-    [ "$status" -eq 0 ]
-    [[ "$output" == *"64 x 8 sequences"*"recompute  mlp in 10 layers, norm in 2: saves "*" time +8.1 % (rates of an H200)"* ]]
+    run_match 0 "64 x 8 sequences*recompute  mlp in 10 layers, norm in 2: saves * time +8.1 % (rates of an H200)" "$BIN/trainer" "${card[@]}"
     [[ "$output" == *"* mlp: and the input of GELU"* ]]
-    run "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
-    [ "$status" -eq 83 ]
+    run_code 83 "$BIN/trainer" "${card[@]}" --n_layer=48 --n_head=25 --n_embd=1600 --offload=none
     [[ "$output" == *"these fit: --batch_size=8 --gradient_accumulation_steps=64 --offload=optimizer ("* ]]
-    run "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
-    [ "$status" -eq 83 ]
-    [[ "$output" == *"no batch size fits"* ]]
+    run_match 83 "no batch size fits" "$BIN/trainer" "${card[@]/11.3GiB/8GiB}" --n_layer=48 --n_head=25 --n_embd=1600
 }
 
 @test "the largest batch_size that a plan prints fits, and one more does not" {
@@ -696,8 +633,7 @@ END
     largest=$(grep -E '^. none: ' <<<"$output" | sed 's/.*iB *//' | awk '{print $1}')
     [ "$largest" -gt 12 ]
     "$BIN/trainer" "${card[@]}" --batch_size="$largest"
-    run "$BIN/trainer" "${card[@]}" --batch_size=$((largest + 1))
-    [ "$status" -eq 83 ]
+    run_code 83 "$BIN/trainer" "${card[@]}" --batch_size=$((largest + 1))
 }
 
 @test "the configurations for a GPU of 12 GB fit 10.8 GiB, with half a million tokens in a step" {
@@ -738,14 +674,12 @@ END
 @test "a resumed run keeps the values chosen for batch_size and recompute" {
     sed -i 's/batch_size = 2/batch_size = 16/' tiny.conf
     card=(--batch_size=auto --eval_batch_size=1 --gradient_accumulation_steps=2 --block_size=64 --n_layer=4 --eval_iters=1)
-    run train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=run "${card[@]}" --mem_limit=80MiB --max_iters=2
     [[ "$output" =~ "for 80.0 MiB: batch_size "[0-9]+", gradient_accumulation_steps "[0-9]+", recompute "(none|gelu|norm|mlp|qkv|block) ]]
     chosen=$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000002/state.json)
     [[ "$chosen" == *'"eval_tokens": "1024"'* ]]
     [[ "$chosen" != *auto* && "$chosen" != *'"batch_size": "16"'* ]]
-    run train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=run "${card[@]}" --mem_limit=2GiB --max_iters=4
     [[ "$output" != *"batch_size is now"* && "$output" != *"recompute is now"* ]]
     [ "$chosen" = "$(grep -E '"(batch_size|recompute|recompute_layers|gradient_acc.*|eval_tokens)"' run/ckpt-00000004/state.json)" ]
     run train --out_dir=run --batch_size=auto --gradient_accumulation_steps=1 --block_size=64 --n_layer=4 --eval_iters=1 --max_iters=5
@@ -765,9 +699,7 @@ END
         same_run killed-$state whole-$state $end
     done
     [ "$(losses whole-bf16 | head -7)" != "$(losses whole-bf16_sr | head -7)" ]
-    run train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"optimizer_state is fp32, was bf16_sr"* ]]
+    run_match 2 "optimizer_state is fp32, was bf16_sr" train --out_dir=killed-bf16_sr --max_iters=$((end + 1))
 }
 
 @test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
@@ -784,14 +716,11 @@ END
     train --out_dir=adamw --quiet "${often[@]}" --max_iters=$end
     [ "$(losses adamw | head -1)" = "$(losses whole | head -1)" ]
     [ "$(losses adamw | tail -1)" != "$(losses whole | tail -1)" ]
-    run train --out_dir=whole --max_iters=$((end + 1))
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"optimizer is adamw, was muon"* ]]
+    run_match 2 "optimizer is adamw, was muon" train --out_dir=whole --max_iters=$((end + 1))
     bytes() { "$BIN/trainer" plan tiny.conf "$@" | awk '$1 == "optimizer" { print $2 }'; }
     [ $(($(bytes) - $(bytes "${muon[@]}"))) = $((4 * 12 * 16 * 16)) ] # 4 bytes for each number of a matrix
     "$BIN/trainer" plan tiny.conf "${muon[@]}" | grep -q '^  workspace of the update .* (inside the above)$'
-    run "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" plan tiny.conf "${muon[@]}" --learning_rate=0
     [[ "$output" == *"'muon_learning_rate' follows the schedule of 'learning_rate', which is 0"* ]]
 }
 
@@ -814,8 +743,7 @@ END
     train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
     for action in off warn skip; do
         cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
-        run train --out_dir=$action --max_iters=72 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action
-        [ "$status" -eq 0 ]
+        run_code 0 train --out_dir=$action --max_iters=72 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action
         said=$(grep -cE 'step 72: loss .* standard deviations above those of the last 71 steps' <<<"$output" || true)
         skipped=$(grep -cE '^step +72/72 .* \| spike: not applied$' <<<"$output" || true)
         marked=$(jq -c 'select(.spike) | [.step, .spike > 6, .applied]' $action/metrics.jsonl)
@@ -839,8 +767,7 @@ END
     kill -9 $TRAINER
     ends 137
     end=$(($(steps killed) + 2))
-    run train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
     [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
     train --out_dir=whole --quiet "${often[@]}" --max_iters=$end --dtype=float16
     grep -q '"loss_scale": 65536' whole/metrics.jsonl
@@ -849,8 +776,7 @@ END
     [[ "$output" == *'"scale": 65536.0'*"\"good\": $end"* ]]
     run train --out_dir=killed --dtype=float32 --max_iters=$((end + 1))
     [[ "$output" == *"dtype is now float32, was float16 until step $end"* && "$output" != *"| scale"* ]]
-    run grep scaler "$(checkpoint killed $((end + 1)))/state.json"
-    [ "$status" -eq 1 ]
+    run_code 1 grep scaler "$(checkpoint killed $((end + 1)))/state.json"
 }
 
 @test "a resumed run keeps the dtype that was chosen" {
@@ -866,8 +792,7 @@ END
     small=(--dtype=float16 --block_size=1 --batch_size=1 --gradient_accumulation_steps=1 --eval_interval=100)
     train --out_dir=first --quiet "${small[@]}" --max_iters=1
     multiply_gains first/ckpt-00000001 loud 64 # and so the gradients below them
-    run train --out_dir=run "${small[@]}" --init_from=./loud --max_iters=16
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=run "${small[@]}" --init_from=./loud --max_iters=16
     skipped=$(grep -c "not finite: not applied" <<<"$output")
     [ "$skipped" -gt 3 ]
     [[ "$output" == *"| scale 65536 | not finite"*"| scale 8192 | not finite"* && "$output" != *"going back from step"* ]]
@@ -877,14 +802,12 @@ END
 
 # fault 55
 @test "float16: losses that are not finite exit with 81, as in other types" {
-    run train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
-    [ "$status" -eq 81 ]
+    run_code 81 train --out_dir=run --dtype=float16 --learning_rate=1e30 --grad_clip=0 --weight_decay=0 --eval_interval=100
     [[ "$output" == *"not finite: not applied"*"three steps in a row were not finite: going back from step"* ]]
 }
 
 @test "a dtype that the device does not have is an error that names the ones it has, 2" {
-    run "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
-    [ "$status" -eq 2 ]
+    run_code 2 "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --device=cuda --dtype=float32
     [[ "$output" == *float32*bfloat16* || "$output" == *"built without CUDA"* ]]
     [ ! -e run ]
 }

@@ -54,8 +54,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
     as_user "$BIN/trainer" train tiny.conf --quiet --dataset=own --out_dir=out/run --max_iters=2
     chown 0 out/run/ckpt-00000002 && chmod 700 out/run/ckpt-00000002
-    run as_user "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run --max_iters=3
-    [ "$status" -eq 77 ]
+    run_code 77 as_user "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run --max_iters=3
     [[ "$output" == *"Permission denied"* && "$output" != *DAMAGED* ]]
     [ -d out/run/ckpt-00000002 ]
     [ ! -e out/run/ckpt-00000003 ]
@@ -111,8 +110,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 # fault 67
 @test "a stdout that is closed, full or gone does not end the run" {
     train --out_dir=whole --quiet --max_iters=4
-    run bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
-    [ "$status" -eq 0 ]
+    run_code 0 bash -c '"$BIN/trainer" train tiny.conf --dataset="$0" --out_dir=piped --max_iters=4 | head -1; exit ${PIPESTATUS[0]}' "$data"
     same_run whole piped 4
     train --out_dir=full --max_iters=4 >/dev/full 2>stderr
     grep -q "cannot write to stdout: No space left on device; training continues without its lines" stderr
@@ -265,9 +263,7 @@ END
 @test "a loader of its own that hangs at its start ends the run at data_timeout, or at Ctrl-C" {
     mkdir programs && cp "$BIN/trainer" programs/
     printf '#!/bin/sh\nexec sleep 1000\n' >programs/loader && chmod +x programs/loader
-    run programs/trainer train tiny.conf --dataset="$data" --out_dir=run --data_timeout=1
-    [ "$status" -eq 69 ]
-    [[ "$output" == *"no loader at "* ]]
+    run_match 69 "no loader at " programs/trainer train tiny.conf --dataset="$data" --out_dir=run --data_timeout=1
     BIN=programs begin --dataset="$data" --out_dir=waits --data_timeout=1000
     hangs() { [ "$(cat "/proc/$(pgrep -P "$TRAINER")/comm")" = sleep ]; } 2>/dev/null
     wait_until hangs
@@ -281,8 +277,7 @@ END
     export ASAN_OPTIONS=detect_leaks=0 # the leak sanitizer starts a thread
     as_user true
     cp -r "$data" own && chmod -R a+rX own tiny.conf && mkdir -m 777 out
-    run as_user prlimit --nproc=1 "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run
-    [ "$status" -eq 71 ]
+    run_code 71 as_user prlimit --nproc=1 "$BIN/trainer" train tiny.conf --dataset=own --out_dir=out/run
     [[ "$output" == *"cannot start "*": Resource temporarily unavailable (see ulimit -u)"* ]]
 }
 
@@ -340,11 +335,9 @@ END
         [ "$status" -eq 2 ] || { echo "exit $status: ${flag:0:100}: $output" && return 1; }
     done
     [ ! -e run ]
-    run train --out_dir=run --max_iters=9 --quiet --n_layer=1 --n_layer=1 --max_iters=1
-    [ "$status" -eq 0 ]
+    run_code 0 train --out_dir=run --max_iters=9 --quiet --n_layer=1 --n_layer=1 --max_iters=1
     [ -d run/ckpt-00000001 ]
-    run env -u HOME "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$'run-\xff' --max_iters=1 --quiet
-    [ "$status" -eq 0 ]
+    run_code 0 env -u HOME "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=$'run-\xff' --max_iters=1 --quiet
     [ -d $'run-\xff/ckpt-00000001' ]
     run train --out_dir="${long:0:5000}" --max_iters=1
     [ "$status" -ne 0 ]
@@ -354,11 +347,8 @@ END
 # fault 85
 @test "a resumed run logs a setting that may change, and refuses one that may not with both values, 2" {
     train --out_dir=run --quiet --max_iters=2
-    run train --out_dir=run --max_iters=3 --learning_rate=5e-4 --seed=7
-    [ "$status" -eq 2 ]
-    [[ "$output" == *"seed is 7, was 1337"* ]]
-    run train --out_dir=run --max_iters=3 --learning_rate=5e-4
-    [ "$status" -eq 0 ]
+    run_match 2 "seed is 7, was 1337" train --out_dir=run --max_iters=3 --learning_rate=5e-4 --seed=7
+    run_code 0 train --out_dir=run --max_iters=3 --learning_rate=5e-4
     [[ "$output" == *"learning_rate is now 0.0005, was 0.001 until step 2"* ]] || { echo "$output" && return 1; }
 }
 

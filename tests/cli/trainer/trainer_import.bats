@@ -6,10 +6,8 @@ trainer() { "$BIN/trainer" "$@"; }
 setup() { cd "$BATS_TEST_TMPDIR" && files=$DATA/fuzz/import; }
 
 @test "import requires one file and a new directory" {
-    run_code 2 trainer import "$files/llmc3.bin"
-    [[ "$output" == *"missing -o DIR"* ]]
-    run_code 2 trainer import -o out
-    [[ "$output" == *"a ckpt.pt of nanoGPT or a .bin of llm.c"* ]]
+    run_match 2 "missing -o DIR" trainer import "$files/llmc3.bin"
+    run_match 2 "a ckpt.pt of nanoGPT or a .bin of llm.c" trainer import -o out
     run_code 66 trainer import -o out nowhere.pt
     [ ! -e out ]
 }
@@ -35,8 +33,7 @@ assert array.array("f", raw[8 + size:])[begin // 4:end // 4].tolist() == [float(
 EOF
     [[ "$(trainer sample --init_from=./out --start=abc --max_new_tokens=3 --num_samples=1 --block_size=3 --device=cpu)" == abc* ]]
     printf abc >short
-    run_code 76 trainer import -o other --characters short "$files/float32.pt"
-    [[ "$output" == *"'short' has 3 characters, and the model in"*"11 ids"* ]]
+    run_match 76 "'short' has 3 characters, and the model in*11 ids" trainer import -o other --characters short "$files/float32.pt"
     printf aa >twice
     run_code 65 trainer import -o other --characters twice "$files/float32.pt"
     [ ! -e other ]
@@ -58,15 +55,12 @@ EOF
 @test "import prints the kind of a file that holds no model" {
     for number in 20240527 20240328 20240803; do
         perl -e 'print pack("l<256", shift)' $number >file.bin
-        run_code 65 trainer import -o out file.bin
-        [[ "$output" == *"'file.bin': it is "*"llm.c"* ]]
+        run_match 65 "'file.bin': it is *llm.c" trainer import -o out file.bin
     done
     printf '\x80\x02\x8a\x0a' >file.pt
-    run_code 65 trainer import -o out file.pt
-    [[ "$output" == *"before version 1.6"* ]]
+    run_match 65 "before version 1.6" trainer import -o out file.pt
     head -c 6000 "$files/float32.pt" >cut.pt
-    run_code 65 trainer import -o out cut.pt
-    [[ "$output" == *"'cut.pt': it is no zip archive, or its end is missing"* ]]
+    run_match 65 "'cut.pt': it is no zip archive, or its end is missing" trainer import -o out cut.pt
     : >empty
     run_code 65 trainer import -o out empty
     [ ! -e out ]
@@ -75,11 +69,9 @@ EOF
 @test "import names the global of a pickle that would run code" {
     mkdir ckpt && printf '\x80\x02cposix\nsystem\nX\x0a\x00\x00\x00touch here\x85R.' >ckpt/data.pkl
     zip -q0r ckpt.pt ckpt
-    run_code 65 trainer import -o out ckpt.pt
-    [[ "$output" == *"the pickle names 'posix.system', which is refused"* ]]
+    run_match 65 "the pickle names 'posix.system', which is refused" trainer import -o out ckpt.pt
     [ ! -e here ]
     [ ! -e out ]
     zip -q9 small.zip "$files/float32.pt"
-    run_code 65 trainer import -o out small.zip
-    [[ "$output" == *"is compressed or encrypted"* ]]
+    run_match 65 "is compressed or encrypted" trainer import -o out small.zip
 }

@@ -72,10 +72,8 @@ load ../ranks
     [ $(($(bytes plan4 optimizer) * 3)) -lt "$(bytes plan1 optimizer)" ]
     [ "$(bytes plan4 gradients)" = "$(bytes plan1 gradients)" ]
     diff <(grep -v ^run plan4) <(mpirun -n 4 "$BIN/trainer" plan tiny.conf --n_embd=32 | grep -v ^run)
-    run_code 2 "$BIN/trainer" plan tiny.conf --world=-1
-    [[ "$output" == *"--world is a number of processes, 1 to 1024"* ]]
-    run_code 2 "$BIN/trainer" plan tiny.conf --world=3
-    [[ "$output" == *"gradient_accumulation_steps 4 does not divide by the 3 processes"* ]]
+    run_match 2 "--world is a number of processes, 1 to 1024" "$BIN/trainer" plan tiny.conf --world=-1
+    run_match 2 "gradient_accumulation_steps 4 does not divide by the 3 processes" "$BIN/trainer" plan tiny.conf --world=3
 }
 
 @test "rank 0 alone runs a command other than train, and the other ranks print a line" {
@@ -129,14 +127,11 @@ load ../ranks
         local common=(train tiny.conf --dataset="$data" --out_dir=run)
         mpirun -n 1 "$BIN/trainer" "${common[@]}" "$1" : -n 1 "${3:-$BIN/trainer}" "${common[@]}" "$2"
     }
-    run_code 2 two --n_layer=1 --n_layer=2
-    [[ "$output" == *"rank 1: this process has n_layer=2, rank 0 has n_layer=1"* ]]
-    run_code 2 two --zero_stage=0 --zero_stage=1
-    [[ "$output" == *"rank 1: this process has zero_stage=1, rank 0 has zero_stage=0"* ]]
+    run_match 2 "rank 1: this process has n_layer=2, rank 0 has n_layer=1" two --n_layer=1 --n_layer=2
+    run_match 2 "rank 1: this process has zero_stage=1, rank 0 has zero_stage=0" two --zero_stage=0 --zero_stage=1
     run_code 2 two --max_iters=6 --dataset="${data}2"
     [[ "$output" == *"rank 1: this process has dataset='${data}2', rank 0, whose loader it would use, has dataset='$data'"* ]]
-    run_code 2 two --max_iters=6 --loader=ipc://one
-    [[ "$output" == *"rank 1: this process has loader='ipc://one', rank 0"* ]]
+    run_match 2 "rank 1: this process has loader='ipc://one', rank 0" two --max_iters=6 --loader=ipc://one
     "$BIN/loader" serve "$data" --endpoint ipc://one 2>>log 3>&- & LOADER=$!
     "$BIN/loader" serve "${data}2" --endpoint ipc://two 2>>log 3>&- & TRAINER=$!
     run_code 2 mpirun -n 1 "$BIN/trainer" train tiny.conf --loader=ipc://one --out_dir=run : \
@@ -145,8 +140,7 @@ load ../ranks
     mkdir bin lib && cp "$BIN/loader" bin && cp -r "$BIN/../lib/millrace" lib
     version=$("$BIN/trainer" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+[^ ]*' | head -1)
     sed "s/$version/9${version:1}/g" "$BIN/trainer" >bin/trainer && chmod +x bin/trainer
-    run_code 2 two --n_layer=1 --n_layer=1 "$PWD/bin/trainer"
-    [[ "$output" == *"rank 1 runs millrace 9${version:1}, rank 0 runs millrace $version"* ]]
+    run_match 2 "rank 1 runs millrace 9${version:1}, rank 0 runs millrace $version" two --n_layer=1 --n_layer=1 "$PWD/bin/trainer"
     rm lib/millrace/mpi.so
     run_code 2 mpirun -n 2 bin/trainer train tiny.conf --dataset="$data" --out_dir=run
     [[ "$output" == *"mpirun started 2 processes, and "*"lib/millrace/mpi.so' is missing"* ]]
