@@ -43,6 +43,8 @@ void test_register(const char *name, CMUnitTestFunction function);
         if (!(expression)) test_failed(#expression, __FILE__, __LINE__);                                               \
     } while (0)
 #define CHECK_TEXT(text, part)                test_text(text, part, __FILE__, __LINE__)
+// The pending error has this code, and `part` in its text; no error is pending after it.
+#define CHECK_ERROR(code, part)               test_error(code, part, __FILE__, __LINE__)
 #define CHECK_EQUAL(got, want)                test_equal((long long)(got), (long long)(want), #got, __FILE__, __LINE__)
 // |got - want| <= atol + rtol*|want| for each of n floats; names the first that is off, and the worst. NaN fails.
 #define CHECK_CLOSE(got, want, n, rtol, atol) test_close(got, want, n, rtol, atol, #got, __FILE__, __LINE__)
@@ -55,6 +57,7 @@ void test_skip(const char *reason, const char *file, int line) __attribute__((no
 void test_cap_isa(Isa isa);
 void test_failed(const char *what, const char *file, int line);
 void test_text(const char *text, const char *part, const char *file, int line);
+void test_error(int code, const char *part, const char *file, int line);
 void test_equal(long long got, long long want, const char *what, const char *file, int line);
 void test_close(const float *got, const float *want, size_t n, double rtol, double atol, const char *what,
                 const char *file, int line);

@@ -69,6 +69,12 @@ void test_text(const char *text, const char *part, const char *file, int line) {
     test_failed("text holds part", file, line);
 }
 
+void test_error(int code, const char *part, const char *file, int line) {
+    test_equal(err_code(), code, "err_code()", file, line);
+    test_text(err_text(), part, file, line);
+    err_clear();
+}
+
 void test_equal(long long got, long long want, const char *what, const char *file, int line) {
     if (got == want) return;
     print_error("%s is %lld, not %lld\n", what, got, want);

@@ -29,9 +29,7 @@ static void check_refused(struct EmuDevice device, int code, const char *sentenc
     emu_device = device;
     CHECK(!backend_cuda(&choice, why));
     emu_device = good;
-    CHECK_EQUAL(err_code(), code);
-    CHECK_TEXT(err_text(), sentence);
-    err_clear();
+    CHECK_ERROR(code, sentence);
 }
 
 TEST(cuda_names_the_missing_driver_card_or_library) {
@@ -109,9 +107,7 @@ TEST(cuda_names_the_shapes_that_no_kernel_supports) {
 TEST(cuda_refuses_a_plan_that_the_card_cannot_hold) {
     const Backend *backend = opened();
     CHECK(!backend->alloc((size_t)13 << 30));
-    CHECK_EQUAL(err_code(), EX_VRAM);
-    CHECK_TEXT(err_text(), "13.0 GiB of device memory, 12.0 GiB of 12.0 GiB are free");
-    err_clear();
+    CHECK_ERROR(EX_VRAM, "13.0 GiB of device memory, 12.0 GiB of 12.0 GiB are free");
     backend->close();
     CHECK_EQUAL(emu_counts.live, 0);
 }

@@ -89,8 +89,7 @@ TEST(concatenated_members_of_every_codec_are_read_to_the_end) {
         CHECK(is_text(&got, both));
         buffer_add(&input, "garbage", 7);
         CHECK(read_text((Bytes){input.data, input.size}, &got) < 0);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        err_clear();
+        CHECK_ERROR(EX_DATA, "");
     }
     buffer_close(&input), buffer_close(&got);
 }

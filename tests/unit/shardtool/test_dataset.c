@@ -82,9 +82,7 @@ TEST(dataset_fingerprint_is_the_sha256_that_dataset_h_specifies) {
 static void check_refused(int code, const char *words) {
     Dataset dataset;
     CHECK(dataset_open(&dataset, "set") < 0);
-    CHECK_EQUAL(err_code(), code);
-    CHECK_TEXT(err_text(), words);
-    err_clear();
+    CHECK_ERROR(code, words);
 }
 
 TEST(a_directory_without_manifest_is_refused_as_no_input) { check_refused(EX_NOINPUT, "'set' is not a dataset"); }
@@ -109,15 +107,13 @@ TEST(every_flipped_bit_and_every_truncation_of_a_manifest_is_found) {
         write_file("set/dataset.jsonl", bytes, size);
         if (dataset_open(&dataset, "set") == 0)
             print_error("bit %zu\n", bit), test_failed("an error", __FILE__, __LINE__);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        err_clear();
+        CHECK_ERROR(EX_DATA, "");
         bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
     for (size_t length = 0; length < size; length++) {
         write_file("set/dataset.jsonl", bytes, length);
         CHECK(dataset_open(&dataset, "set") < 0);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        err_clear();
+        CHECK_ERROR(EX_DATA, "");
     }
     free(bytes);
 }

@@ -174,9 +174,7 @@ TEST(conditions_are_parsed_or_refused_with_the_reason) {
                                         "a=='de' and b=='en'"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         CHECK(where_parse(&where, wrong[i]) < 0);
-        CHECK_EQUAL(err_code(), EX_USAGE);
-        CHECK_TEXT(err_text(), "--where");
-        err_clear();
+        CHECK_ERROR(EX_USAGE, "--where");
     }
 }
 
@@ -304,10 +302,8 @@ TEST(a_parquet_file_written_by_hand_is_read) {
 static void check_refused(FakeFile *fake, const char *why) {
     Buffer file = write_fake(fake), texts = {0};
     CHECK(read_all(bytes_of(file.data, file.size), &texts) < 0);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "'memory'");
     CHECK_TEXT(err_text(), why);
-    err_clear();
+    CHECK_ERROR(EX_DATA, "'memory'");
     buffer_close(&file), buffer_close(&texts);
     *fake = right_file;
 }
@@ -397,9 +393,7 @@ static void check_prefixes(Bytes file) {
     Buffer texts = {0};
     for (size_t size = 4; size < file.size; size++) {
         CHECK(read_all(bytes_of(file.data, size), &texts) < 0);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        CHECK_TEXT(err_text(), "cut short");
-        err_clear();
+        CHECK_ERROR(EX_DATA, "cut short");
     }
     buffer_close(&texts);
 }

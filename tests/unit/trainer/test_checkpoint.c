@@ -110,8 +110,7 @@ TEST(checkpoint_that_is_damaged_gives_way_to_the_one_before) {
     for (int call = 0; call < 2; call++) { // the second one, too, does not take the run for a new one
         err_clear();
         CHECK_EQUAL(checkpoint_find("run", &tiny.config, path, &found), -1);
-        CHECK_EQUAL(err_code(), EX_DATA);
-        CHECK_TEXT(err_text(), "no undamaged checkpoint");
+        CHECK_ERROR(EX_DATA, "no undamaged checkpoint");
     }
     tiny_close(&tiny);
 }
@@ -305,8 +304,7 @@ TEST(safetensors_with_false_headers_are_refused) {
             CHECK_EQUAL(result, 0);
         else {
             CHECK_EQUAL(result, -1);
-            CHECK_EQUAL(err_code(), EX_DATA);
-            CHECK_TEXT(err_text(), cases[i].reason);
+            CHECK_ERROR(EX_DATA, cases[i].reason);
         }
         err_clear();
         safe_close(&file);
@@ -379,6 +377,5 @@ TEST(checkpoint_state_of_a_newer_version_is_refused) {
     hex_encode(digits, hash, sizeof hash);
     int length = snprintf(whole, sizeof whole, "%s,\n \"hash\": \"%s\"\n}\n", text, digits);
     CHECK_EQUAL(saved_state_parse(&saved, (Bytes){(const unsigned char *)whole, (size_t)length}), -1);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "written by a newer trainer (format 99, this one reads 1)");
+    CHECK_ERROR(EX_DATA, "written by a newer trainer (format 99, this one reads 1)");
 }

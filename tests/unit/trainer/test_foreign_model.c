@@ -54,8 +54,7 @@ TEST(a_foreign_file_that_is_cut_is_refused) {
         CHECK(file_read(&file, path, 1 << 20) == 0);
         for (size_t size = 0; size < file.size; size += 13) {
             CHECK_EQUAL(foreign_open_bytes(&foreign, (Bytes){file.data, size}, true), -1);
-            CHECK_EQUAL(err_code(), EX_DATA);
-            err_clear();
+            CHECK_ERROR(EX_DATA, "");
         }
         buffer_close(&file);
     }
@@ -103,9 +102,7 @@ TEST(a_pickle_whose_values_take_too_much_memory_is_refused) {
 static void check_meta(const char *pickle, size_t size, const char *message) {
     Buffer characters = {0};
     CHECK_EQUAL(nanogpt_meta_read(&characters, (Bytes){(const uint8_t *)pickle, size}), -1);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), message);
-    err_clear();
+    CHECK_ERROR(EX_DATA, message);
     buffer_close(&characters);
 }
 
