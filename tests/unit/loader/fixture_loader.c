@@ -11,6 +11,9 @@
 
 extern char **environ;
 
+const TestDataset test_small = {
+    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+
 uint16_t test_id(unsigned salt, int split, uint64_t position) {
     if (position % 97 == 96) return TEST_EOT;
     uint64_t z = (position / 3 + 1000000007u * (uint64_t)salt + (uint64_t)split) * 0x9E3779B97F4A7C15ull;
@@ -86,6 +89,11 @@ pid_t start_loader_with(const char *dataset, const char *place, const char *opti
 
 pid_t start_loader(const char *dataset, const char *place) { return start_loader_with(dataset, place, NULL, NULL); }
 
+pid_t serve_test_dataset(const TestDataset *spec) {
+    make_test_dataset("d", spec);
+    return start_loader("d", "p");
+}
+
 int stop_loader(pid_t pid, int signal) {
     int status;
     kill(pid, signal);
@@ -121,6 +129,24 @@ const char *tcp_endpoint(void) {
     close(fd);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     return endpoint;
+}
+
+FeedConfig test_feed_config(uint32_t T, uint32_t rows) {
+    return (FeedConfig){
+        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = rows, .timeout_ms = FOREVER};
+}
+
+Feed *open_test_feed(const FeedConfig *config) {
+    Feed *feed = feed_open(config);
+    CHECK(feed && feed_attach(feed) == 0);
+    return feed;
+}
+
+void take_rows(Feed *feed, const FeedBatch *batch, unsigned salt, uint64_t rows, uint64_t T) {
+    CHECK_EQUAL(batch->rows, rows);
+    for (uint64_t i = 0; i < rows * (T + 1); i++)
+        CHECK_EQUAL(batch->ids[i], test_id(salt, 0, (batch->first_sample + i / (T + 1)) * T + i % (T + 1)));
+    feed_release(feed, batch);
 }
 
 // libzmq is not built with the sanitizers: they do not see its accesses, and a connection that ends during its

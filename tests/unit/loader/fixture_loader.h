@@ -20,12 +20,20 @@ typedef struct {
     bool constant; // every id is `salt`, so that all such shards have the same size
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
+extern const TestDataset test_small; // salt 1: 100000 and 5000 tokens
 
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
 // PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure.
 pid_t start_loader(const char *dataset, const char *place);
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2);
-int stop_loader(pid_t pid, int signal); // the exit status, or 128 + the signal that ended it
+pid_t serve_test_dataset(const TestDataset *spec); // made as "d", served at ipc://p
+int stop_loader(pid_t pid, int signal);            // the exit status, or 128 + the signal that ended it
 void wait_for_line(const char *place, const char *part, int times); // until PLACE.log contains `part` that many times
 void wait_for_loader(const char *place, int times);                 // until its log contains "ready:" that many times
 const char *tcp_endpoint(void);                                     // of this process, at a port that was free
+
+enum { FOREVER = 120000 };                              // ms, a limit that only a defect reaches
+FeedConfig test_feed_config(uint32_t T, uint32_t rows); // of a loader at ipc://p
+Feed *open_test_feed(const FeedConfig *config);         // attached
+// The batch holds `rows` rows of the dataset with `salt`, sequential from first_sample on; releases it.
+void take_rows(Feed *feed, const FeedBatch *batch, unsigned salt, uint64_t rows, uint64_t T);

@@ -36,18 +36,6 @@ static void check_batch(const FeedBatch *batch, const TestDataset *spec, const F
     free(want);
 }
 
-static FeedConfig feed_config(uint32_t T, uint32_t rows) {
-    return (FeedConfig){
-        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = rows, .timeout_ms = 120000};
-}
-
-static Feed *open_feed(const FeedConfig *config) {
-    Feed *feed = feed_open(config);
-    CHECK(feed);
-    CHECK(feed_attach(feed) == 0);
-    return feed;
-}
-
 typedef struct {
     uint32_t rows, window, world;
     bool inline_only, tcp;
@@ -55,13 +43,13 @@ typedef struct {
 
 // The hash of samples [0, samples), requested by `world` trainers in turn.
 static void hash_stream(const Transport *way, Sampling mode, uint32_t T, uint64_t samples, uint8_t digest[32]) {
-    FeedConfig config = feed_config(T, way->rows);
+    FeedConfig config = test_feed_config(T, way->rows);
     config.window = way->window, config.inline_only = way->inline_only;
     if (way->tcp) config.endpoint = tcp_endpoint();
     Feed *feeds[4];
     uint64_t requested[4], got = 0;
     for (uint32_t rank = 0; rank < way->world; rank++) {
-        feeds[rank] = open_feed(&config);
+        feeds[rank] = open_test_feed(&config);
         requested[rank] = (uint64_t)rank * way->rows;
         CHECK_EQUAL(feed_stats(feeds[rank]).ring, !way->inline_only && !way->tcp);
     }
@@ -124,8 +112,8 @@ TEST(feed_reads_one_source_of_a_mixture_and_its_weights) {
     make_test_dataset("e", &other);
     write_file("s", "5000 1 1\n", 9);
     pid_t pid = start_loader_with("d:3", "p", "e:1", "--schedule=s");
-    FeedConfig config = feed_config(T, ROWS);
-    Feed *feed = open_feed(&config);
+    FeedConfig config = test_feed_config(T, ROWS);
+    Feed *feed = open_test_feed(&config);
     const FeedDataset *dataset = feed_dataset(feed);
     CHECK_EQUAL(dataset->source_count, 2);
     CHECK(!strcmp(dataset->sources[0].name, "d") && !strcmp(dataset->sources[1].name, "e"));
@@ -162,10 +150,9 @@ TEST(feed_reads_one_source_of_a_mixture_and_its_weights) {
 
 TEST(feed_evaluates_a_whole_split_in_order_and_once) {
     enum { T = 100, ROWS = 32 };
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(T, ROWS);
-    Feed *feed = open_feed(&config);
+    pid_t pid = serve_test_dataset(&small);
+    FeedConfig config = test_feed_config(T, ROWS);
+    Feed *feed = open_test_feed(&config);
     uint64_t requested = 0, got = 0;
     for (bool end = false; !end;) {
         for (; feed_capacity(feed); requested += ROWS) {
@@ -186,10 +173,9 @@ TEST(feed_evaluates_a_whole_split_in_order_and_once) {
 }
 
 TEST(feed_cancel_drops_every_outstanding_request) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(64, 4);
-    Feed *feed = open_feed(&config);
+    pid_t pid = serve_test_dataset(&small);
+    FeedConfig config = test_feed_config(64, 4);
+    Feed *feed = open_test_feed(&config);
     FeedBatch held, batch;
     FeedRequest train = {SPLIT_TRAIN, SAMPLING_EPOCH, 4, 5, 0, 0, 0};
     CHECK(feed_request(feed, &train) == 0 && feed_next(feed, &held) == FEED_BATCH);
@@ -240,11 +226,11 @@ static void receive_one(Stream *stream) {
 
 static void kill_loaders(const char *place, bool inline_only, int kills) {
     pid_t pid = start_loader("d", place);
-    FeedConfig config = feed_config(128, 16);
+    FeedConfig config = test_feed_config(128, 16);
     config.inline_only = inline_only;
     bool tcp = strstr(place, "://");
     if (tcp) config.endpoint = place;
-    Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
+    Stream stream = {&small, open_test_feed(&config), 16, 128, 0, 0};
     srand(1);
     for (int kill_number = 0; kill_number < kills; kill_number++) {
         for (int batches = 5 + rand() % 60; batches > 0; batches--) receive_one(&stream);
@@ -276,9 +262,9 @@ static void kill_in_turn(const char *first, const char *second) {
     char endpoints[200];
     snprintf(endpoints, sizeof endpoints, "%s%s,%s%s", strstr(first, "://") ? "" : "ipc://", first,
              strstr(second, "://") ? "" : "ipc://", second);
-    FeedConfig config = feed_config(128, 16);
+    FeedConfig config = test_feed_config(128, 16);
     config.endpoint = endpoints;
-    Stream stream = {&small, open_feed(&config), 16, 128, 0, 0};
+    Stream stream = {&small, open_test_feed(&config), 16, 128, 0, 0};
     for (int round = 0; round < 6; round++) {
         const int victim = round % 2;
         for (int batches = 0; batches < 10; batches++) receive_one(&stream);
@@ -297,7 +283,7 @@ TEST(feed_continues_from_another_loader_of_its_list) {
     make_test_dataset("d", &small);
     kill_in_turn("p", "q");
     kill_in_turn("r", tcp_endpoint());
-    FeedConfig config = feed_config(128, 16);
+    FeedConfig config = test_feed_config(128, 16);
     config.endpoint = "ipc://p,bogus";
     CHECK(!feed_open(&config));
     CHECK_TEXT(err_text(), "'bogus' is not an endpoint");
@@ -305,10 +291,9 @@ TEST(feed_continues_from_another_loader_of_its_list) {
 }
 
 TEST(feed_continues_after_a_loader_that_was_stopped_by_a_signal) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(32, 8);
-    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    pid_t pid = serve_test_dataset(&small);
+    FeedConfig config = test_feed_config(32, 8);
+    Stream stream = {&small, open_test_feed(&config), 8, 32, 0, 0};
     for (int restarts = 0; restarts < 5; restarts++) {
         for (int i = 0; i < 6; i++) receive_one(&stream); // more than the old loader can have answered
         request_all(&stream);
@@ -326,33 +311,30 @@ TEST(feed_waits_for_a_loader_that_starts_later) {
     snprintf(command, sizeof command, "(sleep 0.1; exec '%s/loader' serve d --endpoint ipc://p 2>p.log) & echo $! >pid",
              test_bin);
     CHECK(system(command) == 0);
-    FeedConfig config = feed_config(32, 8);
-    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    FeedConfig config = test_feed_config(32, 8);
+    Stream stream = {&small, open_test_feed(&config), 8, 32, 0, 0};
     for (int i = 0; i < 10; i++) receive_one(&stream);
     feed_close(stream.feed);
     CHECK(system("kill $(cat pid)") == 0);
 }
 
 TEST(feed_open_fails_with_69_without_a_loader) {
-    FeedConfig config = feed_config(32, 8);
+    FeedConfig config = test_feed_config(32, 8);
     config.timeout_ms = 200;
     CHECK(!feed_open(&config));
-    CHECK_EQUAL(err_code(), EX_PEER);
-    CHECK_TEXT(err_text(), "no loader at ipc://p");
-    err_clear();
+    CHECK_ERROR(EX_PEER, "no loader at ipc://p");
 }
 
 TEST(feed_stops_waiting_when_its_stop_flag_is_set) {
     static atomic_int stop = 1;
     make_test_dataset("d", &small);
-    FeedConfig config = feed_config(32, 8);
+    FeedConfig config = test_feed_config(32, 8);
     config.stop = &stop;
     CHECK(!feed_open(&config));
-    CHECK_EQUAL(err_code(), EX_AGAIN);
-    err_clear();
+    CHECK_ERROR(EX_AGAIN, "");
     stop = 0;
     pid_t pid = start_loader("d", "p");
-    Stream stream = {&small, open_feed(&config), 8, 32, 0, 0};
+    Stream stream = {&small, open_test_feed(&config), 8, 32, 0, 0};
     receive_one(&stream);
     stop_loader(pid, SIGKILL);
     stop = 1;
@@ -371,20 +353,16 @@ TEST(feed_refuses_another_vocabulary_and_names_both) {
     foreign.other_vocabulary = true;
     make_test_dataset("d", &foreign);
     pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(32, 8);
+    FeedConfig config = test_feed_config(32, 8);
     memset(config.vocab_fp, 0x11, 32);
     CHECK(!feed_open(&config));
-    CHECK_EQUAL(err_code(), EX_PROTOCOL);
-    CHECK_TEXT(err_text(), "1111111111111111");
     CHECK_TEXT(err_text(), "2222222222222222");
-    err_clear();
+    CHECK_ERROR(EX_PROTOCOL, "1111111111111111");
     memset(config.vocab_fp, 0, 32);
     config.vocab_size = 1000;
     CHECK(!feed_open(&config));
-    CHECK_EQUAL(err_code(), EX_PROTOCOL);
-    CHECK_TEXT(err_text(), "50257 ids");
     CHECK_TEXT(err_text(), "only 1000");
-    err_clear();
+    CHECK_ERROR(EX_PROTOCOL, "50257 ids");
     stop_loader(pid, SIGTERM);
 }
 
@@ -393,8 +371,8 @@ TEST(feed_reports_that_the_loader_serves_another_dataset) {
     make_test_dataset("d", &small);
     make_test_dataset("e", &other);
     pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(64, 8);
-    Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
+    FeedConfig config = test_feed_config(64, 8);
+    Stream stream = {&small, open_test_feed(&config), 8, 64, 0, 0};
     for (int i = 0; i < 20; i++) receive_one(&stream);
     FeedDataset first = *feed_dataset(stream.feed);
     CHECK_TEXT(first.name, "d");
@@ -424,9 +402,7 @@ TEST(feed_reports_that_the_loader_serves_another_dataset) {
     FeedResult result;
     while ((result = feed_next(stream.feed, &batch)) == FEED_BATCH) feed_release(stream.feed, &batch);
     CHECK_EQUAL(result, FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_PROTOCOL);
-    CHECK_TEXT(err_text(), "2222222222222222");
-    err_clear();
+    CHECK_ERROR(EX_PROTOCOL, "2222222222222222");
     feed_close(stream.feed);
     stop_loader(pid, SIGTERM);
 }
@@ -439,8 +415,8 @@ TEST(feed_follows_a_reload_of_the_loader) {
     make_test_dataset("c", &foreign);
     CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
-    FeedConfig config = feed_config(64, 8);
-    Stream stream = {&small, open_feed(&config), 8, 64, 0, 0};
+    FeedConfig config = test_feed_config(64, 8);
+    Stream stream = {&small, open_test_feed(&config), 8, 64, 0, 0};
     for (int i = 0; i < 20; i++) receive_one(&stream);
     for (int turn = 0; turn < 4; turn++) { // b, c with another vocabulary, no dataset, a
         static const char *const to[] = {"b", "c", "nowhere", "a"};

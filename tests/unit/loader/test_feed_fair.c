@@ -14,30 +14,20 @@ static void take(Feed *feed, uint64_t number) {
     FeedBatch batch;
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
     CHECK_EQUAL(batch.first_sample, number * ROWS);
-    CHECK_EQUAL(batch.rows, ROWS);
-    for (uint64_t i = 0; i < (uint64_t)ROWS * (T + 1); i += 97)
-        CHECK_EQUAL(batch.ids[i], test_id(1, 0, (number * ROWS + i / (T + 1)) * T + i % (T + 1)));
-    feed_release(feed, &batch);
+    take_rows(feed, &batch, 1, ROWS, T);
 }
 
 // Each in turn receives all its batches while the others, with rings and without, leave theirs where they are.
 TEST(feeds_receive_batches_while_another_feed_reads_none) {
     const TestDataset data = {
         .salt = 1, .train_tokens = BATCHES * ROWS * T + T + 1, .shard_tokens = 1 << 20, .frame_tokens = 32768};
-    make_test_dataset("d", &data);
-    pid_t pid = start_loader("d", "place");
+    pid_t pid = serve_test_dataset(&data);
     Feed *feeds[FEEDS];
     uint64_t taken[FEEDS] = {0};
     for (int i = 0; i < FEEDS; i++) {
-        const FeedConfig config = {.endpoint = "ipc://place",
-                                   .vocab_size = 50304,
-                                   .sequence_tokens = T,
-                                   .max_rows = ROWS,
-                                   .window = WINDOW,
-                                   .timeout_ms = 60000,
-                                   .inline_only = i % 2};
-        feeds[i] = feed_open(&config);
-        CHECK(feeds[i] && feed_attach(feeds[i]) == 0);
+        FeedConfig config = test_feed_config(T, ROWS);
+        config.window = WINDOW, config.inline_only = i % 2;
+        feeds[i] = open_test_feed(&config);
         CHECK(feed_stats(feeds[i]).ring == !config.inline_only);
         for (uint64_t batch = 0; batch < WINDOW; batch++) request(feeds[i], batch);
     }

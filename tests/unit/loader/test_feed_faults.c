@@ -9,13 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-static const TestDataset small = {1, 100000, 5000, 60000, 4096, false, false};
-enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, which only a broken loader takes
-
-static FeedConfig feed_config(uint64_t timeout_ms) {
-    return (FeedConfig){
-        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = timeout_ms};
-}
+enum { T = 64, ROWS = 8 };
 
 // Addresses of the ring in use and of one that still has a lent slot.
 static void *pinned[2];
@@ -30,13 +24,10 @@ static void unpin(void *address) {
     pinned[address == pinned[1]] = NULL;
 }
 
-static Feed *open_feed(uint64_t timeout_ms) {
-    FeedConfig config = feed_config(timeout_ms);
+static Feed *open_feed(void) {
+    FeedConfig config = test_feed_config(T, ROWS);
     config.pin = pin, config.unpin = unpin;
-    Feed *feed = feed_open(&config);
-    CHECK(feed);
-    CHECK(feed_attach(feed) == 0);
-    return feed;
+    return open_test_feed(&config);
 }
 
 static FeedRequest sequential(uint64_t first) {
@@ -113,6 +104,12 @@ static unsigned receive(Peer *peer, WireMessage *answer) {
     return answer->header.type;
 }
 
+static pid_t serve_ready(void) {
+    const pid_t pid = serve_test_dataset(&test_small);
+    wait_for_loader("p", 1);
+    return pid;
+}
+
 static WireStats stats_of(Peer *peer) {
     WireMessage answer;
     memset(&peer->message.stats, 0, sizeof peer->message.stats);
@@ -123,6 +120,16 @@ static WireStats stats_of(Peer *peer) {
 
 static const WireHello valid_hello = {.vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .window = 4};
 
+// Introduces the peer to the loader; fp8 is the start of its dataset's fingerprint.
+static WireWelcome greet(Peer *peer, const WireHello *hello, uint8_t fp8[8]) {
+    WireMessage answer;
+    peer->message.hello = *hello;
+    send_message(peer, WIRE_HELLO, 0);
+    CHECK_EQUAL(receive(peer, &answer), WIRE_WELCOME);
+    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    return answer.welcome;
+}
+
 static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t slot, uint32_t generation) {
     WireGet get = {
         .rows = rows, .sequence_tokens = T, .mode = SAMPLING_SEQUENTIAL, .slot = slot, .generation = generation};
@@ -132,9 +139,8 @@ static void set_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, uint32_t sl
 
 // fault 41
 TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(FOREVER);
+    pid_t pid = serve_test_dataset(&test_small);
+    Feed *feed = open_feed();
     uint64_t requested = take(feed, 0, 10);
     feed_cancel(feed);
     FeedRequest request = sequential(requested);
@@ -153,27 +159,25 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     }
     feed_close(feed);
 
-    feed = open_feed(FOREVER);
+    feed = open_feed();
     feed->config.timeout_ms = 200;
     kill(pid, SIGSTOP);
     CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_PEER);
-    CHECK_TEXT(err_text(), "no data from the loader");
-    err_clear();
+    CHECK_ERROR(EX_PEER, "no data from the loader");
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
 }
 
 // fault 41
 TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
-    make_test_dataset("d", &small);
+    make_test_dataset("d", &test_small);
     for (int round = 0; round < 3; round++) {
         char old[16];
         snprintf(old, sizeof old, "p.%d", round);
         pid_t stopped = start_loader("d", "p");
         pins = 0;
-        Feed *feed = open_feed(FOREVER);
+        Feed *feed = open_feed();
         uint64_t requested = take(feed, 0, 5 + round);
         FeedBatch held;
         CHECK(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the stopped loader has
@@ -205,7 +209,7 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
 }
 
 TEST(feed_error_names_the_damaged_frame_and_no_path) {
-    make_test_dataset("d", &small);
+    make_test_dataset("d", &test_small);
     char *path = (char[]){"d/train/000/000001.zst"};
     ShardFile shard;
     CHECK(shard_file_open(&shard, path) == 0);
@@ -218,15 +222,13 @@ TEST(feed_error_names_the_damaged_frame_and_no_path) {
     CHECK(pwrite(fd, &byte, 1, (off_t)offset) == 1);
     close(fd);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(FOREVER);
+    Feed *feed = open_feed();
     FeedBatch batch;
     FeedRequest request = sequential((60000 + 3 * 4096 + 100) / T);
     CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "train shard 1, frame 3");
     CHECK(!strchr(err_text(), '/'));
-    err_clear();
+    CHECK_ERROR(EX_DATA, "train shard 1, frame 3");
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0); // the loader still runs
     char *log = read_file("p.log", NULL);
@@ -235,27 +237,23 @@ TEST(feed_error_names_the_damaged_frame_and_no_path) {
 }
 
 TEST(feed_error_names_a_split_that_is_too_short) {
-    TestDataset spec = small;
+    TestDataset spec = test_small;
     spec.val_tokens = 0;
     make_test_dataset("d", &spec);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed(FOREVER);
+    Feed *feed = open_feed();
     FeedBatch batch;
     FeedRequest request = {SPLIT_VAL, SAMPLING_SEQUENTIAL, ROWS, 0, 0, 0, 0};
     CHECK(feed_request(feed, &request) == 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    CHECK_TEXT(err_text(), "the val split has 0 tokens");
-    err_clear();
+    CHECK_ERROR(EX_DATA, "the val split has 0 tokens");
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
 
 // fault 47
 TEST(loader_drops_and_counts_corrupt_messages) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p");
     uint64_t dropped = stats_of(&peer).dropped;
     uint8_t noise[300];
@@ -324,9 +322,7 @@ static unsigned error_of_get(Peer *peer, const uint8_t fp8[8], uint32_t rows, ui
 
 // fault 46
 TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p");
     WireMessage answer;
     Ring ring = {0};
@@ -334,11 +330,8 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
     int ctl = attach_ring(8192, 8192, &ring, &reply);
     CHECK(ctl >= 0);
 
-    peer.message.hello = valid_hello;
-    send_message(&peer, WIRE_HELLO, 0);
-    CHECK_EQUAL(receive(&peer, &answer), WIRE_WELCOME);
     uint8_t fp8[8];
-    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    greet(&peer, &valid_hello, fp8);
 
     set_get(&peer, fp8, ROWS, 2, 5);
     send_message(&peer, WIRE_GET, reply.attach_id);
@@ -386,17 +379,11 @@ TEST(loader_writes_no_slot_for_a_stale_generation_or_a_foreign_ring) {
 // fault 48
 TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     enum { BIG = 60000, GETS = 64, WINDOW = 4 }; // 7.8 MB of rows in each answer
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p"), watch = open_peer("p");
     WireMessage answer;
-    peer.message.hello = valid_hello;
-    peer.message.hello.max_rows = BIG, peer.message.hello.window = WINDOW;
-    send_message(&peer, WIRE_HELLO, 0);
-    CHECK_EQUAL(receive(&peer, &answer), WIRE_WELCOME);
     uint8_t fp8[8];
-    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    greet(&peer, &(WireHello){.vocab_size = 50304, .sequence_tokens = T, .max_rows = BIG, .window = WINDOW}, fp8);
     for (int i = 0; i < GETS; i++) {
         set_get(&peer, fp8, BIG, 0, 0);
         peer.message.get.mode = SAMPLING_CROP;
@@ -428,7 +415,7 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
 // fault 89
 TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
     enum { PEERS = 40, SESSIONS = 2, GETS = 9, BIG = 60000 };
-    make_test_dataset("d", &small);
+    make_test_dataset("d", &test_small);
     pid_t pid = start_loader_with("d", tcp_endpoint(), "--insecure", "--cache=64M");
     wait_for_loader("tcp", 1);
     Peer peers[PEERS];
@@ -470,9 +457,7 @@ TEST(loader_limits_the_answers_that_all_clients_together_do_not_read) {
 
 // fault 50
 TEST(loader_limits_the_rate_of_its_errors) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p");
     set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
     for (int i = 0; i < 1000; i++) send_message(&peer, WIRE_GET, 0);
@@ -503,13 +488,9 @@ static int answers_of_stopping_loader(int times, long pause_ms) {
     wait_for_loader("p", times);
     Peer peer = open_peer("p");
     WireMessage answer;
-    peer.message.hello = valid_hello;
-    send_message(&peer, WIRE_HELLO, 0);
-    CHECK_EQUAL(receive(&peer, &answer), WIRE_WELCOME);
-    CHECK_EQUAL(answer.welcome.tokens[0], 100000);
-    CHECK_EQUAL(answer.welcome.eot_id, TEST_EOT);
     uint8_t fp8[8];
-    memcpy(fp8, answer.welcome.dataset_fp, 8);
+    const WireWelcome welcome = greet(&peer, &valid_hello, fp8);
+    CHECK(welcome.tokens[0] == 100000 && welcome.eot_id == TEST_EOT);
     kill(pid, SIGSTOP);
     for (int i = 0; i < 5; i++) {
         set_get(&peer, fp8, 1, 0, 0);
@@ -533,7 +514,7 @@ static int answers_of_stopping_loader(int times, long pause_ms) {
 }
 
 TEST(loader_answers_queued_requests_before_it_ends) {
-    make_test_dataset("d", &small);
+    make_test_dataset("d", &test_small);
     // Nothing shows when libzmq's thread has sent the requests: the pause grows until it has.
     int batches = 0;
     long pause_ms = 10;
@@ -544,9 +525,7 @@ TEST(loader_answers_queued_requests_before_it_ends) {
 
 // fault 51
 TEST(loader_names_both_versions_to_a_client_of_another_version) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p");
     // HELLO of version 1: a body of 144 bytes.
     uint8_t hello[64 + 144] = {0};
@@ -563,28 +542,28 @@ TEST(loader_names_both_versions_to_a_client_of_another_version) {
     stop_loader(pid, SIGTERM);
 }
 
+static void check_proto_error(Peer *peer, const char *text) {
+    WireMessage answer;
+    CHECK(receive(peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
+    CHECK_TEXT(answer.error.text, text);
+}
+
 // fault 48
 TEST(loader_names_the_field_that_it_does_not_accept) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
-    wait_for_loader("p", 1);
+    const pid_t pid = serve_ready();
     Peer peer = open_peer("p");
-    WireMessage answer;
     peer.message.hello = valid_hello;
     peer.message.hello.zero[3] = 1; // as a newer minor version could send it
     send_message(&peer, WIRE_HELLO, 0);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
-    CHECK_TEXT(answer.error.text, "field 'zero'");
+    check_proto_error(&peer, "field 'zero'");
     set_get(&peer, (const uint8_t[8]){1}, 20000, 0, 0);
     peer.message.get.sequence_tokens = 1 << 20; // 40 GB of rows
     send_message(&peer, WIRE_GET, 0);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
-    CHECK_TEXT(answer.error.text, "field 'rows'");
+    check_proto_error(&peer, "field 'rows'");
     set_get(&peer, (const uint8_t[8]){1}, 1, 0, 0);
     peer.message.get.mode = 2;
     send_message(&peer, WIRE_GET, 0);
-    CHECK(receive(&peer, &answer) == WIRE_ERROR && answer.error.code == WIRE_PROTO);
-    CHECK_TEXT(answer.error.text, "field 'mode'");
+    check_proto_error(&peer, "field 'mode'");
     close_peer(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

@@ -9,18 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, a limit that only a defect reaches
-static const TestDataset small = {
-    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+enum { T = 64, ROWS = 8 };
 static const TestDataset other = {
     .salt = 2, .train_tokens = 90000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
 
 static Feed *open_feed(void) {
-    FeedConfig config = {
-        .endpoint = "ipc://p", .vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .timeout_ms = FOREVER};
-    Feed *feed = feed_open(&config);
-    CHECK(feed);
-    return feed;
+    FeedConfig config = test_feed_config(T, ROWS);
+    return open_test_feed(&config);
 }
 
 static FeedResult request_rows(Feed *feed, uint64_t first, FeedBatch *batch) {
@@ -32,18 +27,17 @@ static FeedResult request_rows(Feed *feed, uint64_t first, FeedBatch *batch) {
 static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
     FeedBatch batch;
     CHECK(request_rows(feed, first, &batch) == FEED_BATCH);
-    CHECK(batch.first_sample == first && batch.rows == ROWS);
-    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
-        CHECK_EQUAL(batch.ids[i], test_id(salt, 0, (first + i / (T + 1)) * T + i % (T + 1)));
-    feed_release(feed, &batch);
+    CHECK_EQUAL(batch.first_sample, first);
+    take_rows(feed, &batch, salt, ROWS, T);
 }
 
 // The trainer initializes its weights between feed_open and feed_attach, which takes seconds.
 TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("b", &other);
     pid_t pid = start_loader("a", "p");
-    Feed *feed = open_feed();
+    FeedConfig config = test_feed_config(T, ROWS);
+    Feed *feed = feed_open(&config);
     stop_loader(pid, SIGKILL);
     pid = start_loader("b", "p");
     wait_for_loader("p", 2);
@@ -63,13 +57,12 @@ TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
 TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     TestDataset short_val = other;
     short_val.val_tokens = T;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("b", &other);
     make_test_dataset("c", &short_val);
     CHECK(symlink("c", "d") == 0);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed();
-    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, 0);
     stop_loader(pid, SIGKILL);
     pid = start_loader("d", "p");
@@ -91,12 +84,11 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
 TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     TestDataset short_train = other;
     short_train.train_tokens = T;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("c", &short_train);
     CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
-    CHECK(feed_attach(feed) == 0);
     CHECK(unlink("d") == 0 && symlink("c", "d") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "the train split of 'd' has 64 tokens, a connected trainer needs 65", 1);
@@ -141,22 +133,19 @@ static uint64_t middle_of_frame(const char *path, uint64_t frame) {
 // fault 32
 TEST(loader_serves_a_repaired_shard_after_a_reload) {
     char *path = (char[]){"d/train/000/000000.zst"};
-    make_test_dataset("d", &small);
+    make_test_dataset("d", &test_small);
     CHECK(system("cp d/train/000/000000.zst whole") == 0);
     flip_byte(path, middle_of_frame(path, 2));
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
     FeedBatch batch;
-    CHECK(feed_attach(feed) == 0);
     CHECK_EQUAL(request_rows(feed, 2 * 4096 / T, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_DATA);
-    err_clear();
+    CHECK_ERROR(EX_DATA, "");
     feed_close(feed);
     CHECK(rename("whole", path) == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "files have been opened again", 1);
     feed = open_feed();
-    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, 2 * 4096 / T);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -164,18 +153,14 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
 
 // fault 31
 TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
-    make_test_dataset("d", &small);
-    pid_t pid = start_loader("d", "p");
+    pid_t pid = serve_test_dataset(&test_small);
     Feed *feed = open_feed();
     FeedBatch batch;
-    CHECK(feed_attach(feed) == 0);
     CHECK(system("cp d/train/000/000001.zst whole") == 0);
     CHECK(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
     CHECK_EQUAL(request_rows(feed, (60000 + 9 * 4096) / T + 1, &batch), FEED_ERROR);
-    CHECK_EQUAL(err_code(), EX_IO);
-    CHECK_TEXT(err_text(), "train shard 1, frame 9 cannot be read");
     CHECK(!strchr(err_text(), '/'));
-    err_clear();
+    CHECK_ERROR(EX_IO, "train shard 1, frame 9 cannot be read");
     feed_close(feed);
     char *log = read_file("p.log", NULL);
     CHECK_TEXT(log, "000001.zst': the file was truncated");
@@ -184,11 +169,9 @@ TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     CHECK(system("cat whole >d/train/000/000001.zst") == 0);
     nanosleep(&(struct timespec){1, 100000000}, NULL); // a frame that failed is not tried again sooner
     feed = open_feed();
-    CHECK(feed_attach(feed) == 0);
     check_rows(feed, 1, (60000 + 9 * 4096) / T + 1);
     feed_close(feed);
     feed = open_feed(); // the loader still runs and serves the other shard
-    CHECK(feed_attach(feed) == 0);
     for (uint64_t first = 0; first < 900; first += 64) check_rows(feed, 1, first);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -216,10 +199,9 @@ TEST(loader_names_the_limit_on_mappings) {
     Served *served = served_open(&(ServedSpec){.sources = {{"d", 1}}, .count = 1});
     CHECK(setrlimit(RLIMIT_AS, &before) == 0);
     CHECK(!served);
-    CHECK_EQUAL(err_code(), EX_MEMORY);
     CHECK_TEXT(err_text(), "1 of 2 shards are mapped (vm.max_map_count is ");
     CHECK_TEXT(err_text(), "000001.zst");
-    err_clear();
+    CHECK_ERROR(EX_MEMORY, "");
     dataset_close(&dataset);
 }
 

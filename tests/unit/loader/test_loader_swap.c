@@ -6,20 +6,12 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-enum { T = 64, ROWS = 8, FOREVER = 120000 }; // ms, a limit that only a defect reaches
-static const TestDataset small = {
-    .salt = 1, .train_tokens = 100000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
+enum { T = 64, ROWS = 8 };
 
 static Feed *open_feed(bool inline_only) {
-    FeedConfig config = {.endpoint = "ipc://p",
-                         .vocab_size = 50304,
-                         .sequence_tokens = T,
-                         .max_rows = ROWS,
-                         .timeout_ms = FOREVER,
-                         .inline_only = inline_only};
-    Feed *feed = feed_open(&config);
-    CHECK(feed && feed_attach(feed) == 0);
-    return feed;
+    FeedConfig config = test_feed_config(T, ROWS);
+    config.inline_only = inline_only;
+    return open_test_feed(&config);
 }
 
 static void request(Feed *feed, uint64_t first) {
@@ -27,17 +19,11 @@ static void request(Feed *feed, uint64_t first) {
     CHECK(feed_request(feed, &what) == 0);
 }
 
-static void check_batch(Feed *feed, const FeedBatch *batch, unsigned salt) {
-    for (uint64_t i = 0; i < ROWS * (T + 1); i++)
-        CHECK_EQUAL(batch->ids[i], test_id(salt, 0, (batch->first_sample + i / (T + 1)) * T + i % (T + 1)));
-    feed_release(feed, batch);
-}
-
 static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
     FeedBatch batch;
     request(feed, first);
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
-    check_batch(feed, &batch, salt);
+    take_rows(feed, &batch, salt, ROWS, T);
 }
 
 // The exit code of `loader ARGUMENTS --endpoint ipc://p`; its output is in the file out.
@@ -57,9 +43,9 @@ static void check_output(const char *part) {
 
 // At any moment of a swap, each batch comes from the dataset that the feed reports.
 TEST(loader_swaps_datasets_while_clients_read) {
-    TestDataset second = small;
+    TestDataset second = test_small;
     second.salt = 2;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("b", &second);
     pid_t pid = start_loader("a", "p");
     Feed *feeds[] = {open_feed(false), open_feed(true)};
@@ -81,7 +67,7 @@ TEST(loader_swaps_datasets_while_clients_read) {
                     continue;
                 }
                 CHECK(result == FEED_BATCH);
-                check_batch(feeds[i], &batch, salt);
+                take_rows(feeds[i], &batch, salt, ROWS, T);
                 left -= changed;
             }
             feed_cancel(feeds[i]);
@@ -94,13 +80,13 @@ TEST(loader_swaps_datasets_while_clients_read) {
 
 // fault 40
 TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
-    TestDataset foreign = small, brief = small, tiny = small;
+    TestDataset foreign = test_small, brief = test_small, tiny = test_small;
     foreign.other_vocabulary = true, brief.val_tokens = T, tiny.train_tokens = T;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("foreign", &foreign);
     make_test_dataset("brief", &brief);
     make_test_dataset("tiny", &tiny);
-    make_test_dataset("cut", &small);
+    make_test_dataset("cut", &test_small);
     CHECK(system("truncate -s -10 cut/train/000/000001.zst") == 0);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed(false);
@@ -131,7 +117,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     // line.
     CHECK_EQUAL(loader_command("swap a"), 0);
     check_output("the dataset is the same as before");
-    TestDataset second = small;
+    TestDataset second = test_small;
     second.salt = 2;
     make_test_dataset("b", &second);
     CHECK_EQUAL(loader_command("swap b"), 0);
@@ -141,7 +127,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     request(feed, 0);
     FeedResult result = feed_next(feed, &batch);
     if (result == FEED_BATCH) { // the request was faster than the notice
-        check_batch(feed, &batch, 1);
+        take_rows(feed, &batch, 1, ROWS, T);
         request(feed, 0);
         result = feed_next(feed, &batch);
     }
@@ -162,9 +148,9 @@ static FeedResult next_of_epoch(Feed *feed, uint64_t first) {
 
 // fault 40
 TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
-    TestDataset tiny = small;
+    TestDataset tiny = test_small;
     tiny.train_tokens = T;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("tiny", &tiny);
     write_file("schedule", "", 0);
     pid_t pid = start_loader_with("a:1", "p", "tiny:0", "--schedule=schedule");
@@ -205,7 +191,7 @@ TEST(loader_accepts_a_swap_from_its_own_key_only) {
     KeyPair loader, trainer;
     CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&trainer, "trainer.key") == 0);
     write_file("allow", trainer.public_key, strlen(trainer.public_key));
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     pid_t pid = start_loader_with("a", tcp_endpoint(), "--key=loader.key", "--allow=allow");
     Query query;
     WireMessage reply;
@@ -246,13 +232,13 @@ static uint64_t frames_decoded(void) {
 
 // Reads all of a dataset, so that nothing is left that could be read ahead.
 static void read_all(Feed *feed, unsigned salt) {
-    for (uint64_t first = 0; first + ROWS < small.train_tokens / T; first += ROWS) check_rows(feed, salt, first);
+    for (uint64_t first = 0; first + ROWS < test_small.train_tokens / T; first += ROWS) check_rows(feed, salt, first);
 }
 
 TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
-    TestDataset second = small;
+    TestDataset second = test_small;
     second.salt = 2;
-    make_test_dataset("a", &small);
+    make_test_dataset("a", &test_small);
     make_test_dataset("b", &second);
     pid_t pid = start_loader("a", "p");
     Feed *feed = open_feed(false);
@@ -270,7 +256,7 @@ TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
     request(feed, 1600); // of a: the first 100,000 tokens are those of b
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
-        CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - small.train_tokens + i / (T + 1) * T + i % (T + 1)));
+        CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - test_small.train_tokens + i / (T + 1) * T + i % (T + 1)));
     feed_release(feed, &batch);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
