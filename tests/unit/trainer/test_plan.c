@@ -12,13 +12,19 @@ static Config gpt2_124m(void) {
     return config;
 }
 
-static const Backend *cpu(Dtype dtype) {
+static const Backend *opened(Device device, Dtype dtype, OptimizerState optimizer_state) {
     char why[256];
-    const BackendChoice choice = {.device = DEVICE_CPU, .dtype = dtype, .threads = 2, .deterministic = true};
+    const BackendChoice choice = {.device = device,
+                                  .dtype = dtype,
+                                  .threads = 2,
+                                  .deterministic = true,
+                                  .optimizer_state = optimizer_state,
+                                  .without_device = true};
     const Backend *backend = backend_open(&choice, why);
     CHECK(backend);
     return backend;
 }
+static const Backend *cpu(Dtype dtype) { return opened(DEVICE_CPU, dtype, STATE_FP32); }
 
 static void make(MemoryPlan *plan, Model *model, const Config *config, const Backend *backend) {
     ModelShape shape = model_shape(config);
@@ -279,11 +285,7 @@ TEST(plan_for_a_gpu_matches_the_memory_model) {
         {36, 20, 1280, RECOMPUTE_BLOCK, 42, 50, 0}, // 51 less 9
         {48, 25, 1600, RECOMPUTE_BLOCK, 10, 11, 0}  // 21 less 11
     };
-    char why[256];
-    const BackendChoice choice = {
-        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
-    const Backend *backend = backend_open(&choice, why);
-    CHECK(backend);
+    const Backend *backend = opened(DEVICE_CUDA, DTYPE_AUTO, STATE_FP32);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Config config = gpt2_124m();
         config.n_layer = rows[i].layers, config.n_head = rows[i].heads, config.n_embd = rows[i].channels;
@@ -320,11 +322,7 @@ TEST(plan_chooses_the_logits_chunk) {
         {DEVICE_CUDA, 32, 100, 0, 16384}, {DEVICE_CUDA, 64, 0, 1024, 1024}, {DEVICE_CPU, 64, 0, 0, 1024},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char why[256];
-        const BackendChoice choice = {
-            .device = rows[i].device, .dtype = DTYPE_AUTO, .threads = 1, .deterministic = true, .without_device = true};
-        const Backend *backend = backend_open(&choice, why);
-        CHECK(backend);
+        const Backend *backend = opened(rows[i].device, DTYPE_AUTO, STATE_FP32);
         Config config = gpt2_124m();
         Model model;
         MemoryPlan least, plan;
@@ -350,11 +348,7 @@ static void other_processes(char *text, size_t size) { snprintf(text, size, "pid
 
 // Without mem_limit, auto settings stay below the free memory of the device, and refusals name it.
 TEST(plan_stays_below_the_free_memory_of_the_device) {
-    char why[256];
-    const BackendChoice choice = {
-        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
-    const Backend *found = backend_open(&choice, why);
-    CHECK(found);
+    const Backend *found = opened(DEVICE_CUDA, DTYPE_AUTO, STATE_FP32);
     Backend backend = *found;
     backend.free_bytes = 3ull << 30, backend.other_processes = other_processes;
     Config config = gpt2_124m();
@@ -370,9 +364,7 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
     make(&plan, &model, &config, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, false), 0); // on another machine, without a limit
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
-    CHECK_EQUAL(err_code(), EX_VRAM);
-    CHECK_TEXT(err_text(), "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
-    err_clear();
+    CHECK_ERROR(EX_VRAM, "the GPU's free memory is 3.0 GiB (pid 4711 holds 8.0 GiB); these fit: --batch_size=");
     config.mem_limit = 2867ull << 20; // the smaller of the two
     CHECK_EQUAL(memory_plan_check(&plan, &config, &backend, true), -1);
     CHECK_TEXT(err_text(), "the limit is 2.8 GiB; these fit");
@@ -382,11 +374,7 @@ TEST(plan_stays_below_the_free_memory_of_the_device) {
 
 // 1558M in 11.3 GiB: 12 bytes per parameter of master and moments in host memory, chosen only if nothing else fits.
 TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
-    char why[256];
-    const BackendChoice choice = {
-        .device = DEVICE_CUDA, .dtype = DTYPE_AUTO, .deterministic = true, .without_device = true};
-    const Backend *found = backend_open(&choice, why);
-    CHECK(found);
+    const Backend *found = opened(DEVICE_CUDA, DTYPE_AUTO, STATE_FP32);
     Backend backend = *found;
     backend.other_processes = other_processes;
     Config config = gpt2_124m(), large = config;
@@ -421,8 +409,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     large.n_head = 400; // 377 billion parameters
     make(&plan, &model, &large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, true), -1);
-    CHECK_EQUAL(err_code(), EX_MEMORY);
-    CHECK_TEXT(err_text(), "4.1 TiB of it for offloaded tensors, and ");
+    CHECK_ERROR(EX_MEMORY, "4.1 TiB of it for offloaded tensors, and ");
     model_close(&model);
     found->close();
 }
@@ -430,11 +417,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
 // A step of 64 sequences of 124M, whose logits alone are 6 GiB, in 11.3 GiB: at most 12 % longer, by prediction, where
 // whole blocks would make it 17 % longer.
 TEST(plan_of_64_sequences_in_a_card_of_12_gb_needs_at_most_12_percent_more_time) {
-    char why[256];
-    const BackendChoice choice = {
-        .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .deterministic = true, .without_device = true};
-    const Backend *backend = backend_open(&choice, why);
-    CHECK(backend);
+    const Backend *backend = opened(DEVICE_CUDA, DTYPE_BF16, STATE_FP32);
     Config config = gpt2_124m();
     Model model;
     MemoryPlan plan;
@@ -451,11 +434,7 @@ TEST(plan_of_64_sequences_in_a_card_of_12_gb_needs_at_most_12_percent_more_time)
 
 // The rates of a GPU against the list of its operations, in ms of a step of 64 sequences.
 TEST(step_cost_of_a_gpu_agrees_with_the_measured_time) {
-    char why[256];
-    const BackendChoice choice = {
-        .device = DEVICE_CUDA, .dtype = DTYPE_BF16, .deterministic = true, .without_device = true};
-    const Backend *backend = backend_open(&choice, why);
-    CHECK(backend);
+    const Backend *backend = opened(DEVICE_CUDA, DTYPE_BF16, STATE_FP32);
     const Config config = gpt2_124m();
     const ModelShape shape = model_shape(&config);
     const double ms = step_cost_passes(&shape, backend) * 64 * 1024 * 1e3;
@@ -474,15 +453,7 @@ TEST(plan_of_optimizer_states_matches_the_formula) {
                 {DEVICE_CPU, STATE_FP32, 16}, // parameters are their own master, and stay in fp32
                 {DEVICE_CPU, STATE_BF16, 12},  {DEVICE_CPU, STATE_BF16_SR, 12}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char why[256];
-        const BackendChoice choice = {.device = rows[i].device,
-                                      .dtype = DTYPE_BF16,
-                                      .threads = 2,
-                                      .deterministic = true,
-                                      .optimizer_state = rows[i].state,
-                                      .without_device = true};
-        const Backend *backend = backend_open(&choice, why);
-        CHECK(backend);
+        const Backend *backend = opened(rows[i].device, DTYPE_BF16, rows[i].state);
         Config config = gpt2_124m();
         Model model;
         MemoryPlan plan;
