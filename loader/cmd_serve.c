@@ -14,7 +14,7 @@
 
 enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million tokens a second
 
-static const char *address, *key_file, *allow_file, *metrics_file, *schedule_file;
+static const char *address, *key_file, *allow_file, *metrics_file, *schedule_file, *state_file;
 static uint64_t cache_bytes;
 static bool insecure;
 static int64_t parent; // 0: none
@@ -31,6 +31,8 @@ static const Option options[] = {
      "memory for decoded data, at least 2 MiB; 0: a quarter of the memory, or of the limit of the control group"},
     {OPT_STRING, "schedule", &schedule_file, "FILE",
      "later weights of a mixture: lines 'SAMPLE WEIGHT WEIGHT ...'; SIGHUP reads it again, reweight appends to it"},
+    {OPT_STRING, "state", &state_file, "FILE",
+     "keeps what swap has changed: at the next start, the datasets in FILE are served, not those of the command line"},
     {OPT_FLAG, "insecure", &insecure, NULL, "serve tcp without keys: to every process that can connect"},
     {OPT_INT, "die-with-parent", &parent, "PID", "stop when the parent, process PID, ends"},
     {OPT_END, NULL, NULL, NULL, NULL},
@@ -74,8 +76,12 @@ static int run(int count, char **arguments) {
             return 0;
         }
     }
-    ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file};
-    if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0) return -1;
+    ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file, .state_path = state_file};
+    char *state = NULL; // owns strings of the configuration until the end of the program
+    if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0 ||
+        (state_file && served_spec_load(&config.spec, &state, state_file) < 0))
+        return -1;
+    if (state) log_line("'%s' names what is served, not the command line", state_file);
     Endpoint endpoint;
     KeyPair keys;
     if (!key_file != !allow_file) return fail(EX_USAGE, "--key and --allow must be given together");

@@ -30,8 +30,12 @@ int control_send(const char *address, const char *own_key, const WireControl *co
                     WIRE_REQUEST_MAX);
     if (query_open(&query, address, own_key, NULL) < 0) return -1;
     int status = check_loader(&query);
+    const bool sent = status == 0;
     if (status == 0)
         status = query_send(&query, &request, (Bytes){words->data, words->size}, WAIT_MS, &reply, &sentence);
+    if (status < 0 && sent && err_code() == EX_PEER)
+        fail_in("it is not known whether the change holds (see `loader status`%s)",
+                control->action == WIRE_REWEIGHT ? " and the last line of the schedule" : "");
     buffer_add(&sentence, "", 1);
     char *text = (char *)sentence.data;
     if (status == 0 && !wire_clean_text(text, sentence.size)) status = fail(EX_PROTOCOL, "the reply is not a sentence");

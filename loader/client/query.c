@@ -17,11 +17,32 @@ static int set_keys(void *socket, const char *key_file, const char *loader_key) 
     return 0;
 }
 
+static int open_monitor(Query *query) {
+    static const char address[] = "inproc://query";
+    query->monitor = zmq_socket(query->context, ZMQ_PAIR);
+    if (query->monitor && zmq_socket_monitor(query->socket, address, ZMQ_EVENT_DISCONNECTED) == 0 &&
+        zmq_connect(query->monitor, address) == 0)
+        return 0;
+    return fail(EX_LIMIT, "cannot watch a ZeroMQ socket: %s", zmq_strerror(errno));
+}
+
+// Waits for a message. -1 when none has come in time, or the loader has ended.
+static int wait_for_reply(Query *query, int wait_ms) {
+    zmq_pollitem_t items[2] = {{.socket = query->socket, .events = ZMQ_POLLIN},
+                               {.socket = query->monitor, .events = ZMQ_POLLIN}};
+    if (zmq_poll(items, 2, wait_ms) < 0) return fail_errno("cannot wait for a reply");
+    if (items[0].revents) return 0;
+    const char *hint = query->endpoint.ipc ? "" : ": check its address and the keys";
+    if (items[1].revents)
+        return fail(EX_PEER, "the loader at '%s' closed the connection%s", query->endpoint.name, hint);
+    return fail(EX_PEER, "no answer from a loader at '%s' within %d s%s", query->endpoint.name, wait_ms / 1000, hint);
+}
+
 static int connect_to(Query *query, const char *key_file, const char *loader_key) {
     int ipv6 = strchr(query->endpoint.zmq_address, '[') != NULL, linger_ms = 0;
     zmq_setsockopt(query->socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
     zmq_setsockopt(query->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
-    if (set_keys(query->socket, key_file, loader_key) < 0) return -1;
+    if (set_keys(query->socket, key_file, loader_key) < 0 || open_monitor(query) < 0) return -1;
     if (zmq_connect(query->socket, query->endpoint.zmq_address) == 0) return 0;
     return fail(EX_PEER, "cannot connect to '%s': %s", query->endpoint.name, zmq_strerror(errno));
 }
@@ -58,15 +79,17 @@ int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, Wir
     Bytes frame = wire_encode(message);
     zmq_msg_t first, rest;
     zmq_msg_init(&first), zmq_msg_init(&rest);
-    zmq_setsockopt(query->socket, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
     int status = 0;
+    while (zmq_recv(query->monitor, NULL, 0, ZMQ_DONTWAIT) >= 0) { // the end of an earlier connection
+    }
     if (zmq_send(query->socket, frame.data, frame.size, words.size ? ZMQ_SNDMORE : 0) < 0 ||
-        (words.size && zmq_send(query->socket, words.data, words.size, 0) < 0) ||
-        zmq_msg_recv(&first, query->socket, 0) < 0 ||
-        (zmq_msg_more(&first) && zmq_msg_recv(&rest, query->socket, 0) < 0))
-        status = fail(EX_PEER, "no answer from a loader at '%s' within %d s%s", query->endpoint.name, wait_ms / 1000,
-                      query->endpoint.ipc ? "" : ": check its address and the keys");
-    else
+        (words.size && zmq_send(query->socket, words.data, words.size, 0) < 0))
+        status = fail(EX_PEER, "cannot send to '%s': %s", query->endpoint.name, zmq_strerror(errno));
+    else if ((status = wait_for_reply(query, wait_ms)) == 0 &&
+             (zmq_msg_recv(&first, query->socket, 0) < 0 ||
+              (zmq_msg_more(&first) && zmq_msg_recv(&rest, query->socket, 0) < 0)))
+        status = fail(EX_PEER, "cannot receive from '%s': %s", query->endpoint.name, zmq_strerror(errno));
+    if (status == 0)
         status = check_reply(query, message->header.type, (Bytes){zmq_msg_data(&first), zmq_msg_size(&first)}, reply);
     if (status == 0) buffer_add(second, zmq_msg_data(&rest), zmq_msg_size(&rest));
     zmq_msg_close(&first), zmq_msg_close(&rest);
@@ -74,6 +97,8 @@ int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, Wir
 }
 
 void query_close(Query *query) {
+    // First the events: ZeroMQ's thread would wait for ever to send one to a closed monitor.
+    if (query->monitor) zmq_socket_monitor(query->socket, NULL, 0), zmq_close(query->monitor);
     if (query->socket) zmq_close(query->socket);
     if (query->context) zmq_ctx_term(query->context);
     *query = (Query){0};

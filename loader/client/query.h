@@ -7,6 +7,7 @@
 typedef struct {
     Endpoint endpoint;
     void *context, *socket;
+    void *monitor; // receives the end of the connection
 } Query;
 
 // Connects to the loader at `address`, in the form that endpoint_parse accepts. A loader with keys needs a key pair
@@ -14,6 +15,6 @@ typedef struct {
 int query_open(Query *query, const char *address, const char *key_file, const char *loader_key);
 // Sends `message`, whose type and body are set, with a second part unless it is empty, and receives the reply, which
 // has the same type. `second` receives its second part, the caller closes it. Fails with 69 when there is no reply
-// within wait_ms, and with 76 for a reply of another kind.
+// within wait_ms or the loader ends first, and with 76 for a reply of another kind.
 int query_send(Query *query, WireMessage *message, Bytes words, int wait_ms, WireMessage *reply, Buffer *second);
 void query_close(Query *query); // accepts a zeroed struct

@@ -135,6 +135,7 @@ static const char *control_check(const WireControl *control) {
     REFUSE(control->words > WIRE_WORDS_MAX, "words");
     REFUSE(control->from_sample >> WIRE_SAMPLE_MAX_BITS, "from_sample");
     REFUSE(control->has_schedule > 1, "has_schedule");
+    REFUSE(control->check > 1, "check");
     REFUSE(control->exit_code > UINT8_MAX, "exit_code");
     REFUSE(!all_zero(control->zero, sizeof control->zero), "zero");
     return NULL;

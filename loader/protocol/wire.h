@@ -66,7 +66,7 @@
 // DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:
 // a weight for each source of the mixture that is served; they hold from `from_sample` on (0: the loader chooses), and
 // the loader appends them to its schedule. The reply comes when the loader has made or refused the change;
-// its second part is one sentence, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the
+// its second part is one sentence without a NUL byte, its `exit_code` is 0 or says why not (common/exit_codes.def). Paths are those of the
 // loader's machine, so CONTROL is refused (77) except over ipc, and from a peer that has the loader's own key.
 #pragma once
 
@@ -219,7 +219,8 @@ typedef struct { // CONTROL
     uint32_t action, words;
     uint64_t from_sample;
     uint32_t has_schedule, exit_code;
-    uint8_t zero[8];
+    uint32_t check; // of SWAP: 1 = only report whether it would be made
+    uint8_t zero[4];
 } WireControl;
 
 typedef struct {

@@ -163,18 +163,31 @@ static int start(Server *server) {
     return reload->running ? 0 : fail(EX_LIMIT, "cannot start a thread");
 }
 
+// What was opened fits and, after a swap, will be served after a restart too.
+static int accept_fresh(const Server *server) {
+    const Reload *reload = &server->reload;
+    const WireControl *control = &reload->request.control;
+    if (check_fresh(server, reload->fresh) < 0) return -1;
+    if (control->action != WIRE_SWAP || control->check || !server->config->state_path) return 0;
+    return served_spec_save(&reload->spec, server->config->state_path);
+}
+
 static int finish(Server *server, Buffer *text) {
     Reload *reload = &server->reload;
+    const Dataset *dataset = reload->fresh ? &reload->fresh->dataset : NULL;
     if (reload->error.code) {
         err_give(&reload->error);
-    } else if (check_fresh(server, reload->fresh) == 0) {
-        replace_dataset(server, reload->fresh, text);
-        return 0;
+    } else if (accept_fresh(server) == 0) {
+        if (!reload->request.control.check) {
+            replace_dataset(server, reload->fresh, text);
+            return 0;
+        }
+        buffer_print(text, "'%s' can be served, %" PRIu64 " train tokens", dataset->name, dataset->tokens[SPLIT_TRAIN]);
     }
     served_close(reload->fresh);
     if (reload->appended && truncate(reload->spec.schedule, (off_t)reload->schedule_bytes) < 0)
         log_warn("'%s': remove its last line: %s", reload->spec.schedule, strerror(errno));
-    return -1;
+    return text->size ? 0 : -1;
 }
 
 void server_reload_finish(Server *server) {
@@ -185,7 +198,7 @@ void server_reload_finish(Server *server) {
     pthread_join(reload->thread, NULL);
     reload->running = false;
     bool done = finish(server, &text) == 0, controlled = reload->request.header.type;
-    if (done && reload->words) {
+    if (done && reload->words && !reload->request.control.check) {
         free(server->words);
         server->spec = reload->spec, server->words = reload->words;
     } else {

@@ -38,6 +38,42 @@ int served_spec_parse(ServedSpec *spec, int count, char **words, const char *sch
     return 0;
 }
 
+#define SCHEDULE_WORD "--schedule "
+
+int served_spec_save(const ServedSpec *spec, const char *path) {
+    Buffer text = {0};
+    int status = 0;
+    for (unsigned i = 0; i < spec->count; i++) {
+        buffer_print(&text, "%s:%u\n", spec->sources[i].path, spec->sources[i].weight);
+        if (strchr(spec->sources[i].path, '\n'))
+            status = fail(EX_USAGE, "'%s' has a line break, which '%s' cannot hold", spec->sources[i].path, path);
+    }
+    if (spec->schedule) buffer_print(&text, SCHEDULE_WORD "%s\n", spec->schedule);
+    if (status == 0) status = file_write(path, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return status;
+}
+
+int served_spec_load(ServedSpec *spec, char **text, const char *path) {
+    enum { STATE_MAX = 1 << 20 };
+    Buffer file = {0};
+    char *words[SOURCES_MAX + 1], *schedule = NULL;
+    int count = 0;
+    if (access(path, F_OK) < 0 && errno == ENOENT) return 0;
+    if (file_read(&file, path, STATE_MAX) < 0) return -1;
+    buffer_add(&file, "", 1);
+    *text = (char *)file.data;
+    for (char *line = *text, *end; *line && count <= SOURCES_MAX; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = 0;
+        if (!strncmp(line, SCHEDULE_WORD, strlen(SCHEDULE_WORD)))
+            schedule = line + strlen(SCHEDULE_WORD);
+        else
+            words[count++] = line;
+    }
+    return served_spec_parse(spec, count, words, schedule) < 0 ? fail_in("'%s'", path) : 0;
+}
+
 // --- several sources
 
 static int read_schedule(Mixture *mixture, const char *path) {

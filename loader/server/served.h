@@ -21,6 +21,10 @@ typedef struct {
 // Parses "DIR" or "DIR:WEIGHT", in place; a directory whose name ends like this is preferred. Fails with 2 for no sources, too many, or a weight that is not valid, and for
 // a schedule of a single source.
 int served_spec_parse(ServedSpec *spec, int count, char **words, const char *schedule);
+// A file that keeps a specification for the next start of the loader: the words of its sources, then "--schedule PATH",
+// one in each line. served_spec_load leaves *text NULL when there is no such file; else it owns the strings.
+int served_spec_save(const ServedSpec *spec, const char *path);
+int served_spec_load(ServedSpec *spec, char **text, const char *path);
 // Parses a weight, a number up to WEIGHT_MAX; 2 for another text.
 int weight_parse(const char *text, uint32_t *weight);
 

@@ -88,6 +88,24 @@ assert max(use["consumed"] for use in state["datasets"]) == int(sys.argv[2]) * 4
         "$(checkpoint run "$(steps run)")/state.json" "$(steps run)"
 }
 
+@test "with --state a swap survives a restart, and swap --check changes nothing" {
+    serve_until_ready a --state state
+    "$BIN/loader" swap b --check --endpoint ipc://place | grep -q "^'b' can be served, [0-9]* train tokens$"
+    run_code 66 "$BIN/loader" swap nowhere --check --endpoint ipc://place
+    "$BIN/loader" status --endpoint ipc://place | grep -q "^a "
+    [ ! -e state ]
+    echo "1000000 1 1" >schedule
+    "$BIN/loader" swap b:2 a --schedule schedule --endpoint ipc://place
+    kill_loader
+    serve_until_ready a --state state
+    grep -q "serving 'b+a'" log
+    "$BIN/loader" reweight 5 1 --from 2000000 --endpoint ipc://place
+    grep -qx "2000000 5 1" schedule
+    kill_loader
+    echo "$PWD/nowhere:1" >state
+    run_code 66 "$BIN/loader" serve a --state state --endpoint ipc://place
+}
+
 @test "a schedule has more than 63 changes, weights are shown as given, and a directory may be named like one with a weight" {
     for i in $(seq 200); do echo "${i}00000 $((i % 2 + 1)) 1"; done >schedule
     mv b b:2

@@ -1,10 +1,14 @@
 // `loader swap` while clients read: the batches they get, and refusals, which change nothing.
 #include "common/err.h"
+#include "common/log.h"
 #include "loader/client/query.h"
 #include "loader/protocol/keys.h"
 #include "tests/unit/loader/fixture_loader.h"
+#include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <zmq.h>
 
 enum { T = 64, ROWS = 8 };
 
@@ -215,6 +219,40 @@ TEST(loader_accepts_a_swap_from_its_own_key_only) {
     buffer_close(&sentence);
     query_close(&query);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// A loader that answers STATS and ends when it receives CONTROL.
+static void *run_brief_loader(void *router) {
+    for (bool ended = false; !ended;) {
+        uint8_t route[256], frame[4096];
+        WireMessage request, reply;
+        int route_size = zmq_recv(router, route, sizeof route, 0), size = zmq_recv(router, frame, sizeof frame, 0);
+        ended = wire_decode((Bytes){frame, (size_t)size}, &request, NULL) != WIRE_VALID ||
+                request.header.type != WIRE_STATS;
+        if (ended) break;
+        memset(&reply, 0, sizeof reply);
+        reply.header = request.header;
+        Bytes answer = wire_encode(&reply);
+        zmq_send(router, route, (size_t)route_size, ZMQ_SNDMORE);
+        zmq_send(router, answer.data, answer.size, 0);
+    }
+    zmq_close(router);
+    return NULL;
+}
+
+// fault 91
+TEST(loader_swap_reports_at_once_that_the_loader_has_ended) {
+    CHECK(mkdir("p", 0700) == 0);
+    void *context = zmq_ctx_new(), *router = zmq_socket(context, ZMQ_ROUTER);
+    CHECK(zmq_bind(router, "ipc://p/data.sock") == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run_brief_loader, router) == 0);
+    const uint64_t began_ns = clock_ns();
+    CHECK_EQUAL(loader_command("swap a"), EX_PEER);
+    check_output("it is not known whether the change holds");
+    CHECK(clock_ns() - began_ns < 30000000000ull); // half of what a swap may take
+    pthread_join(thread, NULL);
+    zmq_ctx_term(context);
 }
 
 static uint64_t frames_decoded(void) {
