@@ -35,9 +35,9 @@ void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_CO
     evaluation_add_text(&text, &evaluations[SPLIT_VAL]);
     if (run->config.eval_block_size)
         buffer_print(&text, " | sequences of %lld tokens", (long long)run->config.eval_block_size);
-    printf("step %6llu | train loss %.4f | val loss %.4f%.*s%s\n", (unsigned long long)run->state.step,
-           evaluations[SPLIT_TRAIN].loss, evaluations[SPLIT_VAL].loss, (int)text.size, (const char *)text.data,
-           best && run->state.step ? " | best so far" : "");
+    printf("step %*llu | train loss %.4f | val loss %.4f%.*s%s\n", run->config.eval_only ? 1 : 6,
+           (unsigned long long)run->state.step, evaluations[SPLIT_TRAIN].loss, evaluations[SPLIT_VAL].loss,
+           (int)text.size, (const char *)text.data, best && run->state.step ? " | best so far" : "");
     buffer_close(&text);
 }
 
