@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/json_read.h"
 #include "common/json_write.h"
+#include "shardtool/format/dataset_build.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,12 +37,13 @@ static void dataset_folder(char out[PATH_MAX_BYTES], const char *directory, int 
     *strrchr(out, '/') = '\0';
 }
 
-bool dataset_is(const char *path) {
-    char manifest[PATH_MAX_BYTES];
+static bool has_file(const char *path, const char *name) {
+    char file[PATH_MAX_BYTES];
     struct stat st;
-    return snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, path) < (int)sizeof manifest &&
-           stat(manifest, &st) == 0;
+    return snprintf(file, sizeof file, "%s/%s", path, name) < (int)sizeof file && stat(file, &st) == 0;
 }
+
+bool dataset_is(const char *path) { return has_file(path, DATASET_MANIFEST) || has_file(path, DATASET_REPLACEMENT); }
 
 uint64_t dataset_bytes(const Dataset *dataset, int split) {
     uint64_t bytes = 0;
@@ -347,6 +349,7 @@ int dataset_open(Dataset *dataset, const char *path) {
     char manifest[PATH_MAX_BYTES];
     if (snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, path) >= (int)sizeof manifest)
         return fail(EX_NOINPUT, "path too long: '%.60s...'", path);
+    if (dataset_build_complete(path) < 0) return fail_in("the dataset '%s' is being replaced", path);
     Bytes text;
     if (file_map(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
     dataset_begin(dataset, path);

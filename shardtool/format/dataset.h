@@ -14,11 +14,12 @@
 #include "shardtool/format/shard.h"
 #include "shardtool/format/split.h"
 
-#define DATASET_MANIFEST "dataset.jsonl"
-#define DATASET_JOURNAL  ".journal"
-#define DATASET_PENDING  ".pending"
-#define DATASET_WINDOW   ".window"
-#define DATASET_SKIPS    "skipped.jsonl"
+#define DATASET_MANIFEST    "dataset.jsonl"
+#define DATASET_REPLACEMENT ".new/" DATASET_MANIFEST // of a dataset that is about to take this one's place
+#define DATASET_JOURNAL     ".journal"
+#define DATASET_PENDING     ".pending"
+#define DATASET_WINDOW      ".window"
+#define DATASET_SKIPS       "skipped.jsonl"
 
 typedef struct {
     const char *source; // path of the input file
@@ -76,6 +77,6 @@ int dataset_read_shard(Dataset *dataset, const struct json_t *object, bool check
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);
 void dataset_skips_path(char out[PATH_MAX_BYTES], const char *directory); // "DIR/skipped.jsonl"
-bool dataset_is(const char *path);                                        // a directory with a manifest
+bool dataset_is(const char *path); // a directory with a manifest, or one whose replacement was interrupted
 // Creates the folder of a shard, durably.
 int dataset_make_folder(const char *directory, int split, uint64_t number);

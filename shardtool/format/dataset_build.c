@@ -1,6 +1,7 @@
 // The states of a dataset directory: unfinished (.journal), finished (the manifest), being replaced (.new).
 #include "shardtool/format/dataset_build.h"
 #include "common/err.h"
+#include "common/log.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -97,45 +98,93 @@ static int remove_folder(void *directory, const char *folder) {
     return 0;
 }
 
+// Removes the shards and the empty folders in DIR/NAME.
+static int remove_split(const char *directory, const char *name) {
+    void *context = (void *)(uintptr_t)directory;
+    FileVisit files = {directory, remove_shard, context};
+    if (visit_entries(directory, name, visit_folder, &files) < 0) return -1;
+    if (visit_entries(directory, name, remove_folder, context) < 0) return -1;
+    return remove_folder(context, name);
+}
+
 // Removes manifest, shards, temporary files and empty folders.
 static int remove_dataset(const char *directory) {
     dir_sweep(directory, NULL);
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
     if (remove_file(directory, DATASET_SKIPS) < 0) return -1;
-    if (dataset_files(directory, remove_shard, (void *)(uintptr_t)directory) < 0) return -1;
-    for (int split = 0; split < SPLIT_COUNT; split++) {
-        if (visit_entries(directory, split_names[split], remove_folder, (void *)(uintptr_t)directory) < 0) return -1;
-        remove_folder((void *)(uintptr_t)directory, split_names[split]);
-    }
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (remove_split(directory, split_names[split]) < 0) return -1;
     return dir_sync(directory);
 }
 
-static int move_up(const char *directory, const char *from, const char *name) {
+static int move(const char *from, const char *name, const char *to, const char *new_name) {
     char old[PATH_MAX_BYTES], new[PATH_MAX_BYTES];
-    if (join(old, from, name) < 0 || join(new, directory, name) < 0) return -1;
-    return rename(old, new) ? fail_errno("cannot rename '%s'", old) : 0;
+    if (join(old, from, name) < 0 || join(new, to, new_name) < 0) return -1;
+    return rename(old, new) ? fail_errno("cannot rename '%s' to '%s'", old, new) : 0;
 }
 
-// Each step leaves a state from which this function continues. A split that was moved up is not in .new any more.
+#define OLD_PREFIX ".old-"
+
+// Renames DIR/train to DIR/.old-train, or .old-train-1 if files that are not ours kept that one.
+static int move_aside(const char *directory, const char *name) {
+    char old[64];
+    snprintf(old, sizeof old, OLD_PREFIX "%s", name);
+    for (int i = 1; exists(directory, old); i++) snprintf(old, sizeof old, OLD_PREFIX "%s-%d", name, i);
+    return exists(directory, name) ? move(directory, name, directory, old) : 0;
+}
+
+static bool is_old(const char *name) {
+    size_t length = strlen(OLD_PREFIX);
+    if (strncmp(name, OLD_PREFIX, length)) return false;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (!strncmp(name + length, split_names[split], strlen(split_names[split]))) return true;
+    return false;
+}
+
+static int remove_old(void *data, const char *file) {
+    const char *directory = data, *name = strrchr(file, '/') + 1;
+    if (!is_old(name)) return 0;
+    if (remove_split(directory, name) == 0 && exists(directory, name))
+        log_warn("'%s/%s' keeps files that are not shards: remove it when nothing needs them", directory, name);
+    err_clear(); // the new dataset does not need it gone
+    return 0;
+}
+
+// Removes what replace() moved aside, as far as it is ours.
+static void remove_all_old(const char *directory) {
+    visit_entries(directory, ".", remove_old, (void *)(uintptr_t)directory);
+    err_clear();
+}
+
+// Moves the dataset in DIR/.new to its place. Only renames stand between the old manifest and the new one, and from each
+// of them this function continues: a split that was moved up is not in .new any more.
 static int replace(const char *directory, const char *from) {
     if (remove_file(directory, DATASET_MANIFEST) < 0 || dir_sync(directory) < 0) return -1;
     if (exists(from, split_names[0]) && remove_file(directory, DATASET_SKIPS) < 0) return -1; // nothing was moved yet
     for (int split = 0; split < SPLIT_COUNT; split++) {
         const char *name = split_names[split];
         if (!exists(from, name)) continue;
-        FileVisit files = {directory, remove_shard, (void *)(uintptr_t)directory};
-        if (visit_entries(directory, name, visit_folder, &files) < 0 ||
-            visit_entries(directory, name, remove_folder, (void *)(uintptr_t)directory) < 0)
-            return -1;
-        remove_folder((void *)(uintptr_t)directory, name);
-        if (move_up(directory, from, name) < 0) return -1;
+        if (move_aside(directory, name) < 0 || move(from, name, directory, name) < 0) return -1;
         remove_folder((void *)(uintptr_t)directory, name); // a split without shards
     }
-    if (exists(from, DATASET_SKIPS) && move_up(directory, from, DATASET_SKIPS) < 0) return -1;
-    if (dir_sync(directory) < 0 || move_up(directory, from, DATASET_MANIFEST) < 0) return -1;
+    if (exists(from, DATASET_SKIPS) && move(from, DATASET_SKIPS, directory, DATASET_SKIPS) < 0) return -1;
+    if (dir_sync(directory) < 0 || move(from, DATASET_MANIFEST, directory, DATASET_MANIFEST) < 0) return -1;
+    if (dir_sync(directory) < 0) return -1;
     remove_journal(from);
     rmdir(from);
+    remove_all_old(directory);
     return dir_sync(directory);
+}
+
+int dataset_build_complete(const char *directory) {
+    char from[PATH_MAX_BYTES];
+    if (exists(directory, DATASET_MANIFEST) || join(from, directory, ".new") < 0) return 0;
+    if (!exists(from, DATASET_MANIFEST)) return 0;
+    Lock lock = {0};
+    if (lock_take(&lock, directory) < 0) return -1;
+    int status = exists(from, DATASET_MANIFEST) ? replace(directory, from) : 0;
+    lock_drop(&lock);
+    return status;
 }
 
 // Removes an unfinished DIR/.new. One with a manifest is being moved up.
@@ -156,6 +205,7 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
     int status = 0;
     if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
     dir_sweep(directory, NULL);
+    remove_all_old(directory);
     build->has_manifest = exists(directory, DATASET_MANIFEST);
     if (status == 0 && build->has_manifest) status = remove_journal(directory);
     if (status < 0) dataset_build_close(build);

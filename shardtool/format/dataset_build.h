@@ -2,8 +2,9 @@
 //
 // While shards are being written the directory holds .journal, which marks them as those of an unfinished run; the
 // manifest is written last. A finished dataset is replaced by building the new one in DIR/.new: only when its manifest
-// is on disk are the old files removed and the new ones moved up, and an interrupted move is completed by the next
-// dataset_build_open.
+// is on disk are train/ and val/ renamed to .old-train and .old-val, the new ones moved up, and the old shards removed;
+// files in them that are not shards stay there. An interrupted move is completed by the next dataset_build_open, or by
+// the next program that reads the dataset.
 #pragma once
 
 #include "shardtool/format/dataset.h"
@@ -17,6 +18,8 @@ typedef struct {
 
 // Creates and locks the directory (73 when another run holds it) and completes an interrupted replacement.
 int dataset_build_open(DatasetBuild *build, const char *directory);
+// Completes an interrupted replacement, if there is one: 73 when another process holds the lock.
+int dataset_build_complete(const char *directory);
 // Chooses and creates `target`. An unfinished DIR/.new stays for a run that continues it. 73 when there are shards that
 // no manifest and no journal accounts for, unless `replace`.
 int dataset_build_start(DatasetBuild *build, bool replace);

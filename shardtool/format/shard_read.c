@@ -221,11 +221,12 @@ int shard_file_open(ShardFile *shard, const char *path) {
     *shard = (ShardFile){0};
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        char aside[PATH_MAX_BYTES];
-        bool is_replaced = snprintf(aside, sizeof aside, "%s/.new", path) < (int)sizeof aside && stat(aside, &st) == 0;
-        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset%s", path,
-                    is_replaced ? ": its replacement is running, or was interrupted and any tokenize -o completes it"
-                                : "");
+        char journal[PATH_MAX_BYTES];
+        bool is_unfinished = snprintf(journal, sizeof journal, "%s/" DATASET_JOURNAL, path) < (int)sizeof journal &&
+                             stat(journal, &st) == 0;
+        if (is_unfinished)
+            return fail(EX_NOINPUT, "'%s' holds an unfinished run: the command that began it continues it", path);
+        return fail(EX_NOINPUT, "'%s' is a directory without " DATASET_MANIFEST ", so it is no dataset", path);
     }
     return input_map(&shard->map, path) < 0 ? -1 : shard_parse(shard, path);
 }

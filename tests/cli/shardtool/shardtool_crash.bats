@@ -28,6 +28,7 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
     done
 }
 
+# fault 20
 @test "a kill at any unlink, rename or rmdir while a dataset is replaced leaves the old or the new one" {
     seq 3000 >lines.txt
     many="-q --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 1024 lines.txt"
@@ -38,10 +39,9 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
         for number in $(seq 1 40); do
             rm -rf out && cp -r many out
             kill_at $call $number shardtool tokenize --force -o out $few || break
-            if [ -e out/dataset.jsonl ]; then # readers see the old or the new dataset, both whole
-                shardtool verify -q out
-                shardtool diff out many >/dev/null || shardtool diff out few
-            fi
+            shardtool verify -q out # the next reader completes the exchange
+            shardtool info out >/dev/null
+            shardtool diff out many >/dev/null || shardtool diff out few
             shardtool tokenize --force -o out $few
             shardtool verify -q out
             shardtool diff out few
@@ -49,6 +49,41 @@ leftovers() { find out -name '*.tmp.*' -o -name .journal -o -name .pending -o -n
             [ "$(find out -name '*.zst' | wc -l)" = "$(find few -name '*.zst' | wc -l)" ]
         done
         [ "$number" -gt 1 ]
+    done
+}
+
+# fault 92
+@test "a file that is no shard stays when a dataset is replaced, and the new dataset is whole" {
+    seq 3000 >lines.txt
+    shardtool tokenize -q -o many --docs lines --val 0.1 --frame-tokens 64 --shard-tokens 1024 lines.txt
+    shardtool tokenize -q -o few b.txt
+    echo note >many/train/note && echo mapped >many/val/000/.nfs0001
+    for number in 1 5 6 7 8 99; do # of the renames: the shard and the manifest of the new dataset, then the exchange
+        rm -rf out && cp -r many out
+        kill_at rename $number shardtool tokenize --force -o out b.txt || true
+        shardtool diff out many >/dev/null || shardtool diff out few
+        run_code 0 shardtool tokenize --force -o out b.txt
+        shardtool verify -q out
+        shardtool diff out few
+        [ "$(cat out/.old-train*/note out/.old-val*/000/.nfs0001)" = "note
+mapped" ]
+        [ -z "$(find out/.old-* -name '*.zst')" ]
+        [[ "$output" == *"'out/.old-train' keeps files that are not shards"* ]]
+    done
+    rm -rf out && cp -r few out && touch out/train/000/.nfs0001
+    run_code 0 shardtool tokenize --append -o out a.txt
+    shardtool verify -q out
+    rm -rf out/.old-*/000/.nfs0001 # the loader that served it ended
+    run_code 0 shardtool tokenize --append -o out a.txt
+    not compgen -G 'out/.old-*'
+}
+
+@test "a directory with an unfinished run is named as that" {
+    seq 60000 >lines.txt
+    kill_at rename 3 shardtool tokenize -o out --docs lines --frame-tokens 1024 --shard-tokens 16k lines.txt
+    for command in verify info ls; do
+        run_code 66 shardtool $command out
+        [[ "$output" == *"'out' holds an unfinished run: the command that began it continues it"* ]]
     done
 }
 
