@@ -8,6 +8,7 @@
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
 #include "shardtool/support/run_summary.h"
+#include "shardtool/support/source_overlap.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -214,6 +215,7 @@ static int complete_dataset(DatasetBuild *build, RunParams *run, Inputs *inputs)
         if (!build->has_manifest) return fail(EX_NOINPUT, "'%s' holds no finished dataset to append to", output);
         complete = dataset_open(&base, output);
         if (complete == 0) complete = compare_base(&base, params, &run->pipeline.shards.params, inputs);
+        if (complete == 0) complete = source_overlap_check(&base, inputs, &input_filter);
         run->pipeline.base = &base;
     } else if (complete == 0 && build->has_manifest && !force) {
         complete = compare_finished(output, params, &run->pipeline.shards.params, inputs);

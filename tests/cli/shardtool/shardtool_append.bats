@@ -63,6 +63,35 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     [[ "$output" == *"'0.jsonl' sorts before 'a.jsonl'"* ]]
 }
 
+# fault 93
+@test "--append refuses inputs that hold documents of the dataset, and takes new files of a folder that it holds" {
+    refuses() { # TEXT INPUT
+        cp -r out before
+        run_code 2 shardtool tokenize --append -o out "$2"
+        [[ "$output" == *"$1"*"name only those"* ]]
+        diff -r -x .lock before out && rm -rf before
+    }
+    mkdir d && echo 0 >d/0.txt && echo 1 >d/1.txt
+    shardtool tokenize -q -o out d
+    refuses "'./d/1.txt' lies in 'd', which 'out' holds already" ./d/1.txt
+    refuses "'./d' is 'd', which 'out' holds already" ./d
+    echo 2 >d/2.txt
+    refuses "'d' was read before and has changed since" d
+    refuses "'d/1.txt' lies in 'd'" d/1.txt
+    refuses "lies in 'd'" "$PWD/d/1.txt"
+    shardtool tokenize -q --append -o out d/2.txt
+    [ "$(shardtool decode --raw out)" = "$(printf '0\n<|endoftext|>1\n<|endoftext|>2\n<|endoftext|>')" ]
+
+    echo '{"text": "1"}' >x.jsonl && rm -rf out
+    shardtool tokenize -q -o out x.jsonl
+    echo '{"text": "2"}' >>x.jsonl
+    refuses "'x.jsonl' was read before and has changed since" x.jsonl
+
+    rm -rf out && shardtool tokenize -q -o out d/1.txt
+    refuses "'d' contains 'd/1.txt'" d
+    shardtool tokenize -q --append -o out d/2.txt
+}
+
 @test "--append keeps the list of skipped inputs" {
     echo broken >>a.jsonl && echo broken >>b.jsonl
     shardtool tokenize --keep-going -o out $common a.jsonl 2>/dev/null
