@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-static int split;
-
 static const Option options[] = {
-    ROW_SPLIT(&split),
+    ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
     ROW_END,
 };
@@ -42,7 +40,7 @@ static int each_document(Dedup *dedup, int (*visit)(Dedup *dedup, DocumentCursor
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = dedup->inputs, .split = i};
-        if (!documents_has(dedup->output, split, i)) continue;
+        if (!documents_has(dedup->output, i)) continue;
         while (status == 0 && (status = documents_next(&cursor)) > 0) status = visit(dedup, &cursor, number++);
         documents_end(&cursor);
     }

@@ -8,7 +8,6 @@
 static uint64_t min_tokens, max_tokens;
 static StringList ids;
 static bool invert;
-static int split;
 static bool wanted[1 << 16]; // --contains-id
 
 static const Option options[] = {
@@ -17,7 +16,7 @@ static const Option options[] = {
      "keep documents of at most N tokens, end-of-text included, 0 = any length"},
     {OPT_LIST, "contains-id", &ids, "ID", "keep documents that hold this id; one of several is enough"},
     {OPT_FLAG, "invert", &invert, NULL, "keep the other documents"},
-    ROW_SPLIT(&split),
+    ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
     ROW_END,
 };
@@ -66,7 +65,7 @@ static int filter_all(const DocumentInputs *inputs, Output *output) {
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++) {
         DocumentCursor cursor = {.inputs = inputs, .split = i};
-        if (documents_has(output, split, i)) status = filter_split(&cursor, output);
+        if (documents_has(output, i)) status = filter_split(&cursor, output);
         documents_end(&cursor);
     }
     return status;

@@ -8,11 +8,10 @@
 #include <stdio.h>
 
 static uint64_t seed;
-static int split;
 
 static const Option options[] = {
     {OPT_SIZE, "seed", &seed, "S", "seed of the order"},
-    ROW_SPLIT(&split),
+    ROW_OUTPUT_SPLIT,
     ROWS_OUTPUT,
     ROW_END,
 };
@@ -69,7 +68,7 @@ static int shuffle_split(const DocumentInputs *inputs, Output *output, int numbe
 static int shuffle_all(const DocumentInputs *inputs, Output *output) {
     int status = 0;
     for (int i = 0; status == 0 && i < SPLIT_COUNT; i++)
-        if (documents_has(output, split, i) && inputs->tokens[i]) status = shuffle_split(inputs, output, i);
+        if (documents_has(output, i) && inputs->tokens[i]) status = shuffle_split(inputs, output, i);
     return status;
 }
 

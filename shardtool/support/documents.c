@@ -145,13 +145,21 @@ OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, con
                         .tokens = inputs->tokens[SPLIT_TRAIN] + inputs->tokens[SPLIT_VAL]};
 }
 
-bool documents_has(const Output *output, int wanted, int split) { return !output->to_stdout || split == wanted; }
+bool documents_has(const Output *output, int split) {
+    const int wanted = output_options.split;
+    return wanted ? split == wanted - 1 : split == SPLIT_TRAIN || !output->to_stdout;
+}
 
 int documents_run(int count, char **paths, const char *command, const char *settings, DocumentWork *work) {
     static Output output;
     DocumentInputs inputs;
     if (documents_open(&inputs, count, paths) < 0) return -1;
-    OutputPlan plan = documents_plan(&inputs, command, settings);
+    Buffer line = {0};
+    const int only = output_options.split;
+    const bool to_stdout = output_options.path && !strcmp(output_options.path, "-");
+    buffer_print(&line, "%s", settings);
+    if (only && !to_stdout) buffer_print(&line, "%ssplit=%s", *settings ? ";" : "", split_names[only - 1]);
+    OutputPlan plan = documents_plan(&inputs, command, (const char *)line.data);
     int status = output_open(&output, output_options.path, &plan);
     if (status == 0) {
         status = work(&inputs, &output);
@@ -159,5 +167,6 @@ int documents_run(int count, char **paths, const char *command, const char *sett
     }
     output_close(&output);
     documents_close(&inputs);
+    buffer_close(&line);
     return status < 0 ? -1 : 0;
 }

@@ -40,8 +40,7 @@ int documents_copy(DocumentCursor *cursor, Output *output); // adds the current 
 
 // The plan of an output that is made from the inputs.
 OutputPlan documents_plan(const DocumentInputs *inputs, const char *command, const char *settings);
-// The splits to write: both to a dataset, `wanted` alone to standard output.
-bool documents_has(const Output *output, int wanted, int split);
+bool documents_has(const Output *output, int split); // whether a split is to be written
 
 // All of a command that writes one dataset, or one shard, from the documents of its PATHs: opens both, calls `work` to
 // add the documents, and finishes the output. Does nothing when the output is complete already.

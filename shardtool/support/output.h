@@ -10,6 +10,7 @@
 typedef struct {
     const char *path;
     uint64_t threads, shard_tokens;
+    int split; // of filter, dedup and shuffle: 0 = all, else its number + 1
     bool force;
 } OutputOptions;
 extern OutputOptions output_options;
@@ -23,6 +24,8 @@ extern OutputOptions output_options;
     ROW_JOBS(&output_options.threads), {                                                                               \
         OPT_SIZE, "shard-tokens", &output_options.shard_tokens, "N", "tokens per shard, rounded up to whole frames"    \
     }
+#define ROW_OUTPUT_SPLIT                                                                                               \
+    { OPT_WORD, "split", &output_options.split, "all|" SPLIT_WORDS, "split to write; all is train alone with -o -" }
 #define ROWS_OUTPUT ROW_OUTPUT, ROWS_SHARDS, ROW_REPLACE(&output_options.force)
 
 typedef struct {

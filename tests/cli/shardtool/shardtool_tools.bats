@@ -141,6 +141,19 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     shardtool tokenize -o - long | shardtool stat --json - | jq -e '.max > 65536 and .p50 <= .max and .p50 > .max * 0.999'
 }
 
+# fault 94
+@test "filter, dedup and shuffle write one split with --split, to a dataset as to standard output" {
+    dataset
+    for tool in "filter --min-tokens 1" "dedup" "shuffle --seed 5"; do
+        for split in train val; do
+            rm -rf one && shardtool $tool -q --split $split -o one d
+            shardtool $tool -q --split $split -o - d | shardtool diff --content --split $split one -
+            shardtool info --json one | jq -e '.'$split'_documents > 0 and .train_documents * .val_documents == 0' >/dev/null
+            run_code 73 shardtool $tool -o one d # that is another dataset
+        done
+    done
+}
+
 @test "filter keeps whole documents by length and by id" {
     dataset
     shardtool filter -q --min-tokens 200 --max-tokens 900 -o f d
