@@ -37,10 +37,13 @@ typedef struct {
     uint32_t file;   // its number
 } Identity;
 
+static uint32_t device_number(const struct stat *st) { return (uint32_t)(major(st->st_dev) << 20 | minor(st->st_dev)); }
+
 typedef struct {
     Inputs *inputs;
     const InputFilter *filter;
     Buffer files, folders, names, identities;
+    Buffer open;        // Identity of each directory from the argument to the one being visited
     Buffer path;        // of the file or directory being visited, without NUL
     size_t root_length; // of the argument in `path`
     uint32_t argument;
@@ -103,7 +106,7 @@ static int add_file(Walk *walk, const struct stat *st, Folder folder) {
     buffer_add(&walk->names, "", 1);
     if (walk->names.size > UINT32_MAX)
         return fail(EX_LIMIT, "the names of more than %" PRIu64 " files do not fit: name fewer folders", number);
-    Identity identity = {st->st_ino, (uint32_t)(major(st->st_dev) << 20 | minor(st->st_dev)), (uint32_t)number};
+    Identity identity = {st->st_ino, device_number(st), (uint32_t)number};
     buffer_add(&walk->files, &file, sizeof file);
     buffer_add(&walk->identities, &identity, sizeof identity);
     return 0;
@@ -160,12 +163,8 @@ SMALL_FRAME static int list_names(Walk *walk, Names *names) {
         if (entry->d_name[0] == '.' || folder_file(entry->d_name) == FOLDER_FILE_INDEX) continue;
         bool is_directory = entry->d_type == DT_DIR;
         struct stat st;
-        if (entry->d_type == DT_UNKNOWN) {
-            if (fstatat(dirfd(directory), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
-                status = fail_errno("cannot stat '%s/%s'", path_string(walk), entry->d_name);
-            else
-                is_directory = S_ISDIR(st.st_mode);
-        }
+        if (entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK) // add_listed names one that has no target
+            is_directory = fstatat(dirfd(directory), entry->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
         int length = snprintf(text, sizeof text, "%s%s", entry->d_name, is_directory ? "/" : "");
         char *kept = keep_string(&names->strings, text, (size_t)length);
         buffer_add(&names->list, &kept, sizeof kept);
@@ -215,14 +214,31 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
         note_kind(walk, name);
         return add_file(walk, &st, folder);
     }
-    if (!S_ISDIR(st.st_mode)) log_warn("skipped '%s': it is no regular file", path_string(walk));
+    log_warn("skipped '%s': it is no regular file", path_string(walk));
+    return 0;
+}
+
+// Adds the directory `path` to those that are open. 1 when it is open already: a link led back to it.
+SMALL_FRAME static int enter_directory(Walk *walk) {
+    struct stat st;
+    if (stat(path_string(walk), &st)) return fail_errno("cannot open directory '%s'", path_string(walk));
+    const Identity *open = (const Identity *)(const void *)walk->open.data;
+    const Identity entered = {.inode = st.st_ino, .device = device_number(&st)};
+    for (size_t i = 0; i < walk->open.size / sizeof *open; i++)
+        if (open[i].inode == entered.inode && open[i].device == entered.device) {
+            log_warn("skipped '%s': a link to a folder that it lies in", path_string(walk));
+            return 1;
+        }
+    buffer_add(&walk->open, &entered, sizeof entered);
     return 0;
 }
 
 static int walk_directory(Walk *walk) {
     Names names = {0};
     size_t length = walk->path.size;
-    int status = list_names(walk, &names);
+    int status = enter_directory(walk);
+    if (status) return status < 0 ? -1 : 0;
+    status = list_names(walk, &names);
     char **list = (char **)(void *)names.list.data;
     if (walk->path.data[length - 1] != '/') buffer_add(&walk->path, "/", 1), length++;
     const Folder folder = add_folder(walk, length);
@@ -236,6 +252,7 @@ static int walk_directory(Walk *walk) {
             status = is_directory ? walk_directory(walk) : add_listed(walk, list[i], folder);
         walk->path.size = length;
     }
+    walk->open.size -= sizeof(Identity);
     buffer_close(&names.list);
     free_strings(names.strings);
     return status;
@@ -407,6 +424,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
     inputs->folder_count = walk.folders.size / sizeof *inputs->folders, inputs->names_bytes = walk.names.size;
     if (status == 0) status = refuse_twice(&walk);
     buffer_close(&walk.identities);
+    buffer_close(&walk.open);
     buffer_close(&walk.path);
     buffer_close(&walk.about);
     buffer_close(&list);

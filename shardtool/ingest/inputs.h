@@ -43,8 +43,9 @@ typedef struct {
     uint64_t file_count, argument_count, bytes;
 } Inputs;
 
-// Sorts the arguments by bytes, walks directories in byte order of their paths (dot files and Parquet's indexes are
-// skipped, links to directories not followed; dangling links, and files about records, skipped with a warning). `filter` may be NULL. The same file twice is 2, a
+// Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
+// skipped; links to directories are followed; dangling links, those back to a directory around them, and files about
+// records are skipped with a warning. `filter` may be NULL. The same file twice is 2, a
 // missing one 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
 int inputs_digest(Inputs *inputs); // fills in the digests

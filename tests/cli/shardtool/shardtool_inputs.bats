@@ -364,6 +364,22 @@ in/p.pdf" ]
 }
 
 # fault 14
+# fault 95
+@test "a link to a folder in a folder is followed, in the order of names, and one that leads back is a warning" {
+    mkdir -p a/deep b && echo 1 >a/1.txt && echo 3 >a/zz.txt && echo 2 >b/2.txt
+    ln -s ../b a/part2 && ln -s .. a/deep/up && ln -s . a/self
+    [ "$(shardtool text -0 a 2>err | tr '\0' ' ')" = "1
+ 2
+ 3
+ " ]
+    grep -q "skipped 'a/deep/up': a link to a folder that it lies in" err
+    grep -q "skipped 'a/self': a link to a folder that it lies in" err
+    mkdir whole whole/part2 && cp a/1.txt a/zz.txt whole && cp b/2.txt whole/part2
+    shardtool tokenize -q -o out a 2>/dev/null
+    shardtool tokenize -q -o same whole
+    shardtool diff --content out same
+}
+
 @test "a dangling link in a folder is one warning, a named one is 66" {
     mkdir in && echo text >in/a.txt && ln -s absent in/link && ln -s absent2 in/link2
     run_match 0 "skipped 'in/link': a link to a file that does not exist*skipped 2 links" shardtool tokenize -q -o out in
