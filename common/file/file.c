@@ -28,6 +28,10 @@ int file_open_regular(const char *path, int flags) {
     return fail(creates ? EX_CREATE : EX_NOINPUT, "'%s' is not a regular file", path);
 }
 
+uint64_t file_modified_ns(const struct stat *st) {
+    return (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
+}
+
 int file_map(Bytes *map, const char *path) {
     *map = (Bytes){0};
     int fd = file_open_regular(path, O_RDONLY);

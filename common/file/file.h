@@ -13,6 +13,9 @@ int file_open(const char *path); // open(2) for reading; -1 with errno
 // open(2) of a regular file. Anything else is refused, and a FIFO does not wait for its other end.
 int file_open_regular(const char *path, int flags);
 
+struct stat;
+uint64_t file_modified_ns(const struct stat *st); // when the file was modified last, since 1970
+
 // Maps a regular file for reading; an empty file gives {NULL, 0}. The file must not be truncated while it is mapped.
 int file_map(Bytes *map, const char *path);
 void file_unmap(Bytes *map); // accepts a zeroed map

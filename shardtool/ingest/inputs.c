@@ -436,7 +436,7 @@ int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *
 }
 
 static int digest_file(XXH3_state_t *state, const Inputs *inputs, const InputFile *file, uint8_t *block,
-                       uint64_t *times) {
+                       InputArgument *argument) {
     struct stat st;
     char path[PATH_MAX_BYTES];
     input_path(inputs, file, path);
@@ -445,7 +445,9 @@ static int digest_file(XXH3_state_t *state, const Inputs *inputs, const InputFil
         if (fd >= 0) close(fd);
         return fail_errno("cannot open '%s'", path);
     }
-    *times = XXH3_64bits_withSeed(&st.st_mtim, sizeof st.st_mtim, *times);
+    argument->times = XXH3_64bits_withSeed(&st.st_mtim, sizeof st.st_mtim, argument->times);
+    uint64_t modified_ns = file_modified_ns(&st);
+    if (modified_ns > argument->newest_ns) argument->newest_ns = modified_ns;
     XXH3_128bits_update(state, path, strlen(path) + 1);
     XXH3_128bits_update(state, &file->bytes, sizeof file->bytes);
     ssize_t got = fd_read(fd, block, DIGEST_BYTES, path);
@@ -472,8 +474,7 @@ int inputs_digest(Inputs *inputs) {
         InputArgument *argument = &inputs->arguments[i];
         XXH3_128bits_reset(state);
         for (; status == 0 && at < inputs->file_count && input_folder(inputs, &inputs->files[at])->argument == i; at++)
-            if (!argument->stream)
-                status = digest_file(state, inputs, &inputs->files[at], block.data, &argument->times);
+            if (!argument->stream) status = digest_file(state, inputs, &inputs->files[at], block.data, argument);
         XXH128_canonical_t digest;
         XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(state));
         if (!argument->stream) memcpy(argument->digest, &digest, sizeof argument->digest);

@@ -23,6 +23,7 @@ typedef struct {
     uint64_t files, bytes;
     uint8_t digest[16]; // XXH3-128 over each file's path, size, first and last 64 KiB; zero for a stream
     uint64_t times;     // a hash of the times when the files were modified last: of the journal, not of the dataset
+    uint64_t newest_ns; // when the file that was modified last was; since 1970
     bool stream;        // standard input or a pipe: one file, and nothing can be said about it beforehand
 } InputArgument;
 

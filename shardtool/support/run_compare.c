@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include <stdio.h>
+#include <sys/stat.h>
 
 static const char REPLACE[] = "choose another directory, or replace it with --force";
 static const char REPEAT[] = "--append needs the options with which the dataset was made";
@@ -101,6 +102,19 @@ static int compare_sources(const Dataset *old, const Inputs *inputs) {
     return 0;
 }
 
+// The digest of an input covers its size, its beginning and its end only.
+static void warn_modified(const Dataset *dataset, const Inputs *inputs) {
+    char manifest[PATH_MAX_BYTES];
+    struct stat st;
+    if (snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, dataset->path) >= (int)sizeof manifest) return;
+    if (stat(manifest, &st)) return;
+    for (uint64_t i = 0; i < inputs->argument_count; i++)
+        if (inputs->arguments[i].newest_ns > file_modified_ns(&st))
+            log_warn("'%s' was modified after '%s' was made from it, and has the same size, beginning and end: --force "
+                     "makes the dataset again",
+                     inputs->arguments[i].path, dataset->path);
+}
+
 int compare_finished(const char *directory, const char *params, const ShardParams *shard_params, const Inputs *inputs) {
     Dataset old;
     if (dataset_open(&old, directory) < 0) return fail_in("the directory already holds a dataset; --force replaces it");
@@ -111,6 +125,7 @@ int compare_finished(const char *directory, const char *params, const ShardParam
         status = fail_dataset(&old, params, REPLACE);
     else
         status = compare_sources(&old, inputs);
+    if (status == 0) warn_modified(&old, inputs);
     dataset_close(&old);
     return status < 0 ? -1 : 1;
 }
@@ -140,7 +155,7 @@ int compare_base(const Dataset *base, const char *params, const ShardParams *sha
     const char *twice = NULL, *last = base->source_count ? base->sources[base->source_count - 1].path : "";
     for (uint64_t i = 0; i < inputs->argument_count; i++)
         if (has_source(base, &inputs->arguments[i])) known++, twice = inputs->arguments[i].path;
-    if (known == inputs->argument_count) return 1;
+    if (known == inputs->argument_count) return warn_modified(base, inputs), 1;
     if (known) return fail(EX_USAGE, "'%s' holds '%s' already: name only new inputs", base->path, twice);
     if (strcmp(last, inputs->arguments[0].path) > 0)
         log_line("'%s' sorts before '%s': the result differs from one run over both", inputs->arguments[0].path, last);

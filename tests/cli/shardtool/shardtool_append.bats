@@ -92,6 +92,21 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool tokenize -q --append -o out d/2.txt
 }
 
+# fault 15
+@test "an input that was edited after the dataset was made is named, also where its size and ends are the same" {
+    seq 60000 >long.txt
+    shardtool tokenize -q -o out long.txt
+    for option in "" --append; do
+        run_code 0 shardtool tokenize $option -o out long.txt
+        [[ "$output" != *modified* ]]
+    done
+    printf ZZZZ | dd of=long.txt bs=1 seek=200010 conv=notrunc status=none
+    for option in "" --append; do
+        run_code 0 shardtool tokenize $option -o out long.txt
+        [[ "$output" == *"'long.txt' was modified after 'out' was made from it"*"--force makes the dataset again"*"already complete"* ]]
+    done
+}
+
 @test "--append keeps the list of skipped inputs" {
     echo broken >>a.jsonl && echo broken >>b.jsonl
     shardtool tokenize --keep-going -o out $common a.jsonl 2>/dev/null
