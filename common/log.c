@@ -102,6 +102,24 @@ const char *human_count(char out[16], double value) {
     return out;
 }
 
+const char *human_time(char out[16], double seconds) {
+    static const struct {
+        double most, unit; // of the times that have this unit, in seconds
+        const char *form;
+    } units[] = {{60, 1, "%.0f s"},
+                 {3600, 60, "%.1f min"},
+                 {3.6e6, 3600, "%.1f h"}, // thousand hours
+                 {730 * 86400.0, 86400, "%.0f days"},
+                 {1e300, 365.25 * 86400, "%.3g years"}};
+    size_t i = 0;
+    while (seconds >= units[i].most && i < sizeof units / sizeof *units - 1) i++;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(out, 16, units[i].form, seconds / units[i].unit);
+#pragma GCC diagnostic pop
+    return out;
+}
+
 const char *human_bytes(char out[16], double value) {
     const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

@@ -42,5 +42,6 @@ void progress_finish(Progress *progress);
 // "document%s": the ending of a noun after a count.
 #define PLURAL(count) ((count) == 1 ? "" : "s")
 
-const char *human_count(char out[16], double value); // 1234567 -> "1.23 M"
-const char *human_bytes(char out[16], double value); // 12133282611 -> "11.3 GiB"
+const char *human_time(char out[16], double seconds); // 45 s, 12.5 min, 3.2 h, 60 days, 4.5 years
+const char *human_count(char out[16], double value);  // 1234567 -> "1.23 M"
+const char *human_bytes(char out[16], double value);  // 12133282611 -> "11.3 GiB"

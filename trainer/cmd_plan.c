@@ -23,27 +23,28 @@ static const Option options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-// Prints the size of the run and its time: at the rate of the last step of the run in out_dir, at that of a probe of
+// Prints the size of the run and its time: at the median rate of the last steps of the run in out_dir, at that of a probe of
 // the CPU, or at given rates.
 static void print_time(const Config *config, const Model *model, const Backend *backend, Buffer *text) {
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
-    char count[16];
+    char count[16], time[16], other[16];
     buffer_print(text, "\nrun        %lld steps, %s tokens, %.3g FLOP", (long long)config->max_iters,
                  human_count(count, total), flops);
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (rate > 0)
-        buffer_print(text, ": at least %.1f h at %.3g TFLOP/s, the GEMM rate here by a short probe",
-                     flops / rate / 3600, rate * 1e-12);
+        buffer_print(text, ": at least %s at %.3g TFLOP/s, the GEMM rate here by a short probe",
+                     human_time(time, flops / rate), rate * 1e-12);
     else
-        buffer_print(text, ": %.1f h at 10 TFLOP/s, %.1f h at 100 TFLOP/s (the device was not measured)",
-                     flops / 10e12 / 3600, flops / 100e12 / 3600);
+        buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",
+                     human_time(time, flops / 10e12), human_time(other, flops / 100e12));
     MetricsStep last;
     if (metrics_last(&last, config->out_dir) && last.tokens_per_s > 0)
-        buffer_print(text, "\n           %.1f h at %.0f tok/s, the rate of step %llu of the run in '%s'",
-                     total / last.tokens_per_s / 3600, last.tokens_per_s, (unsigned long long)last.step,
+        buffer_print(text,
+                     "\n           %s at %.0f tok/s, the median of the last steps, up to %llu, of the run in '%s'",
+                     human_time(time, total / last.tokens_per_s), last.tokens_per_s, (unsigned long long)last.step,
                      config->out_dir);
     buffer_print(text, "\n");
 }

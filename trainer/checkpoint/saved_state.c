@@ -5,6 +5,11 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+// 0 stands for the vocabulary of GPT-2.
+static const char *value_text(int key, const char *value) {
+    return key == KEY_vocab_size && !strcmp(value, "0") ? "GPT-2's 50257" : value;
+}
+
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path) {
     Buffer differences = {0};
     const unsigned long long step = saved->state.step, last = (unsigned long long)config->max_iters;
@@ -26,7 +31,8 @@ int saved_state_compare(const SavedState *saved, const Config *config, const cha
         if (config_class(key) == CLASS_RUN && !complete)
             log_line("%s is now %s, was %s until step %llu", config_key(key), now, then, step);
         else
-            buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key), now, then);
+            buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key),
+                         value_text(key, now), value_text(key, then));
     }
     int result = 0;
     if (differences.size && complete)

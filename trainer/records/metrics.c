@@ -98,14 +98,25 @@ void metrics_close(Metrics *metrics) {
 
 // ---- reading
 
+enum { RATES_MAX = 100 };
+
+typedef struct {
+    MetricsStep last;
+    uint64_t step; // of the earliest line that was taken
+    int count;
+    double rates[RATES_MAX];
+} LastSteps;
+
+// True when the rates are enough. Lines that are read a second time are left out.
 static bool parse_step(void *context, const json_t *object) {
-    MetricsStep *last = context;
+    LastSteps *steps = context;
     const json_t *rate = json_object_get(object, "tok_s"), *loss = json_object_get(object, "loss");
-    if (!rate) return false;
-    last->step = (uint64_t)json_integer_value(json_object_get(object, "step"));
-    last->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
-    last->tokens_per_s = json_number_value(rate);
-    return true;
+    const uint64_t step = (uint64_t)json_integer_value(json_object_get(object, "step"));
+    if (!rate || (steps->count && step >= steps->step)) return false;
+    if (!steps->count) steps->last = (MetricsStep){step, json_is_number(loss) ? json_number_value(loss) : NAN, 0};
+    steps->step = step;
+    steps->rates[steps->count++] = json_number_value(rate);
+    return steps->count == RATES_MAX;
 }
 
 static bool parse_evaluation(void *context, const json_t *object) {
@@ -152,7 +163,20 @@ static bool search_back(const char *out_dir, bool (*parse)(void *context, const 
     return found;
 }
 
-bool metrics_last(MetricsStep *last, const char *out_dir) { return search_back(out_dir, parse_step, last); }
+static int compare_rates(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+bool metrics_last(MetricsStep *last, const char *out_dir) {
+    LastSteps steps = {0};
+    search_back(out_dir, parse_step, &steps);
+    if (!steps.count) return false;
+    qsort(steps.rates, (size_t)steps.count, sizeof *steps.rates, compare_rates);
+    *last = steps.last;
+    last->tokens_per_s = steps.rates[steps.count / 2];
+    return true;
+}
 
 json_t *metrics_last_evaluation(const char *out_dir) {
     json_t *evaluation = NULL;

@@ -29,7 +29,7 @@ void metrics_close(Metrics *metrics); // accepts a zeroed struct
 // The last step in out_dir/metrics.jsonl, also of a live run. False: there is none.
 typedef struct {
     uint64_t step;
-    double loss, tokens_per_s;
+    double loss, tokens_per_s; // tokens_per_s: the median of the last 100 steps or fewer
 } MetricsStep;
 bool metrics_last(MetricsStep *last, const char *out_dir);
 

@@ -73,11 +73,13 @@ static const char *time_left(const Run *run, char out[24]) {
     return out;
 }
 
-// The rate of a step, its share of the GEMM rate and, on a GPU whose peak is known, its share of that:
+// The rate of a step, its share of the GEMM rate unless a step is faster than the measurement of that, and, on a GPU whose peak is known, its share of that:
 // "1.23 TFLOP/s (64 % of GEMM rate)".
 static const char *rate_text(const Run *run, double flops, char out[80]) {
-    int length =
-        snprintf(out, 80, "%.3g TFLOP/s (%.0f %% of GEMM rate", flops * 1e-12, 100 * flops / run->pace.gemm_rate);
+    const double share = flops / run->pace.gemm_rate;
+    int length = snprintf(out, 80, "%.3g TFLOP/s", flops * 1e-12);
+    if (share > 1) return out;
+    length += snprintf(out + length, 80 - (size_t)length, " (%.0f %% of GEMM rate", 100 * share);
     if (run->pace.peak_rate > 0)
         length += snprintf(out + length, 80 - (size_t)length, ", MFU %.1f %%", 100 * flops / run->pace.peak_rate);
     snprintf(out + length, 80 - (size_t)length, ")");
@@ -128,10 +130,14 @@ void loop_record_spike(Run *run, const StepResult *result, double score) {
 
 void loop_record_speed(Run *run, uint64_t ns) {
     const double much = 1.5;
+    const uint64_t minute_ns = 60000000000;
+    static uint64_t warned_ns;
     uint64_t median_ns;
     const double ratio = step_times_add(&run->pace.step_times, ns, &median_ns);
     if (ratio == 0 || (ratio > much) == run->pace.slow) return;
+    if (!run->pace.slow && warned_ns && clock_ns() - warned_ns < minute_ns) return;
     run->pace.slow = ratio > much;
+    if (run->pace.slow) warned_ns = clock_ns();
     const unsigned long long step = (unsigned long long)run->state.step;
     const double median = (double)median_ns * 1e-6, usual = (double)run->pace.step_times.usual_ns * 1e-6;
     if (run->pace.slow)

@@ -54,7 +54,8 @@ static Next evaluate_now(Run *run) {
     FeedResult result = train_evaluate(run, evaluations);
     if (result != FEED_BATCH) return handle_event(run, result);
     const bool best = loop_record_evaluation(run, evaluations);
-    if (run->state.step && (best || run->config.always_save_checkpoint)) run_save(run, false);
+    const bool last = run->state.step >= (uint64_t)run->config.max_iters; // train saves it
+    if (run->state.step && !last && (best || run->config.always_save_checkpoint)) run_save(run, false);
     train_report(run, (Bytes){0});
     return NEXT_CONTINUE;
 }
@@ -164,7 +165,7 @@ static int save_and_exit(Run *run) {
         log_warn("cannot save step %llu: %s", (unsigned long long)run->state.step, err_text());
         err_clear();
     }
-    if (cause.code == EX_AGAIN && run->saves.step && run_owns(run) && !stateless)
+    if (cause.code != EX_NONFINITE && run->saves.step && run_owns(run) && !stateless)
         log_line("saved at step %llu: run the same command again to resume", (unsigned long long)run->saves.step);
     err_give(&cause);
     return -1;

@@ -140,7 +140,7 @@ typedef struct {
 static size_t attention_layout(AttentionScratch *s, char *base, int T, int D) {
     const size_t Tp = round_up((size_t)T, 64), Dp = round_up((size_t)D, W), keys = Tp * Dp, row = QUERIES * Dp;
     size_t used = 0;
-#define PLACE(name, count) s->name = (void *)(base + used), used += round_up(4 * (count), 64)
+#define PLACE(name, count) s->name = (void *)((uintptr_t)base + used), used += round_up(4 * (count), 64)
     PLACE(kt, keys), PLACE(vt, keys), PLACE(kz, keys), PLACE(vz, keys);
     PLACE(q, row), PLACE(dout, row), PLACE(qz, row), PLACE(doutz, row);
     PLACE(p, QUERIES * Tp), PLACE(pz, QUERIES * Tp), PLACE(dsz, QUERIES * Tp);
