@@ -4,6 +4,7 @@ not ok NAME MILLISECONDS, or skipped NAME: REASON.
 The tests of a file run in one temporary folder, in order; a function with an argument gets an empty folder of its own."""
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +13,13 @@ import traceback
 
 class Skip(Exception):
     """Raised with the reason by a test that this machine cannot run."""
+
+
+def call(*command, stdin=b"", code=0):
+    """The finished process; its exit code is `code`."""
+    done = subprocess.run(command, input=stdin, capture_output=True)
+    assert done.returncode == code, (command, done.returncode, done.stderr.decode())
+    return done
 
 
 def run(name, test, home):

@@ -10,10 +10,8 @@ EOT = 50256
 FORMATS = ["nanogpt", "llmc", "megatron", "datatrove", "npy"]
 
 
-def run(*arguments, stdin=b"", code=0):
-    done = subprocess.run([TOOL, *arguments], input=stdin, capture_output=True)
-    assert done.returncode == code, (arguments, done.returncode, done.stderr.decode())
-    return done.stdout
+def run(*arguments, **more):
+    return runner.call(TOOL, *arguments, **more).stdout
 
 
 def ids_of(path, split):

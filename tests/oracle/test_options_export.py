@@ -2,7 +2,6 @@
 continues with."""
 import json
 import os
-import subprocess
 
 import numpy as np
 
@@ -22,14 +21,9 @@ FORMS = {
 }
 
 
-def run(*arguments, stdin=b"", code=0):
-    done = subprocess.run(arguments, input=stdin, capture_output=True)
-    assert done.returncode == code, (arguments, done.returncode, done.stderr.decode())
-    return done.stdout, done.stderr.decode()
-
-
 def trainer(*arguments, code=0):
-    return run(f"{BIN}/trainer", *arguments, code=code)
+    done = runner.call(f"{BIN}/trainer", *arguments, code=code)
+    return done.stdout, done.stderr.decode()
 
 
 def dataset():
@@ -38,7 +32,7 @@ def dataset():
         for i in range(60):
             with open(f"docs/{i}", "w", encoding="utf-8") as file:
                 file.writelines(f"line {i * 40 + k} of a text about mills and the stream that drives the wheel {k}\n" for k in range(40))
-        run(f"{BIN}/shardtool", "tokenize", "-q", "--val", "0.2", "-o", "data", "docs")
+        runner.call(f"{BIN}/shardtool", "tokenize", "-q", "--val", "0.2", "-o", "data", "docs")
     return "data"
 
 
@@ -74,7 +68,7 @@ def test_transformers_has_the_loss_and_the_text_of_the_trainer():
     except ImportError as reason:
         raise runner.Skip(f"torch or transformers cannot be imported: {reason}")
     torch.set_num_threads(1)
-    ids = {split: np.frombuffer(run(f"{BIN}/shardtool", "cat", "--split", split, dataset())[0], "<u2").astype(np.int64)
+    ids = {split: np.frombuffer(runner.call(f"{BIN}/shardtool", "cat", "--split", split, dataset()).stdout, "<u2").astype(np.int64)
            for split in ("train", "val")}
     for form in FORMS:
         theirs = transformers.AutoModelForCausalLM.from_pretrained(model(form)).double().eval()

@@ -1,39 +1,16 @@
 """shardtool against tiktoken, zstd, python-zstandard and the json module."""
-import base64, gzip, hashlib, io, json, lzma, os, random, re, shutil, struct, subprocess, sys, tarfile, tempfile
-import tiktoken, zstandard
-import runner
+import gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, tarfile
+import zstandard
+import gpt2, runner
 
 BIN, DATA = os.environ["BIN"], os.environ["DATA"]
 TOOL = os.path.join(BIN, "shardtool")
 EOT = 50256
-PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+ENCODING = gpt2.encoding()
 
 
-def gpt2():
-    """tiktoken's gpt2, made from the merge table, as its own loader does."""
-    printable = [b for b in range(256) if chr(b).isprintable() and chr(b) != " "]
-    letter = {chr(b): b for b in printable}
-    n = 0
-    for b in range(256):
-        if b not in printable:
-            letter[chr(256 + n)] = b
-            n += 1
-    ranks = {bytes([b]): i for i, b in enumerate(printable + [b for b in range(256) if b not in printable])}
-    path = os.path.join(DATA, "../../tokenizer/gpt2_merges.bpe")
-    with open(path, encoding="utf-8") as file:
-        for line in file.read().split("\n")[1:-1]:
-            a, b = line.split()
-            ranks[bytes(letter[c] for c in a) + bytes(letter[c] for c in b)] = len(ranks)
-    return tiktoken.Encoding("gpt2", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": EOT})
-
-
-ENCODING = gpt2()
-
-
-def run(*arguments, stdin=b"", code=0):
-    done = subprocess.run([TOOL, *arguments], input=stdin, capture_output=True)
-    assert done.returncode == code, (arguments, done.returncode, done.stderr.decode())
-    return done.stdout
+def run(*arguments, **more):
+    return runner.call(TOOL, *arguments, **more).stdout
 
 
 def ids_of(documents):
