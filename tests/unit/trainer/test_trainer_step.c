@@ -5,20 +5,19 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-static ModelShape tiny_model(int layers) {
-    return (ModelShape){.layers = layers,
-                        .heads = 2,
-                        .kv_heads = 2,
-                        .channels = 32,
-                        .block = 16,
-                        .vocab = 97,
-                        .padded_vocab = 128,
-                        .bias = true,
-                        .activation = ACTIVATION_GELU};
-}
-
 static FeedRequest train_form(int rows) {
     return (FeedRequest){.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
+}
+
+// Opens a tiny model and a source of its batches.
+static BatchSource open_with_source(Tiny *tiny, TestSource *memory, const TinyShape *shape) {
+    tiny_open(tiny, shape);
+    return test_source(memory, shape->block, shape->vocab);
+}
+
+static void close_with_source(Tiny *tiny, TestSource *memory) {
+    free(memory->ids);
+    tiny_close(tiny);
 }
 
 // Mean loss of one batch; with `gradients` also the backward pass.
@@ -39,7 +38,8 @@ static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     return numbers.loss / (B * T);
 }
 
-static void check_gradients(const TinyShape *shape, double rtol) {
+static void check_gradients(const TinyShape *shape) {
+    const double rtol = 0.01;
     Tiny tiny;
     tiny_open(&tiny, shape);
     uint16_t ids[2 * 17];
@@ -79,18 +79,18 @@ static void check_gradients(const TinyShape *shape, double rtol) {
     tiny_close(&tiny);
 }
 
-TEST(gradients_match_finite_differences) { check_gradients(&tiny_shape, 0.01); }
+TEST(gradients_match_finite_differences) { check_gradients(&tiny_shape); }
 
 TEST(gradients_match_finite_differences_without_bias_and_in_small_chunks) {
     TinyShape shape = tiny_shape;
     shape.bias = false, shape.chunk_rows = 5;
-    check_gradients(&shape, 0.01);
+    check_gradients(&shape);
 }
 
 TEST(gradients_match_finite_differences_with_dropout) {
     TinyShape shape = tiny_shape;
     shape.dropout = 0.2;
-    check_gradients(&shape, 0.01);
+    check_gradients(&shape);
 }
 
 // What steps have packed is what a pack of the parameters gives.
@@ -108,12 +108,22 @@ static void check_packed(const Tiny *tiny) {
     }
 }
 
-// A run of `steps` on a tiny model; returns the parameters.
-static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, double losses[]) {
+// The losses and parameters of a run, which others must have bit for bit.
+enum { STEPS_MAX = 8 };
+typedef struct {
+    int count; // of steps
+    double losses[STEPS_MAX];
+    float *params;
+    size_t elements;
+} TinyRun;
+
+// A run of `steps` on a tiny model; the caller frees the parameters.
+static TinyRun run_tiny(const TinyShape *shape, int steps, float loss_scale) {
+    TinyRun run = {.count = steps};
+    CHECK(steps <= STEPS_MAX);
     Tiny tiny;
     TestSource memory;
-    tiny_open(&tiny, shape);
-    BatchSource source = test_source(&memory, shape->block, shape->vocab);
+    BatchSource source = open_with_source(&tiny, &memory, shape);
     BatchStream stream = {0};
     FeedRequest form = train_form(shape->batch);
     for (int step = 0; step < steps; step++) {
@@ -123,18 +133,13 @@ static float *run_scaled(const TinyShape *shape, int steps, float loss_scale, do
         const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL};
         CHECK(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
-        losses[step] = result.loss;
+        run.losses[step] = result.loss;
     }
     if (steps * shape->accumulation > 8) CHECK_EQUAL(memory.most, 4); // the window was full
     check_packed(&tiny);
-    float *params = tiny_read(&tiny, tiny.plan.params);
-    free(memory.ids);
-    tiny_close(&tiny);
-    return params;
-}
-
-static float *run_steps(const TinyShape *shape, int steps, double losses[]) {
-    return run_scaled(shape, steps, 1, losses);
+    run.params = tiny_read(&tiny, tiny.plan.params), run.elements = tiny.model.elements;
+    close_with_source(&tiny, &memory);
+    return run;
 }
 
 TEST(steps_leave_every_weight_packed_as_it_was_updated) {
@@ -143,59 +148,34 @@ TEST(steps_leave_every_weight_packed_as_it_was_updated) {
             for (Dtype type = DTYPE_FP32; type <= DTYPE_BF16; type++) {
                 TinyShape shape = tiny_shape;
                 shape.optimizer = optimizer_of(name), shape.offload = offload, shape.type = type;
-                double losses[2];
-                free(run_steps(&shape, 2, losses));
+                free(run_tiny(&shape, 2, 1).params);
             }
 }
 
 TEST(steps_match_for_any_split_into_micro_batches) {
     TinyShape whole = tiny_shape, cut = tiny_shape;
     whole.batch = 8, cut.batch = 2, cut.accumulation = 4;
-    double one[5], other[5];
-    float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
-    for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
-    ModelShape shape = tiny_model(2);
-    Model model;
-    model_open(&model, &shape);
-    CHECK_CLOSE(a, b, model.elements, 0, 2e-5);
+    const TinyRun one = run_tiny(&whole, 5, 1), other = run_tiny(&cut, 5, 1);
+    for (int i = 0; i < 5; i++) CHECK(fabs(one.losses[i] - other.losses[i]) < 2e-6);
+    CHECK_CLOSE(one.params, other.params, one.elements, 0, 2e-5);
     // the rows that pad the vocabulary stay zero
-    const Tensor *wte = model_tensor(&model, PARAM_WTE, 0);
-    for (size_t i = 97 * 32; i < 128 * 32; i++) CHECK(a[wte->offset + i] == 0);
-    model_close(&model);
-    free(a), free(b);
-}
-
-// A run, whose losses and parameters others must have bit for bit.
-enum { STEPS_MAX = 8 };
-typedef struct {
-    int count; // of steps
-    double losses[STEPS_MAX];
-    float *params;
-    size_t elements;
-} TinyRun;
-
-static TinyRun run_tiny(const TinyShape *shape, int count) {
-    TinyRun run = {.count = count};
-    CHECK(count <= STEPS_MAX);
-    run.params = run_steps(shape, count, run.losses);
-    ModelShape whole = tiny_model(shape->layers);
-    Model model;
-    model_open(&model, &whole);
-    run.elements = model.elements;
-    model_close(&model);
-    return run;
+    Tiny tiny;
+    tiny_open(&tiny, &whole);
+    const Tensor *wte = model_tensor(&tiny.model, PARAM_WTE, 0);
+    for (size_t i = 97 * 32; i < 128 * 32; i++) CHECK(one.params[wte->offset + i] == 0);
+    tiny_close(&tiny);
+    free(one.params), free(other.params);
 }
 
 static void check_same_run(const TinyRun *want, const TinyShape *shape, float scale) {
-    double losses[STEPS_MAX];
-    float *params = run_scaled(shape, want->count, scale, losses);
-    CHECK(!memcmp(want->losses, losses, (size_t)want->count * sizeof *losses));
-    CHECK(!memcmp(want->params, params, want->elements * sizeof *params));
-    free(params);
+    const TinyRun run = run_tiny(shape, want->count, scale);
+    CHECK(!memcmp(want->losses, run.losses, (size_t)want->count * sizeof *run.losses));
+    CHECK(!memcmp(want->params, run.params, want->elements * sizeof *run.params));
+    free(run.params);
 }
 
 static void check_same_steps(const TinyShape *one, const TinyShape *other, int count) {
-    TinyRun run = run_tiny(one, count);
+    TinyRun run = run_tiny(one, count, 1);
     check_same_run(&run, other, 1);
     free(run.params);
 }
@@ -208,7 +188,7 @@ TEST(steps_are_bit_identical_for_every_recompute) {
     for (Dtype type = DTYPE_FP32; type <= DTYPE_FP16; type++) {
         TinyShape shape = tiny_shape;
         shape.layers = LAYERS, shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20, shape.threads = 1;
-        TinyRun kept = run_tiny(&shape, 2);
+        TinyRun kept = run_tiny(&shape, 2, 1);
         for (int run = 0; run < 10; run++) {
             shape.recompute = (Recompute)(RECOMPUTE_GELU + run / 2), shape.recompute_layers = run % 2 * (LAYERS - 1);
             check_same_run(&kept, &shape, 1);
@@ -234,20 +214,19 @@ TEST(steps_with_dropout_are_bit_identical_however_they_are_computed) {
 TEST(steps_with_dropout_match_for_any_split_into_micro_batches) {
     TinyShape whole = tiny_shape, cut = tiny_shape;
     whole.batch = 8, cut.batch = 2, cut.accumulation = 4, whole.dropout = cut.dropout = 0.2;
-    double one[5], other[5], none[5];
-    float *a = run_steps(&whole, 5, one), *b = run_steps(&cut, 5, other);
-    for (int i = 0; i < 5; i++) CHECK(fabs(one[i] - other[i]) < 2e-6);
+    const TinyRun one = run_tiny(&whole, 5, 1), other = run_tiny(&cut, 5, 1);
+    for (int i = 0; i < 5; i++) CHECK(fabs(one.losses[i] - other.losses[i]) < 2e-6);
     whole.dropout = 0;
-    float *c = run_steps(&whole, 5, none);
-    CHECK(fabs(one[4] - none[4]) > 1e-3);
-    free(a), free(b), free(c);
+    const TinyRun none = run_tiny(&whole, 5, 1);
+    CHECK(fabs(one.losses[4] - none.losses[4]) > 1e-3);
+    free(one.params), free(other.params), free(none.params);
 }
 
 // A power of two changes only exponents: bit-identical after clipping (grad_clip is 1) and accumulation.
 TEST(steps_are_bit_identical_for_every_loss_scale) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 2;
-    TinyRun unscaled = run_tiny(&shape, 5);
+    TinyRun unscaled = run_tiny(&shape, 5, 1);
     for (float scale = 1024; scale <= 0x1p20f; scale *= 1024) check_same_run(&unscaled, &shape, scale);
     free(unscaled.params);
 }
@@ -269,7 +248,7 @@ TEST(steps_are_bit_identical_with_offloaded_gradients_and_residuals) {
         TinyShape shape = tiny_shape;
         shape.layers = 5, shape.type = type, shape.accumulation = 3, shape.threads = 1;
         shape.dropout = type == DTYPE_BF16 ? 0.1 : 0;
-        TinyRun kept = run_tiny(&shape, 2);
+        TinyRun kept = run_tiny(&shape, 2, 1);
         for (OffloadMode mode = OFFLOAD_GRADIENTS; mode <= OFFLOAD_ALL; mode++) {
             shape.offload = mode, shape.recompute = (Recompute)(mode % 6), shape.recompute_layers = (int)mode % 3;
             shape.warm_up = mode == OFFLOAD_ALL;
@@ -321,8 +300,7 @@ TEST(steps_and_evaluations_allocate_nothing) {
         shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20;
         Tiny tiny;
         TestSource memory;
-        tiny_open(&tiny, &shape);
-        BatchSource source = test_source(&memory, shape.block, shape.vocab);
+        BatchSource source = open_with_source(&tiny, &memory, &shape);
         FeedRequest form = train_form(shape.batch);
         uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
         for (uint64_t step = 0; step < 4; step++) {
@@ -336,8 +314,7 @@ TEST(steps_and_evaluations_allocate_nothing) {
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
         }
-        free(memory.ids);
-        tiny_close(&tiny);
+        close_with_source(&tiny, &memory);
     }
 }
 
@@ -347,8 +324,7 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     shape.accumulation = 3;
     Tiny tiny;
     TestSource memory;
-    tiny_open(&tiny, &shape);
-    BatchSource source = test_source(&memory, shape.block, shape.vocab);
+    BatchSource source = open_with_source(&tiny, &memory, &shape);
     BatchStream stream = {0};
     FeedRequest form = train_form(2);
     StepResult result;
@@ -362,8 +338,7 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), NULL, &result) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
-    free(before), free(after), free(memory.ids);
-    tiny_close(&tiny);
+    free(before), free(after), close_with_source(&tiny, &memory);
 }
 
 static void check_not_applied(bool offload) {
@@ -371,8 +346,7 @@ static void check_not_applied(bool offload) {
     shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     Tiny tiny;
     TestSource memory;
-    tiny_open(&tiny, &shape);
-    BatchSource source = test_source(&memory, 16, 97);
+    BatchSource source = open_with_source(&tiny, &memory, &shape);
     BatchStream stream = {0};
     FeedRequest form = train_form(2);
     StepResult result;
@@ -386,8 +360,7 @@ static void check_not_applied(bool offload) {
     float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.states[0]);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     CHECK(!memcmp(moments, moments_after, tiny.model.elements * sizeof *moments));
-    free(before), free(after), free(moments), free(moments_after), free(memory.ids);
-    tiny_close(&tiny);
+    free(before), free(after), free(moments), free(moments_after), close_with_source(&tiny, &memory);
 }
 
 // fault 55
@@ -398,15 +371,13 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     shape.eval_batch = rows, shape.type = type, shape.batch = 8, shape.chunk_rows = 50;
     Tiny tiny;
     TestSource memory;
-    tiny_open(&tiny, &shape);
-    BatchSource source = test_source(&memory, 16, 97);
+    BatchSource source = open_with_source(&tiny, &memory, &shape);
     EvaluateResult found;
     CHECK(evaluate(&tiny.network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 21}, &found) ==
           FEED_BATCH);
     CHECK_EQUAL(memory.served, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
-    free(memory.ids);
-    tiny_close(&tiny);
+    close_with_source(&tiny, &memory);
     return found.loss;
 }
 
@@ -432,11 +403,9 @@ TEST(evaluation_has_no_dropout) {
         shape.dropout = i ? 0.2 : 0;
         Tiny tiny;
         TestSource memory;
-        tiny_open(&tiny, &shape);
-        BatchSource source = test_source(&memory, 16, 97);
+        BatchSource source = open_with_source(&tiny, &memory, &shape);
         CHECK(evaluate(&tiny.network, &source, &five_samples, &found[i]) == FEED_BATCH);
-        free(memory.ids);
-        tiny_close(&tiny);
+        close_with_source(&tiny, &memory);
     }
     CHECK(found[0].loss == found[1].loss);
 }
@@ -496,8 +465,7 @@ static double learn(OptimizerState optimizer_state) {
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }
-    free(memory.ids);
-    tiny_close(&tiny);
+    close_with_source(&tiny, &memory);
     return last;
 }
 
