@@ -82,6 +82,17 @@ ends() { # STATUS: waits for the end of the training run
     wait "$pid" || status=$?
     [ "$status" -eq "$1" ] || { echo "exit $status, not $1:" && cat stderr && return 1; }
 }
+stop_run() { # SIGNAL STATUS: ends the training run
+    kill -"$1" "$TRAINER"
+    ends "$2"
+}
+# begin_and_kill RUN OPTION...: kills the run after its first checkpoint; `end` is two steps later.
+begin_and_kill() {
+    begin --out_dir="$1" "${@:2}"
+    wait_for_checkpoint "$1"
+    stop_run 9 137
+    end=$(($(steps "$1") + 2))
+}
 steps() { cat "$1/metrics.jsonl" 2>/dev/null | grep -c '"loss"' || true; } # RUN
 has_steps() { [ "$(steps "$1")" -ge "$2" ]; }
 wait_for_steps() { wait_until has_steps "$1" "$2"; }                             # RUN COUNT
@@ -93,12 +104,16 @@ checkpoint() { printf '%s/ckpt-%08d' "$1" "$2"; }                               
 
 state() { grep -vE '^ *"(name|hash)"' "$1/state.json"; } # CHECKPOINT: all but what names the dataset's folder
 
-same_run() { # RUN RUN [STEP]: every bit of the checkpoint and every loss
+same_weights() { # RUN RUN STEP: every bit of the weights and of the optimizer, and every loss
+    for file in model optimizer; do cmp "$(checkpoint "$1" "$3")/$file.safetensors" "$(checkpoint "$2" "$3")/$file.safetensors"; done
+    diff <(losses "$1") <(losses "$2")
+}
+same_run() { # RUN RUN [STEP]: also the rest of the checkpoint
     local one two
     one=$(checkpoint "$1" "${3:-24}") two=$(checkpoint "$2" "${3:-24}")
-    for file in model.safetensors optimizer.safetensors config.json; do cmp "$one/$file" "$two/$file"; done
+    same_weights "$1" "$2" "${3:-24}"
+    cmp "$one/config.json" "$two/config.json"
     diff <(state "$one") <(state "$two")
-    diff <(losses "$1") <(losses "$2")
 }
 
 # finish RUN OPTION...: two more steps of an interrupted run, the same steps as `RUN-whole` in one go; both hold the same bits.

@@ -32,8 +32,7 @@ has_swapped() { [ "$(swaps)" -ge "$1" ]; }
     wait_for_more_steps run
     run_match 66 "'$PWD/nowhere'" "$BIN/loader" swap nowhere --endpoint ipc://place
     wait_for_more_steps run
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     python3 -c '
 import json, sys
 state = json.load(open(sys.argv[1]))
@@ -68,8 +67,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
     kill -HUP "$LOADER"
     wait_until grep -q '"old": ' run/metrics.jsonl
     wait_for_more_steps run
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     "$BIN/loader" status --endpoint ipc://place --json | python3 -c '
 import json, sys
 sources = [s for s in json.load(sys.stdin)["sources"] if not s["replaced"]]

@@ -59,8 +59,7 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     shardtool verify -q out
     shardtool diff out old
     mv b.jsonl 0.jsonl # sorts before a.jsonl
-    run_code 0 shardtool tokenize --append -o out --frame-tokens 256 --shard-tokens 4096 --val 0.2 0.jsonl
-    [[ "$output" == *"'0.jsonl' sorts before 'a.jsonl'"* ]]
+    run_match 0 "'0.jsonl' sorts before 'a.jsonl'" shardtool tokenize --append -o out --frame-tokens 256 --shard-tokens 4096 --val 0.2 0.jsonl
 }
 
 # fault 93

@@ -53,8 +53,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     inputs
     for i in 1 2 4; do shardtool tokenize "${options[@]}" --part "$i/4" -o parts in; done
     rm parts/part-2-of-4/dataset.jsonl
-    run_code 66 shardtool merge -o whole parts/part-*
-    [[ "$output" == *"of the 4 parts in 'parts/', these are not there: 2 (not finished), 3 (missing)"* ]]
+    run_match 66 "of the 4 parts in 'parts/', these are not there: 2 (not finished), 3 (missing)" shardtool merge -o whole parts/part-*
     [ ! -e whole/dataset.jsonl ]
     run_match 2 "'parts/part-1-of-4' is named twice" shardtool merge -o whole parts/part-1-of-4 parts/part-4-of-4 parts/part-1-of-4
     cp -r parts other && mv other/part-1-of-4 other/part-1-of-2
@@ -83,8 +82,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
         env SLURM_ARRAY_TASK_ID="$1" SLURM_ARRAY_TASK_MIN="$2" SLURM_ARRAY_TASK_MAX="$3" SLURM_ARRAY_TASK_STEP="$4" SLURM_ARRAY_TASK_COUNT="$5" \
             "${@:6}"
     }
-    run_code 0 array 6 2 6 2 3 shardtool tokenize -o parts in
-    [[ "$output" == *"part 3 of 3 (from the Slurm array): 4 of 13 files, to 'parts/part-3-of-3'"* ]]
+    run_match 0 "part 3 of 3 (from the Slurm array): 4 of 13 files, to 'parts/part-3-of-3'" array 6 2 6 2 3 shardtool tokenize -o parts in
     run_match 2 "has gaps" array 6 1 6 1 3 shardtool tokenize -o parts in # --array=1,2,6
     run_code 0 array 6 1 6 1 3 shardtool tokenize --part 2/3 -o parts in
     run_code 0 array 5 5 5 1 1 shardtool tokenize -o alone in

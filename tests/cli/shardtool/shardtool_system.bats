@@ -7,6 +7,22 @@ setup() {
     printf 'The first document.\n' >a.txt
 }
 
+begin_reading() { # COMMAND...: its output is read up to the middle, which is in `first`
+    mkfifo pipe
+    "$@" >pipe 2>err &
+    READER=$!
+    exec 5<pipe
+    head -c 1000 <&5 >first
+}
+end_reading() { # STATUS: all of its output is in `all`
+    local status=0
+    cat first - <&5 >all
+    exec 5<&-
+    wait "$READER" || status=$?
+    rm pipe
+    [ "$status" = "$1" ] || { echo "exit $status, not $1: $(cat err)" && return 1; }
+}
+
 @test "closed standard descriptors are not reused for files: progress lines would go there" {
     strace -f -qq -e trace=openat -o trace bash -c 'exec shardtool tokenize -q --val 0 -o out a.txt <&- >&- 2>&-' || true
     shardtool verify -q out
@@ -15,8 +31,7 @@ setup() {
 }
 
 @test "file systems without locks, or without fsync of directories, are one warning" {
-    run_code 0 strace -f -qq -o /dev/null -e trace=flock -e inject=flock:error=ENOSYS shardtool tokenize -q -o out a.txt
-    [[ "$output" == *"has no locks"* ]]
+    run_match 0 "has no locks" strace -f -qq -o /dev/null -e trace=flock -e inject=flock:error=ENOSYS shardtool tokenize -q -o out a.txt
     shardtool verify -q out
     run_code 0 strace -f -qq -o /dev/null -e trace=fsync -P "$PWD/out2" -e inject=fsync:error=EINVAL shardtool tokenize -q -o "$PWD/out2" a.txt
     [[ "$output" == *"cannot flush directories"* ]]
@@ -65,32 +80,18 @@ setup() {
     seq 400000 >lines.txt
     shardtool tokenize -q --docs lines --val 0 -o out lines.txt
     shard=out/train/000/000000.zst
-    mkfifo pipe
-    shardtool cat $shard >pipe 2>err &
-    exec 5<pipe
-    head -c 1000 <&5 >/dev/null
+    begin_reading shardtool cat $shard
     truncate -s 4096 $shard
-    cat <&5 >/dev/null
-    exec 5<&-
-    status=0
-    wait $! || status=$?
-    [ "$status" = 74 ]
+    end_reading 74
     grep -q "$shard.*truncated" err
 }
 
 # fault 15
 @test "an input rewritten with the same size while it is read is 74" {
-    mkfifo gate
     seq 300000 >a.txt && touch -d '2020-01-01' a.txt
-    shardtool text -0 a.txt >gate 2>err &
-    exec 5<gate
-    head -c 1000 <&5 >/dev/null
+    begin_reading shardtool text -0 a.txt
     touch a.txt
-    cat <&5 >/dev/null
-    exec 5<&-
-    status=0
-    wait $! || status=$?
-    [ "$status" = 74 ]
+    end_reading 74
     grep -q "changed while it was read" err
 }
 
@@ -111,25 +112,15 @@ setup() {
 
 # fault 15
 @test "an input that shrinks while it is read is 74, one that vanishes is 66 or read to its end" {
-    mkfifo gate
     seq 300000 >a.txt && cp a.txt want
-    shardtool text -0 a.txt >gate 2>err &
-    exec 5<gate
-    head -c 1000 <&5 >/dev/null
+    begin_reading shardtool text -0 a.txt
     truncate -s 500000 a.txt
-    cat <&5 >/dev/null
-    exec 5<&-
-    status=0
-    wait $! || status=$?
-    [ "$status" = 74 ]
+    end_reading 74
     grep -q "'a.txt'.*1988895.*500000" err
-    shardtool text -0 want >gate 2>err &
-    exec 5<gate
-    head -c 1000 <&5 >first
+    begin_reading shardtool text -0 want
     mv want gone
-    cat first - <&5 | tr -d '\0' | cmp - gone
-    exec 5<&-
-    wait $!
+    end_reading 0
+    tr -d '\0' <all | cmp - gone
     run_code 66 shardtool text want
 }
 
@@ -140,14 +131,10 @@ setup() {
     shardtool tokenize -q --val 0 -o other a.txt
     shard=out/train/000/000000.zst
     shardtool cat $shard >want
-    mkfifo pipe
-    shardtool cat $shard >pipe 2>err &
-    exec 5<pipe
-    head -c 1000 <&5 >first
+    begin_reading shardtool cat $shard
     mv other/train/000/000000.zst $shard
-    cat first - <&5 | cmp - want
-    exec 5<&-
-    wait $!
+    end_reading 0
+    cmp all want
     run_code 1 shardtool verify out
 }
 

@@ -49,8 +49,7 @@ END
     kill_loader
     serve "$PWD/Das Mühlrad/"
     wait_for_more_steps "der Lauf/1" 9
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     kill_loader
     end=$(($(steps "der Lauf/1") + 8))
     begin --loader=ipc://place --out_dir="der Lauf/1" --max_iters=$end
@@ -68,8 +67,7 @@ END
     pkill -9 -P "$TRAINER"
     wait_until grep -q "the loader was killed (signal 9): restarting it" stderr
     wait_for_more_steps orphan 20 # more than what was fetched ahead
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     finish orphan --dataset="Das Mühlrad"
 }
 
@@ -125,8 +123,7 @@ breakable_loader() {
     $enter "$BIN/trainer" train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=second --max_iters=1
     [ -S "$directory/data.sock" ]
     [ ! -e "/tmp/millrace-$(id -u)/run-stale0" ]
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     [ ! -e "$directory" ]
 }
 
@@ -139,8 +136,7 @@ breakable_loader() {
     "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --loader_key="$(cat mill.public)" \
         --key_file=miller.key --out_dir=far
     same_run whole far
-    run_code 2 "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
-    [[ "$output" == *"must be given together"* ]]
+    run_match 2 "must be given together" "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --key_file=miller.key --out_dir=further
 }
 
 @test "a dataset changed under a run is recorded, and survives Ctrl-C and resume" {
@@ -151,8 +147,7 @@ breakable_loader() {
     kill_loader
     serve still
     wait_until grep -q '"dataset": "still"' swapped/metrics.jsonl
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
     end=$(($(steps swapped) + 4))
     begin --loader=ipc://place --out_dir=swapped --max_iters=$end
     ends 0

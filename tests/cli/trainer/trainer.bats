@@ -52,8 +52,7 @@ END
     for signal in INT TERM USR1; do
         begin --dataset="$data" --out_dir=cut "${endless[@]}"
         wait_for_more_steps cut
-        kill -$signal $TRAINER
-        ends 75
+        stop_run $signal 75
         [ -n "$(ls -d cut/ckpt-*)" ]
     done
     end=$(($(steps cut) + 1))
@@ -68,8 +67,7 @@ END
     for more in 3 6 9; do # before the first checkpoint, and after one
         begin --dataset="$data" --out_dir=killed "${endless[@]}"
         wait_for_more_steps killed $more
-        kill -9 $TRAINER
-        ends 137
+        stop_run 9 137
     done
     finish killed --dataset="$data"
 }
@@ -92,8 +90,7 @@ END
     train --out_dir=whole "${short[@]}"
     for level in gelu norm mlp qkv block; do
         train --out_dir=run$level "${short[@]}" --recompute=$level --recompute_layers=2
-        for file in model optimizer; do cmp {whole,run$level}/ckpt-00000004/$file.safetensors; done
-        diff <(losses whole) <(losses run$level)
+        same_weights whole run$level 4
     done
     run_match 2 "'recompute' is '7', not one of none, gelu, norm, mlp, qkv, block, auto" train --out_dir=no --recompute=7
     run_match 2 "'recompute_layers' is set, and 'recompute' is auto" train --out_dir=no --recompute_layers=2
@@ -109,8 +106,7 @@ END
         serve "$data"
     done
     wait_for_more_steps run 20 # more than what was fetched ahead
-    kill -INT $TRAINER
-    ends 75
+    stop_run INT 75
     finish run --dataset="$data"
 }
 
@@ -122,14 +118,13 @@ END
         kill_loader
         serve "$data"
         wait_for_more_steps $mode 20
-        kill -9 $TRAINER
-        ends 137
+        stop_run 9 137
         kill_loader
         finish $mode --dataset="$data" --sampling=$mode --eval_interval=3 --eval_iters=1
     done
     train --out_dir=epoch --quiet --max_iters=20
     [ "$(for mode in epoch shifted documents; do losses $mode | grep '"step": 20, "loss"'; done | sort -u | wc -l)" -eq 3 ]
-    run_match 2 "sampling is epoch, was documents" train --out_dir=documents
+    run_match 2 "sampling is epoch, was documents" train --out_dir=documents "${endless[@]}"
 }
 
 @test "a loader may be started after the trainer" {
@@ -148,8 +143,7 @@ END
     serve "$BATS_FILE_TMPDIR/data2"
     wait_until grep -q '"dataset": "data2"' run/metrics.jsonl
     wait_for_more_steps run
-    kill -INT $TRAINER
-    ends 75
+    stop_run INT 75
     grep -q "the dataset is now 'data2' ([0-9a-f]*), was 'data' ([0-9a-f]*), from step" stderr
     old=$(sed -n 's/.*"dataset": "data", "fingerprint": "\([0-9a-f]*\)".*/\1/p' run/metrics.jsonl)
     grep '"dataset": "data2"' run/metrics.jsonl | grep -q "\"old\": \"$old\""
@@ -254,26 +248,18 @@ for name in written: assert written[name] == printed[name], (name, written[name]
 }
 
 @test "contradictory schedules are refused with 2, and unusual ones only warn" {
-    refused() { run_code 2 train --out_dir=run "$@"; }
-    refused --lr_schedule=wsd --cooldown_iters=25
-    [[ "$output" == *"'cooldown_iters' 25 is more than 'lr_decay_iters' 24"* ]]
-    refused --min_lr=1
-    [[ "$output" == *"'min_lr' 1 is above 'learning_rate' 0.001"* ]]
-    warns() { run_code 0 train --max_iters=1 --warmup_iters=0 --out_dir=run --fresh "$@"; }
-    warns
+    run_match 2 "'cooldown_iters' 25 is more than 'lr_decay_iters' 24" train --out_dir=run --lr_schedule=wsd --cooldown_iters=25
+    run_match 2 "'min_lr' 1 is above 'learning_rate' 0.001" train --out_dir=run --min_lr=1
+    warns() { run_match 0 "$1" train --max_iters=1 --warmup_iters=0 --out_dir=run --fresh "${@:2}"; }
+    warns ""
     [[ "$output" != *"warning"* ]]
-    warns --learning_rate=1e-5
-    [[ "$output" == *"rises from 1e-05 to min_lr 6e-05"* ]]
-    warns --learning_rate=1e-5 --min_lr=1 --decay_lr=False
+    warns "rises from 1e-05 to min_lr 6e-05" --learning_rate=1e-5
+    warns "" --learning_rate=1e-5 --min_lr=1 --decay_lr=False
     [[ "$output" != *"rises"* ]]
-    warns --warmup_iters=24
-    [[ "$output" == *"the warmup of 24 steps ends after lr_decay_iters 24"* ]]
-    warns --warmup_iters=2
-    [[ "$output" == *"the warmup of 2 steps is not shorter than the run of 1"* ]]
-    warns --cooldown_iters=2
-    [[ "$output" == *"--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd"* ]]
-    warns --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
-    [[ "$output" == *"the cooldown of 20 steps begins before the warmup of 5 steps ends"* ]]
+    warns "the warmup of 24 steps ends after lr_decay_iters 24" --warmup_iters=24
+    warns "the warmup of 2 steps is not shorter than the run of 1" --warmup_iters=2
+    warns "--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd" --cooldown_iters=2
+    warns "the cooldown of 20 steps begins before the warmup of 5 steps ends" --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
 }
 
 @test "keys that have no effect warn, unless their value is the default" {
@@ -656,11 +642,7 @@ END
     for state in fp32 bf16 bf16_sr; do
         [ $state = bf16 ] && back=none || back=optimizer
         [ $state = fp32 ] && away=all || away=optimizer
-        begin --dataset="$data" --out_dir=away-$state --optimizer_state=$state --offload=$away "${often[@]}"
-        wait_for_checkpoint away-$state
-        kill -9 $TRAINER
-        ends 137
-        end=$(($(steps away-$state) + 2))
+        begin_and_kill away-$state --dataset="$data" --optimizer_state=$state --offload=$away "${often[@]}"
         train --out_dir=away-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --offload=$back
         train --out_dir=$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
         same_run $state away-$state $end
@@ -692,11 +674,7 @@ END
 # fault 77
 @test "optimizer_state=bf16 and bf16_sr: a killed run resumes with the same bits, and another state is an error, 2" {
     for state in bf16 bf16_sr; do
-        begin --dataset="$data" --out_dir=killed-$state --optimizer_state=$state "${often[@]}"
-        wait_for_checkpoint killed-$state
-        kill -9 $TRAINER
-        ends 137
-        end=$(($(steps killed-$state) + 2))
+        begin_and_kill killed-$state --dataset="$data" --optimizer_state=$state "${often[@]}"
         train --out_dir=killed-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end
         train --out_dir=whole-$state --quiet --optimizer_state=$state "${often[@]}" --max_iters=$end --threads=2
         same_run killed-$state whole-$state $end
@@ -707,15 +685,10 @@ END
 
 @test "optimizer=muon: a killed run resumes with the same bits, also with other threads and offload; its plan is smaller" {
     muon=(--optimizer=muon --muon_learning_rate=2e-3)
-    begin --dataset="$data" --out_dir=killed "${muon[@]}" "${often[@]}"
-    wait_for_checkpoint killed
-    kill -9 $TRAINER
-    ends 137
-    end=$(($(steps killed) + 2))
+    begin_and_kill killed --dataset="$data" "${muon[@]}" "${often[@]}"
     train --out_dir=killed --quiet "${muon[@]}" "${often[@]}" --max_iters=$end --threads=2 --offload=optimizer
     train --out_dir=whole --quiet "${muon[@]}" "${often[@]}" --max_iters=$end
-    for file in model optimizer; do cmp {whole,killed}/"$(printf 'ckpt-%08d' $end)/$file.safetensors"; done
-    diff <(losses whole) <(losses killed)
+    same_weights whole killed $end
     train --out_dir=adamw --quiet "${often[@]}" --max_iters=$end
     [ "$(losses adamw | head -1)" = "$(losses whole | head -1)" ]
     [ "$(losses adamw | tail -1)" != "$(losses whole | tail -1)" ]
@@ -728,15 +701,10 @@ END
 }
 
 @test "dropout: a killed run resumes with the same masks, also with other threads, recompute and offload" {
-    begin --dataset="$data" --out_dir=killed --dropout=0.2 "${often[@]}"
-    wait_for_checkpoint killed
-    kill -9 $TRAINER
-    ends 137
-    end=$(($(steps killed) + 2))
+    begin_and_kill killed --dataset="$data" --dropout=0.2 "${often[@]}"
     train --out_dir=killed --quiet --dropout=0.2 "${often[@]}" --max_iters=$end --threads=2 --recompute=block --offload=optimizer
     train --out_dir=whole --quiet --dropout=0.2 "${often[@]}" --max_iters=$end
-    for file in model optimizer; do cmp {whole,killed}/"$(printf 'ckpt-%08d' $end)/$file.safetensors"; done
-    diff <(losses whole) <(losses killed)
+    same_weights whole killed $end
     train --out_dir=none --quiet "${often[@]}" --max_iters=1
     [ "$(losses none | grep '"step": 1, "loss"')" != "$(losses whole | grep '"step": 1, "loss"')" ]
     [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
@@ -765,11 +733,7 @@ END
 }
 
 @test "float16: the loss scale is printed, and a killed run resumes with the same bits and type" {
-    begin --dataset="$data" --out_dir=killed --dtype=float16 "${often[@]}"
-    wait_for_checkpoint killed
-    kill -9 $TRAINER
-    ends 137
-    end=$(($(steps killed) + 2))
+    begin_and_kill killed --dataset="$data" --dtype=float16 "${often[@]}"
     run_code 0 train --out_dir=killed "${often[@]}" --max_iters=$end --dtype=auto # which takes float32 or bfloat16 on a CPU
     [[ "$output" == *"thread, float16"*"| scale 65536"* && "$output" != *"dtype is now"* ]]
     train --out_dir=whole --quiet "${often[@]}" --max_iters=$end --dtype=float16

@@ -21,8 +21,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     written=$(steps run)
     prlimit --pid "$TRAINER" --fsize=unlimited
     wait_for_steps run $((written + 3))
-    kill -TERM "$TRAINER"
-    ends 75
+    stop_run TERM 75
     finish run --dataset="$data" --sample_tokens=0
 }
 
@@ -31,8 +30,7 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 3
     prlimit --pid "$TRAINER" --fsize=4000:unlimited
-    kill -TERM "$TRAINER"
-    ends 74
+    stop_run TERM 74
     grep -q "stopped at step [0-9]*, which is not saved: .*: File too large" stderr
 }
 
@@ -95,16 +93,14 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
 @test "SIGHUP saves and exits with 75; under nohup it is ignored" {
     LAUNCH="env --default-signal=HUP" begin --dataset="$data" --out_dir=run "${endless[@]}"
     wait_for_steps run 3
-    kill -HUP "$TRAINER"
-    ends 75
+    stop_run HUP 75
     finish run --dataset="$data"
     trap '' HUP
     begin --dataset="$data" --out_dir=nohup "${endless[@]}"
     wait_for_steps nohup 3
     kill -HUP "$TRAINER"
     wait_for_more_steps nohup 10
-    kill -TERM "$TRAINER"
-    ends 75
+    stop_run TERM 75
 }
 
 # fault 67
@@ -138,17 +134,14 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     for signal in INT TERM USR1; do
         begin --loader="ipc://$PWD/nowhere" --out_dir=waiting-$signal "${endless[@]}"
         wait_until test -d waiting-$signal # then it waits for the loader
-        kill -$signal "$TRAINER"
-        ends 75
+        stop_run $signal 75
         begin --dataset="$data" --out_dir=evaluating-$signal --eval_tokens=10000000000 "${endless[@]}"
         wait_until grep -qs dataset evaluating-$signal/metrics.jsonl
-        kill -$signal "$TRAINER"
-        ends 75
+        stop_run $signal 75
         begin --dataset="$data" --out_dir=run --eval_interval=1 "${endless[@]}"
         a_save_runs() { compgen -G 'run/.ckpt-*.tmp.*' >/dev/null; }
         wait_until a_save_runs
-        kill -$signal "$TRAINER"
-        ends 75
+        stop_run $signal 75
         "$BIN/trainer" status run >/dev/null 2>damaged
         [ ! -s damaged ]
         not a_save_runs
@@ -201,8 +194,7 @@ END
     touch slow
     wait_until stderr_has "times as long as before (.* ms): is the processor throttled or shared?"
     wait_for_more_steps run 100
-    kill -TERM "$TRAINER"
-    ends 75
+    stop_run TERM 75
     [ "$(grep -c "times as long" stderr)" = 1 ]
     [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
@@ -267,8 +259,7 @@ END
     BIN=programs begin --dataset="$data" --out_dir=waits --data_timeout=1000
     hangs() { [ "$(cat "/proc/$(pgrep -P "$TRAINER")/comm")" = sleep ]; } 2>/dev/null
     wait_until hangs
-    kill -INT "$TRAINER"
-    ends 75
+    stop_run INT 75
 }
 
 # fault 70

@@ -43,7 +43,6 @@ setup() {
     sleep 0.5 # for a poll, whose gap counts as one second
     rm hang
     wait_for_more_steps run
-    kill -TERM "$TRAINER"
-    ends 75
+    stop_run TERM 75
     not stderr_has 'has not finished'
 }
