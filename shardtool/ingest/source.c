@@ -34,8 +34,10 @@ struct Source {
 static int check_unchanged(const FileStream *file) {
     struct stat st;
     if (!(file->regular || file->indexed) || fstat(file->fd, &st)) return 0;
-    bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec &&
-                (uint64_t)st.st_size == file->size;
+    if ((uint64_t)st.st_size != file->size)
+        return fail(EX_IO, "'%s' changed while it was read: %" PRIu64 " bytes at first, now %lld", file->stream.name,
+                    file->size, (long long)st.st_size);
+    bool same = st.st_mtim.tv_sec == file->modified.tv_sec && st.st_mtim.tv_nsec == file->modified.tv_nsec;
     return same ? 0 : fail(EX_IO, "'%s' changed while it was read", file->stream.name);
 }
 
