@@ -109,9 +109,10 @@ def test_tensors_are_as_training_loops_need_them():
     need_torch()
     ids = client.make_data()
     with client.Loader("ipc://place"):
-        for device in (None, "cpu"):
-            batches = batches_at(device=device)
-            x, y = next(iter(batches))
+        on_gpu = [{"device": "cuda"}, {"pin_memory": True}] if torch.cuda.is_available() else []
+        for options in ({}, {"device": "cpu"}, *on_gpu):
+            batches = batches_at(**options)
+            x, y = (half.cpu() for half in next(iter(batches)))
             assert x.dtype == y.dtype == torch.int64 and x.shape == y.shape == (4, T)
             client.check(full_rows((x, y)), ids, "epoch", 0)
             before = x.clone()

@@ -187,7 +187,7 @@ class TokenBatches(_Base):
             x, y = (torch.from_numpy(half) for half in pair)
             return (x.pin_memory(), y.pin_memory()) if self._pin_memory else (x, y)
         device, narrow = torch.device(self._device), torch.from_numpy(ids.view(np.int16))
-        narrow = narrow.clone() if device.type == "cpu" else narrow.pin_memory()
+        narrow = narrow.pin_memory() if device.type == "cuda" else narrow.clone()
         wide = narrow.to(device, non_blocking=True).long() & 0xFFFF
         return wide[:, :-1].contiguous(), wide[:, 1:].contiguous()
 
