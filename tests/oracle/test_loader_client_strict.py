@@ -82,6 +82,8 @@ def test_key_files_are_refused_as_the_loader_does():
         assert refusal(lambda: TokenBatches("tcp://127.0.0.1:9", T, 4, key_file=name, loader_key=key)) == words, words
     assert "the loader's public key is not a key" in refusal(
         lambda: TokenBatches("tcp://127.0.0.1:9", T, 4, key_file="mine.key", loader_key="short"))
+    assert refusal(lambda: Feed("tcp://a b:1", T, 4, key_file="mine.key", loader_key=key)) == (
+        "ZeroMQ cannot connect to 'tcp://a b:1': Invalid argument")
 
 
 def test_x_and_y_are_arrays_of_their_own():

@@ -65,7 +65,7 @@ class Connection:
     def open(self, endpoint: Endpoint) -> None:
         endpoint.check()
         self._close_socket()
-        new: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        self._socket = new = self._context.socket(zmq.DEALER)
         new.routing_id = b"\1" + secrets.token_bytes(15)
         new.linger, new.immediate = 0, 1
         new.rcvhwm = new.sndhwm = 4096
@@ -76,13 +76,16 @@ class Connection:
             new.curve_serverkey, new.curve_publickey, new.curve_secretkey = self._keys
         self._opened += 1
         self._monitor = new.get_monitor_socket(_EVENTS, f"inproc://monitor-{self._opened}")
-        new.connect(endpoint.address)
-        self._socket = new
+        try:
+            new.connect(endpoint.address)
+        except zmq.ZMQError as error:
+            raise ValueError(f"ZeroMQ cannot connect to '{endpoint.address}': {zmq.strerror(error.errno or 0)}") from None
 
     def _close_socket(self) -> None:
         if self._socket and self._monitor:
             self._socket.disable_monitor()  # first: ZeroMQ's thread would wait for ever to send to a closed monitor
             self._monitor.close()
+        if self._socket:
             self._socket.close()
         self._socket = self._monitor = None
 
