@@ -1,8 +1,8 @@
-// Two products in bf16 on AMX tiles that oneDNN computes below the rate of the others.
+// matmul_amx.h: one micro-kernel, and the two products that oneDNN computes below the rate of the others.
 //
-// The weight gradient: both operands are packed for the tiles first, because the tokens, over
-// which the product sums, are their rows. oneDNN packs them too, but again for each thread and with a split of the sum
-// that depends on the number of threads.
+// The weight gradient: both operands are packed for the tiles first, because the tokens, over which the product sums,
+// are their rows. oneDNN packs them too, but again for each thread and with a split of the sum that depends on the
+// number of threads.
 //
 // The input gradient of the head: its sums are as long as the vocabulary, and the rows of dout as far apart. They are
 // cut into chunks of CLASSES, whose weights stay in the second-level cache while they meet all rows of a group.
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum {
-    BLOCK = 32,        // outputs, columns and tokens of a block
+    BLOCK = AMX_BLOCK, // outputs, columns and tokens of a block
     DEPTH = 1024,      // tokens whose packed operands are in scratch at a time
     STRIP = 128,       // outputs that a thread packs at a time: 256 KiB of the second-level cache
     TILE = 16 * 32,    // elements of a tile of two-byte numbers
@@ -29,17 +29,15 @@ enum {
     WIDE = 64,         // columns of a panel of packed weights
 };
 
-typedef struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t column_bytes[16];
-    uint8_t rows[16];
-} TileConfig;
-
-// Tiles 0..3: sums of (rows, cols) outputs; 4, 5: dout^T; 6, 7: in.
+// Tiles 0..3: sums of (rows, cols) outputs; 4, 5: the left operand; 6, 7: the right one.
 static void configure(int rows, int cols) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t column_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
     const int r[2] = {rows < 16 ? rows : 16, rows < 16 ? 0 : rows - 16};
     const int c[2] = {cols < 16 ? cols : 16, cols < 16 ? 0 : cols - 16};
-    TileConfig config = {.palette = 1};
     for (int i = 0; i < 2; i++) {
         for (int j = 0; j < 2; j++)
             if (r[i] && c[j])
@@ -50,55 +48,74 @@ static void configure(int rows, int cols) {
     __asm__ volatile("ldtilecfg %0" ::"m"(config));
 }
 
-// dw (rows,cols of a block, `stride` floats a row) (+)= over `depth` blocks of 32 tokens; `panel` elements from a pair
-// of tokens in b to the next
-static inline void multiply_block(float *dw, size_t stride, int rows, int cols, const uint16_t *a, const uint16_t *b,
-                                  int panel, int depth, bool add) {
-    const size_t bytes = stride * sizeof *dw;
-    const bool lower = rows > 16, right = cols > 16; // false: at the edge of dw, and the tiles are not configured
-    float *below = dw + 16 * stride;
-    __asm__ volatile("" ::: "memory"); // the tile loads of gcc 12 do not declare what they read
-    if (rows < BLOCK || cols < BLOCK) configure(rows, cols);
+// An operand in memory, as pairs of numbers that are neighbours in the sum: from a row of a tile to the next, and from
+// the tiles of one part of the sum to those of the next.
+typedef struct {
+    const uint32_t *pairs;
+    size_t row, step;
+} Operand;
+
+// sums (32,32) (+)= a * b over `depth` parts of 32 numbers. !lower, !right: there are only 16 rows or columns.
+static inline __attribute__((always_inline)) void multiply_tiles(float *sums, size_t stride, Operand a, Operand b,
+                                                                 int depth, bool add, bool lower, bool right) {
+    const size_t bytes = stride * sizeof *sums, a_bytes = 4 * a.row, b_bytes = 4 * b.row;
+    float *below = sums + 16 * stride;
     _tile_zero(0);
     if (right) _tile_zero(1);
     if (lower) _tile_zero(2);
     if (lower && right) _tile_zero(3);
     if (add) {
-        _tile_loadd(0, dw, bytes);
-        if (right) _tile_loadd(1, dw + 16, bytes);
+        _tile_loadd(0, sums, bytes);
+        if (right) _tile_loadd(1, sums + 16, bytes);
         if (lower) _tile_loadd(2, below, bytes);
         if (lower && right) _tile_loadd(3, below + 16, bytes);
     }
-    if (lower && right)
-        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * panel) {
-            _tile_loadd(6, b, 2 * (size_t)panel);
-            _tile_loadd(4, a, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, b + 32, 2 * (size_t)panel);
+    for (int k = 0; k < depth; k++, a.pairs += a.step, b.pairs += b.step) {
+        _tile_loadd(6, b.pairs, b_bytes);
+        _tile_loadd(4, a.pairs, a_bytes);
+        _tile_dpbf16ps(0, 4, 6);
+        if (right) {
+            _tile_loadd(7, b.pairs + 16, b_bytes);
             _tile_dpbf16ps(1, 4, 7);
-            _tile_loadd(5, a + TILE, 64);
+        }
+        if (lower) {
+            _tile_loadd(5, a.pairs + 16 * a.row, a_bytes);
             _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
         }
-    else
-        for (int k = 0; k < depth; k++, a += 2 * TILE, b += 16 * panel) {
-            _tile_loadd(6, b, 2 * (size_t)panel);
-            _tile_loadd(4, a, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            if (right) {
-                _tile_loadd(7, b + 32, 2 * (size_t)panel);
-                _tile_dpbf16ps(1, 4, 7);
-            }
-            if (lower) {
-                _tile_loadd(5, a + TILE, 64);
-                _tile_dpbf16ps(2, 5, 6);
-            }
-        }
-    _tile_stored(0, dw, bytes);
-    if (right) _tile_stored(1, dw + 16, bytes);
+        if (lower && right) _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, bytes);
+    if (right) _tile_stored(1, sums + 16, bytes);
     if (lower) _tile_stored(2, below, bytes);
     if (lower && right) _tile_stored(3, below + 16, bytes);
-    if (rows < BLOCK || cols < BLOCK) configure(BLOCK, BLOCK);
+}
+
+void amx_tiles(int rows, int columns, int depth, const uint32_t *a, size_t a_row, const uint32_t *b, size_t b_row,
+               float *c, size_t c_row, bool add) {
+    configure(BLOCK, BLOCK);
+    __asm__ volatile("" ::: "memory"); // the tile loads of gcc 12 do not declare what they read
+    for (int i = 0; i < rows; i += BLOCK)
+        for (int j = 0; j < columns; j += BLOCK)
+            multiply_tiles(c + (size_t)i * c_row + j, c_row, (Operand){a + (size_t)i * a_row, a_row, 16},
+                           (Operand){b + j, b_row, 16 * b_row}, depth / BLOCK, add, true, true);
+    __asm__ volatile("" ::: "memory");
+    _tile_release();
+}
+
+// dw (rows,cols of a block) (+)= over `depth` blocks of 32 tokens; `panel` elements from a pair of tokens in b to the
+// next
+static inline void multiply_block(float *dw, size_t stride, int rows, int cols, const uint16_t *packed_a,
+                                  const uint16_t *packed_b, int panel, int depth, bool add) {
+    const Operand a = {(const void *)packed_a, 16, TILE},
+                  b = {(const void *)packed_b, (size_t)panel / 2, 8 * (size_t)panel};
+    const bool edge = rows < BLOCK || cols < BLOCK; // of dw; some tiles are smaller or not configured
+    __asm__ volatile("" ::: "memory");
+    if (edge) configure(rows, cols);
+    if (rows > 16 && cols > 16)
+        multiply_tiles(dw, stride, a, b, depth, add, true, true);
+    else
+        multiply_tiles(dw, stride, a, b, depth, add, rows > 16, cols > 16);
+    if (edge) configure(BLOCK, BLOCK);
 }
 
 // Tokens token and token + 1 of 32 columns, as pairs: columns 0..15 and 16..31. Past the edges: zeros.
@@ -249,6 +266,10 @@ bool amx_open(void) {
 #else // no x86-64
 
 bool amx_open(void) { return false; }
+void amx_tiles(int rows, int columns, int depth, const uint32_t *a, size_t a_row, const uint32_t *b, size_t b_row,
+               float *c, size_t c_row, bool add) {
+    (void)rows, (void)columns, (void)depth, (void)a, (void)a_row, (void)b, (void)b_row, (void)c, (void)c_row, (void)add;
+}
 size_t amx_scratch(int cols, int threads) { return (void)cols, (void)threads, 0; }
 void amx_backward_weight(float *dw, const uint16_t *dout, const uint16_t *in, int M, int rows, int cols, bool add,
                          void *scratch) {

@@ -1,10 +1,18 @@
-// The weight gradient, and the input gradient of the head, in bf16 on AMX tiles.
+// Products in bf16 on AMX tiles: the weight gradient, the input gradient of the head, and those of small matrices for
+// operations that have their operands in cache.
 #pragma once
 
 #include "kernels/backend.h"
 
 // true if this processor and the operating system allow AMX with bf16; requests the permission.
 bool amx_open(void);
+
+enum { AMX_BLOCK = 32 }; // rows, columns and depth of a product by amx_tiles are multiples of it
+
+// c (rows, columns) (+)= a * b, summed over `depth`. a (rows, depth / 2) and b (depth / 2, columns) hold pairs of
+// numbers that are neighbours in the sum; strides are in elements of 32 bits. Requires amx_open.
+void amx_tiles(int rows, int columns, int depth, const uint32_t *a, size_t a_row, const uint32_t *b, size_t b_row,
+               float *c, size_t c_row, bool add);
 
 // dw (rows,cols) (+)= dout^T * in; dout (M,rows), in (M,cols) in bf16. Sums run over the rows in ascending order,
 // whatever the number of threads. scratch: amx_scratch(cols, threads) bytes, 64-byte aligned.

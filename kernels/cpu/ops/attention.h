@@ -11,9 +11,9 @@
 
 #include "kernels/cpu/act.h"
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/matmul_amx.h"
 #include "kernels/cpu/ops/columns.h"
 #include "kernels/cpu/ops/dropout.h"
-#include "kernels/cpu/tiles_amx.h"
 #include <omp.h>
 
 enum {
