@@ -67,7 +67,7 @@ endif
 EMUFLAGS := -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow \
             -fno-sanitize-recover=all -fno-omit-frame-pointer
 EMULIBS  := -Wl,--wrap=dlopen,--wrap=dlsym -Wl,--as-needed $(filter-out -l$(CUDART),$(LIBS)) -lcmocka
-DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c
+DEVICE_TESTS := $(wildcard tests/cuda/*.c tests/operations/*.c) tests/test_main.c tests/unit/trainer/fixture_trainer.c
 EMU      := $(patsubst %,$(O)/emu/%.o,$(CUSRC) $(CUSRC:%=%.fp16) $(DEVICE_TESTS) \
               $(wildcard kernels/cuda/*.c kernels/cuda/*/*.c tests/cuda/emulator/*.cc tests/cuda/emulator/*.c))
 # The same with the code paths of compute capability 7.5.

@@ -3,8 +3,7 @@
 #include "kernels/cuda/cuda_internal.h"
 #include "kernels/cuda/libraries/cublaslt.h"
 #include "tests/cuda/emulator/device.h"
-#include "tests/small_network.h"
-#include "tests/test.h"
+#include "tests/unit/trainer/fixture_trainer.h"
 #include "trainer/model/evaluate.h"
 #include "trainer/model/sample.h"
 #include <fcntl.h>
@@ -12,7 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MODEL_ROWS = 1, MODEL_BLOCK = 40, MODEL_VOCAB = 60, MODEL_STEPS = 2 };
+enum { VOCAB = 60 };
+static const TinyShape small = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = 1, .heads = 1};
 static const BackendChoice choice = {.device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = true};
 
 static const Backend *opened(void) {
@@ -225,24 +225,6 @@ TEST(cuda_uploads_from_memory_that_cannot_be_pinned) {
     CHECK_EQUAL(emu_counts.live, 0);
 }
 
-TEST(cuda_names_the_build_that_a_card_without_code_needs) {
-    const Backend *backend = opened();
-    fflush(NULL);
-    pid_t child = fork();
-    if (!child) {
-        int words = open("words", O_WRONLY | O_CREAT, 0600);
-        dup2(words, 2);
-        cuda_check(cudaErrorNoKernelImageForDevice, "gelu");
-        _exit(0);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_GPU);
-    size_t size;
-    CHECK_TEXT(read_file("words", &size), "no code for a GPU of compute capability 8.0: build it with make NVARCH=80");
-    backend->close();
-}
-
 // ---- waits
 
 static int polls, polls_hung, slow_poll;
@@ -294,6 +276,16 @@ static void wait_for_close(const Backend *backend, void *device) {
     backend->close();
 }
 static void wait_for_release(const Backend *backend, void *device) { backend->release(device); }
+static void launch_without_code(const Backend *backend, void *device) {
+    (void)backend, (void)device;
+    cuda_check(cudaErrorNoKernelImageForDevice, "gelu");
+}
+
+TEST(cuda_names_the_build_that_a_card_without_code_needs) {
+    size_t size;
+    CHECK_EQUAL(wait_in_child(launch_without_code, NULL, 0), EX_GPU);
+    CHECK_TEXT(read_file("words", &size), "no code for a GPU of compute capability 8.0: build it with make NVARCH=80");
+}
 
 TEST(cuda_waits_for_a_gpu_that_hangs_end_with_80) {
     static const struct {
@@ -383,20 +375,6 @@ TEST(cuda_replays_a_captured_graph) {
 
 // ---- a whole model
 
-static uint64_t given; // batches of the source below, of ids that repeat
-static int ask(void *self, const FeedRequest *asked) { return *(FeedRequest *)self = *asked, 0; }
-static uint32_t room(void *self) { return !((FeedRequest *)self)->rows; }
-static FeedResult next(void *self, FeedBatch *batch) {
-    static uint16_t ids[3 * (MODEL_BLOCK + 1)];
-    FeedRequest *asked = self;
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (uint16_t)(i * (given % 3 + 1) * 7 % MODEL_VOCAB);
-    *batch = (FeedBatch){.ids = ids, .rows = asked->rows, .first_sample = asked->first_sample};
-    asked->rows = 0, given++;
-    return FEED_BATCH;
-}
-static void done(void *self, const FeedBatch *batch) { (void)self, (void)batch; }
-static void forget(void *self) { ((FeedRequest *)self)->rows = 0; }
-
 typedef struct {
     bool warm, whole; // whole: also an evaluation and a sample
     OffloadMode offload;
@@ -406,49 +384,38 @@ typedef struct {
 } ModelRun;
 
 // The parameters and the optimizer's state.
-static void read_state(Network *network, const MemoryPlan *plan, size_t n, Buffer *bits) {
-    const Backend *backend = network->ops;
-    const size_t ranges[] = {plan->params, plan->master, plan->states[0], plan->states[1]};
+static void read_state(Tiny *tiny, Buffer *bits) {
+    const Backend *backend = tiny->backend;
+    const MemoryPlan *plan = &tiny->plan;
+    const size_t ranges[] = {plan->params, plan->master, plan->states[0], plan->states[1]}, n = tiny->model.elements;
     const Dtype par = par_type(backend), moment = optimizer_dtype(&plan->optimizer->states[0], backend);
     const Dtype types[] = {par, backend->master_bytes ? DTYPE_FP32 : par, moment, moment};
     bits->size = 0;
     buffer_reserve(bits, 4 * n * sizeof(float));
     bits->size = 4 * n * sizeof(float);
     for (size_t i = 0; i < 4; i++)
-        network_read(network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
+        network_read(&tiny->network, ranges[i], types[i], 0, n, (float *)(void *)bits->data + i * n);
 }
 
 // Steps; `bits` are the parameters and the optimizer's state afterwards. Returns how often the host waited in them.
 static uint64_t train_model(ModelRun how, Buffer *bits) {
-    Config config = default_config();
-    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = MODEL_BLOCK;
-    config.batch_size.value = MODEL_ROWS, config.eval_batch_size = 3, config.gradient_accumulation_steps = 2,
-    config.recompute = how.recompute, config.offload = how.offload;
-    if (!how.whole) config.block_size = 8, config.gradient_accumulation_steps = how.layers ? 2 : 1;
-    if (how.layers) config.n_layer = how.layers;
-    BackendChoice with = choice;
-    with.optimizer_state = how.optimizer_state;
-    char why[256];
-    const Backend *backend = backend_cuda(&with, why);
-    CHECK(backend);
-    Model model;
-    MemoryPlan plan;
-    Network network;
-    plan_network(&model, &plan, &config, backend, MODEL_VOCAB, OPTIMIZER_ADAMW);
-    CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1337) == 0);
-    if (how.warm && how.whole) sample_warm_up(&network, network.staging), evaluate_warm_up(&network, 5);
-    if (how.warm) step_warm_up(&network, &config);
+    enum { STEPS = 2 };
+    TinyShape shape = small;
+    shape.channels = 64, shape.block = how.whole ? 40 : 8, shape.vocab = VOCAB, shape.batch = 1, shape.eval_batch = 3;
+    shape.accumulation = how.whole || how.layers ? 2 : 1, shape.warm_up = how.warm, shape.recompute = how.recompute;
+    shape.optimizer_state = how.optimizer_state, shape.offload = how.offload;
+    if (how.layers) shape.layers = how.layers;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
     const struct EmuCounts before = emu_counts;
-    FeedRequest asked = {.rows = 0}, form = {.split = SPLIT_TRAIN, .rows = MODEL_ROWS};
-    const BatchSource source = {&asked, ask, room, next, done, forget};
+    TestSource batches;
+    const BatchSource source = test_source(&batches, shape.block, VOCAB);
     BatchStream stream = {0};
-    given = 0;
-    batch_stream_start(&stream, &source, &form, 0,
-                       MODEL_STEPS * MODEL_ROWS * (uint64_t)config.gradient_accumulation_steps);
-    for (uint64_t step = 0; step < MODEL_STEPS; step++) {
+    batch_stream_start(&stream, &source, &(FeedRequest){.split = SPLIT_TRAIN, .rows = 1}, 0,
+                       STEPS * (uint64_t)shape.accumulation);
+    for (int step = 0; step < STEPS; step++) {
         StepResult result;
-        const StepPosition place = {step, step, 1, NULL};
-        CHECK(step_run(&network, &config, &stream, &place, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
     }
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
@@ -456,8 +423,9 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     uint16_t ids[4] = {1};
     const Sampler sampler = {0};
     if (how.whole) {
-        CHECK(evaluate(&network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 5}, &found) == FEED_BATCH);
-        sample(&network, &sampler, ids, 1, 2, NULL, NULL);
+        CHECK(evaluate(&tiny.network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 5}, &found) ==
+              FEED_BATCH);
+        sample(&tiny.network, &sampler, ids, 1, 2, NULL, NULL);
     }
     if (how.warm) {
         CHECK_EQUAL(emu_counts.allocations, before.allocations);
@@ -465,10 +433,9 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
         CHECK_EQUAL(emu_counts.graphs, before.graphs);
         CHECK_EQUAL(emu_counts.live, before.live);
     }
-    read_state(&network, &plan, model.elements, bits);
-    network_close(&network);
-    model_close(&model);
-    backend->close();
+    read_state(&tiny, bits);
+    free(batches.ids);
+    tiny_close(&tiny);
     CHECK_EQUAL(emu_counts.live, 0);
     return waits;
 }
@@ -521,51 +488,48 @@ TEST(cuda_streams_gradients_and_residuals_through_slots) {
 TEST(cuda_steps_are_replayed_and_wait_once) {
     enum { MICROS = 2, ROWS = 1, BLOCK = 8, STEPS = 4 };
     static uint16_t slot[2048] __attribute__((aligned(4096)));
-    Config config = default_config();
-    config.n_layer = 1, config.n_head = 1, config.n_embd = 64, config.block_size = BLOCK,
-    config.batch_size.value = ROWS;
-    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = BLOCK, config.warmup_iters = 1000;
-    const Backend *backend = opened();
-    Model model;
-    MemoryPlan plan;
-    Network network;
-    plan_network(&model, &plan, &config, backend, 60, OPTIMIZER_ADAMW);
-    CHECK(network_open(&network, backend, &model, &plan) == 0 && network_init(&network, 1) == 0);
-    backend->pin(slot, sizeof slot);
+    TinyShape shape = small;
+    shape.channels = 64, shape.block = BLOCK, shape.vocab = VOCAB, shape.batch = ROWS, shape.accumulation = MICROS;
+    shape.chunk_rows = BLOCK;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    Network *network = &tiny.network;
+    const MemoryPlan *plan = &tiny.plan;
+    tiny.config.warmup_iters = 1000;
+    tiny.backend->pin(slot, sizeof slot);
     uint64_t work = 0;
     float before[64], after[64];
     for (int step = 0; step < STEPS; step++) {
-        network_read(&network, plan.master, DTYPE_FP32, 0, 64, before);
+        network_read(network, plan->master, DTYPE_FP32, 0, 64, before);
         const struct EmuCounts was = emu_counts;
-        step_begin(&network, &config, &(StepPosition){(uint64_t)step, (uint64_t)step, 1, NULL});
+        step_begin(network, &tiny.config, AFTER_STEPS(step));
         for (int micro = 0; micro < MICROS; micro++) {
-            for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % 60);
-            network_tokens(&network, &plan.train, slot, ROWS, BLOCK);
-            step_micro_batch(&network, 1.0f / (ROWS * BLOCK * MICROS), micro);
+            for (int i = 0; i <= BLOCK; i++) slot[i] = (uint16_t)(i * 7 % VOCAB);
+            network_tokens(network, &plan->train, slot, ROWS, BLOCK);
+            step_micro_batch(network, 1.0f / (ROWS * BLOCK * MICROS), micro);
         }
         CHECK_EQUAL(emu_counts.drains, was.drains);
-        step_end(&network);
+        step_end(network);
         CHECK_EQUAL(emu_counts.drains - was.drains, 1);
         CHECK_EQUAL(emu_counts.host_waits - was.host_waits, 1 + MICROS + 1); // each upload has left its slot
         CHECK_EQUAL(emu_counts.graphs - was.graphs, step == 1 ? 3 : 0);
         CHECK(step < 2 ? emu_counts.launches > was.launches : emu_counts.launches == was.launches);
         CHECK(!step || emu_counts.work - was.work == work);
         work = emu_counts.work - was.work;
-        CHECK(isfinite(network.scalars->loss) && isfinite(network.scalars->norm));
-        network_read(&network, plan.master, DTYPE_FP32, 0, 64, after);
+        CHECK(isfinite(network->scalars->loss) && isfinite(network->scalars->norm));
+        network_read(network, plan->master, DTYPE_FP32, 0, 64, after);
         double moved = 0; // by an element, as Adam does when gradients hardly change: the step's own learning rate
         for (int i = 0; i < 64; i++) moved += fabs((double)(after[i] - before[i])) / 64;
-        CHECK(fabs(moved / (config.learning_rate * (step + 1) / 1001) - 1) < 0.1);
+        CHECK(fabs(moved / (tiny.config.learning_rate * (step + 1) / 1001) - 1) < 0.1);
     }
     enum { COUNT = 50000 }; // weights go up in one piece
     float *values = calloc(COUNT, sizeof *values);
     const uint64_t waits = emu_counts.host_waits;
-    CHECK(values && model.elements >= COUNT);
-    network_write(&network, plan.params, DTYPE_BF16, 0, COUNT, values);
+    CHECK(values && tiny.model.elements >= COUNT);
+    network_write(network, plan->params, DTYPE_BF16, 0, COUNT, values);
     CHECK_EQUAL(emu_counts.host_waits - waits, 2); // for the operations before and for the copy: it is pageable
     free(values);
-    network_close(&network), model_close(&model);
-    backend->close();
+    tiny_close(&tiny);
     CHECK_EQUAL(emu_counts.live, 0);
 }
 

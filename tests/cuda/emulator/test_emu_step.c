@@ -1,8 +1,7 @@
 // What a training step asks of a device: the same from its second time on, nothing new after the first step, and no
 // wait but the one for the step's numbers.
 #include "tests/cuda/emulator/device.h"
-#include "tests/small_network.h"
-#include "tests/test.h"
+#include "tests/unit/trainer/fixture_trainer.h"
 #include <sys/mman.h>
 
 enum { MICROS = 2, ROWS = 2, BLOCK = 16, STEPS = 5 };
@@ -57,24 +56,14 @@ static void check_same(const char *want, const char *got) {
 }
 
 static void run_steps(bool deterministic, Recompute recompute) {
-    Config config = default_config();
-    config.n_layer = 2, config.n_head = 2, config.n_embd = 32, config.block_size = BLOCK,
-    config.batch_size.value = ROWS;
-    config.gradient_accumulation_steps = MICROS, config.loss_chunk_rows = 24, config.recompute = recompute;
-    config.gelu = GELU_TANH;
-    char why[256];
-    const Backend *backend = backend_open(
-        &(BackendChoice){.device = DEVICE_CUDA, .dtype = DTYPE_BF16, .threads = 1, .deterministic = deterministic},
-        why);
-    CHECK(backend);
-    Model model;
-    MemoryPlan plan;
-    Network network;
-    plan_network(&model, &plan, &config, backend, 60, OPTIMIZER_ADAMW);
-    CHECK(network_open(&network, backend, &model, &plan) == 0);
-    network_init(&network, 1337);
+    TinyShape shape = {.device = DEVICE_CUDA, .type = DTYPE_BF16, .threads = 1, .layers = 2, .heads = 2};
+    shape.channels = 32, shape.block = BLOCK, shape.vocab = 60, shape.batch = ROWS, shape.accumulation = MICROS;
+    shape.chunk_rows = 24, shape.recompute = recompute;
+    shape.options = deterministic ? "gelu=tanh" : "gelu=tanh,deterministic=False";
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
     Slot slot = {.slot = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
-    backend->pin(slot.slot, 4096);
+    tiny.backend->pin(slot.slot, 4096);
     const BatchSource source = {&slot, slot_ask, slot_room, slot_next, slot_done, slot_forget};
     BatchStream stream = {0};
     batch_stream_start(&stream, &source, &(FeedRequest){.rows = ROWS}, 0, STEPS * MICROS * ROWS);
@@ -84,7 +73,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     for (uint64_t step = 0; step < STEPS; step++) {
         StepResult result;
         emu_record();
-        CHECK(step_run(&network, &config, &stream, &(StepPosition){step, step, 1, NULL}, NULL, &result) == FEED_BATCH);
+        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
         CHECK(result.finite);
         CHECK(calls[step] = strdup(emu_recorded()));
         CHECK_EQUAL(lines_with(calls[step], "wait for a stream"), 1);
@@ -103,9 +92,7 @@ static void run_steps(bool deterministic, Recompute recompute) {
     }
     for (int step = 0; step < STEPS; step++) free(calls[step]);
     free(plain), free(recorded);
-    network_close(&network);
-    model_close(&model);
-    backend->close();
+    tiny_close(&tiny);
     munmap(slot.slot, 4096);
     CHECK_EQUAL(emu_counts.live, 0);
 }

@@ -41,10 +41,10 @@ void tiny_open(Tiny *tiny, const TinyShape *shape) {
     config->learning_rate = 1e-3, config->min_lr = 1e-4, config->warmup_iters = 2, config->lr_decay_iters = 10;
     if (shape->options) set_options(config, shape->options);
     char why[256];
-    const BackendChoice choice = {.device = DEVICE_CPU,
+    const BackendChoice choice = {.device = shape->device ? shape->device : DEVICE_CPU,
                                   .dtype = shape->type,
                                   .threads = shape->threads ? shape->threads : 2,
-                                  .deterministic = true,
+                                  .deterministic = config->deterministic,
                                   .optimizer_state = shape->optimizer_state};
     tiny->backend = backend_open(&choice, why);
     CHECK(tiny->backend);

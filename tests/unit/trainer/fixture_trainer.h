@@ -13,6 +13,7 @@ typedef struct {
     Recompute recompute;
     int recompute_layers;
     bool bias;
+    Device device; // DEVICE_AUTO: the CPU
     Dtype type;
     OptimizerState optimizer_state;
     bool warm_up;
