@@ -47,9 +47,21 @@ void need(bool condition, const char *what) {
     if (!condition) emu::die("wrong use of cuBLASLt: ", what);
 }
 
-template <class T> void take(T *field, const void *value, size_t size) {
+template <class T> cublasStatus_t take(T *field, const void *value, size_t size) {
     need(size == sizeof(T), "size of an attribute");
     memcpy(field, value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class H, class T> cublasStatus_t create(H *handle, T *object) {
+    *handle = (H)object;
+    emu_counts.live++;
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> cublasStatus_t destroy(void *handle) {
+    delete (T *)handle;
+    emu_counts.live--;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 bool same(const Matrix &a, const Matrix &b) {
@@ -149,85 +161,53 @@ extern "C" {
 
 const char *cublasLtGetStatusString(cublasStatus_t status) { return status ? "an emulated failure" : "success"; }
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-    *handle = (cublasLtHandle_t)(uintptr_t)0x1;
-    emu_counts.live++;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) { return create(handle, new char); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     need(handle != nullptr, "a handle");
-    emu_counts.live--;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy<char>(handle);
 }
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t stride) {
-    *layout = (cublasLtMatrixLayout_t) new Matrix{type, rows, cols, stride};
-    emu_counts.live++;
-    return CUBLAS_STATUS_SUCCESS;
+    return create(layout, new Matrix{type, rows, cols, stride});
 }
-cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout) {
-    delete AS(Matrix, layout);
-    emu_counts.live--;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatrixLayoutDestroy(const cublasLtMatrixLayout_t layout) { return destroy<Matrix>(layout); }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation, cublasComputeType_t compute,
                                         cudaDataType scale) {
     need(compute == CUBLAS_COMPUTE_32F && scale == CUDA_R_32F, "sums in fp32");
-    *operation = (cublasLtMatmulDesc_t) new Operation;
-    emu_counts.live++;
-    return CUBLAS_STATUS_SUCCESS;
+    return create(operation, new Operation);
 }
-cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t operation) {
-    delete AS(Operation, operation);
-    emu_counts.live--;
-    return CUBLAS_STATUS_SUCCESS;
-}
+cublasStatus_t cublasLtMatmulDescDestroy(const cublasLtMatmulDesc_t operation) { return destroy<Operation>(operation); }
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t size) {
     Operation *operation = AS(Operation, handle);
-    if (attribute == CUBLASLT_MATMUL_DESC_TRANSA)
-        take(&operation->transposed_a, value, size);
-    else if (attribute == CUBLASLT_MATMUL_DESC_TRANSB)
-        take(&operation->transposed_b, value, size);
-    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE)
-        take(&operation->epilogue, value, size);
-    else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
-        take(&operation->bias, value, size);
-    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
-        take(&operation->aux, value, size);
-    else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
-        take(&operation->aux_stride, value, size);
-    else
-        need(false, "an attribute this stand-in does not know");
-    return CUBLAS_STATUS_SUCCESS;
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA: return take(&operation->transposed_a, value, size);
+    case CUBLASLT_MATMUL_DESC_TRANSB: return take(&operation->transposed_b, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(&operation->epilogue, value, size);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(&operation->bias, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return take(&operation->aux, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return take(&operation->aux_stride, value, size);
+    default: emu::die("wrong use of cuBLASLt: ", "an attribute this stand-in does not know");
+    }
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-    *preference = (cublasLtMatmulPreference_t) new Preference;
-    emu_counts.live++;
-    return CUBLAS_STATUS_SUCCESS;
+    return create(preference, new Preference);
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(const cublasLtMatmulPreference_t preference) {
-    delete AS(Preference, preference);
-    emu_counts.live--;
-    return CUBLAS_STATUS_SUCCESS;
+    return destroy<Preference>(preference);
 }
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
                                                     size_t size) {
     Preference *preference = AS(Preference, handle);
-    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
-        take(&preference->workspace, value, size);
-    else if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
-        take(&preference->reductions, value, size);
-    else if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
-             attribute <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
-        take(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, size);
-    else
-        need(false, "a preference this stand-in does not know");
-    return CUBLAS_STATUS_SUCCESS;
+    const int operand = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; // of A, B, C, D
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return take(&preference->workspace, value, size);
+    if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) return take(&preference->reductions, value, size);
+    need(operand >= 0 && operand < 4, "a preference this stand-in does not know");
+    return take(&preference->alignment[operand], value, size);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,

@@ -364,13 +364,6 @@ void launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t 
 
 using emu::self;
 
-static float element_value(uint32_t bits, bool fp16) {
-    if (!fp16) return __uint_as_float(bits << 16);
-    uint32_t sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
-    if (rest >= 0x7c00 << 13) return __uint_as_float(sign | 0x7f800000 | rest);
-    return __uint_as_float(sign | __float_as_uint(__uint_as_float(rest) * 0x1p112f)); // exponents start 112 lower
-}
-
 // As many elements of a register as PTX defines for m16n8k16: a0 (row g, k low), a1 (g+8, low), a2 (g, high), a3 (g+8,
 // high); d0, d1 row g, d2, d3 row g+8, column 2t + (i&1), where g = lane/4, t = lane%4. m16n8k8 has only the low ones.
 void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, bool fp16) {
@@ -378,7 +371,8 @@ void emu_mma(float (&d)[4], const uint32_t *a, const uint32_t *b, int depth, boo
     if (depth == 16) words[0] |= (uint64_t)a[2] << 32, words[1] |= (uint64_t)a[3] << 32, words[2] |= (uint64_t)b[1] << 32;
     emu::Meeting *meeting = emu::meet(0xffffffffu, words, 3, depth == 16 ? "mma.m16n8k16" : "mma.m16n8k8");
     auto element = [&](int lane, int word, int k) {
-        return element_value((uint32_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32)) & 0xffff, fp16);
+        const uint16_t bits = (uint16_t)(meeting->shown[lane][word] >> ((k & 1) * 16 + (k >> 3) * 32));
+        return fp16 ? fp16_value(bits) : bf16_value(bits);
     };
     if (!meeting->multiplied) {
         meeting->multiplied = true;
