@@ -48,6 +48,12 @@ static inline V gelu_slope(V x, Activation form) {
     return v_fma(x * gate * (v_set(1) - gate), du, gate);
 }
 
+// Calls function(.., form) with a constant form.
+#define AS_FORM(function, form, ...)                                                                                   \
+    ((form) == ACTIVATION_RELU2  ? function(__VA_ARGS__, ACTIVATION_RELU2)                                             \
+     : (form) == ACTIVATION_GELU ? function(__VA_ARGS__, ACTIVATION_GELU)                                              \
+                                 : function(__VA_ARGS__, ACTIVATION_GELU_TANH))
+
 static inline void gelu_forward_as(Number *out, const Number *in, size_t n, Activation form) {
     const size_t piece = 4096;
 #pragma omp parallel for schedule(static) if (n > piece)
@@ -59,12 +65,7 @@ static inline void gelu_forward_as(Number *out, const Number *in, size_t n, Acti
 }
 
 static void cpu_gelu_forward(Act *out, const Act *in, size_t n, Activation form) {
-    if (form == ACTIVATION_RELU2)
-        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_RELU2);
-    else if (form == ACTIVATION_GELU)
-        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_GELU);
-    else
-        gelu_forward_as((Number *)out, (const Number *)in, n, ACTIVATION_GELU_TANH);
+    AS_FORM(gelu_forward_as, form, (Number *)out, (const Number *)in, n);
 }
 
 static inline void gelu_backward_as(Number *d, const Number *in, int N, int C, float *partials, Activation form) {
@@ -88,11 +89,6 @@ static size_t cpu_gelu_scratch(const Shape *s) { return partials_bytes(s->B * s-
 
 static void cpu_gelu_backward(Act *d, Grad *dbias, const Act *in, int N, int C, Activation form, bool add) {
     float *partials = partials_take(N, (size_t)C);
-    if (form == ACTIVATION_RELU2)
-        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_RELU2);
-    else if (form == ACTIVATION_GELU)
-        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_GELU);
-    else
-        gelu_backward_as((Number *)d, (const Number *)in, N, C, partials, ACTIVATION_GELU_TANH);
+    AS_FORM(gelu_backward_as, form, (Number *)d, (const Number *)in, N, C, partials);
     if (dbias) columns_finish((float *)dbias, partials, C, chunk_count(N), (size_t)C, add);
 }
