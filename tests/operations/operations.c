@@ -6,6 +6,11 @@
 
 enum { ANY = 64 }; // a shape's field that does not matter to the operation
 
+// The norm of `grads`, in a block of ON_BOTH.
+#define NORM(count, loss_scale)                                                                                        \
+    on->square_sums(AT(sums), AT(grads), count);                                                                       \
+    on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), loss_scale)
+
 void operation_embed(int B, int T, int C, int V, int vocab, bool add) {
     const size_t n = (size_t)(B * T * C);
     pair_open((Shape){B, T, C, C / 8, V, ANY, 1});
@@ -21,27 +26,28 @@ void operation_embed(int B, int T, int C, int V, int vocab, bool add) {
     pair_close();
 }
 
-void operation_layernorm(int N, int C, bool with_branch, bool with_bias) {
+void operation_layernorm(int N, int C, bool with_branch, bool with_bias, bool rms) {
     pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
     const size_t n = (size_t)(N * C), c = (size_t)C, rows = (size_t)N;
     Array *in = array_normal(RESIDUALS, n, 2, 1), *branch = array_normal(ACTS, n, 1, 0);
     Array *weight = array_normal(PARS, c, 0.5, 1), *bias = array_normal(PARS, c, 1, 0);
     Array *sum = array_filled(RESIDUALS, n, NAN), *out = array_filled(ACTS, n, NAN);
     Array *mean = array_filled(FLOATS, rows, NAN), *rstd = array_filled(FLOATS, rows, NAN);
-    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), AT(mean), AT(rstd), AT(in), with_branch ? AT(branch) : NULL,
-                                  AT(weight), with_bias ? AT(bias) : NULL, N, C));
+    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), rms ? NULL : AT(mean), AT(rstd), AT(in),
+                                  with_branch ? AT(branch) : NULL, AT(weight), with_bias ? AT(bias) : NULL, N, C));
     CHECK_NEAR(sum, rounded_once);
     CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
-    CHECK_NEAR(mean, 1e-3);
+    if (!rms) CHECK_NEAR(mean, 1e-3);
     CHECK_NEAR(rstd, 5e-4);
     if (!pair_timing) {
-        ON_BOTH(on->layernorm_forward(AT(in), AT(out), AT(mean), AT(rstd), AT(in), AT(branch), AT(weight), NULL, N, C));
+        ON_BOTH(on->layernorm_forward(AT(in), AT(out), rms ? NULL : AT(mean), AT(rstd), AT(in), AT(branch), AT(weight),
+                                      NULL, N, C));
         CHECK_NEAR(in, rounded_once);
     }
     pair_close();
 }
 
-void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared) {
+void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared, bool rms) {
     pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
     const size_t n = (size_t)(N * C), c = (size_t)C;
     Array *x = array_normal(RESIDUALS, n, 2, 1), *dout = array_normal(ACTS, n, 1, 0);
@@ -51,49 +57,24 @@ void operation_layernorm_backward(int N, int C, bool first, bool add, bool share
     Array *dbias = array_normal(GRADS, c, 1, 0), *below = array_normal(GRADS, c, 1, 0);
     for (int i = 0; i < N; i++) {
         double m = 0, v = 0;
-        for (int k = 0; k < C; k++) m += x->start[i * C + k] / C;
+        for (int k = 0; k < C && !rms; k++) m += x->start[i * C + k] / C;
         for (int k = 0; k < C; k++) v += (x->start[i * C + k] - m) * (x->start[i * C + k] - m) / C;
         mean->start[i] = m, rstd->start[i] = 1 / sqrt(v + 1e-5);
     }
     shared = shared && pair_backend(TESTED)->act_bytes == pair_backend(TESTED)->res_bytes;
     ON_BOTH(on->layernorm_backward(AT(dsum), shared && run > 0 ? AT(dsum) : AT(acts), AT(dweight), AT(dbias), AT(below),
-                                   AT(dout), AT(x), AT(mean), AT(rstd), AT(weight), N, C, first, add));
+                                   AT(dout), AT(x), rms ? NULL : AT(mean), AT(rstd), AT(weight), N, C, first, add));
     CHECK_NEAR(dsum, rounded_once);
     if (!shared) CHECK_NEAR(acts, rounded_once);
     CHECK_NEAR(dweight, 1e-6);
     CHECK_NEAR(dbias, 1e-6);
     CHECK_NEAR(below, rounded_once); // sums of rounded numbers
     if (!pair_timing) {
-        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(x), AT(mean), AT(rstd),
-                                       AT(weight), N, C, first, add));
+        ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(x),
+                                       rms ? NULL : AT(mean), AT(rstd), AT(weight), N, C, first, add));
         CHECK_NEAR(acts, rounded_once);
         CHECK_NEAR(dweight, 1e-6);
     }
-    pair_close();
-}
-
-void operation_rms_norm(int N, int C) {
-    pair_open((Shape){1, N, C, C / 8, ANY, ANY, 1});
-    const size_t n = (size_t)(N * C), c = (size_t)C;
-    Array *in = array_normal(RESIDUALS, n, 2, 1), *branch = array_normal(ACTS, n, 1, 0);
-    Array *weight = array_normal(PARS, c, 0.5, 1), *sum = array_filled(RESIDUALS, n, NAN);
-    Array *out = array_filled(ACTS, n, NAN), *rstd = array_filled(FLOATS, (size_t)N, NAN);
-    Array *dout = array_normal(ACTS, n, 1, 0), *dsum = array_normal(RESIDUALS, n, 1, 0);
-    Array *acts = array_filled(ACTS, n, NAN), *dweight = array_normal(GRADS, c, 1, 0);
-    ON_BOTH(on->layernorm_forward(AT(sum), AT(out), NULL, AT(rstd), AT(in), AT(branch), AT(weight), NULL, N, C));
-    CHECK_NEAR(sum, rounded_once);
-    CHECK_NEAR(out, 2 * rounded_once); // of a rounded sum
-    CHECK_NEAR(rstd, 5e-4);
-    for (int i = 0; i < N; i++) {
-        double squares = 0;
-        for (int k = 0; k < C; k++) squares += in->start[i * C + k] * in->start[i * C + k] / C;
-        rstd->start[i] = 1 / sqrt(squares + 1e-5);
-    }
-    ON_BOTH(on->layernorm_backward(AT(dsum), AT(acts), AT(dweight), NULL, NULL, AT(dout), AT(in), NULL, AT(rstd),
-                                   AT(weight), N, C, false, true));
-    CHECK_NEAR(dsum, rounded_once);
-    CHECK_NEAR(acts, rounded_once);
-    CHECK_NEAR(dweight, 1e-6);
     pair_close();
 }
 
@@ -352,45 +333,26 @@ void operation_dropout(int B, int T, int C) {
     pair_close();
 }
 
-void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M) {
+void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, double softcap, double z_loss) {
     pair_open((Shape){N / T, T, 64, 64 / 8, V, M, 1});
-    Array *logits = array_normal(ACTS, (size_t)M * (size_t)V, 3, 0), *losses = array_filled(FLOATS, (size_t)N, 0);
-    Array *scale = array_filled(FLOATS, 1, 4), *rows = array_tokens((size_t)(N / T * (T + 1)), vocab),
-          *total = array_filled(DOUBLES, 1, 0.5);
+    const bool capped = softcap > 0 || z_loss > 0;
+    const float cap = (float)softcap, z = (float)z_loss, by = capped ? 1 : 1.0f / 256;
+    // Logits up to twice the cap, so that its slope is anywhere between 1 and 0.
+    Array *logits = array_normal(ACTS, (size_t)M * (size_t)V, softcap > 0 ? softcap / 2 : 3, 0);
+    Array *losses = array_filled(FLOATS, (size_t)N, 0), *rows = array_tokens((size_t)(N / T * (T + 1)), vocab);
+    Array *scale = array_filled(FLOATS, 1, 4), *total = array_filled(DOUBLES, 1, 0.5);
     for (int i = 0; i < M; i++)
         for (int c = vocab; c < V; c++)
             logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN; // padding may hold anything
-    ON_BOTH(
-        on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 0, 0, 1.0f / 256, AT(scale), false);
-        on->sum_losses(AT(total), AT(losses), N));
-    CHECK_NEAR(losses, 1e-6);
-    CHECK_NEAR(total, 1e-6);
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, cap, z, by, AT(scale), false);
+            on->sum_losses(AT(total), AT(losses), N));
+    CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
+    CHECK_NEAR(total, capped ? 2e-6 : 1e-6);
     CHECK_NEAR(logits, 0); // loss only: untouched
-    ON_BOTH(
-        on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, 0, 0, 1.0f / 256, AT(scale), true));
-    CHECK_NEAR(losses, 1e-6);
-    CHECK_NEAR(logits, rounded_once);
+    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), first, M, T, vocab, V, cap, z, by, AT(scale), true));
+    CHECK_NEAR(losses, capped ? 2e-6 : 1e-6);
+    CHECK_NEAR(logits, (capped ? 2 : 1) * rounded_once);
     for (int i = 0; i < M && !pair_timing; i++)
-        for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
-    pair_close();
-}
-
-// Logits up to twice the cap, so that its slope is anywhere between 1 and 0.
-void operation_capped_cross_entropy(int N, int T, int vocab, int V, double softcap, double z_loss) {
-    pair_open((Shape){N / T, T, 64, 64 / 8, V, N, 1});
-    const float cap = (float)softcap, z = (float)z_loss;
-    Array *logits = array_normal(ACTS, (size_t)N * (size_t)V, softcap > 0 ? softcap / 2 : 3, 0);
-    Array *losses = array_filled(FLOATS, (size_t)N, 0), *scale = array_filled(FLOATS, 1, 4);
-    Array *rows = array_tokens((size_t)(N / T * (T + 1)), vocab);
-    for (int i = 0; i < N; i++)
-        for (int c = vocab; c < V; c++) logits->start[(size_t)i * (size_t)V + (size_t)c] = NAN;
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), 0, N, T, vocab, V, cap, z, 1, AT(scale), false));
-    CHECK_NEAR(losses, 2e-6);
-    CHECK_NEAR(logits, 0);
-    ON_BOTH(on->cross_entropy(AT(logits), AT(losses), AT(rows), 0, N, T, vocab, V, cap, z, 1, AT(scale), true));
-    CHECK_NEAR(losses, 2e-6);
-    CHECK_NEAR(logits, 2 * rounded_once);
-    for (int i = 0; i < N && !pair_timing; i++)
         for (int c = vocab; c < V; c++) CHECK(logits->result[TESTED][(size_t)i * (size_t)V + (size_t)c] == 0);
     pair_close();
 }
@@ -400,11 +362,18 @@ void operation_gradient_norm(size_t count) {
     Array *grads = array_normal(GRADS, count, 1e-3, 0), *norm = array_filled(FLOATS, 1, NAN);
     Array *sums = array_filled(DOUBLES, norm_pieces(count), NAN), *scale = array_filled(FLOATS, 1, 1);
     for (size_t i = count / 2; i < count; i++) grads->start[i] *= 3; // so that a half that is not read shows
-    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale)));
+    ON_BOTH(NORM(count, AT(scale)));
     CHECK_NEAR(sums, 1e-6);
     CHECK_NEAR(norm, 1e-6);
     pair_close();
+}
+
+// Parameters after an update. master NULL: the tested backend has none.
+static void check_params(const Array *params, Array *master) {
+    CHECK_NEAR(params, rounded_once);
+    if (!master || pair_timing) return;
+    for (size_t i = 0; i < params->count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
+    CHECK_NEAR(master, 1e-6);
 }
 
 void operation_adamw(size_t count, size_t decay_count) {
@@ -420,25 +389,21 @@ void operation_adamw(size_t count, size_t decay_count) {
         const AdamW step = adamw_init(&(AdamWSettings){1e-3, 0.9, 0.95, 1e-8, 0.1, clipped ? 0.05 : 0, 5, 1});
         steps[clipped] = array_bytes(&step, sizeof step);
     }
+#define UPDATE(adamw_step)                                                                                             \
+    NORM(count, AT(scale));                                                                                            \
+    on->adamw(AT(params), run &&has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count, decay_count,  \
+              AT(adamw_step), AT(norm), AT(scale), NULL)
     for (int clipped = 0; clipped < 2; clipped++) {
-        ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-                on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
-                on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
-                          decay_count, AT(steps[clipped]), AT(norm), AT(scale), NULL));
+        ON_BOTH(UPDATE(steps[clipped]));
         CHECK_NEAR(norm, 1e-6);
         CHECK_NEAR(m, 1e-6);
         CHECK_NEAR(v, 1e-6);
-        CHECK_NEAR(params, rounded_once);
-        if (!has_master || pair_timing) continue;
-        for (size_t i = 0; i < count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
-        CHECK_NEAR(master, 1e-6);
+        check_params(params, has_master ? master : NULL);
     }
     if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
-    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
-            on->adamw(AT(params), run && has_master ? AT(master) : AT(params), AT(grads), AT(m), AT(v), 0, count,
-                      decay_count, AT(steps[1]), AT(norm), AT(scale), NULL));
+    ON_BOTH(UPDATE(steps[1]));
+#undef UPDATE
     CHECK(!isfinite(norm->result[TESTED][0]));
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < count; i++) CHECK(m->result[TESTED][i] == (double)(float)m->start[i]);
@@ -466,22 +431,18 @@ void operation_muon(int rows, int cols) {
                            .one = 1};
         steps[clipped] = array_bytes(&step, sizeof step);
     }
-#define MUON_OF(run, clipped) ((const Muon *)AT(steps[clipped]))
+#define UPDATE(muon_step)                                                                                              \
+    NORM(count, AT(scale));                                                                                            \
+    on->muon_momentum(AT(direction), AT(momentum), AT(grads), count, AT(muon_step), AT(norm), AT(scale));              \
+    on->muon_update(AT(params), run &&has_master ? AT(master) : AT(params), AT(direction), 0, count, 4, AT(muon_step), \
+                    AT(norm))
     for (int clipped = 0; clipped < 2; clipped++) {
-        ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-                on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale)); on->muon_momentum(
-                    AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, clipped), AT(norm), AT(scale));
-                on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
-                                MUON_OF(run, clipped), AT(norm)));
+        ON_BOTH(UPDATE(steps[clipped]));
         CHECK_NEAR(momentum, 1e-6);
         CHECK_NEAR(direction, 1e-6);
-        CHECK_NEAR(params, rounded_once);
-        if (!has_master || pair_timing) continue;
-        for (size_t i = 0; i < count; i++) master->result[REFERENCE][i] = params->result[REFERENCE][i];
-        CHECK_NEAR(master, 1e-6);
+        check_params(params, has_master ? master : NULL);
     }
-    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), &MUON_OF(run, 0)->one);
+    ON_BOTH(NORM(count, &((const Muon *)AT(steps[0]))->one);
             on->muon_operand(AT(matrix), AT(transposed), AT(grads), rows, cols, AT(norm)));
     CHECK_NEAR(matrix, rounded_once);
     CHECK_NEAR(transposed, rounded_once);
@@ -491,15 +452,11 @@ void operation_muon(int rows, int cols) {
     CHECK_NEAR(small, rounded_once);
     if (pair_timing) return pair_close();
     grads->start[17] = INFINITY;
-    ON_BOTH(on->square_sums(AT(sums), AT(grads), count);
-            on->gradient_norm(AT(norm), AT(sums), norm_pieces(count), AT(scale));
-            on->muon_momentum(AT(direction), AT(momentum), AT(grads), count, MUON_OF(run, 1), AT(norm), AT(scale));
-            on->muon_update(AT(params), run && has_master ? AT(master) : AT(params), AT(direction), 0, count, 4,
-                            MUON_OF(run, 1), AT(norm)));
+    ON_BOTH(UPDATE(steps[1]));
+#undef UPDATE
     CHECK(!isfinite(norm->result[TESTED][0]));
     CHECK_NEAR(params, 0); // nothing was written
     for (size_t i = 0; i < count; i++)
         CHECK(momentum->result[TESTED][i] == (double)(float)momentum->start[i] && direction->result[TESTED][i] == 0);
-#undef MUON_OF
     pair_close();
 }

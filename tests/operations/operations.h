@@ -9,10 +9,10 @@
 
 // first, add: as in ops.def
 void operation_embed(int B, int T, int C, int V, int vocab, bool add);
-void operation_layernorm(int N, int C, bool with_branch, bool with_bias);
-void operation_rms_norm(int N, int C); // both directions
+// rms: the RMS norm, which has no mean
+void operation_layernorm(int N, int C, bool with_branch, bool with_bias, bool rms);
 // shared: the gradient as activations lies where the gradient does, if their types are equal
-void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared);
+void operation_layernorm_backward(int N, int C, bool first, bool add, bool shared, bool rms);
 void operation_matmul(int M, int rows, int cols);
 void operation_matmul_row(int rows, int cols); // fp32 on AVX-512: a row alone has the bits of a row among others
 // Plain, recorded and replayed; the plain run may choose by time how the others run.
@@ -24,8 +24,7 @@ void operation_heads(int B, int T, int H, int K, int D, bool gains, bool rotated
 void operation_attention(int B, int T, int H, int D, bool with_dropout, bool with_starts);
 void operation_attention_from(int T, int H, int D, int from); // the rows from there on have the bits of the whole
 void operation_dropout(int B, int T, int C);
-void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M);
-void operation_capped_cross_entropy(int N, int T, int vocab, int V, double softcap, double z_loss);
+void operation_cross_entropy(int N, int T, int vocab, int V, int first, int M, double softcap, double z_loss);
 void operation_gradient_norm(size_t count);
 void operation_adamw(size_t count, size_t decay_count);
 void operation_muon(int rows, int cols);

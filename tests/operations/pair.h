@@ -53,8 +53,9 @@ void *array_at(Array *array, int run);               // memory of the backend of
 
 // The runs of a loop: the reference once, then the tested backend, every array at its start before each.
 bool pair_begin(int run, const char *block);
+#define PAIR_TEXT(...) #__VA_ARGS__
 #define ON_BOTH(...)                                                                                                   \
-    for (int run = pair_timing; pair_begin(run, #__VA_ARGS__); run++) {                                                \
+    for (int run = pair_timing; pair_begin(run, PAIR_TEXT(__VA_ARGS__)); run++) {                                      \
         const Backend *on = pair_backend(run > 0);                                                                     \
         __VA_ARGS__;                                                                                                   \
     }

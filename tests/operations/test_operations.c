@@ -17,24 +17,26 @@ OPERATION(embedding_gradient_is_gathered_in_order) {
 }
 
 OPERATION(layernorm_agrees_with_the_reference) {
-    operation_layernorm(35, 768, true, true);
-    operation_layernorm(5, 64, false, false);
-    operation_layernorm(9, 1024, true, false);
-    operation_layernorm(7, 1600, true, true);
+    operation_layernorm(35, 768, true, true, false);
+    operation_layernorm(5, 64, false, false, false);
+    operation_layernorm(9, 1024, true, false, false);
+    operation_layernorm(7, 1600, true, true, false);
 }
 
 OPERATION(layernorm_gradient_agrees_with_the_reference) {
-    operation_layernorm_backward(1600, 64, true, false, false); // more rows than warps: 384 blocks of 4
-    operation_layernorm_backward(40, 768, false, true, true);
-    operation_layernorm_backward(9, 1024, false, false, false);
-    operation_layernorm_backward(9, 1280, false, true, false);
-    operation_layernorm_backward(9, 1600, false, true, false);
+    operation_layernorm_backward(1600, 64, true, false, false, false); // more rows than warps: 384 blocks of 4
+    operation_layernorm_backward(40, 768, false, true, true, false);
+    operation_layernorm_backward(9, 1024, false, false, false, false);
+    operation_layernorm_backward(9, 1280, false, true, false, false);
+    operation_layernorm_backward(9, 1600, false, true, false, false);
 }
 
 OPERATION(rms_norm_agrees_with_the_reference) {
-    operation_rms_norm(35, 768);
-    operation_rms_norm(1600, 64);
-    operation_rms_norm(7, 1600);
+    static const int shapes[][2] = {{35, 768}, {1600, 64}, {7, 1600}};
+    for (int i = 0; i < 3; i++) {
+        operation_layernorm(shapes[i][0], shapes[i][1], true, false, true);
+        operation_layernorm_backward(shapes[i][0], shapes[i][1], false, true, false, true);
+    }
 }
 
 OPERATION(gelu_agrees_with_the_reference) {
@@ -139,17 +141,17 @@ OPERATION(attention_within_documents_agrees_with_the_reference) {
 }
 
 OPERATION(loss_of_capped_logits_agrees_with_the_reference) {
-    operation_capped_cross_entropy(12, 6, 65, 128, 15, 0);
-    operation_capped_cross_entropy(6, 3, 5003, 5056, 30, 1e-3);
-    operation_capped_cross_entropy(6, 3, 5003, 5056, 0, 1e-2);
-    operation_capped_cross_entropy(2, 2, 50257, 50304, 30, 1e-4);
+    operation_cross_entropy(12, 6, 65, 128, 0, 12, 15, 0);
+    operation_cross_entropy(6, 3, 5003, 5056, 0, 6, 30, 1e-3);
+    operation_cross_entropy(6, 3, 5003, 5056, 0, 6, 0, 1e-2);
+    operation_cross_entropy(2, 2, 50257, 50304, 0, 2, 30, 1e-4);
 }
 
 OPERATION(loss_agrees_with_the_reference) {
-    operation_cross_entropy(12, 6, 65, 128, 4, 8);
-    operation_cross_entropy(6, 3, 5003, 5056, 0, 6);
-    operation_cross_entropy(2, 2, 50257, 50304, 0, 2);
-    operation_cross_entropy(300, 300, 65, 128, 292, 8); // sum_losses: more losses than a block has threads
+    operation_cross_entropy(12, 6, 65, 128, 4, 8, 0, 0);
+    operation_cross_entropy(6, 3, 5003, 5056, 0, 6, 0, 0);
+    operation_cross_entropy(2, 2, 50257, 50304, 0, 2, 0, 0);
+    operation_cross_entropy(300, 300, 65, 128, 292, 8, 0, 0); // sum_losses: more losses than a block has threads
 }
 
 OPERATION(gradient_norm_agrees_with_the_reference_beyond_one_round_of_its_sums) {
