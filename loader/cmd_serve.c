@@ -6,10 +6,14 @@
 #include "common/machine/cgroup.h"
 #include "common/machine/pool.h"
 #include "loader/server/server.h"
+#include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { THREADS_MAX = 8 }; // that decode: one decodes several hundred million tokens a second
@@ -53,6 +57,20 @@ static int check_cache(uint64_t memory) {
                 (unsigned long long)cache_bytes, human_bytes(least, CACHE_LEAST), human_bytes(most, (double)memory));
 }
 
+// Tells systemd about the state of the service (sd_notify(3)), if it has started this process.
+static void notify_systemd(const char *state) {
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un manager = {.sun_family = AF_UNIX};
+    if (!path || strlen(path) >= sizeof manager.sun_path) return;
+    memcpy(manager.sun_path, path, strlen(path));
+    if (*path == '@') *manager.sun_path = 0; // an abstract name
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (fd >= 0 && sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&manager, size) < 0)
+        log_warn("cannot notify systemd: %s", strerror(errno));
+    if (fd >= 0) close(fd);
+}
+
 static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     Server *server = server_open(endpoint, config);
     if (!server) return -1;
@@ -62,7 +80,9 @@ static int serve(const Endpoint *endpoint, const ServerConfig *config) {
     log_line("ready: serving '%s', %llu train and %llu val tokens, fingerprint %s, at %s", dataset->name,
              (unsigned long long)dataset->tokens[SPLIT_TRAIN], (unsigned long long)dataset->tokens[SPLIT_VAL], fp,
              endpoint->name);
+    notify_systemd("READY=1");
     int status = server_run(server);
+    notify_systemd("STOPPING=1");
     server_close(server);
     if (status == 0) log_line("stopped");
     return status;

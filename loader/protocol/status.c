@@ -3,6 +3,7 @@
 #include "common/json_write.h"
 #include "common/log.h"
 #include <inttypes.h>
+#include <time.h>
 
 // --- the message
 
@@ -27,54 +28,54 @@ int status_decode(Status *status, const WireStats *totals, Bytes tables) {
 // --- the counters, in the order in which they are printed
 
 typedef struct {
-    const char *name, *type, *help; // type and help: of Prometheus
+    const char *name, *metric, *help; // metric and help: of Prometheus; a counter ends with _total
     size_t offset;
-    uint64_t divisor; // from the unit of the field to that of the name
+    uint64_t divisor; // from the unit of the field to that of the name; not 1: of a time, in seconds for Prometheus
 } Field;
 
-#define TOTAL(name, type, help, field, divisor)                                                                        \
-    { name, type, help, offsetof(WireStats, field), divisor }
-#define CLIENT(name, type, help, field, divisor)                                                                       \
-    { name, type, help, offsetof(WireClientStats, field), divisor }
-#define SOURCE(name, type, help, field)                                                                                \
-    { name, type, help, offsetof(WireSourceStats, field), 1 }
+#define TOTAL(name, metric, help, field, divisor)                                                                      \
+    { name, metric, help, offsetof(WireStats, field), divisor }
+#define CLIENT(name, metric, help, field, divisor)                                                                     \
+    { name, metric, help, offsetof(WireClientStats, field), divisor }
+#define SOURCE(name, metric, help, field)                                                                              \
+    { name, metric, help, offsetof(WireSourceStats, field), 1 }
 
 static const Field total_fields[] = {
-    TOTAL("batches", "counter", "Batches sent.", batches, 1),
-    TOTAL("tokens", "counter", "Tokens sent, T for each row.", tokens, 1),
-    TOTAL("payload_bytes", "counter", "Bytes of rows.", payload_bytes, 1),
-    TOTAL("frames_decoded", "counter", "Frames decoded.", frames_decoded, 1),
-    TOTAL("cache_hits", "counter", "Accesses to frames that were decoded.", cache_hits, 1),
-    TOTAL("cache_misses", "counter", "Accesses to frames that had to be decoded first.", cache_misses, 1),
-    TOTAL("cache_bytes", "gauge", "Decoded frames in memory.", cache_bytes, 1),
-    TOTAL("cache_limit_bytes", "gauge", "Limit on decoded frames in memory.", cache_limit, 1),
-    TOTAL("resident_bytes", "gauge", "Memory of the process.", resident_bytes, 1),
-    TOTAL("produce_us", "counter", "Time spent copying and decoding rows.", produce_ns, 1000),
-    TOTAL("repeated", "counter", "Repeated requests.", repeated, 1),
-    TOTAL("dropped", "counter", "Messages dropped: damaged, late, or without a receiver.", dropped, 1),
-    TOTAL("errors", "counter", "Requests refused.", errors, 1),
-    TOTAL("refused_peers", "counter", "Connections with a key that is not allowed.", refused_peers, 1),
-    TOTAL("sessions", "gauge", "Connected trainers.", sessions, 1),
-    TOTAL("uptime_ms", "gauge", "Time since the start.", uptime_ns, 1000000),
+    TOTAL("batches", "batches_total", "Batches sent.", batches, 1),
+    TOTAL("tokens", "tokens_total", "Tokens sent, T for each row.", tokens, 1),
+    TOTAL("payload_bytes", "payload_bytes_total", "Bytes of rows.", payload_bytes, 1),
+    TOTAL("frames_decoded", "frames_decoded_total", "Frames decoded.", frames_decoded, 1),
+    TOTAL("cache_hits", "cache_hits_total", "Accesses to frames that were decoded.", cache_hits, 1),
+    TOTAL("cache_misses", "cache_misses_total", "Accesses to frames that had to be decoded first.", cache_misses, 1),
+    TOTAL("cache_bytes", "cache_bytes", "Decoded frames in memory.", cache_bytes, 1),
+    TOTAL("cache_limit_bytes", "cache_limit_bytes", "Limit on decoded frames in memory.", cache_limit, 1),
+    TOTAL("resident_bytes", "resident_bytes", "Memory of the process.", resident_bytes, 1),
+    TOTAL("produce_us", "produce_seconds_total", "Time spent copying and decoding rows.", produce_ns, 1000),
+    TOTAL("repeated", "repeated_requests_total", "Repeated requests.", repeated, 1),
+    TOTAL("dropped", "dropped_messages_total", "Messages dropped: damaged, late, or without a receiver.", dropped, 1),
+    TOTAL("errors", "errors_total", "Requests refused.", errors, 1),
+    TOTAL("refused_peers", "refused_peers_total", "Connections with a key that is not allowed.", refused_peers, 1),
+    TOTAL("sessions", "sessions", "Connected trainers.", sessions, 1),
+    TOTAL("uptime_ms", "uptime_seconds", "Time since the start.", uptime_ns, 1000000),
 };
 
 static const Field client_fields[] = {
-    CLIENT("batches", "counter", "Batches sent to a trainer.", batches, 1),
-    CLIENT("tokens", "counter", "Tokens sent to a trainer.", tokens, 1),
-    CLIENT("tokens_per_s", "gauge", "Tokens a second in the last seconds.", tokens_per_s, 1),
-    CLIENT("wait_us", "counter", "Time from requests to their answers.", wait_ns, 1000),
-    CLIENT("wait_max_us", "gauge", "Longest time from a request to its answer.", wait_max_ns, 1000),
-    CLIENT("resends", "counter", "Repeated requests of a trainer.", repeated, 1),
-    CLIENT("age_ms", "gauge", "Time since the first message.", age_ns, 1000000),
-    CLIENT("silent_ms", "gauge", "Time since the last message.", silent_ns, 1000000),
+    CLIENT("batches", "batches_total", "Batches sent to a trainer.", batches, 1),
+    CLIENT("tokens", "tokens_total", "Tokens sent to a trainer.", tokens, 1),
+    CLIENT("tokens_per_s", "tokens_per_second", "Tokens a second in the last seconds.", tokens_per_s, 1),
+    CLIENT("wait_us", "wait_seconds_total", "Time from requests to their answers.", wait_ns, 1000),
+    CLIENT("wait_max_us", "wait_max_seconds", "Longest time from a request to its answer.", wait_max_ns, 1000),
+    CLIENT("resends", "resends_total", "Repeated requests of a trainer.", repeated, 1),
+    CLIENT("age_ms", "age_seconds", "Time since the first message.", age_ns, 1000000),
+    CLIENT("silent_ms", "silent_seconds", "Time since the last message.", silent_ns, 1000000),
 };
 
 static const Field source_fields[] = {
-    SOURCE("weight", "gauge", "Weight of a dataset.", weight),
-    SOURCE("batches", "counter", "Batches with rows of a dataset.", batches),
-    SOURCE("tokens", "counter", "Tokens sent of a dataset.", tokens),
-    SOURCE("highest_sample", "gauge", "Train samples requested, the last one + 1.", highest),
-    SOURCE("replaced", "gauge", "1: another dataset has replaced it.", replaced),
+    SOURCE("weight", "weight", "Weight of a dataset.", weight),
+    SOURCE("batches", "batches_total", "Batches sent of a dataset, or of the mixture it is in.", batches),
+    SOURCE("tokens", "tokens_total", "Tokens sent of a dataset.", tokens),
+    SOURCE("highest_sample", "highest_sample", "Train samples requested, the last one + 1.", highest),
+    SOURCE("replaced", "replaced", "1: another dataset has replaced it.", replaced),
 };
 
 #define COUNT(fields) (sizeof(fields) / sizeof *(fields))
@@ -116,32 +117,47 @@ static void print_json(const Status *status, Buffer *out) {
 // --- Prometheus: the text exposition format, version 0.0.4
 
 static void prometheus_head(Buffer *out, const char *prefix, const Field *field) {
-    buffer_print(out, "# HELP millrace_loader_%s%s %s\n# TYPE millrace_loader_%s%s %s\n", prefix, field->name,
-                 field->help, prefix, field->name, field->type);
+    const char *name = field->metric, *total = "_total";
+    const size_t length = strlen(name), end = strlen(total);
+    buffer_print(out, "# HELP millrace_loader_%s%s %s\n# TYPE millrace_loader_%s%s %s\n", prefix, name, field->help,
+                 prefix, name, length > end && !strcmp(name + length - end, total) ? "counter" : "gauge");
+}
+
+static void prometheus_value(Buffer *out, const void *row, const Field *field) {
+    const uint64_t value = get_u64((const uint8_t *)row + field->offset);
+    if (field->divisor == 1)
+        buffer_print(out, " %" PRIu64 "\n", value);
+    else
+        buffer_print(out, " %" PRIu64 ".%09" PRIu64 "\n", value / 1000000000, value % 1000000000);
 }
 
 static void print_prometheus(const Status *status, Buffer *out) {
+    buffer_print(out,
+                 "# HELP millrace_loader_start_time_seconds Time of the start, since 1970.\n"
+                 "# TYPE millrace_loader_start_time_seconds gauge\nmillrace_loader_start_time_seconds %lld\n",
+                 (long long)time(NULL) - (long long)(status->totals.uptime_ns / 1000000000));
     for (size_t i = 0; i < COUNT(total_fields); i++) {
         prometheus_head(out, "", &total_fields[i]);
-        buffer_print(out, "millrace_loader_%s %" PRIu64 "\n", total_fields[i].name,
-                     value_of(&status->totals, &total_fields[i]));
+        buffer_print(out, "millrace_loader_%s", total_fields[i].metric);
+        prometheus_value(out, &status->totals, &total_fields[i]);
     }
     for (size_t i = 0; i < COUNT(client_fields); i++) {
         prometheus_head(out, "client_", &client_fields[i]);
-        for (uint32_t c = 0; c < status->totals.clients; c++)
-            buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\"} %" PRIu64 "\n",
-                         client_fields[i].name, status->clients[c].session,
-                         value_of(&status->clients[c], &client_fields[i]));
+        for (uint32_t c = 0; c < status->totals.clients; c++) {
+            buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\"}", client_fields[i].metric,
+                         status->clients[c].session);
+            prometheus_value(out, &status->clients[c], &client_fields[i]);
+        }
     }
     for (size_t i = 0; i < COUNT(source_fields); i++) {
         prometheus_head(out, "source_", &source_fields[i]);
         for (uint32_t s = 0; s < status->totals.sources; s++) {
-            buffer_print(out, "millrace_loader_source_%s{name=", source_fields[i].name);
+            buffer_print(out, "millrace_loader_source_%s{name=", source_fields[i].metric);
             json_add_string(out, status->sources[s].name); // the escapes of a label are those of JSON
             // `source` makes the labels unique: a mixture may have a dataset that it has replaced, or one twice.
-            buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"} %" PRIu64 "\n",
-                         __builtin_bswap64(get_u64(status->sources[s].fp8)), s,
-                         value_of(&status->sources[s], &source_fields[i]));
+            buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"}",
+                         __builtin_bswap64(get_u64(status->sources[s].fp8)), s);
+            prometheus_value(out, &status->sources[s], &source_fields[i]);
         }
     }
 }
@@ -170,10 +186,11 @@ static void print_table(const Status *status, Buffer *out) {
     for (uint32_t i = 0; i < status->totals.clients; i++) {
         const WireClientStats *client = &status->clients[i];
         char rate[16], tokens[16];
-        buffer_print(out, "%016" PRIx64 " %6u %10s %12s %12.1f %12.1f %8" PRIu64 " %10.1f\n", client->session,
+        buffer_print(out, "%016" PRIx64 " %6u %10s %12s %12.1f %12.1f %8" PRIu64 " %10.1f%s\n", client->session,
                      client->sequence_tokens, human_count(rate, (double)client->tokens_per_s),
                      human_count(tokens, (double)client->tokens), mean_us(client), (double)client->wait_max_ns / 1e3,
-                     client->repeated, (double)client->silent_ns / 1e9);
+                     client->repeated, (double)client->silent_ns / 1e9,
+                     client->silent_ns >= STATUS_GONE_NS ? " (gone)" : "");
     }
 }
 

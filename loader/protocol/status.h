@@ -4,6 +4,7 @@
 #include "loader/protocol/wire.h"
 
 enum { STATUS_CLIENTS_MAX = 256, STATUS_SOURCES_MAX = 32 };
+#define STATUS_GONE_NS 60000000000ull // a trainer that has been silent for so long does not count as connected
 
 typedef struct {
     WireStats totals;

@@ -174,7 +174,11 @@ FrameCache *frame_cache_open(uint64_t limit, unsigned threads, FrameDecode *deco
     cache->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&cache->mutex, NULL);
     pthread_cond_init(&cache->work, NULL);
-    pthread_cond_init(&cache->rest, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&cache->rest, &clock);
+    pthread_condattr_destroy(&clock);
     pthread_mutex_lock(&cache->mutex);
     while (cache->decoder_count < threads && start_decoder(cache)) {
     }
@@ -205,7 +209,7 @@ static void drop_queue(FrameCache *cache, Queue *queue) {
 bool frame_cache_close(FrameCache *cache) {
     if (!cache) return true;
     struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += CLOSE_MS * (long)MS;
     if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
     pthread_mutex_lock(&cache->mutex);

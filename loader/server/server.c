@@ -79,7 +79,7 @@ const Dataset *server_dataset(const Server *server) { return &server->current->d
 
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     Server *server = allocate_zeroed(1, sizeof *server);
-    server->config = config;
+    server->config = config, server->endpoint = endpoint;
     server->signals = server->listener = -1;
     server->last_job = &server->jobs;
     server->reload.done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -94,6 +94,7 @@ Server *server_open(const Endpoint *endpoint, const ServerConfig *config) {
     sigaddset(&stop, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     signal(SIGPIPE, SIG_IGN); // stderr may be a pipe whose reader has ended
+    signal(SIGUSR1, SIG_IGN), signal(SIGUSR2, SIG_IGN);
     server->signals = signalfd(-1, &stop, SFD_CLOEXEC | SFD_NONBLOCK);
     server->file_mode = 0666 & ~umask(077);
     descriptors_prepare();
@@ -261,6 +262,11 @@ static void update_metrics(Server *server) {
     err_clear();
 }
 
+// Cleaners of temporary folders remove sockets.
+static bool is_reachable(const Endpoint *endpoint) {
+    return access(endpoint->ctl, F_OK) == 0 && access(endpoint->zmq_address + strlen("ipc://"), F_OK) == 0;
+}
+
 // Does the work that is due by time, not by an event. Returns the ms until the next such work, -1: none is planned.
 static int do_timed_work(Server *server) {
     uint64_t now = clock_ns();
@@ -283,8 +289,9 @@ static int do_timed_work(Server *server) {
     if (now - server->watched_ns >= WATCH_MS * 1000000ull) {
         server->watched_ns = now;
         frame_cache_watch(row_reader_cache(server->reader), now);
+        server->unreachable = server->endpoint->ipc && !is_reachable(server->endpoint);
     }
-    return frame_cache_idle(row_reader_cache(server->reader)) ? wait_ms : WATCH_MS;
+    return frame_cache_idle(row_reader_cache(server->reader)) && !server->endpoint->ipc ? wait_ms : WATCH_MS;
 }
 
 int server_run(Server *server) {
@@ -304,6 +311,9 @@ int server_run(Server *server) {
         for (unsigned i = 0; i < attached; i++) items[FIRST + i].fd = server->attachments[i].fd;
         for (unsigned i = 0; i < FIRST + attached; i++) items[i].events = ZMQ_POLLIN;
         int wait_ms = do_timed_work(server);
+        if (server->unreachable)
+            return fail(EX_PEER, "the sockets in '%s' have been removed: trainers cannot connect",
+                        server->endpoint->dir);
         int ready = zmq_poll(items, (int)(FIRST + attached), more ? 0 : wait_ms);
         if (ready < 0 && errno != EINTR) return fail(EX_BUG, "zmq_poll: %s", zmq_strerror(errno));
         if (items[SIGNALS].revents && !handle_signals(server)) {

@@ -19,12 +19,14 @@ typedef struct {
     const char *metrics_path; // a Prometheus text file, replaced every 5 s; NULL: none
 } ServerConfig;
 
-// Opens the dataset, locks the endpoint and binds its sockets; `config` is borrowed. From here on SIGTERM and SIGINT
+// Opens the dataset, locks the endpoint and binds its sockets; both arguments are borrowed. From here on SIGTERM and SIGINT
 // end server_run, SIGHUP reads the allow-list and opens the dataset directories again, in the background, and CONTROL
 // opens others. When it is another dataset now, trainers get a notice, and the old dataset stays available until no
 // trainer has requested it for a minute. NULL after fail(): 73 when another loader holds the endpoint, 65 for a damaged
 // dataset.
 Server *server_open(const Endpoint *endpoint, const ServerConfig *config);
 const Dataset *server_dataset(const Server *server); // the current one
-int server_run(Server *server);    // 0 when stopped by a signal, after the queued requests have been answered
+// 0 when stopped by a signal, after the queued requests have been answered. Fails with 69 when a socket of the endpoint
+// has been removed, because no trainer could connect any more.
+int server_run(Server *server);
 void server_close(Server *server); // accepts NULL

@@ -106,8 +106,10 @@ typedef struct {
 } Reload;
 
 struct Server {
+    const Endpoint *endpoint;
     const ServerConfig *config;
     AllowList allow;          // with the loader's own key; empty without keys
+    bool unreachable;         // a socket of the endpoint has been removed
     uint64_t refused_warn_ns; // time of the last line about a refused peer
     Served *current,
         *previous;   // previous: NULL, or replaced by a reload and still available to trainers that request it

@@ -32,6 +32,7 @@ static void add_client(const Server *server, const Session *session, Status *sta
     client->age_ns = now - session->started_ns, client->silent_ns = now - session->seen_ns;
     client->sequence_tokens = session->sequence_tokens;
     client->ring = has_ring(server, session->id);
+    status->totals.sessions += client->silent_ns < STATUS_GONE_NS;
     if (since_ns >= RATE_STALE_NS || (!client->tokens_per_s && since_ns)) // no batch has ended the interval
         client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
 }
@@ -67,7 +68,6 @@ void server_status(const Server *server, Status *status) {
     totals->resident_bytes = resident_bytes();
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
         if (session_is_live(session)) add_client(server, session, status);
-    totals->sessions = totals->clients;
     add_sources(server->current, false, status);
     add_sources(server->previous, true, status);
 }

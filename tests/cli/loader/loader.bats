@@ -164,7 +164,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
     start --metrics metrics.prom
     wait_until test -s metrics.prom
     [ "$(stat -c %a metrics.prom)" = "$(umask_mode)" ]
-    grep -q '^# TYPE millrace_loader_tokens counter$' metrics.prom
+    grep -q '^# TYPE millrace_loader_tokens_total counter$' metrics.prom
     printf '%s\n' n_layer=1 n_head=2 n_embd=32 block_size=16 batch_size=2 gradient_accumulation_steps=1 \
         max_iters=1000000 eval_interval=0 threads=1 "dtype='float32'" >tiny.conf
     "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --out_dir=run 2>stderr 3>&- >/dev/null &
@@ -178,14 +178,56 @@ assert client["ring"] is True and client["block_size"] == 16 and client["batches
 assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]'; }
     wait_until has_tokens
     "$BIN/loader" status --endpoint ipc://place --prometheus >now.prom
-    grep -q '^millrace_loader_client_tokens{session="[0-9a-f]*"} [1-9]' now.prom
-    grep -q '^millrace_loader_source_tokens{name="set",fingerprint="[0-9a-f]*",source="0"} [1-9]' now.prom
+    grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*"} [1-9]' now.prom
+    grep -q '^millrace_loader_source_tokens_total{name="set",fingerprint="[0-9a-f]*",source="0"} [1-9]' now.prom
+    # The names follow the rules of promtool.
+    python3 -c '
+import re, sys
+kinds, helps = {}, []
+for line in open(sys.argv[1]):
+    words = line.split()
+    if line.startswith("# TYPE"): kinds[words[2]] = words[3]
+    elif line.startswith("# HELP"): helps.append(words[2])
+    else: assert line.split("{")[0].split()[0] in kinds, line
+assert sorted(kinds) == sorted(helps) and "millrace_loader_start_time_seconds" in kinds, (kinds, helps)
+for name, kind in kinds.items():
+    assert name.endswith("_total") == (kind == "counter") and not re.search("_[mun]s(_|$)", name), name' now.prom
     "$BIN/loader" status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
     "$BIN/loader" status --endpoint ipc://place --watch >watched 3>&- &
     WATCH=$!
     twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }
     wait_until twice
     kill "$WATCH"
+}
+
+# fault 96
+@test "a loader whose socket is removed ends with 69, and SIGUSR1 does not end it" {
+    start
+    kill -USR1 "$LOADER"
+    "$BIN/loader" status --endpoint ipc://place | grep -q ^uptime_ms
+    rm place/data.sock
+    wait_until grep -q "the sockets in 'place' have been removed" log
+    code=0
+    wait "$LOADER" || code=$?
+    LOADER=
+    [ $code = 69 ]
+}
+
+@test "serve notifies systemd when it is ready and when it stops" {
+    python3 -c '
+import socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+server.bind("notify")
+server.settimeout(60)
+print(server.recv(100).decode(), flush=True)
+print(server.recv(100).decode(), flush=True)' >states 3>&- &
+    python=$!
+    wait_until test -S notify
+    NOTIFY_SOCKET=notify start
+    wait_until grep -qx "READY=1" states
+    kill "$LOADER"
+    wait "$python"
+    grep -qx "STOPPING=1" states
 }
 
 # fault 44
