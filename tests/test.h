@@ -29,7 +29,7 @@ void test_register(const char *name, CMUnitTestFunction function);
     static void name(__attribute__((unused)) void **state)
 
 // The same test on each instruction set: TEST_ON_EACH_ISA(fp16_is_ieee) { ... } becomes fp16_is_ieee_portable, _avx2
-// and _avx512, with cpu_isa() capped; those that the processor lacks are skipped.
+// and _avx512, with cpu_isa() capped; instruction sets that the processor lacks are skipped.
 #define TEST_ON_EACH_ISA(name)                                                                                         \
     static void name(void);                                                                                            \
     TEST(name##_portable) { test_cap_isa(ISA_PORTABLE), name(); }                                                      \

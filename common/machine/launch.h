@@ -1,4 +1,4 @@
-// The place of this process among those that a launcher (mpirun, srun) started together, from its environment.
+// The place of this process among the processes that a launcher (mpirun, srun) started together, from its environment.
 #pragma once
 
 typedef struct {

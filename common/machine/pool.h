@@ -28,7 +28,7 @@ typedef int PoolWork(void *job, unsigned worker);
 // until pool_close. NULL after fail() (71) when a thread cannot be started.
 Pool *pool_open(unsigned threads, PoolWork *work, void *jobs, size_t job_bytes, unsigned count);
 
-// Waits for the jobs that are running, drops those that no worker has begun, and frees the pool. Accepts NULL.
+// Waits for the jobs that are running, drops the jobs that no worker has begun, and frees the pool. Accepts NULL.
 void pool_close(Pool *pool);
 
 unsigned pool_threads(const Pool *pool);

@@ -93,7 +93,7 @@ static inline __attribute__((always_inline)) void multiply_tiles(float *sums, si
 void amx_tiles(int rows, int columns, int depth, const uint32_t *a, size_t a_row, const uint32_t *b, size_t b_row,
                float *c, size_t c_row, bool add) {
     configure(BLOCK, BLOCK);
-    __asm__ volatile("" ::: "memory"); // the tile loads of gcc 12 do not declare what they read
+    __asm__ volatile("" ::: "memory"); // the tile loads of gcc 12 do not declare their input
     for (int i = 0; i < rows; i += BLOCK)
         for (int j = 0; j < columns; j += BLOCK)
             multiply_tiles(c + (size_t)i * c_row + j, c_row, (Operand){a + (size_t)i * a_row, a_row, 16},

@@ -122,7 +122,7 @@ INLINE uint32_t kept_scores(const AttentionMask &mask, int b, int h, int first_q
     return kept;
 }
 
-// Dropout of a lane's weights, or of their gradients: what is kept is multiplied by `scale`.
+// Dropout of a lane's weights, or of their gradients: kept values are multiplied by `scale`.
 template <ScoreRows ROWS, int N> INLINE void drop_scores(float (&x)[N][4], uint32_t kept, float scale) {
 #pragma unroll
     for (int n = 0; n < N; n++)

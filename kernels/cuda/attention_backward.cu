@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(C::WARPS * 32, blocks_at_once<C::BLOCKS>)
                            ds_tile};
         cp_async_wait<0>();
         if (C::WGMMA) async_fence();
-        __syncthreads(); // the tile has landed, and all warps have left the one before
+        __syncthreads(); // the tile has landed, and all warps have left the previous tile
         if (C::FUSED && threadIdx.x == 0 && tile > first)
             store_release(turn + tile - 1, (tile - 1) * QUERIES / KEYS - kb + 1);
         if (tile + 1 < tile_count) load_queries(tile + 1);

@@ -13,7 +13,7 @@
 // are used in their own order, none is left out or repeated, and of 65,536 samples that begin at a multiple of 65,536
 // after `from`, exactly w[i] are of source i.
 //
-// The train split is mixed in this way in all modes but sequential: sample b of source i is the one that sampling.h
+// The train split is mixed in this way in all modes but sequential: sample b of source i is the sample that sampling.h
 // gives for the tokens of that source's split. The val split, and mode sequential, read all sources joined in their
 // order, as one split.
 //

@@ -36,7 +36,7 @@ static void reload_keys(Server *server) {
 
 // --- checks
 
-// The split of `part` must have a sample for every connected trainer that what is served now has one for.
+// The split of `part` must have a sample for every connected trainer for which the present dataset has one.
 static int check_length(const Server *server, const Dataset *part, unsigned split) {
     const uint64_t tokens = part->tokens[split], current = served_shortest(server->current, split)->tokens[split];
     for (const Session *session = server->sessions; session < server->sessions + SESSIONS_MAX; session++)
@@ -163,7 +163,7 @@ static int start(Server *server) {
     return reload->running ? 0 : fail(EX_LIMIT, "cannot start a thread");
 }
 
-// What was opened fits and, after a swap, will be served after a restart too.
+// The opened datasets fit and, after a swap, will be served after a restart too.
 static int accept_fresh(const Server *server) {
     const Reload *reload = &server->reload;
     const WireControl *control = &reload->request.control;

@@ -27,7 +27,7 @@ Unread *unread_open(Server *server, const Route *route, uint64_t limit, uint64_t
     if (!account) return NULL;
     const uint64_t held = atomic_load(&account->bytes), total = atomic_load(&server->unread.total) + bytes;
     if (held && held + bytes > limit) return NULL;
-    // A small answer is sent in any case, so that peers that do not read delay those that do only a little.
+    // A small answer is sent in any case, so that peers that do not read delay the others only a little.
     if (total > TOTAL_LEAST && total > total_limit && (held || payload > WIRE_PIECE_MAX)) return NULL;
     Unread *unread = malloc(offsetof(Unread, data) + payload);
     if (!unread) return NULL;

@@ -288,7 +288,7 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
     if (shard_file_open(&file, path) < 0) return -1;
     int status = shard_verify(&file, NULL, true);
     if (status == 0 && memcmp(file.members[0].stored_hash, shard->stored_hash, sizeof shard->stored_hash))
-        status = fail(EX_DATA, "shard '%s': its stored hash differs from the one that was written", path);
+        status = fail(EX_DATA, "shard '%s': its stored hash differs from the written one", path);
     shard_file_close(&file);
     return status;
 }

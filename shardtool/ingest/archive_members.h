@@ -55,7 +55,7 @@ struct ArchiveReader {
     OpenMember member;
 };
 
-// `archive` is zeroed. After -1, members_close frees what was opened.
+// `archive` is zeroed. After -1, members_close frees it.
 int members_open(ArchiveReader *archive, const ArchiveKind *kind, Stream *stream, SourceOptions *options);
 int members_next(ArchiveReader *archive, Part *part); // as InputFormat.next
 void members_close(ArchiveReader *archive);

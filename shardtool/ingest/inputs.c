@@ -218,7 +218,7 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     return 0;
 }
 
-// Adds the directory `path` to those that are open. 1 when it is open already: a link led back to it.
+// Adds the directory `path` to the open ones. 1 when it is open already: a link led back to it.
 SMALL_FRAME static int enter_directory(Walk *walk) {
     struct stat st;
     if (stat(path_string(walk), &st)) return fail_errno("cannot open directory '%s'", path_string(walk));
@@ -258,7 +258,7 @@ static int walk_directory(Walk *walk) {
     return status;
 }
 
-// Where a folder has Parquet or JSON lines, a README.md in it is no document. --include names what is read.
+// Where a folder has Parquet or JSON lines, a README.md in it is no document, unless --include names it.
 static void leave_out_about(Walk *walk) {
     const uint64_t *about = (const uint64_t *)(void *)walk->about.data;
     const uint64_t count = walk->about.size / sizeof *about, files = walk->files.size / sizeof(InputFile);

@@ -415,7 +415,7 @@ static void print_frames(void) {
     query_close(&query);
 }
 
-// Waits after the first steps, in which the loader decodes what it has not in its cache.
+// Waits after the first steps, in which the loader decodes the frames that are not in its cache.
 static void bench_trainers(char *program, double seconds) {
     enum { FIRST = 16 };
     static Trainer trainers[TRAINERS];

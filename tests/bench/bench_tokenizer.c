@@ -65,7 +65,7 @@ int main(int count, char **arguments) {
     if (!threads || threads > THREADS_MAX || !passes) die(EX_USAGE, "usage: tokenizer DOCUMENTS THREADS PASSES [IDS]");
     Bytes all;
     if (file_map(&all, arguments[1]) < 0) die(err_code(), "%s", err_text());
-    volatile uint8_t touched = 0; // reading the file is not what is timed
+    volatile uint8_t touched = 0; // reading the file is not timed
     for (size_t i = 0; i < all.size; i += 4096) touched ^= all.data[i];
     (void)touched;
 

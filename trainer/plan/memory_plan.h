@@ -1,5 +1,5 @@
 // The memory plan: the offset of every buffer of a run in its one arena, computed from the configuration and the facts
-// of the backend alone. The plan that is printed is the one that is allocated; nothing is allocated later.
+// of the backend alone. The printed plan is allocated; nothing is allocated later.
 #pragma once
 
 #include "kernels/backend.h"

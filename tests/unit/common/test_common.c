@@ -232,7 +232,7 @@ TEST(file_read_stops_at_its_limit) {
     buffer_close(&buffer);
 }
 
-// Jobs that finish in any order come back in order, with the error of the one that failed.
+// Jobs that finish in any order come back in order, with the error of the failed one.
 typedef struct {
     int number, square;
 } Job;

@@ -255,7 +255,7 @@ TEST(feed_stream_survives_loaders_killed_at_random_points) {
     kill_loaders(tcp_endpoint(), false, 3);
 }
 
-// Two loaders of the same data, of which the one that answers is killed and started again.
+// Two loaders of the same data; the answering one is killed and started again.
 static void kill_in_turn(const char *first, const char *second) {
     const char *places[] = {first, second};
     pid_t pids[] = {start_loader("d", first), start_loader("d", second)};
