@@ -97,7 +97,7 @@ static int run(int count, char **arguments) {
         }
     }
     ServerConfig config = {.allow_path = allow_file, .metrics_path = metrics_file, .state_path = state_file};
-    char *state = NULL; // owns strings of the configuration until the end of the program
+    static char *state; // owns strings of the configuration until the end of the program
     if (served_spec_parse(&config.spec, count, arguments, schedule_file) < 0 ||
         (state_file && served_spec_load(&config.spec, &state, state_file) < 0))
         return -1;

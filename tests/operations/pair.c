@@ -140,7 +140,11 @@ static void send(const Array *array, int side) {
     for (size_t i = 0; i < count; i++) {
         double value = array->start[i];
         float narrow = (float)value;
-        uint16_t half = array->kind >= TOKENS ? (uint16_t)value : to_half(value, array->kind, side);
+        uint16_t half = 0;
+        if (array->kind >= TOKENS)
+            half = (uint16_t)value;
+        else if (bytes == sizeof half)
+            half = to_half(value, array->kind, side);
         memcpy(host + i * bytes, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&narrow : (void *)&half, bytes);
     }
     sides[side]->upload(array->memory[side], host, bytes * count);
