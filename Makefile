@@ -156,9 +156,11 @@ $(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer: # mutant.sh links the same
 	@mkdir -p $(@D); echo "  LD   $@"; echo $(filter %.o,$^) >$@.objects
 	$(Q)$(CXX) $(EMUFLAGS) -fopenmp $(LDFLAGS) $^ $(EMULIBS) -o $@
 
+# README's two commands build on all processors where the caller gave no -j.
+JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 ## test     every test: C, command line, Python; only those whose name holds a word: make test T=shard
 test: test-deps
-	$(Q)$(MAKE) --no-print-directory test-now
+	$(Q)$(MAKE) --no-print-directory $(JOBS) test-now
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 test-now: all $(O)/test $(O)/bench_tokenizer $(EMULATED) $(if $(CUSRC),$(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
@@ -182,7 +184,7 @@ test-threads: all $(O)/test
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
 demo: deps
-	$(Q)$(MAKE) --no-print-directory all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
 ## fuzz     F=tokenizer: random texts through ours and tiktoken's; F=shard and the others of tests/fuzz: random bytes (S=60)

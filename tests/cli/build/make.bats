@@ -66,3 +66,12 @@ setup() { cd "$ROOT"; }
     [ "$(wc -l <"$BATS_TEST_TMPDIR/codes")" -gt 10 ]
     run_code 0 diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
 }
+
+@test "make demo and make test, as README shows them, build on all processors unless -j says otherwise" {
+    cd "$ROOT"
+    for target in demo test; do
+        grep -qE "^make $target  +#" README.md
+        grep -q -- "--no-print-directory -j$(nproc) " <(MAKEFLAGS= MAKELEVEL= make -n $target)
+        not grep -q -- "--no-print-directory -j" <(MAKEFLAGS= MAKELEVEL= make -n -j1 $target)
+    done
+}
