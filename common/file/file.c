@@ -218,6 +218,16 @@ int file_write(const char *path, Bytes bytes) {
     return newfile_commit(&file);
 }
 
+int file_share(const char *path, const char *other, Bytes bytes) {
+    Buffer text = {0};
+    const bool same = file_read(&text, other, bytes.size) == 0 && text.size == bytes.size &&
+                      !memcmp(text.data, bytes.data, bytes.size);
+    buffer_close(&text);
+    err_clear(); // without the other file this one is written
+    if (same && linkat(AT_FDCWD, other, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0) return 0;
+    return file_write(path, bytes);
+}
+
 int dir_make(const char *path) {
     char part[PATH_MAX_BYTES], parent[PATH_MAX_BYTES];
     size_t length = strlen(path);

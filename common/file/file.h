@@ -56,6 +56,9 @@ void newfile_abandon(NewFile *file); // closes and removes the temporary file, i
 
 int file_write(const char *path, Bytes bytes); // a NewFile in one call
 
+// The same, but the new file is a hard link to `other` where that file has these bytes and the file system has links.
+int file_share(const char *path, const char *other, Bytes bytes);
+
 int dir_make(const char *path);    // creates the directory and its parents; an existing directory is fine
 int dir_sync(const char *path);    // fsync of the directory itself
 void dir_remove(const char *path); // with all that it holds; ignores errors

@@ -90,6 +90,20 @@ def test_transformers_has_the_loss_and_the_text_of_the_trainer():
         assert out.decode().split("\n---------------")[0] == tokenizer.decode(text[0]), (form, out)
 
 
+def test_transformers_has_the_tokenizer_of_a_checkpoint():
+    try:
+        import transformers
+    except ImportError as reason:
+        raise runner.Skip(f"transformers cannot be imported: {reason}")
+    gpt2 = transformers.AutoTokenizer.from_pretrained(model("llama"))
+    text = "The wheel's  1234 turns,\n\tnaïve 水 <|endoftext|>"
+    for options in [], ["--logit_softcap=30"]: # a GPT-2, and a model that only we compute
+        trainer("train", *SHAPE, *options, "--max_iters=1", f"--dataset={dataset()}", "--out_dir=saved", "--fresh")
+        tokenizer = transformers.AutoTokenizer.from_pretrained("saved/ckpt-00000001")
+        assert tokenizer(text)["input_ids"] == gpt2(text)["input_ids"]
+        assert tokenizer.decode(tokenizer(text)["input_ids"]) == text and len(tokenizer) == 50257
+
+
 def test_what_no_model_of_transformers_computes_is_refused():
     for options, reason in (
         (["--norm=rmsnorm"], "position is learned"),

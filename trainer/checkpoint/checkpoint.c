@@ -3,9 +3,11 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "tokenizer/tokenizer.h"
 #include "trainer/checkpoint/model_config.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/saved_state.h"
+#include "trainer/checkpoint/tokenizer_files.h"
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -127,6 +129,23 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     return result;
 }
 
+// The tokenizer's files, or the characters of the run. They are the same in each checkpoint, so all but the first share
+// the bytes of the one before.
+static int write_vocabulary(const ModelShape *shape, const char *directory, const char *out_dir) {
+    char newest[PATH_MAX_BYTES] = "", path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
+    uint64_t step;
+    Buffer text = {0};
+    checkpoint_any(out_dir, newest, &step);
+    if (shape->vocab == GPT2_VOCAB) return tokenizer_files_write(directory, shape, newest);
+    if (access(join(path, out_dir, CHARACTERS_FILE), F_OK) < 0) return 0;
+    int result = file_read(&text, path, 1 << 20);
+    if (result == 0)
+        result = file_share(join(path, directory, CHARACTERS_FILE), join(other, newest, CHARACTERS_FILE),
+                            (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return result;
+}
+
 static int write_files(Network *network, const RunState *state, const Config *config, const char *directory) {
     char path[PATH_MAX_BYTES];
     CheckpointHashes hashes;
@@ -188,9 +207,10 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
 static void remove_checkpoint(const char *directory) {
     struct stat status;
     if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;
-    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
+    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json", CHARACTERS_FILE};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(join(path, directory, files[i]));
+    tokenizer_files_remove(directory);
     rmdir(directory);
 }
 
@@ -205,7 +225,8 @@ static void rotate(const char *out_dir, uint64_t best_step) {
 uint64_t checkpoint_bytes(const Model *model, const Optimizer *optimizer) {
     enum { HEADERS_BYTES = 1 << 20 };
     const uint64_t ranges = 1 + (optimizer ? (uint64_t)optimizer->state_count : 0);
-    return ranges * model->elements * sizeof(float) + HEADERS_BYTES;
+    return ranges * model->elements * sizeof(float) + HEADERS_BYTES +
+           (model->shape.vocab == GPT2_VOCAB ? TOKENIZER_FILES_BYTES : 0);
 }
 
 int64_t checkpoint_space(const char *directory, char at[PATH_MAX_BYTES]) {
@@ -239,6 +260,7 @@ int checkpoint_save(Network *network, const RunState *state, const Config *confi
         return fail_in("checkpoint of step %llu", (unsigned long long)state->step);
     int result = mkdir(temp, 0777) < 0 ? fail_create(temp) : 0;
     if (result == 0) result = write_files(network, state, config, temp);
+    if (result == 0) result = write_vocabulary(&network->model->shape, temp, out_dir);
     if (result == 0) result = dir_sync(temp);
     if (result == 0 && rename(temp, path) < 0) result = fail_errno("cannot rename '%s' to '%s'", temp, path);
     if (result < 0) {

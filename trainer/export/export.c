@@ -4,8 +4,8 @@
 #include "common/file/file.h"
 #include "common/log.h"
 #include "trainer/checkpoint/model_config.h"
+#include "trainer/checkpoint/tokenizer_files.h"
 #include "trainer/export/export_llama.h"
-#include "trainer/export/tokenizer_files.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     if (shape->vocab != GPT2_VOCAB)
         log_line("without tokenizer files: the vocabulary is not GPT-2's");
     else if (result == 0)
-        result = tokenizer_files_write(to, shape);
+        result = tokenizer_files_write(to, shape, to);
     return result;
 }
 

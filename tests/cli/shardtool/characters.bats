@@ -129,7 +129,10 @@ setup() {
     run_code 76 trainer sample --out_dir=run --vocabulary=abc2 --start=a --device=cpu
     [[ "$output" == *"'abc2' has other characters than those with which the model in 'run/ckpt-"* ]]
     run_code 76 trainer eval "${tiny[@]}" --dataset=other --out_dir=run
-    cp abc2 run/characters.txt # damaged
+    last=$(checkpoint run 6)
+    cp -r "$last" copy # a checkpoint has its characters, wherever it is
+    trainer sample --init_from=./copy --start=Die --num_samples=1 --max_new_tokens=5 --device=cpu | grep -q '^Die'
+    cp abc2 run/characters.txt && cp abc2 "$last/characters.txt" # damaged
     run_code 76 trainer sample --out_dir=run --start=a --device=cpu
 }
 

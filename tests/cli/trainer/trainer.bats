@@ -434,6 +434,69 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     done
 }
 
+# check_tokenizer DIRECTORY: its files have the ids of another implementation
+check_tokenizer() {
+    python3 - "$ROOT/tests/oracle" "$1" <<'EOF'
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+import gpt2
+os.chdir(sys.argv[2])
+spelt = {byte: character for character, byte in gpt2.byte_of().items()}
+want = {"".join(spelt[byte] for byte in token): id for token, id in gpt2.ranks().items()} | {"<|endoftext|>": 50256}
+whole = json.load(open("tokenizer.json"))
+assert json.load(open("vocab.json")) == want == whole["model"]["vocab"]
+assert [tuple(merge.split()) for merge in whole["model"]["merges"]] == gpt2.merges()
+assert open("merges.txt").read() == open(gpt2.TABLE).read()
+assert json.load(open("generation_config.json"))["eos_token_id"] == 50256
+json.load(open("tokenizer_config.json"))
+EOF
+}
+
+tokenizer_files=(vocab.json merges.txt tokenizer.json tokenizer_config.json generation_config.json)
+has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
+    for file in "${tokenizer_files[@]}"; do [ "$(stat -c %h "$2/$file")" = "$1" ] || { stat "$2/$file" && return 1; }; done
+}
+
+# fault 97
+@test "each checkpoint has the tokenizer's files as hard links to one copy, which a change of one does not reach" {
+    train --out_dir=run --quiet
+    check_tokenizer "$(last run)"
+    has_links 2 "$(last run)"
+    has_links 2 "$(checkpoint run 16)"
+    "$BIN/trainer" export -o exported --out_dir=run
+    for file in "${tokenizer_files[@]}"; do cmp "exported/$file" "$(last run)/$file"; done
+    has_links 1 exported
+    echo damage >>"$(last run)/vocab.json" && rm "$(last run)/merges.txt"
+    train --out_dir=run --quiet --max_iters=26
+    check_tokenizer "$(checkpoint run 26)"
+    [ "$(stat -c %h "$(checkpoint run 26)/vocab.json")" = 1 ]
+    [ "$(stat -c %h "$(checkpoint run 26)/tokenizer.json")" = 2 ] # those of steps 24 and 26
+    cp -r "$(checkpoint run 26)" copy
+    train --out_dir=other --quiet --init_from=./copy --max_iters=1
+    train --out_dir=whole --quiet --max_iters=26
+    same_run whole run 26
+}
+
+# fault 97
+@test "a file system without hard links gets copies, and a save that is killed between two links leaves nothing" {
+    command -v strace >/dev/null || skip "needs strace"
+    train --out_dir=whole --quiet
+    strace -f -qq -o /dev/null -e trace=linkat -e inject=linkat:error=EPERM \
+        "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run
+    has_links 1 "$(last run)"
+    check_tokenizer "$(last run)"
+    same_run whole run
+    for number in 1 3 5; do
+        rm -rf run
+        kill_at linkat $number "$BIN/trainer" train tiny.conf --quiet --dataset="$data" --out_dir=run
+        [ "$(ls -d run/ckpt-*)" = "$(checkpoint run 8)" ] # the second save has links to it
+        train --out_dir=run --quiet
+        has_links 2 "$(last run)"
+        [ -z "$(compgen -G 'run/.ckpt*')" ]
+        same_run whole run
+    done
+}
+
 @test "export writes a model with its tokenizer, in float32 with the same loss" {
     train --out_dir=run --quiet
     "$BIN/trainer" export -o whole --out_dir=run
@@ -444,20 +507,8 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     losses() { "$BIN/trainer" eval "$@" --dataset="$data" --dtype=float32 --eval_tokens=128 --eval_batch_size=2 --threads=1 --json 2>/dev/null; }
     [ "$(losses --init_from=./whole)" = "$(losses --out_dir=run)" ]
     [ "$(losses --init_from=./half | sed -nE 's/.*"loss": (.{5}).*/\1/p')" = "$(losses --out_dir=run | sed -nE 's/.*"loss": (.{5}).*/\1/p')" ]
-    python3 - "$ROOT/tests/oracle" <<'EOF'
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import gpt2
-spelt = {byte: character for character, byte in gpt2.byte_of().items()}
-want = {"".join(spelt[byte] for byte in token): id for token, id in gpt2.ranks().items()} | {"<|endoftext|>": 50256}
-whole = json.load(open("half/tokenizer.json"))
-assert json.load(open("half/vocab.json")) == want == whole["model"]["vocab"]
-assert [tuple(merge.split()) for merge in whole["model"]["merges"]] == gpt2.merges()
-assert open("half/merges.txt").read() == open(gpt2.TABLE).read()
-assert json.load(open("half/config.json"))["torch_dtype"] == "float16"
-assert json.load(open("half/generation_config.json"))["eos_token_id"] == 50256
-json.load(open("half/tokenizer_config.json"))
-EOF
+    check_tokenizer half
+    python3 -c 'import json; assert json.load(open("half/config.json"))["torch_dtype"] == "float16"'
     run_code 73 "$BIN/trainer" export -o half --out_dir=run
     run_match 2 "missing -o DIR" "$BIN/trainer" export --out_dir=run
     run_code 66 "$BIN/trainer" export -o none --out_dir=elsewhere

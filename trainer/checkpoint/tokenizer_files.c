@@ -1,10 +1,11 @@
 // The tokenizer files of Hugging Face. They spell tokens as the merge table does.
-#include "trainer/export/tokenizer_files.h"
+#include "trainer/checkpoint/tokenizer_files.h"
 #include "common/file/file.h"
 #include "common/json_write.h"
 #include "common/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include <stdio.h>
+#include <unistd.h>
 
 typedef struct {
     const Vocab *vocab;
@@ -15,11 +16,10 @@ static void add_text(Buffer *out, Bytes text) { json_add_text(out, text, true, &
 
 static void print_token(const ExportedModel *model, uint16_t id, Buffer *out) {
     const Bytes token = vocab_bytes(model->vocab, id);
-    for (size_t i = 0; i < token.size; i++) {
-        uint8_t spelled[UTF8_BYTES_MAX];
-        const unsigned length = utf8_encode(vocab_spelling(token.data[i]), spelled);
-        add_text(out, (Bytes){spelled, length});
-    }
+    uint8_t spelled[TOKEN_MAX_BYTES * UTF8_BYTES_MAX];
+    size_t length = 0;
+    for (size_t i = 0; i < token.size; i++) length += utf8_encode(vocab_spelling(token.data[i]), spelled + length);
+    add_text(out, (Bytes){spelled, length});
 }
 
 static void print_vocab(const ExportedModel *model, Buffer *out) {
@@ -92,17 +92,29 @@ static const struct {
     {"generation_config.json", print_generation_config},
 };
 
-int tokenizer_files_write(const char *directory, const ModelShape *shape) {
+static void file_path(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
+    snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
+}
+
+int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *other) {
     const ExportedModel model = {vocab_open(), shape};
     int result = model.vocab ? 0 : -1;
     for (size_t i = 0; i < sizeof files / sizeof *files && result == 0; i++) {
-        char path[PATH_MAX_BYTES];
+        char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
         Buffer text = {0};
-        snprintf(path, sizeof path, "%.*s/%s", PATH_MAX_BYTES - 64, directory, files[i].name);
+        file_path(path, directory, files[i].name), file_path(same, other, files[i].name);
         files[i].print(&model, &text);
-        result = file_write(path, (Bytes){text.data, text.size});
+        result = file_share(path, same, (Bytes){text.data, text.size});
         buffer_close(&text);
     }
     vocab_close(model.vocab);
     return result;
+}
+
+void tokenizer_files_remove(const char *directory) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[PATH_MAX_BYTES];
+        file_path(path, directory, files[i].name);
+        unlink(path);
+    }
 }
