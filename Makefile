@@ -164,6 +164,10 @@ test: test-deps
 EMULATED := $(if $(CUSRC),$(O)/test-emu $(O)/test-emu-75 $(O)/emulated/trainer)
 test-now: all $(O)/test $(O)/bench_tokenizer $(EMULATED) $(if $(CUSRC),$(O)/test-gpu $(O)/bench_gpu)
 	$(Q)CUDA_HOME='$(CUDA_HOME)' EMULIBS='$(EMULIBS)' tests/run.sh $(O) $(T)
+## test-peers  the tests beside torch, transformers, tensorboard, datatrove and megatron-core, installed in build/venv (4 GB)
+test-peers: test-deps
+	$(Q)scripts/deps.sh peers
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all && tests/run.sh --peers $(O) $(T)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers

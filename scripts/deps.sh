@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages needed to build (deps.sh build) or to test (deps.sh test). Without root it prints the command
-# that installs them.
+# Installs the packages needed to build (deps.sh build), to test (deps.sh test) or to compare with other programs in Python
+# (deps.sh peers). Without root it prints the command that installs Debian's.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 build="gcc libc6-dev make libzstd-dev zlib1g-dev liblzma-dev libbz2-dev libsnappy-dev liblz4-dev libbrotli-dev libarchive-dev libzmq3-dev libjansson-dev libxxhash-dev libssl-dev libdnnl-dev"
@@ -19,6 +19,11 @@ fi
 
 want=$build
 [ "${1:-build}" = test ] && want="$build $tests"
+
+if [ "${1:-build}" = peers ]; then
+    exec build/venv/bin/pip install -q --disable-pip-version-check torch==2.15.0 torchdata==0.11.0 transformers==5.23.0 tensorboard==2.21.0 \
+        datatrove==0.10.1 megatron-core==0.16.1 mypy==2.4.1 wheel
+fi
 
 missing=()
 for package in $want; do

@@ -1,7 +1,7 @@
 """Loads what `trainer export` wrote with transformers: the tokenizer gives tiktoken's ids, the text-generation pipeline runs
 and continues as `trainer sample --temperature=0`, and the logits are those of the model in fp32.
 
-usage: parity_export.py TRAINER MODEL      (MODEL: a model directory; needs torch, transformers, tiktoken; not in `make test`)
+usage: parity_export.py TRAINER MODEL      (MODEL: a model directory)
 """
 import json
 import os

@@ -1,6 +1,6 @@
 """Compares a checkpoint as transformers reads it with what `trainer eval` says of it: the loss over the same tokens.
 
-usage: parity_trainer_hf.py BIN RUN DATASET      (needs torch, transformers and zstd; not part of `make test`)
+usage: parity_trainer_hf.py BIN RUN DATASET
 """
 import glob
 import json

@@ -1,3 +1,4 @@
+# peers: datatrove, megatron-core
 """export and import against NumPy, nanoGPT's way of reading, and readers written here from the public layouts of llm.c and
 Megatron-LM. The readers of datatrove and of Megatron-LM themselves are used where they are installed."""
 import glob, json, os, random, struct, subprocess

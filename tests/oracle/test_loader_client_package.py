@@ -1,3 +1,4 @@
+# peers: mypy, torch, wheel
 """The Python client (loader/python) as a package: its installation as the README has it, its types and its checksum."""
 import importlib.util
 import os

@@ -1,3 +1,4 @@
+# peers: torch, torchdata
 """The Python client (loader/python) under PyTorch: DataLoader and its workers, nanoGPT's training code, the README's examples."""
 import json
 import os

@@ -1,3 +1,4 @@
+# peers: torch, transformers
 """trainer import: a model has the weights of its file and, where torch is, the logits of the model in torch; files that do
 not fit are refused. The files are made by numpy and pickle (foreign_files.py), and also by torch.save where torch is."""
 import json

@@ -1,3 +1,4 @@
+# peers: torch, transformers
 """`trainer export` of models with options against transformers: the loss of its Llama or Qwen3 on the same tokens, and the text it
 continues with."""
 import json

@@ -3,18 +3,18 @@
 64 KiB on one core (AMD EPYC with AVX-512, November 2026): the package 23 GB/s, numpy 0.5 GB/s."""
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 from typing import Callable, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
 
 Buffer = Union[bytes, memoryview]
-_package: Optional[Callable[[Buffer], int]]
-try:
-    from crc32c import crc32c as _package
-except ImportError:
-    _package = None
+_package: Optional[Callable[[Buffer], int]] = None
+with contextlib.suppress(ImportError):
+    _package = importlib.import_module("crc32c").crc32c
 
 _BLOCK, _GROUP = 1024, 64  # bytes of a block; blocks that are computed together
 _POLYNOMIAL = 0x82F63B78

@@ -1,11 +1,12 @@
 # tensorboard_log: the event file of a run, read by TensorBoard.
+# peers: tensorboard
 load ../helpers
 
 python=$ROOT/build/venv/bin/python
 same_points() { "$python" "$ROOT/tests/oracle/tensorboard_events.py" "$1"; }
 
 setup() {
-    "$python" -c 'import tensorboard' 2>/dev/null || skip "build/venv has no tensorboard (pip install tensorboard)"
+    "$python" -c 'import tensorboard' 2>/dev/null || skip "build/venv has no tensorboard (make test-peers)"
     enter_test
     make_data 3000 0.1
     write_tiny_conf tiny.conf

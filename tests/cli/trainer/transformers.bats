@@ -1,12 +1,14 @@
-# trainer eval --choices: multiple-choice items, against transformers.
+# What transformers says of a model: losses, exports, multiple-choice items.
+# peers: torch, transformers
 load ../helpers
 
 python=$ROOT/build/venv/bin/python
 hf() { "$python" "$ROOT/tests/oracle/choices_hf.py" "$@" 2>/dev/null; }
+parity() { "$python" "$ROOT/tests/oracle/parity_$1.py" "${@:2}"; }
 evaluate() { "$BIN/trainer" eval --init_from=./model --dtype=float32 --threads=1 --batch_size=3 --quiet "$@"; }
 
 setup() {
-    "$python" -c 'import torch, transformers' 2>/dev/null || skip "build/venv has no transformers"
+    "$python" -c 'import torch, transformers' 2>/dev/null || skip "build/venv has no torch or no transformers (make test-peers)"
     enter_test
 }
 
@@ -25,4 +27,12 @@ setup() {
     cmp <(evaluate --choices=plain.jsonl --json) <(evaluate --choices=spaced.jsonl --json)
     : >empty.jsonl
     run_code 66 evaluate --choices=empty.jsonl
+}
+
+@test "transformers has the losses of a run, and the logits, ids and text of what trainer export writes of it" {
+    make_data 3000 0.1
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet --n_embd=64 --block_size=64 --bias=True --gelu=tanh
+    parity trainer_hf "$BIN" run data
+    parity export "$BIN/trainer" "$(printf '%s\n' run/ckpt-*[0-9] | tail -1)"
 }
