@@ -5,6 +5,7 @@
 #include "loader/client/feed_internal.h"
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -77,6 +78,14 @@ static int parse_endpoints(Feed *feed) {
     return feed->endpoint_count < 0 ? -1 : 0;
 }
 
+static void set_name(Feed *feed) {
+    const char *name = feed->config.name;
+    char host[HOST_NAME_MAX + 1] = "";
+    gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = 0;
+    snprintf(feed->name, sizeof feed->name, "%.32s:%d%s%s", host, (int)getpid(), name ? " " : "", name ? name : "");
+}
+
 Feed *feed_open(const FeedConfig *config) {
     Feed *feed = calloc(1, sizeof *feed);
     if (!feed) die(EX_MEMORY, "no memory");
@@ -85,6 +94,7 @@ Feed *feed_open(const FeedConfig *config) {
     feed->ring.fd = -1;
     feed->window = config->window ? config->window : WINDOW_DEFAULT;
     feed->backoff_ns = 10 * MS;
+    set_name(feed);
     uint64_t bytes = (uint64_t)config->max_rows * (config->sequence_tokens + 1ull) * sizeof(uint16_t);
     assert(config->max_rows && config->sequence_tokens && feed->window <= WIRE_WINDOW_MAX);
     if (getrandom(&feed->session, sizeof feed->session, 0) != sizeof feed->session) die(EX_LIMIT, "no random numbers");

@@ -59,6 +59,7 @@ static void send_hello(Feed *feed) {
     hello->vocab_size = config->vocab_size, hello->sequence_tokens = config->sequence_tokens;
     hello->max_rows = config->max_rows, hello->window = feed->window;
     memcpy(hello->dataset_fp8, feed->known ? feed->dataset.fingerprint : config->dataset, 8);
+    memcpy(hello->name, feed->name, sizeof hello->name);
     memcpy(hello->vocab_fp, feed->known ? feed->dataset.vocab_fp : config->vocab_fp, 32);
     Bytes frame = wire_encode(&message);
     feed->hello_sent = zmq_send(feed->socket, frame.data, frame.size, ZMQ_DONTWAIT) >= 0;

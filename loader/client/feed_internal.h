@@ -45,14 +45,15 @@ struct Feed {
     ConnectionState state;
     KeyPair keys;
     void *context, *socket;
-    void *monitor;     // reports the events of `socket`
-    int ctl;           // -1 = none
-    bool hello_sent;   // on this socket
-    bool refused;      // nothing accepts connections at the endpoint of this socket
-    bool ring_offered; // by the WELCOME of this socket
-    bool known;        // `dataset` is set
-    bool changed;      // FEED_CHANGED has not been returned yet
-    bool unfit;        // the loader serves a dataset that is too short, and this has been logged
+    void *monitor;               // reports the events of `socket`
+    int ctl;                     // -1 = none
+    bool hello_sent;             // on this socket
+    bool refused;                // nothing accepts connections at the endpoint of this socket
+    bool ring_offered;           // by the WELCOME of this socket
+    bool known;                  // `dataset` is set
+    bool changed;                // FEED_CHANGED has not been returned yet
+    bool unfit;                  // the loader serves a dataset that is too short, and this has been logged
+    char name[WIRE_CLIENT_NAME]; // HOST:PID and the configured name
     uint64_t session, last_req, hello_req;
     uint64_t instance;          // of the loader that sent WELCOME
     uint64_t attach_id;         // 0 = inline

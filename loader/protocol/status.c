@@ -22,6 +22,10 @@ int status_decode(Status *status, const WireStats *totals, Bytes tables) {
     if (source_bytes) memcpy(status->sources, tables.data + client_bytes, source_bytes);
     for (uint32_t i = 0; i < totals->sources; i++)
         if (!wire_clean_text(status->sources[i].name, sizeof status->sources[i].name)) return -1;
+    for (WireClientStats *client = status->clients; client < status->clients + totals->clients; client++)
+        if (!wire_clean_text(client->address, sizeof client->address) ||
+            !wire_clean_text(client->name, sizeof client->name))
+            return -1;
     return 0;
 }
 
@@ -66,6 +70,8 @@ static const Field client_fields[] = {
     CLIENT("wait_us", "wait_seconds_total", "Time from requests to their answers.", wait_ns, 1000),
     CLIENT("wait_max_us", "wait_max_seconds", "Longest time from a request to its answer.", wait_max_ns, 1000),
     CLIENT("resends", "resends_total", "Repeated requests of a trainer.", repeated, 1),
+    CLIENT("next_sample", "next_sample", "Train sample after those of the last batch.", next_sample, 1),
+    CLIENT("unread_bytes", "unread_bytes", "Bytes of answers that a trainer has not read.", unread_bytes, 1),
     CLIENT("age_ms", "age_seconds", "Time since the first message.", age_ns, 1000000),
     CLIENT("silent_ms", "silent_seconds", "Time since the last message.", silent_ns, 1000000),
 };
@@ -97,8 +103,12 @@ static void print_json(const Status *status, Buffer *out) {
     buffer_print(out, ", \"clients\": [");
     for (uint32_t i = 0; i < status->totals.clients; i++) {
         const WireClientStats *client = &status->clients[i];
-        buffer_print(out, "%s{\"session\": \"%016" PRIx64 "\", \"block_size\": %u, \"ring\": %s, ", i ? ", " : "",
-                     client->session, client->sequence_tokens, client->ring ? "true" : "false");
+        buffer_print(out, "%s{\"session\": \"%016" PRIx64 "\", \"name\": ", i ? ", " : "", client->session);
+        json_add_string(out, client->name);
+        buffer_print(out, ", \"address\": ");
+        json_add_string(out, client->address);
+        buffer_print(out, ", \"block_size\": %u, \"ring\": %s, ", client->sequence_tokens,
+                     client->ring ? "true" : "false");
         json_fields(out, client, client_fields, COUNT(client_fields));
         buffer_print(out, "}");
     }
@@ -144,16 +154,21 @@ static void print_prometheus(const Status *status, Buffer *out) {
     for (size_t i = 0; i < COUNT(client_fields); i++) {
         prometheus_head(out, "client_", &client_fields[i]);
         for (uint32_t c = 0; c < status->totals.clients; c++) {
-            buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\"}", client_fields[i].metric,
-                         status->clients[c].session);
-            prometheus_value(out, &status->clients[c], &client_fields[i]);
+            const WireClientStats *client = &status->clients[c];
+            buffer_print(out, "millrace_loader_client_%s{session=\"%016" PRIx64 "\",address=", client_fields[i].metric,
+                         client->session);
+            json_add_string(out, client->address); // the escapes of a label are those of JSON
+            buffer_print(out, ",name=");
+            json_add_string(out, client->name);
+            buffer_print(out, "}");
+            prometheus_value(out, client, &client_fields[i]);
         }
     }
     for (size_t i = 0; i < COUNT(source_fields); i++) {
         prometheus_head(out, "source_", &source_fields[i]);
         for (uint32_t s = 0; s < status->totals.sources; s++) {
             buffer_print(out, "millrace_loader_source_%s{name=", source_fields[i].metric);
-            json_add_string(out, status->sources[s].name); // the escapes of a label are those of JSON
+            json_add_string(out, status->sources[s].name);
             // `source` makes the labels unique: a mixture may have a dataset that it has replaced, or one twice.
             buffer_print(out, ",fingerprint=\"%016" PRIx64 "\",source=\"%u\"}",
                          __builtin_bswap64(get_u64(status->sources[s].fp8)), s);
@@ -181,16 +196,19 @@ static void print_table(const Status *status, Buffer *out) {
                      human_count(count, (double)source->tokens), source->replaced ? " (replaced)" : "");
     }
     if (status->totals.clients)
-        buffer_print(out, "\n%-16s %6s %10s %12s %12s %12s %8s %10s\n", "client", "T", "tokens/s", "tokens", "mean us",
-                     "max us", "resends", "silent s");
+        buffer_print(out, "\n%-16s %-6s %6s %10s %12s %12s %12s %12s %8s %12s %10s  %-15s %s\n", "client", "rows", "T",
+                     "tokens/s", "tokens", "next sample", "mean us", "max us", "resends", "unread", "silent s",
+                     "address", "name");
     for (uint32_t i = 0; i < status->totals.clients; i++) {
         const WireClientStats *client = &status->clients[i];
-        char rate[16], tokens[16];
-        buffer_print(out, "%016" PRIx64 " %6u %10s %12s %12.1f %12.1f %8" PRIu64 " %10.1f%s\n", client->session,
-                     client->sequence_tokens, human_count(rate, (double)client->tokens_per_s),
-                     human_count(tokens, (double)client->tokens), mean_us(client), (double)client->wait_max_ns / 1e3,
-                     client->repeated, (double)client->silent_ns / 1e9,
-                     client->silent_ns >= STATUS_GONE_NS ? " (gone)" : "");
+        char rate[16], tokens[16], unread[16];
+        const char *rows = client->silent_ns >= STATUS_GONE_NS ? "gone" : client->ring ? "ring" : "inline";
+        buffer_print(
+            out, "%016" PRIx64 " %-6s %6u %10s %12s %12" PRIu64 " %12.1f %12.1f %8" PRIu64 " %12s %10.1f  %-15s %s\n",
+            client->session, rows, client->sequence_tokens, human_count(rate, (double)client->tokens_per_s),
+            human_count(tokens, (double)client->tokens), client->next_sample, mean_us(client),
+            (double)client->wait_max_ns / 1e3, client->repeated, human_bytes(unread, (double)client->unread_bytes),
+            (double)client->silent_ns / 1e9, client->address, client->name);
     }
 }
 

@@ -59,16 +59,22 @@ static bool rows_fit(uint32_t rows, uint32_t sequence_tokens) {
     return (uint64_t)rows * (sequence_tokens + 1ull) * 2 <= WIRE_PAYLOAD_MAX;
 }
 
+static bool is_printable(uint32_t point) {
+    const bool control = point < ' ' || (point >= 0x7F && point < 0xA0) || point > UTF8_LAST;
+    const bool order = (point >= 0x2028 && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
+    return !control && !order && point != 0x200E && point != 0x200F && point != 0x061C;
+}
+
 bool wire_clean_text(char *text, size_t size) {
     const char *end = memchr(text, 0, size);
     if (!end) return false;
     while (text < end) {
         uint32_t point;
         unsigned length = utf8_decode((const uint8_t *)text, (const uint8_t *)end, &point);
-        if (point >= ' ' && point <= UTF8_LAST && (point < 0x7F || point >= 0xA0))
+        if (is_printable(point))
             text += length;
         else
-            *text++ = '?';
+            *text++ = '?'; // and so for its further bytes
     }
     return true;
 }
@@ -77,13 +83,14 @@ bool wire_clean_text(char *text, size_t size) {
 #define REFUSE(condition, field)                                                                                       \
     if (condition) return field
 
-static const char *hello_check(const WireHello *hello) {
+static const char *hello_check(WireHello *hello) {
     REFUSE(!hello->vocab_size, "vocab_size");
     REFUSE(!hello->sequence_tokens || hello->sequence_tokens > WIRE_TOKENS_MAX, "sequence_tokens");
     REFUSE(!hello->max_rows || hello->max_rows > WIRE_ROWS_MAX, "max_rows");
     REFUSE(!rows_fit(hello->max_rows, hello->sequence_tokens), "max_rows");
     REFUSE(!hello->window || hello->window > WIRE_WINDOW_MAX, "window");
     REFUSE(!all_zero(hello->zero, sizeof hello->zero), "zero");
+    REFUSE(!wire_clean_text(hello->name, sizeof hello->name), "name");
     return NULL;
 }
 

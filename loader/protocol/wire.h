@@ -87,6 +87,8 @@ enum {
     WIRE_WORDS_MAX = MIXTURE_SOURCES_MAX + 1, // of CONTROL: the sources of a mixture, and a schedule
     WIRE_WELCOME_MAX = 5 << 20,               // bytes of the second part of WELCOME: 65,535 entries
     WIRE_REQUEST_MAX = 4096,                  // bytes of a part that a loader receives
+    WIRE_CLIENT_NAME = 64,                    // bytes of a trainer's name, with its NUL byte
+    WIRE_ADDRESS = 48,                        // bytes of a trainer's address, with its NUL byte
     WIRE_BATCH_REPLACED = 1                   // BATCH.flags: of a dataset that another has replaced; HELLO tells which
 };
 
@@ -131,6 +133,7 @@ typedef struct {
     uint8_t vocab_fp[32];     // of the model's vocabulary; all 0 = accept any
     uint8_t dataset_fp8[8];   // of the dataset whose samples the trainer has used last; 0 = none
     uint8_t zero[8];
+    char name[WIRE_CLIENT_NAME]; // of the trainer, for people: HOST:PID and the name of its run; may be empty
 } WireHello;
 
 typedef struct {
@@ -200,7 +203,11 @@ typedef struct {
     uint64_t session, batches, tokens, tokens_per_s, repeated;
     uint64_t wait_ns, wait_max_ns;  // from the arrival of a GET to its answer: sum and maximum
     uint64_t age_ns, silent_ns;     // since the first HELLO, since the last message
+    uint64_t next_sample;           // after those of the last BATCH of the train split; evaluations do not count
+    uint64_t unread_bytes;          // inline answers that the loader still holds because the trainer does not read
     uint32_t sequence_tokens, ring; // ring: 1 = rows go to a ring, 0 = inline
+    char address[WIRE_ADDRESS];     // as ZeroMQ and the kernel report it: of tcp the host, of ipc `pid N`
+    char name[WIRE_CLIENT_NAME];    // of its HELLO
 } WireClientStats;
 
 // ... then `sources` of these, one for each dataset that is served.
@@ -238,13 +245,13 @@ typedef struct {
 } CtlReply;
 
 _Static_assert(sizeof(WireHeader) == 64, "layout");
-_Static_assert(sizeof(WireHello) == 64, "layout");
+_Static_assert(sizeof(WireHello) == 128, "layout");
 _Static_assert(sizeof(WireWelcome) == 184, "layout");
 _Static_assert(sizeof(WireSource) == 88 && sizeof(WireWeights) == 72, "layout");
 _Static_assert(sizeof(WireGet) == 64, "layout");
 _Static_assert(sizeof(WireBatch) == 64, "layout");
 _Static_assert(sizeof(WireError) == 208, "layout");
-_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 80 && sizeof(WireSourceStats) == 104, "layout");
+_Static_assert(sizeof(WireStats) == 136 && sizeof(WireClientStats) == 208 && sizeof(WireSourceStats) == 104, "layout");
 _Static_assert(sizeof(WireControl) == 32, "layout");
 _Static_assert(sizeof(CtlAttach) == 32 && sizeof(CtlReply) == 32, "layout");
 
@@ -276,8 +283,8 @@ typedef enum {
 // `field` may be NULL; with WIRE_UNKNOWN_FIELD it receives the name of the first field that is not accepted.
 WireVerdict wire_decode(Bytes frame, WireMessage *message, const char **field);
 
-// Replaces bytes that are not UTF-8, and control characters, which could command a terminal, by '?'. False when the
-// text does not end within its field.
+// Replaces bytes that are not UTF-8, and characters that could command a terminal or reorder its line (controls, line
+// separators, directions of writing), by '?'. False when the text does not end within its field.
 bool wire_clean_text(char *text, size_t size);
 
 // The second part of WELCOME, which may have any content: copies it, and checks sizes, CRC, names and weights. False

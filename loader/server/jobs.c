@@ -115,7 +115,7 @@ static void job_answer(Server *server, Job *job) {
     job->copy.served->batches++, job->copy.served->tokens += tokens;
     count_sources(job);
     Session *session = session_find(server, job->header.session);
-    if (session) session_count(session, batch, took_ns);
+    if (session) session_count(session, &job->copy.get, batch, took_ns);
     if (job->inline_rows) {
         send_pieces(server, &job->route, &reply, job->inline_rows);
         return;

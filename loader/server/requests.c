@@ -67,7 +67,8 @@ static void send_welcome(Server *server, const Route *route, const WireMessage *
     send_with_part(server, route, &reply, &part);
 }
 
-static void handle_hello(Server *server, const Route *route, const WireMessage *request) {
+static void handle_hello(Server *server, const Sender *peer, const WireMessage *request) {
+    const Route *route = &peer->route;
     const WireHello *hello = &request->hello;
     const Dataset *dataset = &server->current->dataset;
     char dataset_vocab[17], model_vocab[17];
@@ -83,7 +84,7 @@ static void handle_hello(Server *server, const Route *route, const WireMessage *
                           "the loader's dataset '%.40s' has %u ids (vocabulary %s), the trainer's model only %u (%s)",
                           dataset->name, dataset->vocab_size, dataset_vocab, hello->vocab_size, model_vocab);
     } else {
-        session_register(server, request, route);
+        session_register(server, request, peer);
         send_welcome(server, route, request);
     }
 }
@@ -100,8 +101,8 @@ static void handle_stats(Server *server, const Route *route, const WireMessage *
     send_with_part(server, route, &reply, &tables);
 }
 
-static void handle_valid(Server *server, const Route *route, const char *key, const WireMessage *request,
-                         Bytes second) {
+static void handle_valid(Server *server, const Sender *peer, const WireMessage *request, Bytes second) {
+    const Route *route = &peer->route;
     Session *session = session_find(server, request->header.session);
     if (second.size && request->header.type != WIRE_CONTROL) {
         server->stats.dropped++;
@@ -110,7 +111,7 @@ static void handle_valid(Server *server, const Route *route, const char *key, co
     if (session) session->seen_ns = clock_ns();
     switch (request->header.type) {
     case WIRE_HELLO:
-        handle_hello(server, route, request);
+        handle_hello(server, peer, request);
         return;
     case WIRE_GET:
         job_start(server, route, request);
@@ -122,20 +123,21 @@ static void handle_valid(Server *server, const Route *route, const char *key, co
         if (session) *session = (Session){0};
         return;
     case WIRE_CONTROL:
-        server_control(server, route, key, request, second);
+        server_control(server, route, peer->key, request, second);
         return;
     default: // a message that only a loader sends
         server->stats.dropped++;
     }
 }
 
-void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame, Bytes second) {
+void server_handle_message(Server *server, const Sender *peer, Bytes frame, Bytes second) {
+    const Route *route = &peer->route;
     WireMessage request;
     const char *field = NULL;
     switch (wire_decode(frame, &request, &field)) {
     case WIRE_VALID:
-        if (!key || allow_has(&server->allow, key)) {
-            handle_valid(server, route, key, &request, second);
+        if (!peer->key || allow_has(&server->allow, peer->key)) {
+            handle_valid(server, peer, &request, second);
             return;
         }
         server_refuse_peer(server, "a peer whose key was removed");

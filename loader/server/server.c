@@ -175,13 +175,14 @@ static bool receive_message(Server *server) {
         if (part == &surplus) zmq_msg_close(part);
     }
     if (!count) return false;
-    Route route = {.size = zmq_msg_size(&parts[0])};
-    if (count >= 2 && count <= PARTS && !more && route.size <= ROUTE_MAX) {
-        memcpy(route.bytes, zmq_msg_data(&parts[0]), route.size);
-        const char *key = server->zap ? zmq_msg_gets(&parts[1], "User-Id") : NULL;
+    Sender peer = {.route.size = zmq_msg_size(&parts[0])};
+    if (count >= 2 && count <= PARTS && !more && peer.route.size <= ROUTE_MAX) {
+        memcpy(peer.route.bytes, zmq_msg_data(&parts[0]), peer.route.size);
+        peer.key = server->zap ? zmq_msg_gets(&parts[1], "User-Id") : NULL;
+        peer.address = zmq_msg_gets(&parts[1], "Peer-Address");
         Bytes second = {0};
         if (count == PARTS) second = (Bytes){zmq_msg_data(&parts[2]), zmq_msg_size(&parts[2])};
-        server_handle_message(server, &route, key, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])}, second);
+        server_handle_message(server, &peer, (Bytes){zmq_msg_data(&parts[1]), zmq_msg_size(&parts[1])}, second);
     } else {
         server->stats.dropped++;
     }

@@ -35,9 +35,17 @@ typedef struct {
     uint32_t sequence_tokens; // the largest T of the run
     uint64_t unread_max;      // limit on the bytes of its unread answers
     Route route;
-    WireClientStats stats;
+    WireClientStats stats; // with its name and address
+    bool endless;          // it has read a sampling mode without an end, so that others are evaluations
     uint64_t started_ns, rate_began_ns, rate_tokens; // rate_tokens: sent since rate_began_ns
 } Session;
+
+// Of the sender of a message.
+typedef struct {
+    Route route;
+    const char *key;     // its public key, NULL without keys
+    const char *address; // as ZeroMQ reports it, NULL when it does not
+} Sender;
 
 // How many errors were sent to a group of peers in the current second.
 typedef struct {
@@ -149,9 +157,10 @@ void server_send_error(Server *server, const Route *route, const WireHeader *req
 
 Session *session_find(Server *server, uint64_t id); // NULL when it is not known
 bool session_is_live(const Session *session);
-// Keeps the newest route and T of the session. A full table loses the session that has been silent for longest.
-void session_register(Server *server, const WireMessage *hello, const Route *route);
-void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns); // an answer was sent
+// Keeps the newest route, address, name and T of the session. A full table loses the session that has been silent for longest.
+void session_register(Server *server, const WireMessage *hello, const Sender *peer);
+// An answer was sent.
+void session_count(Session *session, const WireGet *get, const WireBatch *batch, uint64_t wait_ns);
 
 // Counts a peer without an allowed key, and logs it, but at most once a second.
 void server_refuse_peer(Server *server, const char *address);
@@ -161,6 +170,7 @@ void server_refuse_peer(Server *server, const char *address);
 // Memory for an answer of `payload` bytes. NULL when the peer would hold more than `limit` bytes, or all peers more than
 // a quarter of the cache and 64 MiB.
 Unread *unread_open(Server *server, const Route *route, uint64_t limit, uint64_t payload);
+uint64_t unread_bytes(const Server *server, const Route *route);                // that the peer holds
 int unread_part(Unread *unread, size_t offset, size_t length, zmq_msg_t *part); // a message of some of its bytes
 void unread_release(void *data, void *unread);                                  // by its caller; `data` is not used
 
@@ -175,7 +185,7 @@ void jobs_cancel(Server *server, uint64_t attach_id); // the jobs that write to 
 
 int server_read_keys(Server *server, AllowList *allow); // the allow-list, and the loader's own key
 void server_reload(Server *server);                     // SIGHUP: reads the keys and opens the datasets again
-// CONTROL: opens other datasets, or the same ones with other weights. `key` as in server_handle_message.
+// CONTROL: opens other datasets, or the same ones with other weights. `key`: of the sender, NULL without keys.
 void server_control(Server *server, const Route *route, const char *key, const WireMessage *request, Bytes text);
 void server_reload_finish(Server *server); // when reload.done is readable
 
@@ -187,6 +197,6 @@ int server_write_metrics(Server *server); // 73 when the path is not a regular f
 
 // --- requests.c
 
-// Handles one message of a peer; corrupt messages are dropped and counted. `key` is the peer's public key, NULL
-// without keys. `second` is the second part, empty when the message has one part.
-void server_handle_message(Server *server, const Route *route, const char *key, Bytes frame, Bytes second);
+// Handles one message; corrupt messages are dropped and counted. `second` is the second part, empty when the message
+// has one part.
+void server_handle_message(Server *server, const Sender *peer, Bytes frame, Bytes second);

@@ -32,6 +32,7 @@ static void add_client(const Server *server, const Session *session, Status *sta
     client->age_ns = now - session->started_ns, client->silent_ns = now - session->seen_ns;
     client->sequence_tokens = session->sequence_tokens;
     client->ring = has_ring(server, session->id);
+    client->unread_bytes = unread_bytes(server, &session->route);
     status->totals.sessions += client->silent_ns < STATUS_GONE_NS;
     if (since_ns >= RATE_STALE_NS || (!client->tokens_per_s && since_ns)) // no batch has ended the interval
         client->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)since_ns);
@@ -47,6 +48,7 @@ static void add_source(const Served *served, const Dataset *dataset, uint32_t we
                                 .highest = served->highest,
                                 .replaced = replaced};
     snprintf(source->name, sizeof source->name, "%s", dataset->name);
+    wire_clean_text(source->name, sizeof source->name);
     memcpy(source->fp8, dataset->fingerprint, sizeof source->fp8);
 }
 

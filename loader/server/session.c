@@ -81,7 +81,13 @@ Session *session_find(Server *server, uint64_t id) {
     return NULL;
 }
 
-void session_register(Server *server, const WireMessage *hello, const Route *route) {
+// Of ipc, ZeroMQ reports HOST:UID:GID:PID.
+static void describe_address(const char *reported, bool ipc, char address[WIRE_ADDRESS]) {
+    const char *pid = reported && ipc ? strrchr(reported, ':') : NULL;
+    snprintf(address, WIRE_ADDRESS, "%s%s", pid ? "pid " : "", pid ? pid + 1 : reported ? reported : "");
+}
+
+void session_register(Server *server, const WireMessage *hello, const Sender *peer) {
     Session *chosen = session_find(server, hello->header.session);
     for (Session *session = server->sessions; !chosen && session < server->sessions + SESSIONS_MAX; session++)
         if (!session->id) chosen = session;
@@ -96,16 +102,21 @@ void session_register(Server *server, const WireMessage *hello, const Route *rou
     if (unread_max > WIRE_PAYLOAD_MAX) unread_max = WIRE_PAYLOAD_MAX;
     uint64_t now = clock_ns();
     if (chosen->id != hello->header.session) *chosen = (Session){.started_ns = now, .rate_began_ns = now};
-    chosen->id = hello->header.session, chosen->seen_ns = now, chosen->route = *route;
+    chosen->id = hello->header.session, chosen->seen_ns = now, chosen->route = peer->route;
     chosen->sequence_tokens = limits->sequence_tokens, chosen->unread_max = unread_max;
+    describe_address(peer->address, server->endpoint->ipc, chosen->stats.address);
+    memcpy(chosen->stats.name, limits->name, sizeof limits->name);
 }
 
-void session_count(Session *session, const WireBatch *batch, uint64_t wait_ns) {
+void session_count(Session *session, const WireGet *get, const WireBatch *batch, uint64_t wait_ns) {
     uint64_t now = clock_ns(), tokens = (uint64_t)batch->rows * batch->sequence_tokens;
     WireClientStats *stats = &session->stats;
     stats->batches++;
     stats->tokens += tokens;
     stats->wait_ns += wait_ns;
+    session->endless = session->endless || !sampling_ends(get->mode);
+    if (get->split == SPLIT_TRAIN && sampling_ends(get->mode) != session->endless)
+        stats->next_sample = batch->first_sample + batch->rows;
     if (wait_ns > stats->wait_max_ns) stats->wait_max_ns = wait_ns;
     if (now - session->rate_began_ns >= RATE_NS) {
         stats->tokens_per_s = (uint64_t)((double)session->rate_tokens * 1e9 / (double)(now - session->rate_began_ns));

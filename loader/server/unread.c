@@ -7,14 +7,17 @@
 
 enum { TOTAL_LEAST = 64 << 20 };
 
+static bool route_equals(const Route *a, const Route *b) {
+    return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
+}
+
 // The account of the peer: its own, else one whose peer has read everything. NULL when there is none.
 static UnreadAccount *find_account(Server *server, const Route *route) {
     UnreadAccount *drained = NULL;
     const unsigned first = crc32c(0, route->bytes, route->size) % UNREAD_PEERS;
     for (unsigned i = 0; i < UNREAD_PEERS; i++) {
         UnreadAccount *account = &server->unread.accounts[(first + i) % UNREAD_PEERS];
-        if (account->route.size == route->size && !memcmp(account->route.bytes, route->bytes, route->size))
-            return account;
+        if (route_equals(&account->route, route)) return account;
         if (!drained && !atomic_load(&account->bytes)) drained = account;
     }
     if (drained) drained->route = *route;
@@ -35,6 +38,13 @@ Unread *unread_open(Server *server, const Route *route, uint64_t limit, uint64_t
     atomic_init(&unread->users, 1);
     unread->account = &account->bytes, unread->total = &server->unread.total, unread->bytes = bytes;
     return unread;
+}
+
+uint64_t unread_bytes(const Server *server, const Route *route) {
+    for (const UnreadAccount *account = server->unread.accounts; account < server->unread.accounts + UNREAD_PEERS;
+         account++)
+        if (route_equals(&account->route, route)) return atomic_load(&account->bytes);
+    return 0;
 }
 
 int unread_part(Unread *unread, size_t offset, size_t length, zmq_msg_t *part) {

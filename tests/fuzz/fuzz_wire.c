@@ -1,7 +1,7 @@
 // Feeds any bytes to wire_decode, unchanged and with a correct magic, length and crc, so that the checks of the fields
 // are reached.
 #include "common/hash.h"
-#include "loader/protocol/wire.h"
+#include "loader/protocol/status.h"
 #include "shardtool/format/split.h"
 #include <stdlib.h>
 
@@ -27,6 +27,52 @@ static void decode(const uint8_t *data, size_t size) {
     case WIRE_NOTICE:
         if (strlen(message.error.text) >= sizeof message.error.text) abort();
         break;
+    case WIRE_HELLO:
+        if (strlen(message.hello.name) >= sizeof message.hello.name) abort();
+        break;
+    }
+}
+
+// Any bytes as the second part of WELCOME.
+static void decode_sources(Bytes part) {
+    static WireSource sources[MIXTURE_SOURCES_MAX];
+    WireWeights weights[32];
+    WireWelcome welcome = {.sources = 1, .sources_crc = crc32c(0, part.data, part.size)};
+    for (; welcome.sources <= MIXTURE_SOURCES_MAX; welcome.sources++) {
+        const size_t left = part.size - welcome.sources * sizeof *sources;
+        welcome.entries = (uint16_t)(left / sizeof *weights);
+        if (part.size < welcome.sources * sizeof *sources || !welcome.entries || welcome.entries > 32) continue;
+        if (wire_decode_sources(&welcome, part, sources, weights) && weights[0].from) abort();
+    }
+}
+
+// The lines of Prometheus text are comments, or a metric whose labels end in `"} ` and a number.
+static void check_prometheus(Buffer *text) {
+    buffer_add(text, "", 1);
+    for (char *line = (char *)text->data, *end; *line; line = end + 1) {
+        if (!(end = strchr(line, '\n'))) abort();
+        *end = 0;
+        const char *value = strrchr(line, ' '), *labels = strchr(line, '{');
+        if (*line == '#') continue;
+        if (strncmp(line, "millrace_loader_", 16) || value[1 + strspn(value + 1, "0123456789.")]) abort();
+        if (labels && memcmp(value - 2, "\"}", 2)) abort();
+    }
+}
+
+// Any bytes as the second part of STATS: texts of trainers reach neither the terminal nor other lines.
+static void decode_tables(Bytes part) {
+    static Status status;
+    const WireStats totals = {.clients = (uint32_t)(part.size / sizeof(WireClientStats)),
+                              .sources = (uint32_t)(part.size % sizeof(WireClientStats) / sizeof(WireSourceStats))};
+    part.size = totals.clients * sizeof(WireClientStats) + totals.sources * sizeof(WireSourceStats);
+    if (status_decode(&status, &totals, part) < 0) return;
+    for (StatusForm form = STATUS_TABLE; form <= STATUS_PROMETHEUS; form++) {
+        Buffer text = {0};
+        status_print(&status, form, &text);
+        for (size_t i = 0; i < text.size; i++)
+            if (text.data[i] < ' ' && text.data[i] != '\n') abort();
+        if (form == STATUS_PROMETHEUS) check_prometheus(&text);
+        buffer_close(&text);
     }
 }
 
@@ -43,16 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put_u32(copy + 8, crc32c(0, copy, size));
     decode(copy, size);
     free(copy);
-    // Any bytes as the second part of WELCOME.
-    static WireSource sources[MIXTURE_SOURCES_MAX];
-    WireWeights weights[32];
-    const Bytes part = {data, size};
-    WireWelcome welcome = {.sources = 1, .sources_crc = crc32c(0, data, size)};
-    for (; welcome.sources <= MIXTURE_SOURCES_MAX; welcome.sources++) {
-        const size_t left = size - welcome.sources * sizeof *sources;
-        welcome.entries = (uint16_t)(left / sizeof *weights);
-        if (size < welcome.sources * sizeof *sources || !welcome.entries || welcome.entries > 32) continue;
-        if (wire_decode_sources(&welcome, part, sources, weights) && weights[0].from) abort();
-    }
+    decode_sources((Bytes){data, size});
+    decode_tables((Bytes){data, size});
     return 0;
 }

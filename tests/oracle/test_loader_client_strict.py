@@ -306,6 +306,23 @@ def test_waiting_for_a_loader_prints_lines():
     assert "no data from the loader at ipc://nobody for 2.5 s" in done.stderr, done.stderr
 
 
+def test_status_shows_the_name_and_the_address_of_a_client():
+    client.need()
+    client.make_data()
+    here = f"{socket.gethostname().split('.')[0]}:{os.getpid()}"
+    with client.Loader("ipc://place"):
+        for name, shown in ((None, here), ("müller's \"run\" 1", "müller's \"run\" 1"), ("x" * 63, "x" * 63)):
+            batches = TokenBatches("ipc://place", T, 4, start=8, name=name)
+            next(iter(batches))
+            status = subprocess.run([BIN / "loader", "status", "--json", "--endpoint", "ipc://place"], check=True,
+                                    capture_output=True, text=True)
+            row, = [row for row in json.loads(status.stdout)["clients"] if row["name"] == shown]
+            assert row["address"] == f"pid {os.getpid()}" and row["next_sample"] >= 12, row
+            batches.close()
+        for name in ("x" * 64, "ü" * 32, "a\nb", "a\0b"):
+            assert "is not printable text of up to 63 bytes" in refusal(lambda: TokenBatches("ipc://place", T, 4, name=name))
+
+
 def test_ranks_have_the_same_number_of_steps_and_lose_nothing_but_a_remainder_below_one_each():
     client.need()
     client.make_data()

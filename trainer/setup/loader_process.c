@@ -177,10 +177,19 @@ int loader_process_check(void *self) {
     return loader_process->pid || clock_ns() < loader_process->restart_ns ? 0 : spawn(loader_process);
 }
 
+// The last component of the run's folder.
+static const char *run_name(const char *out_dir) {
+    const char *name = out_dir;
+    for (const char *at = out_dir; *at; at++)
+        if (at[0] == '/' && at[1] && at[1] != '/') name = at + 1;
+    return name;
+}
+
 void loader_process_configure(LoaderProcess *loader_process, const Config *config, FeedConfig *feed) {
     feed->endpoint = *loader_process->endpoint ? loader_process->endpoint : *config->loader ? config->loader : NULL;
     feed->loader_key = *config->loader_key ? config->loader_key : NULL;
     feed->key_file = *config->key_file ? config->key_file : NULL;
+    feed->name = run_name(config->out_dir);
     feed->timeout_ms = (uint64_t)config->data_timeout * 1000;
     feed->while_waiting = loader_process_check, feed->while_waiting_self = loader_process;
 }

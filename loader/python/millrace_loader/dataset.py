@@ -11,7 +11,7 @@ import numpy.typing as npt
 from . import wire
 from .endpoint import parse_endpoints, read_keys
 from .errors import DatasetChanged, LoaderError
-from .feed import Feed, check_sizes
+from .feed import Feed, check_sizes, client_name
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ class TokenBatches(_Base):
                  split: str = "train", mode: str = "epoch", seed: int = 1337, window: int = 4,
                  source: Union[int, str] = 0, device: Any = None, pin_memory: bool = False, vocab_size: int = 65536,
                  timeout: float = 300.0, key_file: Optional[str] = None, loader_key: Optional[str] = None,
-                 ring: bool = True) -> None:
+                 ring: bool = True, name: Optional[str] = None) -> None:
         check_sizes(T, batch, window)
         wire.check_range("world", world, 1, _SAMPLE_MAX)
         wire.check_range("rank", rank, 0, world - 1)
@@ -65,10 +65,12 @@ class TokenBatches(_Base):
             raise ValueError("device and pin_memory need torch")
         parse_endpoints(endpoint, bool(key_file))
         read_keys(key_file, loader_key)
+        client_name(name)
         self.T, self.batch, self.rank, self.world, self.window = T, batch, rank, world, window
         self.split, self.mode, self.seed, self.source, self.consumed = split, mode, seed, source, start
         self._device, self._pin_memory, self._start = device, pin_memory, start
         self._feed_arguments = (endpoint, T, batch, window, vocab_size, timeout, key_file, loader_key, ring)
+        self._name = name
         self._feed: Optional[Feed] = None
         self._fingerprint: Optional[str] = None
         self._iteration = 0
@@ -89,7 +91,8 @@ class TokenBatches(_Base):
     @property
     def feed(self) -> Feed:
         if self._feed is None or not self._feed.usable:  # a forked process cannot use the connection of its parent
-            feed = Feed(*self._feed_arguments, dataset_fp=bytes.fromhex(self._fingerprint or "00" * 32))
+            feed = Feed(*self._feed_arguments, dataset_fp=bytes.fromhex(self._fingerprint or "00" * 32),
+                        name=self._name)
             served = feed.dataset.fingerprint.hex()
             if self._fingerprint not in (None, served) and not self._keeps_samples(feed.same_samples):
                 feed.close()

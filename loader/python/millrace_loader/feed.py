@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
+import socket
 import time
 import weakref
 from collections import deque
@@ -35,6 +37,16 @@ def check_sizes(sequence_tokens: int, max_rows: int, window: int) -> int:
     return batch_bytes
 
 
+def client_name(name: Optional[str]) -> bytes:
+    """The bytes of a name for the loader's operators."""
+    if name is None:
+        return f"{socket.gethostname().split('.')[0]:.32}:{os.getpid()}".encode("utf-8", "replace")
+    raw = name.encode("utf-8", "replace")
+    if len(raw) > wire.NAME_MAX or not name.isprintable():
+        raise ValueError(f"name {name!r} is not printable text of up to {wire.NAME_MAX} bytes")
+    return raw
+
+
 class _Pending:
     """A request whose rows `next` has not returned."""
 
@@ -55,15 +67,18 @@ class Feed:
     key_file, loader_key  the client's key file and the loader's public key, for a loader with keys (`loader keygen`)
     ring             share memory with a loader on this machine (ipc)
     dataset_fp       fingerprint of the dataset whose samples have been used: sets `same_samples`
+    name             of this client in `loader status` and in the loader's metrics; None: HOST:PID
     """
 
     def __init__(self, endpoint: Optional[str], sequence_tokens: int, max_rows: int, window: int = 4,
                  vocab_size: int = 65536, timeout: float = 300.0, key_file: Optional[str] = None,
-                 loader_key: Optional[str] = None, ring: bool = True, dataset_fp: bytes = bytes(32)) -> None:
+                 loader_key: Optional[str] = None, ring: bool = True, dataset_fp: bytes = bytes(32),
+                 name: Optional[str] = None) -> None:
         batch_bytes = check_sizes(sequence_tokens, max_rows, window)
         self._endpoints, self._place = parse_endpoints(endpoint, bool(key_file)), 0
         self._T, self._max_rows, self._window, self._vocab_size = sequence_tokens, max_rows, window, vocab_size
         self._timeout, self._ring, self._dataset_fp = timeout, ring, dataset_fp
+        self._name = client_name(name)
         self._session = secrets.randbits(64) | 1
         self._last_req = self._hello_req = self._instance = 0
         self._hello_sent = self._ready = self._changed = self._resent = False
@@ -122,7 +137,7 @@ class Feed:
             vocab_fp, dataset_fp = self._dataset.vocab_fp, self._dataset.fingerprint
         self._hello_sent = self._connection.send(
             wire.hello(self._session, self._hello_req, self._vocab_size, self._T, self._max_rows, self._window,
-                       vocab_fp, dataset_fp))
+                       vocab_fp, dataset_fp, self._name))
 
     def _number(self, request: _Pending, slot: int) -> None:
         """Makes a new request of it: the loader would answer the old one without writing to the slot again."""

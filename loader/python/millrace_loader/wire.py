@@ -19,9 +19,10 @@ ROWS_MAX = TOKENS_MAX = 1 << 20
 WINDOW_MAX = 64
 PAYLOAD_MAX = 64 << 20
 MESSAGE_MAX = 5 << 20  # of a part: the schedule of a WELCOME
+NAME_MAX = 63  # bytes of the name of a client
 
 _HEADER = struct.Struct("<I4B2I6Q")
-_HELLO = struct.Struct("<4I32s8s8x")
+_HELLO = struct.Struct("<4I32s8s8x64s")
 _WELCOME = struct.Struct("<IBBH5Q2I32s32s56sI4x")
 _SOURCE = struct.Struct("<56s4Q")
 _WEIGHTS = struct.Struct("<Q16I")
@@ -118,8 +119,8 @@ def _encode(kind: int, session: int, req_id: int = 0, attach_id: int = 0, body: 
 
 
 def hello(session: int, req_id: int, vocab_size: int, sequence_tokens: int, max_rows: int, window: int,
-          vocab_fp: bytes, dataset_fp: bytes) -> bytes:
-    body = _HELLO.pack(vocab_size, sequence_tokens, max_rows, window, vocab_fp, dataset_fp[:8])
+          vocab_fp: bytes, dataset_fp: bytes, name: bytes) -> bytes:
+    body = _HELLO.pack(vocab_size, sequence_tokens, max_rows, window, vocab_fp, dataset_fp[:8], name)
     return _encode(HELLO, session, req_id, 0, body)
 
 

@@ -174,11 +174,13 @@ import json, sys
 status = json.load(sys.stdin)
 assert status["sources"][0]["name"] == "set" and status["sources"][0]["replaced"] == 0
 client, = status["clients"]
+assert client["name"].endswith(" run") and client["address"] == "pid " + sys.argv[1] and client["unread_bytes"] == 0, client
+assert client["next_sample"] == 2 * client["batches"] and client["name"].split(" ")[0].endswith(":" + sys.argv[1]), client
 assert client["ring"] is True and client["block_size"] == 16 and client["batches"] > 1 and client["tokens_per_s"] > 0
-assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]'; }
+assert status["resident_bytes"] > 1 << 20 and status["tokens"] == status["sources"][0]["tokens"]' $TRAINER; }
     wait_until has_tokens
     "$BIN/loader" status --endpoint ipc://place --prometheus >now.prom
-    grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*"} [1-9]' now.prom
+    grep -q '^millrace_loader_client_tokens_total{session="[0-9a-f]*",address="pid '$TRAINER'",name="[^"]*:'$TRAINER' run"} [1-9]' now.prom
     grep -q '^millrace_loader_source_tokens_total{name="set",fingerprint="[0-9a-f]*",source="0"} [1-9]' now.prom
     # The names follow the rules of promtool.
     python3 -c '
@@ -193,6 +195,7 @@ assert sorted(kinds) == sorted(helps) and "millrace_loader_start_time_seconds" i
 for name, kind in kinds.items():
     assert name.endswith("_total") == (kind == "counter") and not re.search("_[mun]s(_|$)", name), name' now.prom
     "$BIN/loader" status --endpoint ipc://place | grep -q '^set .* [0-9a-f]\{16\} *1 '
+    "$BIN/loader" status --endpoint ipc://place | grep -q "^[0-9a-f]\{16\} ring .* pid $TRAINER  *[^ ]*:$TRAINER run$"
     "$BIN/loader" status --endpoint ipc://place --watch >watched 3>&- &
     WATCH=$!
     twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }

@@ -1,5 +1,7 @@
 // Feed and loader with peers that are stopped, hostile, or wake up after they were replaced.
 #include "loader/client/feed_internal.h"
+#include "loader/client/query.h"
+#include "loader/protocol/status.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -408,6 +410,75 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     send_message(&peer, WIRE_GET, 0);
     CHECK_EQUAL(receive(&peer, &answer), WIRE_BATCH);
     close_peer(&watch);
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+static void read_status(Status *status) {
+    Query query;
+    WireMessage request, reply;
+    Buffer tables = {0};
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS;
+    CHECK(query_open(&query, "ipc://p", NULL, NULL) == 0);
+    CHECK(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
+    CHECK(status_decode(status, &reply.stats, (Bytes){tables.data, tables.size}) == 0);
+    buffer_close(&tables);
+    query_close(&query);
+}
+
+static const char *printed(const Status *status, StatusForm form) {
+    static Buffer text;
+    text.size = 0;
+    status_print(status, form, &text);
+    buffer_add(&text, "", 1);
+    return (const char *)text.data;
+}
+
+// fault 98
+TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
+    enum { BIG = 60000, FIRST = 1000 };
+    const pid_t pid = serve_ready();
+    Peer peer = open_peer("p");
+    static Status status;
+    uint8_t fp8[8];
+    WireHello hello = {.vocab_size = 50304, .sequence_tokens = T, .max_rows = BIG, .window = 1};
+    strcpy(hello.name, "a\"b\\c 1\nmillrace_loader_forged 1\x1b[2J\xe2\x80\xae");
+    greet(&peer, &hello, fp8);
+    set_get(&peer, fp8, BIG, 0, 0);
+    peer.message.get.mode = SAMPLING_CROP, peer.message.get.first_sample = FIRST;
+    send_message(&peer, WIRE_GET, 0);
+    do read_status(&status);
+    while (!status.totals.batches);
+    CHECK_EQUAL(status.totals.clients, 1);
+    const WireClientStats *client = &status.clients[0];
+    char address[32];
+    snprintf(address, sizeof address, "pid %d", (int)getpid());
+    CHECK_TEXT(client->address, address);
+    CHECK_TEXT(client->name, "a\"b\\c 1?millrace_loader_forged 1?[2J???");
+    CHECK_EQUAL(client->next_sample, FIRST + BIG);
+    CHECK(client->unread_bytes >= BIG * (T + 1) * 2);
+    const char *metrics = printed(&status, STATUS_PROMETHEUS);
+    CHECK(strstr(metrics, ",name=\"a\\\"b\\\\c 1?millrace_loader_forged 1?[2J???\"} 61000\n"));
+    CHECK(!strstr(metrics, "\nmillrace_loader_forged") && !strchr(metrics, 0x1b));
+    CHECK(strstr(printed(&status, STATUS_JSON),
+                 "\"name\": \"a\\\"b\\\\c 1?millrace_loader_forged 1?[2J???\", \"address\""));
+    CHECK(strstr(printed(&status, STATUS_TABLE), " a\"b\\c 1?millrace_loader_forged 1?[2J???\n"));
+
+    // An evaluation of the train split does not move the position; a name that does not end is refused.
+    WireMessage answer;
+    while (receive(&peer, &answer) == WIRE_BATCH && answer.batch.offset + answer.batch.length < BIG * (T + 1) * 2) {
+    }
+    set_get(&peer, fp8, ROWS, 0, 0);
+    send_message(&peer, WIRE_GET, 0);
+    CHECK_EQUAL(receive(&peer, &answer), WIRE_BATCH);
+    read_status(&status);
+    CHECK(status.clients[0].next_sample == FIRST + BIG && status.clients[0].batches == 2);
+    memset(hello.name, 'x', sizeof hello.name);
+    peer.message.hello = hello;
+    send_message(&peer, WIRE_HELLO, 0);
+    CHECK_EQUAL(receive(&peer, &answer), WIRE_ERROR);
+    CHECK(answer.error.code == WIRE_PROTO && strstr(answer.error.text, "'name'"));
     close_peer(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

@@ -166,6 +166,10 @@ TEST(wire_prints_no_foreign_control_characters) {
                                "31m \xed\xa0\x80 \xc0\xaf \xf4\x90\x80\x80 \xe2\x82");
     CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
     CHECK(!strcmp(out.error.text, "Mühle 日本 🙂 ?? ??31m ??? ?? ???? ??"));
+    strcpy(message.error.text, "a\xe2\x80\xae"
+                               "b\xe2\x81\xa6\xe2\x80\xa8"); // U+202E, 2066 and 2028, which reorder or break a line
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
+    CHECK_TEXT(out.error.text, "a???b??????");
     memset(message.error.text, 'x', sizeof message.error.text); // not terminated
     CHECK_EQUAL(verdict_of(message), WIRE_UNKNOWN_FIELD);
 }
