@@ -9,7 +9,7 @@
 // new for each connection. With ipc, the endpoint is a directory DIR (mode 0700): the ZeroMQ socket is
 // ipc://DIR/data.sock, and DIR/ctl.sock receives rings (below). With tcp there is no ring. A loader with keys accepts
 // only CURVE connections whose public key is on its allow-list (ZAP, ZeroMQ RFC 27); other peers fail in the ZeroMQ
-// handshake.
+// handshake. A session then belongs to the key that opened it: a message of another key gets ERROR PROTO.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
 // inline has a second part, a piece of the rows, and so have WELCOME, its sources, the reply to STATS, its tables, and

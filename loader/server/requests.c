@@ -108,6 +108,10 @@ static void handle_valid(Server *server, const Sender *peer, const WireMessage *
         server->stats.dropped++;
         return;
     }
+    if (session && peer->key && strcmp(session->key, peer->key)) {
+        server_send_error(server, route, &request->header, WIRE_PROTO, 0, "this session belongs to another key");
+        return;
+    }
     if (session) session->seen_ns = clock_ns();
     switch (request->header.type) {
     case WIRE_HELLO:

@@ -35,6 +35,7 @@ typedef struct {
     uint32_t sequence_tokens; // the largest T of the run
     uint64_t unread_max;      // limit on the bytes of its unread answers
     Route route;
+    char key[KEY_TEXT];    // of the peer that opened it; empty without keys
     WireClientStats stats; // with its name and address
     bool endless;          // it has read a sampling mode without an end, so that others are evaluations
     uint64_t started_ns, rate_began_ns, rate_tokens; // rate_tokens: sent since rate_began_ns

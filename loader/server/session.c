@@ -101,7 +101,10 @@ void session_register(Server *server, const WireMessage *hello, const Sender *pe
     uint64_t unread_max = bytes * limits->window + WIRE_WINDOW_MAX * ANSWER_BYTES;
     if (unread_max > WIRE_PAYLOAD_MAX) unread_max = WIRE_PAYLOAD_MAX;
     uint64_t now = clock_ns();
-    if (chosen->id != hello->header.session) *chosen = (Session){.started_ns = now, .rate_began_ns = now};
+    if (chosen->id != hello->header.session) {
+        *chosen = (Session){.started_ns = now, .rate_began_ns = now};
+        snprintf(chosen->key, sizeof chosen->key, "%s", peer->key ? peer->key : "");
+    }
     chosen->id = hello->header.session, chosen->seen_ns = now, chosen->route = peer->route;
     chosen->sequence_tokens = limits->sequence_tokens, chosen->unread_max = unread_max;
     describe_address(peer->address, server->endpoint->ipc, chosen->stats.address);

@@ -1,8 +1,10 @@
 // Which trainers a loader with keys accepts over tcp.
 #include "loader/protocol/keys.h"
+#include "loader/protocol/wire.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
 #include <unistd.h>
+#include <zmq.h>
 
 enum { T = 64, ROWS = 8 };
 
@@ -81,5 +83,46 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     CHECK(feed_request(other, &request) == 0 && feed_next(other, &batch) == FEED_BATCH);
     feed_release(other, &batch);
     feed_close(feed), feed_close(other);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// The code of the ERROR that answers `type` with session 77 from the owner of `keys`; 0: another answer.
+static unsigned refusal(const KeyPair *keys, const char *loader_key, WireType type) {
+    static const WireHello hello = {.vocab_size = 50304, .sequence_tokens = T, .max_rows = ROWS, .window = 4};
+    void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);
+    const int none = 0;
+    zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
+    zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, loader_key, KEY_TEXT);
+    zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, keys->public_key, KEY_TEXT);
+    zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, KEY_TEXT);
+    CHECK(zmq_connect(socket, tcp_endpoint()) == 0);
+    WireMessage message;
+    memset(&message, 0, sizeof message);
+    message.header.type = (uint8_t)type, message.header.session = 77;
+    if (type == WIRE_HELLO) message.hello = hello;
+    Bytes frame = wire_encode(&message);
+    uint8_t bytes[4096];
+    CHECK(zmq_send(socket, frame.data, frame.size, 0) >= 0);
+    const int got = zmq_recv(socket, bytes, sizeof bytes, 0);
+    CHECK(got > 0 && wire_decode((Bytes){bytes, (size_t)got}, &message, NULL) == WIRE_VALID);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    return message.header.type == WIRE_ERROR ? message.error.code : 0;
+}
+
+// fault 99
+TEST(loader_refuses_the_session_of_another_key) {
+    KeyPair loader, owner, other;
+    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&owner, "owner.key") == 0);
+    CHECK(keys_make(&other, "other.key") == 0);
+    char allow[100];
+    snprintf(allow, sizeof allow, "%s\n%s\n", owner.public_key, other.public_key);
+    write_file("allow", allow, strlen(allow));
+    make_test_dataset("d", &test_small);
+    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    CHECK_EQUAL(refusal(&owner, loader.public_key, WIRE_HELLO), 0);
+    CHECK_EQUAL(refusal(&other, loader.public_key, WIRE_HELLO), WIRE_PROTO);
+    CHECK_EQUAL(refusal(&other, loader.public_key, WIRE_BYE), WIRE_PROTO);
+    CHECK_EQUAL(refusal(&owner, loader.public_key, WIRE_HELLO), 0); // also over a new connection
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
