@@ -152,7 +152,6 @@ void connection_send(Feed *feed, PendingRequest *request) {
     message.header.session = feed->session;
     message.header.req_id = request->req_id;
     message.header.sent_ns = now;
-    message.header.loader_instance = feed->instance;
     message.header.attach_id = feed->attach_id;
     WireGet *get = &message.get;
     memcpy(get->dataset_fp8, feed->dataset.fingerprint, sizeof get->dataset_fp8);

@@ -12,10 +12,10 @@
 // handshake. A session then belongs to the key that opened it: a message of another key gets ERROR PROTO.
 //
 // MESSAGES. A message is one ZeroMQ message part, a WireHeader followed by the body of its type. A BATCH that is sent
-// inline has a second part, a piece of the rows, and so have WELCOME, its sources, the reply to STATS, its tables, and
-// CONTROL. All integers
-// are little-endian, the structs have no padding, and fields named `zero` are reserved: the sender sets them to 0.
-// Token ids are u16. A text ends with a NUL byte.
+// inline has a second part, a piece of the rows, unless it has no rows. WELCOME has one, its sources, the reply to STATS
+// one, its tables (also when they are empty), and CONTROL one. All integers are little-endian, the structs have no
+// padding, and fields named `zero` are reserved: the sender sets them to 0. Token ids are u16. A text in a struct ends
+// with a NUL byte.
 //
 //   type       body         to       meaning
 //   1 HELLO    WireHello    loader   opens or renews a session; the reply is WELCOME or ERROR
@@ -56,11 +56,12 @@
 //
 // RING. For ipc, when WELCOME offers it: the trainer creates a memfd of slot_count slots of slot_bytes (a multiple of
 // 4096), sealed with F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, connects to DIR/ctl.sock (SOCK_SEQPACKET, same user)
-// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id. The rows of a GET
-// with this attach_id in its header are written to slot `slot`, from its first byte, and the BATCH has no second
-// part. The attachment lives as long as the connection: its end tells each side that the other is gone. `generation`
-// counts the uses of a slot. A GET with an older generation than one seen for its slot is dropped; one with the
-// generation and req_id of the last answer is answered again without writing to the slot.
+// and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that refuses
+// the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are written to
+// slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the connection:
+// its end tells each side that the other is gone. `generation` counts the uses of a slot. A GET with an older generation
+// than one seen for its slot is dropped; one with the generation and req_id of the last answer is answered again without
+// writing to the slot.
 //
 // CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or
 // DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:
@@ -178,7 +179,7 @@ typedef struct {
     uint32_t offset, length; // the bytes of this message; all rows have rows * (sequence_tokens + 1) * 2 bytes
     uint32_t payload_crc;    // CRC32C of these bytes
     uint32_t produce_us;     // the time that the loader worked on the request
-    uint64_t epoch;          // of the first row
+    uint64_t epoch;          // of the first row, in its own source of a mixture; 0 in modes without epochs
     uint32_t flags;          // WIRE_BATCH_REPLACED
     uint8_t zero[12];
 } WireBatch;
