@@ -408,22 +408,13 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
     Tiny tiny;
     tiny_open(&tiny, &shape);
     const struct EmuCounts before = emu_counts;
-    TestSource batches;
-    const BatchSource source = test_source(&batches, shape.block, VOCAB);
-    BatchStream stream = {0};
-    batch_stream_start(&stream, &source, &(FeedRequest){.split = SPLIT_TRAIN, .rows = 1}, 0,
-                       STEPS * (uint64_t)shape.accumulation);
-    for (int step = 0; step < STEPS; step++) {
-        StepResult result;
-        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
-        CHECK(result.finite);
-    }
+    tiny_train(&tiny, 0, STEPS, NULL);
     const uint64_t waits = emu_counts.host_waits - before.host_waits;
     EvaluateResult found;
     uint16_t ids[4] = {1};
     const Sampler sampler = {0};
     if (how.whole) {
-        CHECK(evaluate(&tiny.network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 5}, &found) ==
+        CHECK(evaluate(&tiny.network, &tiny.source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 5}, &found) ==
               FEED_BATCH);
         sample(&tiny.network, &sampler, ids, 1, 2, NULL, NULL);
     }
@@ -434,7 +425,6 @@ static uint64_t train_model(ModelRun how, Buffer *bits) {
         CHECK_EQUAL(emu_counts.live, before.live);
     }
     read_state(&tiny, bits);
-    free(batches.ids);
     tiny_close(&tiny);
     CHECK_EQUAL(emu_counts.live, 0);
     return waits;

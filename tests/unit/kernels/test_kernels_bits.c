@@ -10,31 +10,21 @@ typedef struct {
 // Of the gradients and the loss of each step, which has two micro-batches, and of the parameters at the end.
 static uint64_t hash_after_steps(Dtype dtype, int threads, Size size, uint64_t steps) {
     enum { MICROS = 2 };
-    const int B = size.B, T = size.T, ids_count = B * (T + 1);
     TinyShape shape = tiny_shape;
-    shape.layers = 1, shape.heads = size.H, shape.channels = size.C, shape.block = T, shape.vocab = size.vocab;
-    shape.batch = B, shape.accumulation = MICROS, shape.chunk_rows = size.chunk;
+    shape.layers = 1, shape.heads = size.H, shape.channels = size.C, shape.block = size.T, shape.vocab = size.vocab;
+    shape.batch = size.B, shape.accumulation = MICROS, shape.chunk_rows = size.chunk;
     shape.type = dtype, shape.threads = threads;
     Tiny tiny;
     tiny_open(&tiny, &shape);
     const size_t bytes = tiny.model.elements * sizeof(float);
-    uint16_t *ids = malloc((size_t)ids_count * sizeof *ids);
     uint64_t hash = 0;
     for (uint64_t step = 0; step < steps; step++) {
-        step_begin(&tiny.network, &tiny.config, AFTER_STEPS(step));
-        for (int micro = 0; micro < MICROS; micro++) {
-            for (int i = 0; i < ids_count; i++) ids[i] = test_row_id(micro, 0, i, T, size.vocab);
-            network_tokens(&tiny.network, &tiny.plan.train, ids, B, T);
-            step_micro_batch(&tiny.network, 1 / (float)(MICROS * B * T), micro);
-        }
-        step_end(&tiny.network);
-        const double loss = tiny.network.scalars->loss;
-        CHECK(isfinite(loss));
+        const StepResult result = tiny_step(&tiny, step * MICROS * (uint64_t)size.B, AFTER_STEPS(step));
+        CHECK(result.finite);
         hash = hash * 31 + XXH3_64bits(network_at(&tiny.network, tiny.plan.grads), bytes) +
-               XXH3_64bits(&loss, sizeof loss);
+               XXH3_64bits(&result.loss, sizeof result.loss);
     }
     hash = hash * 31 + XXH3_64bits(network_at(&tiny.network, tiny.plan.params), bytes);
-    free(ids);
     tiny_close(&tiny);
     return hash;
 }

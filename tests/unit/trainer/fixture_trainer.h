@@ -26,22 +26,6 @@ typedef struct {
 } TinyShape;
 extern const TinyShape tiny_shape; // what most tests start from
 
-typedef struct {
-    Config config;
-    const Backend *backend;
-    Model model;
-    MemoryPlan plan;
-    Network network;
-} Tiny;
-
-// Initialized from seed 1337. Any failure ends the test.
-void tiny_open(Tiny *tiny, const TinyShape *shape);
-void tiny_close(Tiny *tiny);
-
-// Row `sample` of a split: T+1 ids below `vocab`, a pure function of all of them; rows of neighbouring samples overlap
-// by one id.
-uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab);
-
 // Serves requests in order, at most `window` outstanding; returns `event` instead of batch `event_at`, once.
 typedef struct {
     int T, vocab;
@@ -52,7 +36,31 @@ typedef struct {
     FeedResult event; // FEED_BATCH: none
     uint16_t *ids;
 } TestSource;
-BatchSource test_source(TestSource *source, int T, int vocab);
+
+typedef struct {
+    Config config;
+    const Backend *backend;
+    Model model;
+    MemoryPlan plan;
+    Network network;
+    TestSource memory; // behind `source`, whose rows are those of test_row_id
+    BatchSource source;
+    BatchStream stream; // of training batches
+} Tiny;
+
+// Initialized from seed 1337. Any failure ends the test.
+void tiny_open(Tiny *tiny, const TinyShape *shape);
+void tiny_close(Tiny *tiny);
+
+void tiny_start(Tiny *tiny, uint64_t sample); // the next step takes training samples from this one on
+// One step from that sample on, for which there are batches.
+StepResult tiny_step(Tiny *tiny, uint64_t sample, const StepPosition *position);
+// Steps first .. end - 1 of a run, all finite, with no request left; `losses`, by step, may be NULL.
+void tiny_train(Tiny *tiny, int first, int end, double losses[]);
+
+// Row `sample` of a split: T+1 ids below `vocab`, a pure function of all of them; rows of neighbouring samples overlap
+// by one id.
+uint16_t test_row_id(int split, uint64_t sample, int t, int T, int vocab);
 
 // Calls to malloc, calloc, realloc and aligned_alloc so far, by our code and the tests (malloc_counter.c).
 uint64_t test_allocations(void);

@@ -15,10 +15,7 @@ static void embed_backward(Grad *dwte, Grad *dwpe, const Res *dout, const uint16
 // One step of three micro-batches from the first weights; the caller frees the parameters after it.
 static FeedResult step_with(int recheck_interval, float **params) {
     Tiny tiny;
-    TestSource memory;
     TinyShape shape = tiny_shape;
-    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 2, .seed = 1};
-    BatchStream stream = {0};
     StepResult result;
     shape.accumulation = 3, shape.dropout = 0.1;
     tiny_open(&tiny, &shape);
@@ -27,11 +24,9 @@ static FeedResult step_with(int recheck_interval, float **params) {
     Backend wrong = *whole;
     wrong.embed_backward = embed_backward;
     tiny.network.ops = &wrong;
-    BatchSource source = test_source(&memory, 16, 97);
-    batch_stream_start(&stream, &source, &form, 0, 6);
-    FeedResult found = step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(40), NULL, &result);
+    tiny_start(&tiny, 0);
+    FeedResult found = step_run(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(40), NULL, &result);
     *params = tiny_read(&tiny, tiny.plan.params);
-    free(memory.ids);
     tiny_close(&tiny);
     return found;
 }

@@ -123,21 +123,6 @@ TEST(muon_keeps_one_number_for_each_of_a_matrix_and_two_for_the_rest) {
 
 // ---- bits
 
-static void run(Tiny *tiny, int first, int end) {
-    enum { BLOCK = 16, ROWS = 2, VOCAB = 97 };
-    uint16_t ids[ROWS * (BLOCK + 1)];
-    for (int step = first; step < end; step++) {
-        step_begin(&tiny->network, &tiny->config, AFTER_STEPS(step));
-        for (int row = 0; row < ROWS; row++)
-            for (int t = 0; t <= BLOCK; t++)
-                ids[row * (BLOCK + 1) + t] = test_row_id(0, (uint64_t)(step * ROWS + row), t, BLOCK, VOCAB);
-        network_tokens(&tiny->network, &tiny->plan.train, ids, ROWS, BLOCK);
-        step_micro_batch(&tiny->network, 1.0f / (ROWS * BLOCK), 0);
-        step_end(&tiny->network);
-        CHECK(isfinite(tiny->network.scalars->norm));
-    }
-}
-
 TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
     enum { STEPS = 6, RUNS = 5 };
     static const Dtype types[] = {DTYPE_FP32, DTYPE_BF16, DTYPE_FP16};
@@ -158,14 +143,14 @@ TEST(muon_gives_the_same_bits_with_any_threads_offloaded_and_resumed) {
                 snprintf(path, sizeof path, "%s/ckpt-%08d", out, STEPS / 2);
                 run_state_init(&saved);
                 saved.step = STEPS / 2;
-                run(&tiny, 0, STEPS / 2);
+                tiny_train(&tiny, 0, STEPS / 2, NULL);
                 CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
                 tiny_close(&tiny);
                 tiny_open(&tiny, &shape);
                 CHECK(checkpoint_load(&tiny.network, path, true) == 0);
-                run(&tiny, STEPS / 2, STEPS);
+                tiny_train(&tiny, STEPS / 2, STEPS, NULL);
             } else {
-                run(&tiny, 0, STEPS);
+                tiny_train(&tiny, 0, STEPS, NULL);
             }
             const size_t bytes = tiny.model.elements * sizeof(float);
             float *got = tiny_read(&tiny, tiny.plan.params);

@@ -52,35 +52,17 @@ static const Optimizer momentum_row = {
     .update = momentum_update,
 };
 
-static void run(Tiny *tiny, int first, int steps, double losses[]) {
-    TestSource memory;
-    const int rows = (int)tiny->config.batch_size.value;
-    BatchSource source = test_source(&memory, (int)tiny->config.block_size, tiny->model.shape.vocab);
-    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
-    BatchStream stream = {0};
-    tiny->config.learning_rate = 0.1;
-    batch_stream_start(&stream, &source, &form, (uint64_t)(first * rows), 1000);
-    for (int step = first; step < first + steps; step++) {
-        StepResult result;
-        CHECK(step_run(&tiny->network, &tiny->config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
-        CHECK(result.finite);
-        losses[step] = result.loss;
-    }
-    batch_stream_cancel(&stream);
-    free(memory.ids);
-}
-
-static TinyShape momentum_shape(bool offload) {
+static void open_momentum(Tiny *tiny, bool offload) {
     TinyShape shape = tiny_shape;
     shape.optimizer = &momentum_row;
     shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
-    return shape;
+    tiny_open(tiny, &shape);
+    tiny->config.learning_rate = 0.1;
 }
 
 TEST(optimizer_row_has_state_for_the_parameters_it_names_only) {
-    const TinyShape shape = momentum_shape(false);
     Tiny tiny;
-    tiny_open(&tiny, &shape);
+    open_momentum(&tiny, false);
     size_t matrices = 0, vectors = 0;
     for (int i = 0; i < tiny.model.count; i++) {
         const Tensor *tensor = &tiny.model.tensors[i];
@@ -104,11 +86,10 @@ TEST(optimizer_slices_cover_each_parameter_once_and_keep_whole_tensors) {
     float *params[2];
     size_t elements = 0;
     for (int offload = 0; offload < 2; offload++) {
-        const TinyShape shape = momentum_shape(offload);
         Tiny tiny;
-        tiny_open(&tiny, &shape);
+        open_momentum(&tiny, offload);
         updated = slices = 0, whole = false;
-        run(&tiny, 0, STEPS, losses[offload]);
+        tiny_train(&tiny, 0, STEPS, losses[offload]);
         CHECK(whole);
         CHECK_EQUAL(updated, STEPS * tiny.model.elements);
         CHECK(!offload == !tiny.plan.host_bytes);
@@ -125,25 +106,24 @@ TEST(optimizer_state_of_a_row_is_saved_loaded_and_reset) {
     enum { STEPS = 6 };
     double whole_run[STEPS], halves[STEPS];
     for (int offload = 0; offload < 2; offload++) {
-        const TinyShape shape = momentum_shape(offload);
         Tiny tiny;
         RunState saved;
         SafeFile file;
         char out[16];
         snprintf(out, sizeof out, "run%d", offload);
-        tiny_open(&tiny, &shape);
-        run(&tiny, 0, STEPS / 2, whole_run);
+        open_momentum(&tiny, offload);
+        tiny_train(&tiny, 0, STEPS / 2, whole_run);
         run_state_init(&saved);
         saved.step = STEPS / 2;
         CHECK(dir_make(out) == 0 && checkpoint_save(&tiny.network, &saved, &tiny.config, out) == 0);
-        run(&tiny, STEPS / 2, STEPS / 2, whole_run);
+        tiny_train(&tiny, STEPS / 2, STEPS, whole_run);
         tiny_close(&tiny);
 
         char path[64];
         snprintf(path, sizeof path, "%s/ckpt-%08d", out, STEPS / 2);
-        tiny_open(&tiny, &shape);
+        open_momentum(&tiny, offload);
         CHECK(checkpoint_load(&tiny.network, path, true) == 0);
-        run(&tiny, STEPS / 2, STEPS / 2, halves);
+        tiny_train(&tiny, STEPS / 2, STEPS, halves);
         CHECK(!memcmp(whole_run + STEPS / 2, halves + STEPS / 2, STEPS / 2 * sizeof *halves));
         network_reset_optimizer(&tiny.network);
         float values[64];

@@ -12,18 +12,10 @@ static const char every_option[] =
     "position=rope,n_kv_head=2";
 
 static TinyShape shape_of(const char *options, Dtype type) {
-    return (TinyShape){.layers = 2,
-                       .heads = 4,
-                       .channels = 32,
-                       .block = BLOCK,
-                       .vocab = VOCAB,
-                       .batch = ROWS,
-                       .accumulation = 1,
-                       .eval_batch = ROWS,
-                       .chunk_rows = 20,
-                       .type = type,
-                       .threads = 1,
-                       .options = strcmp(options, "-") ? options : NULL};
+    TinyShape shape = tiny_shape;
+    shape.heads = 4, shape.bias = false, shape.chunk_rows = 20, shape.type = type, shape.threads = 1;
+    shape.options = strcmp(options, "-") ? options : NULL;
+    return shape;
 }
 
 // The weights of make_options.py.

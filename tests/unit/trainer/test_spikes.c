@@ -62,20 +62,13 @@ TEST(spike_window_follows_a_level_that_stays) {
 // after.
 static float *step_after(double losses, SpikeAction action, StepResult *result) {
     Tiny tiny;
-    TestSource memory;
     SpikeWindow window = {0};
-    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 2, .seed = 1};
-    BatchStream stream = {0};
     for (uint64_t i = 0; i < SPIKE_WINDOW; i++)
         spike_add(&window, losses + 0.01 * rng_normal(2, 0, i), exp(3 + rng_normal(2, 1, i)), 6);
     tiny_open(&tiny, &tiny_shape);
     tiny.config.spike_action = action;
-    BatchSource source = test_source(&memory, 16, 97);
-    batch_stream_start(&stream, &source, &form, 0, 2);
-    const StepPosition position = {.loss_scale = 1, .spikes = &window};
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, &position, NULL, result) == FEED_BATCH);
+    *result = tiny_step(&tiny, 0, &(StepPosition){.loss_scale = 1, .spikes = &window});
     float *params = tiny_read(&tiny, tiny.plan.params);
-    free(memory.ids);
     tiny_close(&tiny);
     return params;
 }

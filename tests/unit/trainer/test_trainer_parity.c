@@ -57,32 +57,16 @@ static void check_matrices(const Tiny *tiny, FILE *file) {
 
 static void check_parity(FILE *file, bool bias, double dropout, int end_of_text, OptimizerName optimizer, Dtype type,
                          double atol) {
-    const TinyShape shape = {.layers = 2,
-                             .heads = 2,
-                             .channels = 32,
-                             .block = BLOCK,
-                             .vocab = VOCAB,
-                             .batch = 4,
-                             .accumulation = 2,
-                             .eval_batch = 1,
-                             .bias = bias,
-                             .dropout = dropout,
-                             .end_of_text = end_of_text,
-                             .type = type,
-                             .optimizer = optimizer_of(optimizer)};
+    TinyShape shape = tiny_shape;
+    shape.batch = 4, shape.accumulation = 2, shape.eval_batch = 1, shape.bias = bias, shape.dropout = dropout;
+    shape.end_of_text = end_of_text, shape.type = type, shape.optimizer = optimizer_of(optimizer);
     Tiny tiny;
-    TestSource memory;
+    float losses[STEPS], norms[STEPS];
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 1e-2, tiny.config.min_lr = 1e-3, tiny.config.muon_learning_rate = 5e-3;
-    BatchSource source = test_source(&memory, BLOCK, VOCAB);
-    const FeedRequest form = {.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = 4, .seed = 1};
-    BatchStream stream = {0};
-    float losses[STEPS], norms[STEPS];
     check_logits(&tiny, file, "logits_before", atol);
-    batch_stream_start(&stream, &source, &form, 0, STEPS * 8);
     for (int step = 0; step < STEPS; step++) {
-        StepResult result;
-        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
+        const StepResult result = tiny_step(&tiny, (uint64_t)step * 8, AFTER_STEPS(step));
         losses[step] = (float)result.loss, norms[step] = result.norm;
     }
     float *wanted = read_values(file, "losses", STEPS);
@@ -93,7 +77,6 @@ static void check_parity(FILE *file, bool bias, double dropout, int end_of_text,
     free(wanted);
     check_logits(&tiny, file, "logits_after", atol);
     if (optimizer == OPTIMIZER_MUON && type == DTYPE_FP32) check_matrices(&tiny, file);
-    free(memory.ids);
     tiny_close(&tiny);
 }
 

@@ -5,21 +5,6 @@
 #include "trainer/optim/schedule.h"
 #include <math.h>
 
-static FeedRequest train_form(int rows) {
-    return (FeedRequest){.split = SPLIT_TRAIN, .mode = SAMPLING_EPOCH, .rows = (uint32_t)rows, .seed = 1};
-}
-
-// Opens a tiny model and a source of its batches.
-static BatchSource open_with_source(Tiny *tiny, TestSource *memory, const TinyShape *shape) {
-    tiny_open(tiny, shape);
-    return test_source(memory, shape->block, shape->vocab);
-}
-
-static void close_with_source(Tiny *tiny, TestSource *memory) {
-    free(memory->ids);
-    tiny_close(tiny);
-}
-
 // Mean loss of one batch; with `gradients` also the backward pass.
 static double batch_loss(Tiny *tiny, const uint16_t *ids, bool gradients) {
     Network *network = &tiny->network;
@@ -122,23 +107,17 @@ static TinyRun run_tiny(const TinyShape *shape, int steps, float loss_scale) {
     TinyRun run = {.count = steps};
     CHECK(steps <= STEPS_MAX);
     Tiny tiny;
-    TestSource memory;
-    BatchSource source = open_with_source(&tiny, &memory, shape);
-    BatchStream stream = {0};
-    FeedRequest form = train_form(shape->batch);
+    tiny_open(&tiny, shape);
     for (int step = 0; step < steps; step++) {
-        StepResult result;
-        uint64_t first = (uint64_t)(step * shape->batch * shape->accumulation);
-        batch_stream_start(&stream, &source, &form, first, (uint64_t)(steps * shape->batch * shape->accumulation));
         const StepPosition place = {(uint64_t)step, (uint64_t)step, loss_scale, NULL};
-        CHECK(step_run(&tiny.network, &tiny.config, &stream, &place, NULL, &result) == FEED_BATCH);
+        const StepResult result = tiny_step(&tiny, (uint64_t)(step * shape->batch * shape->accumulation), &place);
         CHECK(result.finite);
         run.losses[step] = result.loss;
     }
-    if (steps * shape->accumulation > 8) CHECK_EQUAL(memory.most, 4); // the window was full
+    if (steps * shape->accumulation > 8) CHECK_EQUAL(tiny.memory.most, 4); // the window was full
     check_packed(&tiny);
     run.params = tiny_read(&tiny, tiny.plan.params), run.elements = tiny.model.elements;
-    close_with_source(&tiny, &memory);
+    tiny_close(&tiny);
     return run;
 }
 
@@ -299,22 +278,18 @@ TEST(steps_and_evaluations_allocate_nothing) {
         TinyShape shape = tiny_shape;
         shape.type = type, shape.accumulation = 2, shape.chunk_rows = 20;
         Tiny tiny;
-        TestSource memory;
-        BatchSource source = open_with_source(&tiny, &memory, &shape);
-        FeedRequest form = train_form(shape.batch);
+        tiny_open(&tiny, &shape);
         uint64_t before = 0, rows = (uint64_t)(shape.batch * shape.accumulation);
         for (uint64_t step = 0; step < 4; step++) {
-            BatchStream stream = {0};
-            StepResult result;
             EvaluateResult found;
-            batch_stream_start(&stream, &source, &form, step * rows, (step + 1) * rows);
-            CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS((int)step), NULL, &result) == FEED_BATCH);
-            CHECK(evaluate(&tiny.network, &source, &five_samples, &found) == FEED_BATCH);
-            uint64_t made = test_allocations() - memory.served; // the test source allocates one per batch
+            tiny_step(&tiny, step * rows, AFTER_STEPS(step));
+            batch_stream_cancel(&tiny.stream); // an evaluation makes requests of its own
+            CHECK(evaluate(&tiny.network, &tiny.source, &five_samples, &found) == FEED_BATCH);
+            uint64_t made = test_allocations() - tiny.memory.served; // the test source allocates one per batch
             if (step == 0) before = made;
             CHECK_EQUAL(made, before);
         }
-        close_with_source(&tiny, &memory);
+        tiny_close(&tiny);
     }
 }
 
@@ -323,44 +298,35 @@ TEST(step_stopped_between_micro_batches_changes_nothing) {
     TinyShape shape = tiny_shape;
     shape.accumulation = 3;
     Tiny tiny;
-    TestSource memory;
-    BatchSource source = open_with_source(&tiny, &memory, &shape);
-    BatchStream stream = {0};
-    FeedRequest form = train_form(2);
+    tiny_open(&tiny, &shape);
     StepResult result;
     atomic_int stop = 1;
     float *before = tiny_read(&tiny, tiny.plan.params);
-    batch_stream_start(&stream, &source, &form, 0, 60);
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), &stop, &result) == FEED_STOPPED);
-    CHECK_EQUAL(memory.served, 1);
-    batch_stream_start(&stream, &source, &form, 0, 60); // the same step from its start
-    memory.event = FEED_CHANGED, memory.event_at = 3;
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), NULL, &result) == FEED_CHANGED);
+    tiny_start(&tiny, 0);
+    CHECK(step_run(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), &stop, &result) == FEED_STOPPED);
+    CHECK_EQUAL(tiny.memory.served, 1);
+    tiny_start(&tiny, 0); // the same step from its start
+    tiny.memory.event = FEED_CHANGED, tiny.memory.event_at = 3;
+    CHECK(step_run(&tiny.network, &tiny.config, &tiny.stream, AFTER_STEPS(0), NULL, &result) == FEED_CHANGED);
     float *after = tiny_read(&tiny, tiny.plan.params);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
-    free(before), free(after), close_with_source(&tiny, &memory);
+    free(before), free(after), tiny_close(&tiny);
 }
 
 static void check_not_applied(bool offload) {
     TinyShape shape = tiny_shape;
     shape.offload = offload ? OFFLOAD_OPTIMIZER : OFFLOAD_NONE;
     Tiny tiny;
-    TestSource memory;
-    BatchSource source = open_with_source(&tiny, &memory, &shape);
-    BatchStream stream = {0};
-    FeedRequest form = train_form(2);
-    StepResult result;
+    tiny_open(&tiny, &shape);
     float *params = network_at(&tiny.network, tiny.plan.params), infinite = INFINITY;
     size_t bad = model_tensor(&tiny.model, PARAM_LNF_W, 0)->offset;
     params[bad] = infinite;
     float *before = tiny_read(&tiny, tiny.plan.params), *moments = tiny_read(&tiny, tiny.plan.states[0]);
-    batch_stream_start(&stream, &source, &form, 0, 2);
-    CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(0), NULL, &result) == FEED_BATCH);
-    CHECK(!result.finite);
+    CHECK(!tiny_step(&tiny, 0, AFTER_STEPS(0)).finite);
     float *after = tiny_read(&tiny, tiny.plan.params), *moments_after = tiny_read(&tiny, tiny.plan.states[0]);
     CHECK(!memcmp(before, after, tiny.model.elements * sizeof *before));
     CHECK(!memcmp(moments, moments_after, tiny.model.elements * sizeof *moments));
-    free(before), free(after), free(moments), free(moments_after), close_with_source(&tiny, &memory);
+    free(before), free(after), free(moments), free(moments_after), tiny_close(&tiny);
 }
 
 // fault 55
@@ -370,14 +336,13 @@ static double evaluate_in(int rows, Dtype type, size_t *train_end) {
     TinyShape shape = tiny_shape;
     shape.eval_batch = rows, shape.type = type, shape.batch = 8, shape.chunk_rows = 50;
     Tiny tiny;
-    TestSource memory;
-    BatchSource source = open_with_source(&tiny, &memory, &shape);
+    tiny_open(&tiny, &shape);
     EvaluateResult found;
-    CHECK(evaluate(&tiny.network, &source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 21}, &found) ==
+    CHECK(evaluate(&tiny.network, &tiny.source, &(EvaluateRequest){.split = SPLIT_VAL, .samples = 21}, &found) ==
           FEED_BATCH);
-    CHECK_EQUAL(memory.served, (21 + rows - 1) / rows);
+    CHECK_EQUAL(tiny.memory.served, (21 + rows - 1) / rows);
     *train_end = tiny.plan.bytes;
-    close_with_source(&tiny, &memory);
+    tiny_close(&tiny);
     return found.loss;
 }
 
@@ -402,10 +367,9 @@ TEST(evaluation_has_no_dropout) {
         TinyShape shape = tiny_shape;
         shape.dropout = i ? 0.2 : 0;
         Tiny tiny;
-        TestSource memory;
-        BatchSource source = open_with_source(&tiny, &memory, &shape);
-        CHECK(evaluate(&tiny.network, &source, &five_samples, &found[i]) == FEED_BATCH);
-        close_with_source(&tiny, &memory);
+        tiny_open(&tiny, &shape);
+        CHECK(evaluate(&tiny.network, &tiny.source, &five_samples, &found[i]) == FEED_BATCH);
+        tiny_close(&tiny);
     }
     CHECK(found[0].loss == found[1].loss);
 }
@@ -451,21 +415,15 @@ static double learn(OptimizerState optimizer_state) {
     TinyShape shape = tiny_shape;
     shape.batch = 8, shape.optimizer_state = optimizer_state;
     Tiny tiny;
-    TestSource memory;
     tiny_open(&tiny, &shape);
     tiny.config.learning_rate = 3e-3, tiny.config.min_lr = 3e-4, tiny.config.lr_decay_iters = STEPS;
-    BatchSource source = test_source(&memory, shape.block, shape.vocab);
-    FeedRequest form = train_form(shape.batch);
     double last = 0;
     for (int step = 0; step < STEPS; step++) {
-        StepResult result;
-        BatchStream stream = {0};
-        batch_stream_start(&stream, &source, &form, 0, 8);
-        CHECK(step_run(&tiny.network, &tiny.config, &stream, AFTER_STEPS(step), NULL, &result) == FEED_BATCH);
+        const StepResult result = tiny_step(&tiny, 0, AFTER_STEPS(step));
         CHECK(result.finite);
         if (step >= STEPS - LAST) last += result.loss / LAST;
     }
-    close_with_source(&tiny, &memory);
+    tiny_close(&tiny);
     return last;
 }
 
