@@ -69,6 +69,18 @@ void make_test_dataset(const char *path, const TestDataset *spec) {
     dataset_close(&dataset);
 }
 
+void damage_frame(const char *path, uint64_t frame) {
+    ShardFile shard;
+    uint8_t byte = 0;
+    CHECK(shard_file_open(&shard, path) == 0);
+    const off_t offset = (off_t)(shard.frames[frame].offset + shard.frames[frame].bytes / 2);
+    shard_file_close(&shard);
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pread(fd, &byte, 1, offset) == 1);
+    byte ^= 0x10;
+    CHECK(pwrite(fd, &byte, 1, offset) == 1 && close(fd) == 0);
+}
+
 pid_t start_loader_with(const char *dataset, const char *place, const char *option, const char *option2) {
     char program[4096], endpoint[4096], log[4096], parent[40];
     snprintf(program, sizeof program, "%s/loader", test_bin);
@@ -140,6 +152,33 @@ Feed *open_test_feed(const FeedConfig *config) {
     Feed *feed = feed_open(config);
     CHECK(feed && feed_attach(feed) == 0);
     return feed;
+}
+
+Feed *open_plain_feed(uint32_t T, uint32_t rows) {
+    const FeedConfig config = test_feed_config(T, rows);
+    return open_test_feed(&config);
+}
+
+void request_rows(Feed *feed, uint32_t rows, uint64_t first) {
+    const FeedRequest request = {
+        .split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = rows, .first_sample = first};
+    CHECK(feed_request(feed, &request) == 0);
+}
+
+FeedResult result_of_rows(Feed *feed, uint32_t rows, uint64_t first) {
+    FeedBatch batch;
+    request_rows(feed, rows, first);
+    const FeedResult result = feed_next(feed, &batch);
+    if (result == FEED_BATCH) feed_release(feed, &batch);
+    return result;
+}
+
+void read_rows(Feed *feed, unsigned salt, uint32_t rows, uint64_t T, uint64_t first) {
+    FeedBatch batch;
+    request_rows(feed, rows, first);
+    CHECK(feed_next(feed, &batch) == FEED_BATCH);
+    CHECK_EQUAL(batch.first_sample, first);
+    take_rows(feed, &batch, salt, rows, T);
 }
 
 void take_rows(Feed *feed, const FeedBatch *batch, unsigned salt, uint64_t rows, uint64_t T) {

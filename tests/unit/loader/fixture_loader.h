@@ -20,7 +20,8 @@ typedef struct {
     bool constant; // every id is `salt`, so that all such shards have the same size
 } TestDataset;
 void make_test_dataset(const char *path, const TestDataset *spec);
-extern const TestDataset test_small; // salt 1: 100000 and 5000 tokens
+void damage_frame(const char *shard, uint64_t frame); // changes one bit in its middle
+extern const TestDataset test_small;                  // salt 1: 100000 and 5000 tokens
 
 // Starts `loader serve DATASET --endpoint ipc://PLACE` (or PLACE itself when it contains "://") with stderr appended to
 // PLACE.log or tcp.log; does not wait until it is ready. A tcp endpoint without options gets --insecure.
@@ -35,5 +36,12 @@ const char *tcp_endpoint(void);                                     // of this p
 enum { FOREVER = 120000 };                              // ms, a limit that only a defect reaches
 FeedConfig test_feed_config(uint32_t T, uint32_t rows); // of a loader at ipc://p
 Feed *open_test_feed(const FeedConfig *config);         // attached
+Feed *open_plain_feed(uint32_t T, uint32_t rows);       // the same of test_feed_config
+
+// Requests `rows` rows of the train split in order, from sample `first` on.
+void request_rows(Feed *feed, uint32_t rows, uint64_t first);
+// The result of such a request, for which no other one waits; a batch is released.
+FeedResult result_of_rows(Feed *feed, uint32_t rows, uint64_t first);
+void read_rows(Feed *feed, unsigned salt, uint32_t rows, uint64_t T, uint64_t first); // and checks them by take_rows
 // The batch holds `rows` rows of the dataset with `salt`, sequential from first_sample on; releases it.
 void take_rows(Feed *feed, const FeedBatch *batch, unsigned salt, uint64_t rows, uint64_t T);

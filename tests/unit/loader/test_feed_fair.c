@@ -4,12 +4,6 @@
 
 enum { T = 1024, ROWS = 64, FEEDS = 4, WINDOW = 4, BATCHES = 100 };
 
-static void request(Feed *feed, uint64_t batch) {
-    const FeedRequest wanted = {
-        .split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = batch * ROWS};
-    CHECK(feed_request(feed, &wanted) == 0);
-}
-
 static void take(Feed *feed, uint64_t number) {
     FeedBatch batch;
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
@@ -29,12 +23,12 @@ TEST(feeds_receive_batches_while_another_feed_reads_none) {
         config.window = WINDOW, config.inline_only = i % 2;
         feeds[i] = open_test_feed(&config);
         CHECK(feed_stats(feeds[i]).ring == !config.inline_only);
-        for (uint64_t batch = 0; batch < WINDOW; batch++) request(feeds[i], batch);
+        for (uint64_t batch = 0; batch < WINDOW; batch++) request_rows(feeds[i], ROWS, batch * ROWS);
     }
     for (int i = 0; i < FEEDS; i++) {
         for (; taken[i] < BATCHES; taken[i]++) {
             take(feeds[i], taken[i]);
-            if (taken[i] + WINDOW < BATCHES) request(feeds[i], taken[i] + WINDOW);
+            if (taken[i] + WINDOW < BATCHES) request_rows(feeds[i], ROWS, (taken[i] + WINDOW) * ROWS);
         }
         for (int other = i + 1; other < FEEDS; other++) CHECK_EQUAL(feed_stats(feeds[other]).batches, 0);
     }

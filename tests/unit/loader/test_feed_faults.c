@@ -32,10 +32,6 @@ static Feed *open_feed(void) {
     return open_test_feed(&config);
 }
 
-static FeedRequest sequential(uint64_t first) {
-    return (FeedRequest){SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, first, 0, 0};
-}
-
 static void check_rows(const FeedBatch *batch) {
     for (uint64_t i = 0; i < batch->rows; i++)
         for (uint64_t t = 0; t <= T; t++)
@@ -45,14 +41,9 @@ static void check_rows(const FeedBatch *batch) {
 static uint64_t take(Feed *feed, uint64_t requested, int batches) {
     while (batches-- > 0) {
         FeedBatch batch;
-        for (; feed_capacity(feed); requested += ROWS) {
-            FeedRequest request = sequential(requested % 1000);
-            CHECK(feed_request(feed, &request) == 0);
-        }
+        for (; feed_capacity(feed); requested += ROWS) request_rows(feed, ROWS, requested % 1000);
         CHECK(feed_next(feed, &batch) == FEED_BATCH);
-        CHECK_EQUAL(batch.rows, ROWS);
-        check_rows(&batch);
-        feed_release(feed, &batch);
+        take_rows(feed, &batch, 1, ROWS, T);
     }
     return requested;
 }
@@ -145,8 +136,6 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
     Feed *feed = open_feed();
     uint64_t requested = take(feed, 0, 10);
     feed_cancel(feed);
-    FeedRequest request = sequential(requested);
-    FeedBatch batch;
     // A pause shorter than the timeout does no harm. It grows until the feed has had the time to ask again.
     for (int tenths = 2; feed_stats(feed).resends < 1 || feed_stats(feed).reconnects < 1; tenths *= 2) {
         char command[64];
@@ -154,18 +143,14 @@ TEST(feed_fails_after_the_timeout_when_the_loader_is_stopped) {
         kill(pid, SIGSTOP);
         snprintf(command, sizeof command, "(sleep %d.%d; kill -CONT %d) &", tenths / 10, tenths % 10, (int)pid);
         CHECK(system(command) == 0);
-        CHECK(feed_request(feed, &request) == 0);
-        CHECK(feed_next(feed, &batch) == FEED_BATCH);
-        check_rows(&batch);
-        feed_release(feed, &batch);
+        read_rows(feed, 1, ROWS, T, requested);
     }
     feed_close(feed);
 
     feed = open_feed();
     feed->config.timeout_ms = 200;
     kill(pid, SIGSTOP);
-    CHECK(feed_request(feed, &request) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, requested), FEED_ERROR);
     CHECK_ERROR(EX_PEER, "no data from the loader");
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGKILL), 128 + SIGKILL);
@@ -184,10 +169,8 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
         FeedBatch held;
         CHECK(feed_next(feed, &held) == FEED_BATCH); // lent from the ring that the stopped loader has
         kill(stopped, SIGSTOP);
-        for (; feed_capacity(feed); requested += ROWS) { // requests that it will receive when it wakes
-            FeedRequest request = sequential(requested % 1000);
-            CHECK(feed_request(feed, &request) == 0);
-        }
+        for (; feed_capacity(feed); requested += ROWS) // requests that it will receive when it wakes
+            request_rows(feed, ROWS, requested % 1000);
         CHECK(rename("p", old) == 0);
         pid_t pid = start_loader("d", "p");
         requested = take(feed, requested, 20);
@@ -212,30 +195,15 @@ TEST(feed_protects_its_slots_from_a_loader_that_wakes_after_its_replacement) {
 
 TEST(feed_error_names_the_damaged_frame_and_no_path) {
     make_test_dataset("d", &test_small);
-    char *path = (char[]){"d/train/000/000001.zst"};
-    ShardFile shard;
-    CHECK(shard_file_open(&shard, path) == 0);
-    uint64_t offset = shard.frames[3].offset + shard.frames[3].bytes / 2;
-    shard_file_close(&shard);
-    int fd = open(path, O_RDWR);
-    uint8_t byte;
-    CHECK(pread(fd, &byte, 1, (off_t)offset) == 1);
-    byte ^= 0x10;
-    CHECK(pwrite(fd, &byte, 1, (off_t)offset) == 1);
-    close(fd);
+    damage_frame("d/train/000/000001.zst", 3);
     pid_t pid = start_loader("d", "p");
     Feed *feed = open_feed();
-    FeedBatch batch;
-    FeedRequest request = sequential((60000 + 3 * 4096 + 100) / T);
-    CHECK(feed_request(feed, &request) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, (60000 + 3 * 4096 + 100) / T), FEED_ERROR);
     CHECK(!strchr(err_text(), '/'));
     CHECK_ERROR(EX_DATA, "train shard 1, frame 3");
     feed_close(feed);
-    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0); // the loader still runs
-    char *log = read_file("p.log", NULL);
-    CHECK_TEXT(log, "000001.zst"); // and has logged the path
-    free(log);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);          // the loader still runs
+    CHECK_TEXT(read_file("p.log", NULL), "000001.zst"); // and has logged the path
 }
 
 TEST(feed_error_names_a_split_that_is_too_short) {

@@ -28,11 +28,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 
     Feed *feed = open_feed("listed.key", loader.public_key, FOREVER);
     CHECK(feed && feed_attach(feed) == 0);
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0, 0};
-    FeedBatch batch;
-    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-    CHECK_EQUAL(batch.first_sample, 5);
-    take_rows(feed, &batch, 1, ROWS, T);
+    read_rows(feed, 1, ROWS, T, 5);
     feed_close(feed);
 
     // A key that is not on the list, no key, and a loader with another key than expected.
@@ -66,22 +62,17 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     CHECK(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
 
     // A list that is not valid changes nothing.
-    FeedRequest request = {SPLIT_TRAIN, SAMPLING_SEQUENTIAL, ROWS, 0, 5, 0, 0};
-    FeedBatch batch;
     write_file("allow", "nonsense\n", 9);
     kill(pid, SIGHUP);
     wait_for_line("tcp", "the allow-list stays as it was: 'allow' line 1: the first word is not a key", 1);
-    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-    feed_release(feed, &batch);
+    read_rows(feed, 1, ROWS, T, 5);
 
     write_file("allow", kept.public_key, KEY_TEXT - 1);
     kill(pid, SIGHUP);
     wait_for_line("tcp", "keys allowed: 1", 1);
-    CHECK(feed_request(feed, &request) == 0);
-    CHECK_EQUAL(feed_next(feed, &batch), FEED_ERROR);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, 5), FEED_ERROR);
     CHECK_ERROR(EX_PERMISSION, "removed from the allow-list");
-    CHECK(feed_request(other, &request) == 0 && feed_next(other, &batch) == FEED_BATCH);
-    feed_release(other, &batch);
+    read_rows(other, 1, ROWS, T, 5);
     feed_close(feed), feed_close(other);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

@@ -79,13 +79,7 @@ TEST(feed_receives_a_batch_that_takes_longer_than_its_deadline) {
     FeedConfig config = test_feed_config(T, ROWS);
     config.endpoint = start_proxy(), config.window = 1;
     Feed *feed = open_test_feed(&config);
-    for (uint64_t first = 0; first < 2; first++) {
-        FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
-        FeedBatch batch;
-        CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-        CHECK_EQUAL(batch.first_sample, first);
-        take_rows(feed, &batch, 1, ROWS, T);
-    }
+    for (uint64_t first = 0; first < 2; first++) read_rows(feed, 1, ROWS, T, first);
     feed_close(feed);
     stop_proxy();
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
@@ -103,10 +97,7 @@ TEST(feed_connects_with_keys_over_a_connection_of_long_delay) {
     FeedConfig config = test_feed_config(T, 1);
     config.endpoint = start_proxy(), config.key_file = "trainer.key", config.loader_key = loader.public_key;
     Feed *feed = open_test_feed(&config);
-    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = 1};
-    FeedBatch batch;
-    CHECK(feed_request(feed, &request) == 0 && feed_next(feed, &batch) == FEED_BATCH);
-    feed_release(feed, &batch);
+    read_rows(feed, 1, 1, T, 0);
     feed_close(feed);
     delay_ms = 0;
     stop_proxy();

@@ -1,8 +1,7 @@
 // A feed with a loader that sends wrong answers: none of them reaches a batch.
 #include "common/hash.h"
-#include "loader/client/feed.h"
 #include "loader/protocol/wire.h"
-#include "tests/test.h"
+#include "tests/unit/loader/fixture_loader.h"
 #include <pthread.h>
 #include <sys/stat.h>
 #include <zmq.h>
@@ -129,14 +128,9 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     WrongLoader loader = {.context = zmq_ctx_new()};
     pthread_t thread;
     CHECK(mkdir("p", 0700) == 0 && pthread_create(&thread, NULL, send_wrong_answers, &loader) == 0);
-    FeedConfig config = {.endpoint = "ipc://p",
-                         .vocab_size = 50304,
-                         .sequence_tokens = T,
-                         .max_rows = ROWS,
-                         .window = 1,
-                         .timeout_ms = 120000};
-    Feed *feed = feed_open(&config);
-    CHECK(feed && feed_attach(feed) == 0);
+    FeedConfig config = test_feed_config(T, ROWS);
+    config.window = 1;
+    Feed *feed = open_test_feed(&config);
     for (uint64_t first = 0; first < BATCHES; first++) {
         FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 0, first, 0, 0};
         FeedBatch batch;

@@ -136,16 +136,9 @@ static uint64_t frames_decoded(void) {
 // Batches of an epoch for clients with seeds of their own, one batch for each in turn.
 static void read_batches(const TestDataset *spec, unsigned clients) {
     Feed *feeds[CLIENTS];
-    FeedConfig config = {.endpoint = "ipc://p",
-                         .vocab_size = TEST_VOCAB,
-                         .sequence_tokens = T,
-                         .max_rows = ROWS,
-                         .window = 2,
-                         .timeout_ms = 120000};
-    for (unsigned i = 0; i < clients; i++) {
-        feeds[i] = feed_open(&config);
-        CHECK(feeds[i] && feed_attach(feeds[i]) == 0);
-    }
+    FeedConfig config = test_feed_config(T, ROWS);
+    config.window = 2;
+    for (unsigned i = 0; i < clients; i++) feeds[i] = open_test_feed(&config);
     for (uint64_t batch_number = 0; batch_number < BATCHES; batch_number++)
         for (unsigned i = 0; i < clients; i++) {
             FeedRequest request = {SPLIT_TRAIN, SAMPLING_EPOCH, ROWS, 1000 + i, batch_number * ROWS, 0, 0};

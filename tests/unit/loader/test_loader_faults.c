@@ -1,7 +1,6 @@
 // A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
 #include "loader/server/served.h"
 #include "tests/unit/loader/fixture_loader.h"
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,42 +12,23 @@ enum { T = 64, ROWS = 8 };
 static const TestDataset other = {
     .salt = 2, .train_tokens = 90000, .val_tokens = 5000, .shard_tokens = 60000, .frame_tokens = 4096};
 
-static Feed *open_feed(void) {
-    FeedConfig config = test_feed_config(T, ROWS);
-    return open_test_feed(&config);
-}
-
-static FeedResult request_rows(Feed *feed, uint64_t first, FeedBatch *batch) {
-    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
-    CHECK(feed_request(feed, &request) == 0);
-    return feed_next(feed, batch);
-}
-
-static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
-    FeedBatch batch;
-    CHECK(request_rows(feed, first, &batch) == FEED_BATCH);
-    CHECK_EQUAL(batch.first_sample, first);
-    take_rows(feed, &batch, salt, ROWS, T);
-}
-
 // The trainer initializes its weights between feed_open and feed_attach, which takes seconds.
 TEST(feed_follows_a_change_of_the_dataset_between_open_and_attach) {
     make_test_dataset("a", &test_small);
     make_test_dataset("b", &other);
     pid_t pid = start_loader("a", "p");
-    FeedConfig config = test_feed_config(T, ROWS);
+    const FeedConfig config = test_feed_config(T, ROWS);
     Feed *feed = feed_open(&config);
     stop_loader(pid, SIGKILL);
     pid = start_loader("b", "p");
     wait_for_loader("p", 2);
     CHECK(feed_attach(feed) == 0);
     // The change is known, the caller is not: its requests must not be answered after FEED_CHANGED.
-    FeedRequest request = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS};
     FeedBatch batch;
-    while (feed_capacity(feed)) CHECK(feed_request(feed, &request) == 0);
+    while (feed_capacity(feed)) request_rows(feed, ROWS, 0);
     CHECK_EQUAL(feed_next(feed, &batch), FEED_CHANGED);
     CHECK_TEXT(feed_dataset(feed)->name, "b");
-    for (uint64_t first = 40; first < 100; first += ROWS) check_rows(feed, 2, first);
+    for (uint64_t first = 40; first < 100; first += ROWS) read_rows(feed, 2, ROWS, T, first);
     feed_close(feed);
     stop_loader(pid, SIGTERM);
 }
@@ -62,8 +42,8 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     make_test_dataset("c", &short_val);
     CHECK(symlink("c", "d") == 0);
     pid_t pid = start_loader("a", "p");
-    Feed *feed = open_feed();
-    check_rows(feed, 1, 0);
+    Feed *feed = open_plain_feed(T, ROWS);
+    read_rows(feed, 1, ROWS, T, 0);
     stop_loader(pid, SIGKILL);
     pid = start_loader("d", "p");
     wait_for_loader("p", 2);
@@ -71,11 +51,10 @@ TEST(feed_waits_while_the_loader_serves_a_dataset_that_is_too_short) {
     char command[5000];
     snprintf(command, sizeof command, "(sleep 0.3; rm d; ln -s b d; kill -HUP %d) &", (int)pid);
     CHECK(system(command) == 0);
-    FeedBatch batch;
-    CHECK_EQUAL(request_rows(feed, 8, &batch), FEED_CHANGED);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, 8), FEED_CHANGED);
     CHECK_EQUAL(feed_dataset(feed)->tokens[SPLIT_TRAIN], other.train_tokens);
     CHECK_EQUAL(feed_dataset(feed)->tokens[SPLIT_VAL], other.val_tokens);
-    check_rows(feed, 2, 16);
+    read_rows(feed, 2, ROWS, T, 16);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
@@ -88,11 +67,11 @@ TEST(loader_refuses_a_reload_that_a_connected_trainer_cannot_use) {
     make_test_dataset("c", &short_train);
     CHECK(symlink("a", "d") == 0);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed();
+    Feed *feed = open_plain_feed(T, ROWS);
     CHECK(unlink("d") == 0 && symlink("c", "d") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "the train split of 'd' has 64 tokens, a connected trainer needs 65", 1);
-    check_rows(feed, 1, 0);
+    read_rows(feed, 1, ROWS, T, 0);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
@@ -107,46 +86,26 @@ TEST(loader_refuses_a_shard_with_the_content_of_another) {
     make_test_dataset("e", &twos);
     CHECK(rename("e/train/000/000000.zst", "d/train/000/000000.zst") == 0);
     CHECK_EQUAL(stop_loader(start_loader("d", "p"), 0), EX_DATA);
-    char *log = read_file("p.log", NULL);
+    const char *log = read_file("p.log", NULL);
     CHECK_TEXT(log, "000000.zst");
     CHECK_TEXT(log, "content hash differs");
-    free(log);
-}
-
-static void flip_byte(const char *path, uint64_t offset) {
-    uint8_t byte = 0;
-    int fd = open(path, O_RDWR);
-    CHECK(fd >= 0 && pread(fd, &byte, 1, (off_t)offset) == 1);
-    byte ^= 0x10;
-    CHECK(pwrite(fd, &byte, 1, (off_t)offset) == 1);
-    close(fd);
-}
-
-static uint64_t middle_of_frame(const char *path, uint64_t frame) {
-    ShardFile shard;
-    CHECK(shard_file_open(&shard, path) == 0);
-    uint64_t offset = shard.frames[frame].offset + shard.frames[frame].bytes / 2;
-    shard_file_close(&shard);
-    return offset;
 }
 
 // fault 32
 TEST(loader_serves_a_repaired_shard_after_a_reload) {
-    char *path = (char[]){"d/train/000/000000.zst"};
     make_test_dataset("d", &test_small);
     CHECK(system("cp d/train/000/000000.zst whole") == 0);
-    flip_byte(path, middle_of_frame(path, 2));
+    damage_frame("d/train/000/000000.zst", 2);
     pid_t pid = start_loader("d", "p");
-    Feed *feed = open_feed();
-    FeedBatch batch;
-    CHECK_EQUAL(request_rows(feed, 2 * 4096 / T, &batch), FEED_ERROR);
+    Feed *feed = open_plain_feed(T, ROWS);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, 2 * 4096 / T), FEED_ERROR);
     CHECK_ERROR(EX_DATA, "");
     feed_close(feed);
-    CHECK(rename("whole", path) == 0);
+    CHECK(rename("whole", "d/train/000/000000.zst") == 0);
     kill(pid, SIGHUP);
     wait_for_line("p", "files have been opened again", 1);
-    feed = open_feed();
-    check_rows(feed, 1, 2 * 4096 / T);
+    feed = open_plain_feed(T, ROWS);
+    read_rows(feed, 1, ROWS, T, 2 * 4096 / T);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
@@ -154,25 +113,22 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
 // fault 31
 TEST(loader_survives_a_shard_that_is_truncated_while_it_is_served) {
     pid_t pid = serve_test_dataset(&test_small);
-    Feed *feed = open_feed();
-    FeedBatch batch;
+    Feed *feed = open_plain_feed(T, ROWS);
     CHECK(system("cp d/train/000/000001.zst whole") == 0);
     CHECK(truncate("d/train/000/000001.zst", 4096) == 0); // before the first request, which starts the prefetching
-    CHECK_EQUAL(request_rows(feed, (60000 + 9 * 4096) / T + 1, &batch), FEED_ERROR);
+    CHECK_EQUAL(result_of_rows(feed, ROWS, (60000 + 9 * 4096) / T + 1), FEED_ERROR);
     CHECK(!strchr(err_text(), '/'));
     CHECK_ERROR(EX_IO, "train shard 1, frame 9 cannot be read");
     feed_close(feed);
-    char *log = read_file("p.log", NULL);
-    CHECK_TEXT(log, "000001.zst': the file was truncated");
-    free(log);
+    CHECK_TEXT(read_file("p.log", NULL), "000001.zst': the file was truncated");
     // Repaired in place, it is read again.
     CHECK(system("cat whole >d/train/000/000001.zst") == 0);
     nanosleep(&(struct timespec){1, 100000000}, NULL); // a frame that failed is not tried again sooner
-    feed = open_feed();
-    check_rows(feed, 1, (60000 + 9 * 4096) / T + 1);
+    feed = open_plain_feed(T, ROWS);
+    read_rows(feed, 1, ROWS, T, (60000 + 9 * 4096) / T + 1);
     feed_close(feed);
-    feed = open_feed(); // the loader still runs and serves the other shard
-    for (uint64_t first = 0; first < 900; first += 64) check_rows(feed, 1, first);
+    feed = open_plain_feed(T, ROWS); // the loader still runs and serves the other shard
+    for (uint64_t first = 0; first < 900; first += 64) read_rows(feed, 1, ROWS, T, first);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }

@@ -18,18 +18,6 @@ static Feed *open_feed(bool inline_only) {
     return open_test_feed(&config);
 }
 
-static void request(Feed *feed, uint64_t first) {
-    FeedRequest what = {.split = SPLIT_TRAIN, .mode = SAMPLING_SEQUENTIAL, .rows = ROWS, .first_sample = first};
-    CHECK(feed_request(feed, &what) == 0);
-}
-
-static void check_rows(Feed *feed, unsigned salt, uint64_t first) {
-    FeedBatch batch;
-    request(feed, first);
-    CHECK(feed_next(feed, &batch) == FEED_BATCH);
-    take_rows(feed, &batch, salt, ROWS, T);
-}
-
 // The exit code of `loader ARGUMENTS --endpoint ipc://p`; its output is in the file out.
 static int loader_command(const char *arguments) {
     char command[4096];
@@ -39,11 +27,7 @@ static int loader_command(const char *arguments) {
     return WEXITSTATUS(status);
 }
 
-static void check_output(const char *part) {
-    char *text = read_file("out", NULL);
-    CHECK_TEXT(text, part);
-    free(text);
-}
+static void check_output(const char *part) { CHECK_TEXT(read_file("out", NULL), part); }
 
 // At any moment of a swap, each batch comes from the dataset that the feed reports.
 TEST(loader_swaps_datasets_while_clients_read) {
@@ -61,7 +45,7 @@ TEST(loader_swaps_datasets_while_clients_read) {
             uint64_t first = (uint64_t)round * ROWS;
             bool changed = false;
             for (int left = 3; left;) { // requests made before the notice arrives are answered from the old dataset
-                while (feed_capacity(feeds[i])) request(feeds[i], first);
+                while (feed_capacity(feeds[i])) request_rows(feeds[i], ROWS, first);
                 unsigned salt = strcmp(feed_dataset(feeds[i])->name, "a") ? 2 : 1;
                 FeedBatch batch;
                 FeedResult result = feed_next(feeds[i], &batch);
@@ -115,7 +99,7 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CHECK_EQUAL(loader_command(cases[i].arguments), cases[i].code);
         check_output(cases[i].reason);
-        check_rows(feed, 1, i * ROWS);
+        read_rows(feed, 1, ROWS, T, i * ROWS);
     }
     // After a refusal a swap that fits is accepted; SIGHUP opens the served dataset again, not that of the command
     // line.
@@ -128,15 +112,15 @@ TEST(loader_refuses_a_swap_that_does_not_fit_and_continues_to_serve) {
     kill(pid, SIGHUP);
     wait_for_line("p", "the dataset is the same as before", 2);
     FeedBatch batch;
-    request(feed, 0);
+    request_rows(feed, ROWS, 0);
     FeedResult result = feed_next(feed, &batch);
     if (result == FEED_BATCH) { // the request was faster than the notice
         take_rows(feed, &batch, 1, ROWS, T);
-        request(feed, 0);
+        request_rows(feed, ROWS, 0);
         result = feed_next(feed, &batch);
     }
     CHECK_EQUAL(result, FEED_CHANGED);
-    check_rows(feed, 2, 0);
+    read_rows(feed, 2, ROWS, T, 0);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
@@ -163,9 +147,7 @@ TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
     CHECK_EQUAL(loader_command("reweight 3 1"), EX_DATA);
     check_output("the train split of 'tiny' has 64 tokens, a connected trainer needs 65");
     CHECK(next_of_epoch(feed, ROWS) == FEED_BATCH);
-    char *schedule = read_file("schedule", NULL);
-    CHECK(!*schedule);
-    free(schedule);
+    CHECK(!*read_file("schedule", NULL));
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
     // With such a line in the schedule, the rows that do not need the source are served.
@@ -174,8 +156,7 @@ TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
     feed = open_feed(false);
     CHECK(next_of_epoch(feed, 100000 - ROWS) == FEED_BATCH);
     CHECK(next_of_epoch(feed, 100000 - ROWS + 1) == FEED_ERROR);
-    CHECK_TEXT(err_text(), "'tiny'");
-    err_clear();
+    CHECK_ERROR(EX_DATA, "'tiny'");
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
@@ -270,7 +251,8 @@ static uint64_t frames_decoded(void) {
 
 // Reads all of a dataset, so that nothing is left that could be read ahead.
 static void read_all(Feed *feed, unsigned salt) {
-    for (uint64_t first = 0; first + ROWS < test_small.train_tokens / T; first += ROWS) check_rows(feed, salt, first);
+    for (uint64_t first = 0; first + ROWS < test_small.train_tokens / T; first += ROWS)
+        read_rows(feed, salt, ROWS, T, first);
 }
 
 TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
@@ -291,7 +273,7 @@ TEST(loader_keeps_decoded_frames_of_shards_that_it_still_serves) {
     CHECK_EQUAL(loader_command("swap b a"), 0); // the shards of b come first in the stream now
     feed = open_feed(false);
     FeedBatch batch;
-    request(feed, 1600); // of a: the first 100,000 tokens are those of b
+    request_rows(feed, ROWS, 1600); // of a: the first 100,000 tokens are those of b
     CHECK(feed_next(feed, &batch) == FEED_BATCH);
     for (uint64_t i = 0; i < ROWS * (T + 1); i++)
         CHECK_EQUAL(batch.ids[i], test_id(1, 0, 1600 * T - test_small.train_tokens + i / (T + 1) * T + i % (T + 1)));
