@@ -22,7 +22,6 @@ static ssize_t member_read(Stream *stream, void *data, size_t size) {
     size_t done = 0;
     while (done < size) {
         la_ssize_t got = archive_read_data(archive->handle, (char *)data + done, size - done);
-        if (got == ARCHIVE_RETRY) continue;
         if (got < 0) return fail_archive(archive, stream->name); // a warning here is a wrong CRC
         if (got == 0) break;
         done += (size_t)got;

@@ -164,6 +164,24 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
 
+# fault 4
+@test "a tar whose sparse blocks are out of order is 65, and does not hang" {
+    python3 - <<'END'
+header = bytearray(512)
+def put(at, text):
+    header[at:at + len(text)] = text
+put(0, b"a.txt"), put(100, b"0000644\0"), put(124, b"00000002000\0"), put(156, b"S"), put(257, b"ustar  \0")
+for i, start in enumerate((4096, 0)): # GNU's map of the blocks: offset and size of each
+    put(386 + 24 * i, b"%011o\0%011o\0" % (start, 512))
+put(483, b"%011o\0" % 8192), put(148, b" " * 8)
+put(148, b"%06o\0 " % sum(header))
+open("order.tar", "wb").write(bytes(header) + b"text\n" * 204 + bytes(4 + 1024))
+END
+    bad="'order.tar:a.txt': truncated or damaged"
+    run_match 65 "$bad*out-of-order sparse blocks" timeout 60 "$BIN/shardtool" text order.tar
+    run_match 66 "skipped 1 bad input, the first: the rest of 'order.tar' is not read: $bad" timeout 60 "$BIN/shardtool" text --keep-going order.tar
+}
+
 @test "a damaged header of a tar is 65, and loses its member only with --keep-going or --max-bad" {
     mkdir m && for i in $(seq 10 49); do seq $i 500 >m/$i.txt; done
     tar cf a.tar --sort=name m/*.txt
