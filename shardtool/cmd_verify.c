@@ -38,7 +38,7 @@ typedef struct {
 typedef struct {
     Pool *pool;
     uint64_t shards, bad, tokens; // bad: shards
-    uint64_t other;               // bad manifests, vocabularies and unlisted files
+    uint64_t other;               // bad manifests and vocabularies, unlisted files, paths that cannot be opened
     int code;                     // exit code
     bool chained, open_end; // the previous check was the previous shard of the dataset; its last document continues
 } Verifier;
@@ -68,6 +68,7 @@ static int check_mapped(void *data) {
     Check *check = data;
     ShardFile shard;
     check->tokens = 0;
+    if (check->listed && dataset_check_size(check->path, check->expected.bytes) < 0) return -1;
     if (shard_file_open(&shard, check->path) < 0) return -1;
     if (!check->cursor) check->cursor = shard_cursor_open();
     const Shard *first = shard.members, *last = &shard.members[shard.member_count - 1];
@@ -117,8 +118,9 @@ static bool report_oldest(Verifier *verifier) {
     if (status == 0 && chained && check->before != verifier->open_end)
         fail(EX_DATA, "shard '%s': its first document does not continue the previous shard", check->path);
     verifier->chained = status == 0 && check->listed, verifier->open_end = check->after;
-    verifier->shards++;
-    verifier->bad += err_code() != 0;
+    const bool is_shard = check->listed || (err_code() != EX_NOINPUT && err_code() != EX_PERMISSION);
+    verifier->shards += is_shard, verifier->other += !is_shard;
+    verifier->bad += is_shard && err_code() != 0;
     report(verifier, check->path, check->tokens);
     return true;
 }
@@ -165,7 +167,7 @@ static void verify_path(Verifier *verifier, const char *path) {
         return;
     }
     Dataset dataset;
-    if (dataset_open(&dataset, path) < 0) {
+    if (dataset_open_manifest(&dataset, path) < 0) {
         report_other(verifier, path);
         return;
     }
@@ -178,6 +180,20 @@ static void verify_path(Verifier *verifier, const char *path) {
     Unlisted unlisted = {verifier, &dataset};
     if (dataset_files(path, report_unlisted, &unlisted) < 0) report_other(verifier, path);
     dataset_close(&dataset);
+}
+
+static void log_summary(const Verifier *verifier) {
+    const uint64_t shards = verifier->shards, bad = verifier->bad;
+    char other[64] = "";
+    if (verifier->other)
+        snprintf(other, sizeof other, "; %" PRIu64 " other error%s", verifier->other, PLURAL(verifier->other));
+    if (!shards)
+        log_line("no shard was checked%s", other);
+    else if (bad || verifier->other)
+        log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad%s", bad, shards, PLURAL(shards),
+                 bad == 1 || shards == 1 ? "is" : "are", other);
+    else
+        log_line("%" PRIu64 " shard%s, %" PRIu64 " tokens: all good", shards, PLURAL(shards), verifier->tokens);
 }
 
 static int run(int count, char **arguments) {
@@ -193,15 +209,7 @@ static int run(int count, char **arguments) {
         for (int i = 0; i < count; i++) verify_path(&verifier, arguments[i]);
         while (report_oldest(&verifier)) {
         }
-        char other[64] = "";
-        if (verifier.other)
-            snprintf(other, sizeof other, "; %" PRIu64 " other error%s", verifier.other, PLURAL(verifier.other));
-        if (verifier.bad || verifier.other)
-            log_line("%" PRIu64 " of %" PRIu64 " shard%s %s bad%s", verifier.bad, verifier.shards,
-                     PLURAL(verifier.shards), verifier.bad == 1 ? "is" : "are", other);
-        else
-            log_line("%" PRIu64 " shard%s, %" PRIu64 " tokens: all good", verifier.shards, PLURAL(verifier.shards),
-                     verifier.tokens);
+        log_summary(&verifier);
         status = verifier.code;
     }
     pool_close(verifier.pool);

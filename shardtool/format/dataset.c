@@ -293,7 +293,14 @@ static int check_stored_hash(const char *path, const DatasetShard *shard) {
     return status;
 }
 
-int dataset_read_shard(Dataset *dataset, const json_t *object, bool check_hash) {
+int dataset_check_size(const char *path, uint64_t bytes) {
+    struct stat st;
+    if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
+    if ((uint64_t)st.st_size == bytes) return 0;
+    return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, bytes);
+}
+
+int dataset_read_shard(Dataset *dataset, const json_t *object, ShardFileCheck check) {
     const char *file = NULL, *split_name = NULL;
     DatasetShard shard = {0};
     if (get_string(dataset, object, "file", &file) || get_string(dataset, object, "split", &split_name) ||
@@ -310,18 +317,15 @@ int dataset_read_shard(Dataset *dataset, const json_t *object, bool check_hash) 
     shard_file(expected, sizeof expected, split, dataset->shard_count[split]);
     if (strcmp(file, expected)) return fail(EX_DATA, "file '%s', expected '%s'", file, expected);
 
-    struct stat st;
     char path[PATH_MAX_BYTES];
     dataset_shard_path(path, dataset->path, split, dataset->shard_count[split]);
-    if (stat(path, &st)) return fail(EX_DATA, "'%s' is missing: %s", path, strerror(errno));
-    if ((uint64_t)st.st_size != shard.bytes)
-        return fail(EX_DATA, "'%s' has %lld bytes instead of %" PRIu64, path, (long long)st.st_size, shard.bytes);
-    if (check_hash && check_stored_hash(path, &shard) < 0) return -1;
+    if (check >= SHARD_FILE_SIZE && dataset_check_size(path, shard.bytes) < 0) return -1;
+    if (check == SHARD_FILE_HASH && check_stored_hash(path, &shard) < 0) return -1;
     dataset_add(dataset, split, &shard);
     return split;
 }
 
-static int read_lines(Dataset *dataset, Bytes text) {
+static int read_lines(Dataset *dataset, Bytes text, ShardFileCheck check) {
     uint8_t fingerprint[32] = {0}, made[32], lines_hash[32] = {0};
     Bytes line;
     for (uint64_t number = 1; text.size; number++) {
@@ -331,7 +335,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
         int status = object ? 0 : fail(EX_DATA, "%s", error.text);
         if (status == 0)
             status = number == 1 ? read_header(dataset, object, line, fingerprint, lines_hash)
-                                 : dataset_read_shard(dataset, object, false);
+                                 : dataset_read_shard(dataset, object, check);
         json_decref(object);
         if (status < 0) return fail_in("line %" PRIu64, number);
         if (number > 1) continue;
@@ -344,7 +348,7 @@ static int read_lines(Dataset *dataset, Bytes text) {
     return 0;
 }
 
-int dataset_open(Dataset *dataset, const char *path) {
+static int open_checked(Dataset *dataset, const char *path, ShardFileCheck check) {
     *dataset = (Dataset){0};
     char manifest[PATH_MAX_BYTES];
     if (snprintf(manifest, sizeof manifest, "%s/" DATASET_MANIFEST, path) >= (int)sizeof manifest)
@@ -353,11 +357,17 @@ int dataset_open(Dataset *dataset, const char *path) {
     Bytes text;
     if (file_map(&text, manifest) < 0) return fail_in("'%s' is not a dataset", path);
     dataset_begin(dataset, path);
-    int status = text.size ? read_lines(dataset, text) : fail(EX_DATA, "empty");
+    int status = text.size ? read_lines(dataset, text, check) : fail(EX_DATA, "empty");
     file_unmap(&text);
     if (status == 0) return 0;
     dataset_close(dataset);
     return fail_in("dataset '%s': " DATASET_MANIFEST, path);
+}
+
+int dataset_open(Dataset *dataset, const char *path) { return open_checked(dataset, path, SHARD_FILE_SIZE); }
+
+int dataset_open_manifest(Dataset *dataset, const char *path) {
+    return open_checked(dataset, path, SHARD_FILE_NOTHING);
 }
 
 int dataset_make_folder(const char *directory, int split, uint64_t number) {

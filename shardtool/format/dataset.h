@@ -56,10 +56,14 @@ typedef struct {
     uint64_t source_count;
 } Dataset;
 
+// What is compared of the file of a shard that a manifest or a journal lists.
+typedef enum { SHARD_FILE_NOTHING, SHARD_FILE_SIZE, SHARD_FILE_HASH } ShardFileCheck;
+
 // Reads and checks the manifest without opening the shards. 66 when there is no manifest; 65, with the line, when it is
 // damaged or lists a file that is missing or has another size.
 int dataset_open(Dataset *dataset, const char *path);
-void dataset_close(Dataset *dataset); // accepts a zeroed struct
+int dataset_open_manifest(Dataset *dataset, const char *path); // the same, whatever files there are
+void dataset_close(Dataset *dataset);                          // accepts a zeroed struct
 
 // To write a dataset: begin, set vocabulary, params and val, add shards and sources in order, save.
 uint64_t dataset_bytes(const Dataset *dataset, int split); // size of the files of a split
@@ -70,9 +74,10 @@ int dataset_save(Dataset *dataset); // writes the manifest atomically; sets the 
 
 struct json_t; // of libjansson
 // The line of a shard in the manifest, and a shard from its JSON object: its split, or -1 when the object is malformed
-// or the file is missing or has another size, or with `check_hash` another hash.
+// or the file does not pass the check.
 void dataset_write_shard(Buffer *out, int split, uint64_t number, const DatasetShard *shard);
-int dataset_read_shard(Dataset *dataset, const struct json_t *object, bool check_hash);
+int dataset_read_shard(Dataset *dataset, const struct json_t *object, ShardFileCheck check);
+int dataset_check_size(const char *path, uint64_t bytes); // 65 when the file is missing or has another size
 
 // "DIR/train/000/000017.zst"; dies when the path is too long.
 void dataset_shard_path(char out[PATH_MAX_BYTES], const char *directory, int split, uint64_t number);

@@ -125,10 +125,11 @@ static bool load_shard(Dataset *dataset, Bytes line, int pending_split, JournalR
     json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
     InputPosition position = {0};
     int split = -1;
-    bool good = object && get_number(object, "file", &position.file) &&
-                get_number(object, "document", &position.document) && get_number(object, "token", &position.token) &&
-                (split = dataset_read_shard(dataset, json_object_get(object, "shard"),
-                                            position.document || position.token)) >= 0;
+    bool good =
+        object && get_number(object, "file", &position.file) && get_number(object, "document", &position.document) &&
+        get_number(object, "token", &position.token) &&
+        (split = dataset_read_shard(dataset, json_object_get(object, "shard"),
+                                    position.document || position.token ? SHARD_FILE_HASH : SHARD_FILE_SIZE)) >= 0;
     if (!good && err_code()) log_warn("finished shards are made again: %s", err_text());
     if (good) resume->positions[split] = position;
     if (good && split != pending_split) {

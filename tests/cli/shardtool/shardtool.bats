@@ -219,6 +219,33 @@ texts() { # a folder of small documents
     [ ! -e merged.zst ]
 }
 
+# fault 28, 33
+@test "verify names each bad shard of a dataset, also after one that is missing or has another size" {
+    texts
+    shardtool tokenize -q -o out --docs lines --val 0 --frame-tokens 4 --shard-tokens 4 in
+    truncate -s -20 out/train/000/000000.zst
+    rm out/train/000/000001.zst
+    printf x >>out/train/000/000002.zst
+    printf '\xff' | dd of=out/train/000/000003.zst bs=1 seek=130 conv=notrunc status=none
+    run_code 1 shardtool verify out
+    for bad in "0.zst' has * bytes instead of" "1.zst' is missing" "2.zst' has * bytes instead of" "3.zst': frame 0" "4 of 5 shards are bad"; do
+        [[ "$output" == *$bad* ]] || { echo "no '$bad' in: $output" && return 1; }
+    done
+    [[ "$output" != *"other error"* ]]
+    run_code 1 shardtool verify --json out
+    [ "$(grep -c '"ok":false' <<<"$output")" = 4 ]
+    run_match 65 "has * bytes instead of" shardtool cat out
+}
+
+@test "verify counts what is no shard apart: an unfinished dataset, a path that does not exist" {
+    texts
+    mkdir unfinished && touch unfinished/.journal
+    run_match 66 "'unfinished' holds an unfinished run: the command that began it continues it*no shard was checked; 1 other error" shardtool verify unfinished
+    run_match 66 "cannot open 'typo'*no shard was checked; 1 other error" shardtool verify typo
+    shardtool tokenize -q -o out in
+    run_match 66 "0 of 1 shard is bad; 1 other error" shardtool verify out typo
+}
+
 # fault 28
 @test "a truncated shard is 65 for readers and 1 for verify" {
     texts
