@@ -2,13 +2,16 @@
 #include "common/log.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { TERMINAL_NS = 200000000, PLAIN_S = 10 };
 const char *log_program = "millrace";
 bool log_quiet, log_silent;
+static bool with_times;
 static bool line_stands; // the cursor is at the end of a progress line, which has no newline yet
 
 uint64_t clock_ns(void) {
@@ -22,9 +25,34 @@ void text_printable(char *text) {
         if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
 }
 
+// systemd.exec(5): JOURNAL_STREAM is DEVICE:INODE of the journal.
+static bool is_journal(int fd) {
+    const char *journal = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+    return journal && sscanf(journal, "%llu:%llu", &device, &inode) == 2 && fstat(fd, &st) == 0 &&
+           st.st_dev == device && st.st_ino == inode;
+}
+
+void log_add_times(void) { with_times = !is_journal(STDERR_FILENO); }
+
+// As ISO 8601 has it, with a space after it: 2026-11-23T18:07:05.123Z
+static void print_time(char out[40]) {
+    struct timespec now;
+    struct tm utc;
+    char seconds[24];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(out, 40, "%s.%03dZ ", seconds, (int)(now.tv_nsec / 1000000));
+}
+
 void log_error(const char *command, const char *text) {
     if (log_silent) return;
-    fprintf(stderr, "%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", log_program, *command ? " " : "", command, text);
+    char now[40] = "";
+    if (with_times) print_time(now);
+    fprintf(stderr, "%s%s%s%s%s: %s\n", line_stands ? "\r\033[K" : "", now, log_program, *command ? " " : "", command,
+            text);
     line_stands = false;
 }
 

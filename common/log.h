@@ -14,6 +14,10 @@ extern bool log_silent;         // nothing at all: another process prints the sa
 // lines and errors are passed through it.
 void text_printable(char *text);
 
+// From here on, lines and errors begin with the time (UTC), for programs that run for long. Not where stderr is the journal
+// of systemd, which has the time of each line.
+void log_add_times(void);
+
 // Prints "program: sentence". A progress line on the terminal is erased first; the next update draws it again below.
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Same, but also under --quiet, for what must not be missed.

@@ -10,6 +10,7 @@ COMMANDS(DECLARE)
 static const ManualRow environment[] = {
     {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID"},
     {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops"},
+    {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) where stderr is not this stream"},
     {NULL, NULL},
 };
 static const ManualRow files[] = {

@@ -216,6 +216,29 @@ for name, kind in kinds.items():
     [ $code = 69 ]
 }
 
+@test "serve begins its lines with the time, except in the journal of systemd and in the lines of a trainer" {
+    stamp='^20[0-9][0-9]-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9][.][0-9]\{3\}Z loader: '
+    TZ=America/Lima start
+    grep -q "$stamp"'ready: ' log
+    minute=$(date -u +%Y-%m-%dT%H)
+    [[ "$(head -c 13 log)" == "$minute" || "$(date -u +%M)" == 00 ]] # UTC
+    run_code 73 "$BIN/loader" serve set --endpoint ipc://place
+    grep -q "${stamp%: } serve: " <<<"$output"
+    kill "$LOADER"
+    wait "$LOADER"
+    grep -q "$stamp"'stopped$' log
+    JOURNAL_STREAM=$(stat -c %d:%i log) start
+    grep -q '^loader: ready: ' log
+    kill "$LOADER"
+    wait "$LOADER"
+    JOURNAL_STREAM=$(stat -c %d:%i text.txt) start # stderr has been redirected to another file
+    grep -q "$stamp"'ready: ' log
+    kill "$LOADER"
+    wait "$LOADER"
+    start --die-with-parent=$$
+    grep -q '^loader: ready: ' log
+}
+
 @test "serve notifies systemd when it is ready and when it stops" {
     python3 -c '
 import socket, sys
