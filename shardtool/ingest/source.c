@@ -156,6 +156,8 @@ int source_fail_in(const Source *source, const Part *part) {
 
 uint64_t source_bytes_read(const Source *source) { return source->bytes_before + source->stream.bytes; }
 
+int source_check(const Source *source) { return check_unchanged(&source->stream); }
+
 void source_close(Source *source) {
     if (!source) return;
     close_file(source);

@@ -11,4 +11,5 @@ void source_start(Source *source, uint64_t file, ReadPlace place, uint64_t docum
 int source_next(Source *source, Part *part);                // 1, 0 at the end, -1 after fail()
 int source_fail_in(const Source *source, const Part *part); // names its document in the pending error; returns -1
 uint64_t source_bytes_read(const Source *source);           // of the files' bytes, for progress
-void source_close(Source *source);                          // accepts NULL
+int source_check(const Source *source); // 74 when the file that is being read has changed: for a reader that ends early
+void source_close(Source *source);      // accepts NULL

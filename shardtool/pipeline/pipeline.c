@@ -230,6 +230,7 @@ int pipeline_run(const PipelineOptions *options, const Inputs *inputs, Source *s
         pipeline.tokens.last = (InputPosition){.file = part.file, .document = part.document};
         status = add_document(&pipeline, &part);
     }
+    if (result->is_full) status = source_check(source);
     if (status >= 0) status = submit_batch(&pipeline);
     while (status == 0) status = deliver_batch(&pipeline);
     if (status > 0) status = shard_sink_finish(pipeline.sink);

@@ -95,6 +95,16 @@ end_reading() { # STATUS: all of its output is in `all`
     grep -q "changed while it was read" err
 }
 
+# fault 15
+@test "an input rewritten during a run that --max-tokens ends early is 74" {
+    head -c 3000000 /dev/urandom | base64 -w 1000 >a.txt && touch -d '2020-01-01' a.txt
+    begin_reading shardtool tokenize --docs lines --max-tokens 1000000 -o - a.txt
+    touch a.txt # the run waits: its output is larger than a pipe
+    end_reading 74
+    grep -q "'a.txt' changed while it was read" err
+    run_code 0 shardtool tokenize --docs lines --max-tokens 1000000 -o out a.txt
+}
+
 @test "numbers in hexadecimal and negative ones are refused, not taken for 0" {
     for option in --val-seed=0x10 -j0x4 --shard-tokens=0x10000 -j-1; do
         run_match 2 "is not a number such as" shardtool tokenize $option -o out a.txt
