@@ -45,8 +45,24 @@ int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64
     return 0;
 }
 
-int importer_check_even(Bytes ids) {
-    return ids.size % 2 ? fail(EX_DATA, "odd number of bytes: it cannot hold u16 ids only") : 0;
+// Whether the bytes look like ids of `width` bytes: nothing but zeros above the lower two. u16 ids do not, because no
+// text has the id 0, an exclamation mark, at every second place.
+static bool have_width(Bytes ids, size_t width) {
+    enum { IDS_LEAST = 4 };
+    if (ids.size % width || ids.size / width < IDS_LEAST) return false;
+    for (size_t i = 0; i < ids.size; i += 2)
+        if (i % width && get_u16(ids.data + i)) return false;
+    return true;
+}
+
+int importer_check_u16(Bytes ids) {
+    if (ids.size % 2) return fail(EX_DATA, "odd number of bytes: it cannot hold u16 ids only");
+    const int width = have_width(ids, 8) ? 8 : have_width(ids, 4) ? 4 : 2;
+    if (width == 2) return 0;
+    return fail(EX_DATA,
+                "it looks like ids of %d bytes, this program reads u16: convert it first, as by "
+                "numpy.fromfile(FILE, 'u%d').astype('u2').tofile(NEW)",
+                width, width);
 }
 
 int importer_add_counted(Importer *importer, Bytes ids, uint64_t count) {

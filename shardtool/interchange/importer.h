@@ -19,7 +19,7 @@ int importer_add(Importer *importer, const uint8_t *data, uint64_t first, uint64
 int importer_add_end(Importer *importer); // adds the end-of-text id
 
 int importer_add_counted(Importer *importer, Bytes ids, uint64_t count); // 65 when the bytes are not `count` ids
-int importer_check_even(Bytes ids);                                      // 65 when the number of bytes is odd
+int importer_check_u16(Bytes ids); // 65 when a file without a header does not hold u16 ids: odd bytes, or wider ids
 
 // Maps the index of the current file: its name with `end` in place of the last `cut` bytes.
 int importer_map_index(const Importer *importer, Bytes *index, size_t cut, const char *end);

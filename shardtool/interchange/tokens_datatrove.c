@@ -8,7 +8,7 @@
 
 static int read_documents(Importer *importer, Bytes index, Bytes file) {
     uint64_t count = file.size / 2, end = 0;
-    if (importer_check_even(file) < 0) return -1;
+    if (importer_check_u16(file) < 0) return -1;
     if (index.size % 8) return fail(EX_DATA, "index: %zu bytes are no sequence of u64", index.size);
     for (size_t i = 0; i < index.size; i += 8) {
         uint64_t first = end;

@@ -2,7 +2,7 @@
 #include "shardtool/interchange/interchange.h"
 
 static int read_ids(Importer *importer, Bytes file) {
-    return importer_check_even(file) < 0 ? -1 : importer_add(importer, file.data, 0, file.size / 2);
+    return importer_check_u16(file) < 0 ? -1 : importer_add(importer, file.data, 0, file.size / 2);
 }
 
 static int write_ids(Exporter *exporter) { return exporter_write(exporter, ".bin", (Bytes){0}, exporter->count); }

@@ -100,6 +100,23 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     run_match 2 "missing -o DIR" shardtool import --from nanogpt train.bin
 }
 
+# fault 97
+@test "a file of 32-bit or 64-bit ids is refused, not read with ids 0 behind each" {
+    python3 -c '
+import array
+ids = [464, 717, 3188, 13, 50256]
+for name, kind in ("int32.bin", "i"), ("int64.bin", "q"), ("u16.bin", "H"):
+    array.array(kind, ids).tofile(open(name, "wb"))'
+    for bytes in 4 8; do
+        file=int$((bytes * 8)).bin
+        run_match 65 "'$file': it looks like ids of $bytes bytes*numpy.fromfile(FILE, 'u$bytes').astype('u2')" shardtool import --from nanogpt -o out $file
+    done
+    [ ! -e out/dataset.jsonl ]
+    ids 0 0 64 0 0 50256 >marks.bin # "!!a!!"
+    run_code 0 shardtool import -q --from nanogpt -o out u16.bin marks.bin
+    shardtool cat out | cmp - <(cat marks.bin u16.bin)
+}
+
 @test "names decide the split; one split goes to standard output" {
     ids 1 2 50256 >train.bin
     ids 3 50256 >val.bin
