@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/log.h"
 #include "trainer/records/report.h"
+#include "trainer/run/forecast.h"
 #include "trainer/run/loop_record.h"
 #include "trainer/run/run_data.h"
 #include "trainer/run/run_save.h"
@@ -186,6 +187,7 @@ static Next loop_once(Run *run) {
 }
 
 int train(Run *run) {
+    if (!run_is_complete(run)) forecast_log(run, save_interval(&run->config));
     run->pace.started_ns = clock_ns(), run->pace.first_step = run->state.step;
     while (run->state.step < (uint64_t)run->config.max_iters || (run->config.eval_interval && !run->state.evaluated))
         if (loop_once(run) == NEXT_EXIT) return save_and_exit(run);

@@ -584,6 +584,23 @@ END
     [[ "$output" == *"built without CUDA"* || "$output" == *" at 10 TFLOP/s, "*" at 100 TFLOP/s (the device was not measured)"* ]]
 }
 
+@test "before its first step a run prints the times of an evaluation, until a checkpoint and to its end; a short one does not" {
+    train --out_dir=short >output 2>&1
+    not grep -q "this takes about" output
+    begins() { # OPTION...: the line with the times, of a run that is then ended
+        rm -f output
+        "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run "${endless[@]}" "$@" >output 2>&1 3>&- &
+        TRAINER=$!
+        wait_until grep -qs "^step .*[0-9]/" output
+        kill "$TRAINER"
+        ends 75
+        awk '/this takes about/ { print; exit } /^step / { exit 1 }' output # before the first line of a step
+    }
+    time='[0-9.]+ (s|min|h|days|years)'
+    begins | grep -qE "this takes about: an evaluation $time \(eval_tokens\), until the next checkpoint $time \(eval_interval\), the run $time \(max_iters\)$"
+    begins --max_iters=1000000000000 | grep -qE "the run [0-9.e+]+ years"
+}
+
 @test "eval_interval=0 trains without validation data" {
     "$BIN/shardtool" tokenize --quiet --val 0 -o noval "$BATS_FILE_TMPDIR/docs/part-aa"
     run_code 0 "$BIN/trainer" train tiny.conf --dataset=noval --out_dir=run --eval_interval=0 --max_iters=4

@@ -1,0 +1,59 @@
+// The times are those of one forward pass over a few rows: a step takes three times as long for each token, and what
+// recompute adds. Data, the optimizer and saves are left out.
+#include "trainer/run/forecast.h"
+#include "common/log.h"
+#include "trainer/plan/step_cost.h"
+#include "trainer/records/evaluation.h"
+
+// On a GPU the pass has the shape of an evaluation, whose kernels exist. On a CPU about a thousand tokens have the rate
+// of more.
+static int pass_rows(const Run *run, const Evaluation *evaluation) {
+    enum { TOKENS = 1024 };
+    const PassLayout *pass = &run->plan.eval;
+    const uint64_t most = (uint64_t)pass->rows, few = TOKENS / (uint64_t)pass->block + 1,
+                   rows = run->backend->in_host_memory ? few : evaluation->parts[0].samples;
+    return (int)(rows < most ? rows : most);
+}
+
+static double pass_seconds(Run *run, int rows) {
+    StepScalars done; // a download waits for the device
+    const uint64_t started = clock_ns();
+    evaluate_warm_up(&run->network, (uint64_t)rows);
+    run->backend->download(&done, network_at(&run->network, run->plan.scalars), sizeof done);
+    return (double)(clock_ns() - started) * 1e-9;
+}
+
+// Seconds for each token of a forward pass. A first pass that is short has begun threads and made kernels.
+static double token_seconds(Run *run, int rows) {
+    const double little = 0.2, first = pass_seconds(run, rows);
+    return (first < little ? pass_seconds(run, rows) : first) / ((double)rows * run->plan.eval.block);
+}
+
+void forecast_log(Run *run, uint64_t save_interval) {
+    const Config *config = &run->config;
+    const uint64_t step = run->state.step, left = (uint64_t)config->max_iters - step;
+    const uint64_t next = save_interval - step % save_interval, saves = (left + step % save_interval) / save_interval;
+    const double little = 60;
+    Evaluation evaluations[SPLIT_COUNT];
+    for (int split = SPLIT_TRAIN; split <= SPLIT_VAL; split++)
+        evaluation_init(&evaluations[split], config, run->feed, split, run_use(run)->consumed);
+    if (log_quiet || !run_owns(run) || !evaluations[SPLIT_TRAIN].part_count) return;
+
+    const double token_s = token_seconds(run, pass_rows(run, &evaluations[SPLIT_TRAIN]));
+    const double again =
+        step_cost_recompute(&run->model.shape, run->backend, config->recompute, (int)config->recompute_layers);
+    const double step_s = (3 + again) * token_s * (double)(run_sequences(run) * (uint64_t)config->block_size) /
+                          run->collective.world; // the processes divide a step, but not an evaluation
+    const double tokens = (double)(evaluations[SPLIT_TRAIN].tokens + evaluations[SPLIT_VAL].tokens);
+    const double evaluation_s = config->eval_interval ? token_s * tokens : 0;
+    const double first_s = run->state.evaluated ? 0 : evaluation_s;
+    const double run_s = first_s + step_s * (double)left + evaluation_s * (double)saves;
+    char evaluation[16], save[16], whole[16];
+    if (run_s < little) return;
+    human_time(evaluation, evaluation_s), human_time(whole, run_s);
+    human_time(save, first_s + step_s * (double)(next < left ? next : left) + evaluation_s);
+    log_line(
+        "this takes about: an evaluation %s (eval_tokens), until the next checkpoint %s (eval_interval), the run %s "
+        "(max_iters)",
+        evaluation, save, whole);
+}
