@@ -10,6 +10,7 @@ typedef struct {
     const Vocab *vocab;
     Bytes stop;
     Buffer held; // sampled, and not emitted yet
+    Buffer text; // of one call of emit
     void (*emit)(void *context, Bytes text);
     void *context;
 } TextStream;
@@ -50,12 +51,25 @@ static size_t open_end(Bytes text, Bytes stop) {
     return 0;
 }
 
-static void emit(TextStream *stream, size_t size) {
-    Buffer *held = &stream->held;
-    if (!size) return;
-    stream->emit(stream->context, (Bytes){held->data, size});
+static void drop(Buffer *held, size_t size) {
     memmove(held->data, held->data + size, held->size - size);
     held->size -= size;
+}
+
+// Emits the first `size` bytes that are held, which end with a whole character or with bytes that are none.
+static void emit(TextStream *stream, size_t size) {
+    if (!size) return;
+    stream->text.size = 0;
+    utf8_replace((Bytes){stream->held.data, size}, &stream->text);
+    stream->emit(stream->context, (Bytes){stream->text.data, stream->text.size});
+    drop(&stream->held, size);
+}
+
+// Emits the start as it is, but for a cut character at its end, which the first token may complete.
+static void emit_start(TextStream *stream) {
+    const size_t size = stream->held.size - open_end((Bytes){stream->held.data, stream->held.size}, (Bytes){0});
+    if (size) stream->emit(stream->context, (Bytes){stream->held.data, size});
+    drop(&stream->held, size);
 }
 
 static bool add_token(void *context, uint16_t id) {
@@ -77,17 +91,17 @@ static bool add_token(void *context, uint16_t id) {
 
 int sample_text(Network *network, const Vocab *vocab, const Sampler *sampler, Bytes start, uint64_t tokens,
                 const char *stop, void (*emit_text)(void *context, Bytes text), void *context) {
-    TextStream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, emit_text, context};
+    TextStream stream = {vocab, {(const uint8_t *)stop, strlen(stop)}, {0}, {0}, emit_text, context};
     size_t length;
     uint16_t *ids = encode_start(vocab, start, tokens, &length);
     int result = ids ? 0 : -1;
     if (ids && start.size) result = vocab_decode(vocab, ids, length, &stream.held);
     if (result == 0) {
-        emit(&stream, stream.held.size);
+        emit_start(&stream);
         sample(network, sampler, ids, length, tokens, add_token, &stream);
         emit(&stream, stream.held.size);
     }
-    buffer_close(&stream.held);
+    buffer_close(&stream.held), buffer_close(&stream.text);
     free(ids);
     return result;
 }

@@ -427,6 +427,8 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     printf 'the \xff\xe2\x82 wheel' >bytes # not UTF-8
     "${greedy[@]}" --start=FILE:bytes | cmp -n 13 - bytes
     run_code 66 "${greedy[@]}" --start=FILE:/tmp
+    "$BIN/trainer" sample --out_dir=run --start=a --temperature=5 --top_k=0 --num_samples=5 --max_new_tokens=100 >hot
+    python3 -c 'text = open("hot", encoding="utf-8").read(); assert "\ufffd" in text'
     [[ "$one" == "the wheel"* ]]
     [[ "$("$BIN/trainer" sample --out_dir=run --start="the wheel" --stop="wheel" --num_samples=1 --max_new_tokens=2)" == "the wheel"* ]] # of the start
     for top_p in 0 1.5 nan; do

@@ -121,12 +121,12 @@ static void hear(void *context, Bytes text) {
     buffer_add(&heard->all, text.data, text.size);
 }
 
-static Heard heard_of(Tiny *tiny, const char *stop) {
+static Heard heard_of(Tiny *tiny, const char *start, const char *stop) {
     Heard heard = {0};
-    const Sampler sampler = {.temperature = 1, .top_k = 2000, .seed = 5};
+    const Sampler sampler = {.temperature = 5, .seed = 5};
     const Vocab *vocab = vocab_open();
-    CHECK(vocab &&
-          sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)"a", 1}, 120, stop, hear, &heard) == 0);
+    CHECK(vocab && sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)start, strlen(start)}, 120,
+                               stop, hear, &heard) == 0);
     vocab_close(vocab);
     return heard;
 }
@@ -137,14 +137,33 @@ TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
     Tiny tiny;
     tiny_open(&tiny, &shape);
     tiny.model.shape.end_of_text = -1;
-    Heard whole = heard_of(&tiny, "");
-    CHECK(whole.pieces > 80 && whole.cut <= 1 && whole.all.size > 400); // the last piece may be cut
+    Heard whole = heard_of(&tiny, "a", "");
+    CHECK(whole.pieces > 80 && whole.cut == 0 && whole.all.size > 400);
     char stop[12] = {0};
     memcpy(stop, whole.all.data + whole.all.size / 2, sizeof stop - 1);
     const uint8_t *found = memmem(whole.all.data, whole.all.size, stop, strlen(stop));
-    Heard stopped = heard_of(&tiny, stop);
+    Heard stopped = heard_of(&tiny, "a", stop);
     CHECK_EQUAL(stopped.all.size, found - whole.all.data);
     CHECK(!memcmp(stopped.all.data, whole.all.data, stopped.all.size));
     buffer_close(&whole.all), buffer_close(&stopped.all);
+    tiny_close(&tiny);
+}
+
+TEST(sampled_bytes_that_are_not_utf8_become_replacement_characters_but_not_those_of_the_start) {
+    static const char *const starts[] = {"a", "a\xc3"}; // the second one ends within a character
+    TinyShape shape = shape_of(DTYPE_FP32);
+    shape.layers = 1, shape.vocab = 50257;
+    Tiny tiny;
+    tiny_open(&tiny, &shape);
+    tiny.model.shape.end_of_text = -1;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        Heard heard = heard_of(&tiny, starts[i], "");
+        CHECK_EQUAL(utf8_valid((Bytes){heard.all.data, heard.all.size}), heard.all.size);
+        CHECK(memmem(heard.all.data, heard.all.size, UTF8_REPLACED, 3));
+        buffer_close(&heard.all);
+    }
+    Heard raw = heard_of(&tiny, "a\xffz", "");
+    CHECK(!memcmp(raw.all.data, "a\xffz", 3));
+    buffer_close(&raw.all);
     tiny_close(&tiny);
 }
