@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/machine/cpu.h"
 #include "common/machine/pool.h"
 #include <sched.h>
 #include <stdio.h>
@@ -112,6 +113,20 @@ static int compare_with_first(Collective *ranks, Buffer *mine) {
     return status;
 }
 
+// Warns when the processors of two ranks are used by other instructions: their sums have another order.
+static int compare_instructions(Collective *ranks) {
+    Isa *all = allocate_zeroed(ranks->world, sizeof *all);
+    all[ranks->rank] = cpu_isa();
+    int status = collective_all_gather(ranks, all, ranks->world * sizeof *all, sizeof *all);
+    unsigned rank = 1;
+    while (rank < ranks->world && all[rank] == all[0]) rank++;
+    if (status == 0 && ranks_first(ranks) && rank < ranks->world)
+        log_warn("rank %u computes with %s, rank 0 with %s: the bits of this run depend on which rank is where", rank,
+                 cpu_isa_name(all[rank]), cpu_isa_name(all[0]));
+    free(all);
+    return status;
+}
+
 int ranks_compare_config(Collective *ranks, const Config *config, const Backend *backend) {
     char value[512];
     Buffer text = {0};
@@ -124,7 +139,8 @@ int ranks_compare_config(Collective *ranks, const Config *config, const Backend 
     buffer_print(&text, "zero_stage=%lld\n", (long long)config->zero_stage);
     buffer_print(&text, "eval_only=%s\n", config->eval_only ? "True" : "False");
     buffer_print(&text, "backend '%s'\n", backend->name);
-    return compare_with_first(ranks, &text);
+    int status = compare_with_first(ranks, &text);
+    return status == 0 && backend->in_host_memory ? compare_instructions(ranks) : status;
 }
 
 int ranks_compare_data(Collective *ranks, const FeedDataset *dataset) {

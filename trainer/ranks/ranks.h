@@ -18,6 +18,7 @@ int ranks_share_processors(Collective *ranks, Config *config);
 int ranks_agree(Collective *ranks, int status);
 
 // Compares the configuration, and later the data, with those of rank 0. -1 after fail() (2) on all when they differ.
+// Another instruction set of a CPU is a warning.
 int ranks_compare_config(Collective *ranks, const Config *config, const Backend *backend);
 int ranks_compare_data(Collective *ranks, const FeedDataset *dataset);
 

@@ -114,6 +114,20 @@ load ../ranks
     [ "$(threads_of 4)" = "$(yes $((all / 4 > 0 ? all / 4 : 1)) | head -4 | xargs)" ]
 }
 
+# fault 98
+@test "a rank that computes with other instructions than rank 0 is a warning" {
+    needs_cpu avx2
+    with() { # ISA: as rank 1, beside avx2
+        local common=(trainer train tiny.conf --dataset="$data" --fresh --out_dir=run --max_iters=1)
+        run_code 0 mpirun -n 1 env MILLRACE_ISA=avx2 "${common[@]}" : -n 1 env MILLRACE_ISA="$1" "${common[@]}"
+    }
+    PATH=$BIN:$PATH
+    with avx2
+    [[ "$output" != *"computes with"* ]]
+    with portable
+    [ "$(grep -c "rank 1 computes with portable, rank 0 with avx2: the bits of this run depend on which rank is where" <<<"$output")" = 1 ]
+}
+
 @test "what differs between ranks, or does not fit their number, is refused with both values" {
     for i in $(seq 10); do # mpirun kills the others when the first has ended
         run_code 2 ranks 3 --out_dir=run
