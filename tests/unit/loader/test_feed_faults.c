@@ -382,6 +382,27 @@ TEST(loader_limits_the_answers_that_a_client_does_not_read) {
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
 
+// Of a loader that has opened a dataset of so many shards and served nothing.
+static uint64_t resident_with(uint64_t shards) {
+    enum { SHARD_TOKENS = 40000 };
+    const TestDataset spec = {
+        .salt = 1, .train_tokens = shards * SHARD_TOKENS, .shard_tokens = SHARD_TOKENS, .frame_tokens = 4096};
+    const char *place = shards == 1 ? "p1" : "p", *data = shards == 1 ? "one" : "many";
+    make_test_dataset(data, &spec);
+    const pid_t pid = start_loader(data, place);
+    wait_for_loader(place, 1);
+    Peer peer = open_peer(place);
+    const uint64_t bytes = stats_of(&peer).resident_bytes;
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    return bytes;
+}
+
+TEST(loader_holds_no_pages_of_the_shards_that_it_has_opened) {
+    enum { SHARDS = 300 }; // of at least 80 KiB, all of which the kernel maps around the pages that are read
+    CHECK(resident_with(SHARDS) < resident_with(1) + SHARDS * (32 << 10));
+}
+
 static void read_status(Status *status) {
     Query query;
     WireMessage request, reply;
