@@ -95,12 +95,12 @@ TEST(cuda_names_the_shapes_that_no_kernel_supports) {
     const Backend *backend = opened();
     CHECK_EQUAL(backend->check_shape(576, 12), 0); // heads of 48
     CHECK_EQUAL(backend->check_shape(1600, 25), 0);
-    CHECK(backend->check_shape(100, 5) < 0 && strstr(err_text(), "n_embd / n_head = 20"));
-    err_clear();
-    CHECK(backend->check_shape(1024, 4) < 0 && strstr(err_text(), "n_embd / n_head = 256"));
-    err_clear();
-    CHECK(backend->check_shape(2048, 16) < 0 && strstr(err_text(), "n_embd up to 1792, not 2048"));
-    err_clear();
+    CHECK(backend->check_shape(100, 5) < 0);
+    CHECK_ERROR(EX_USAGE, "n_embd / n_head = 20");
+    CHECK(backend->check_shape(1024, 4) < 0);
+    CHECK_ERROR(EX_USAGE, "n_embd / n_head = 256");
+    CHECK(backend->check_shape(2048, 16) < 0);
+    CHECK_ERROR(EX_USAGE, "n_embd up to 1792, not 2048");
     backend->close();
 }
 

@@ -29,18 +29,19 @@ static uint16_t *make_ids(size_t count) {
     return ids;
 }
 
-static void write_shard(const char *path, const uint16_t *ids, size_t count, const ShardParams *params, bool continues,
-                        ShardWriter *writer) {
+static void write_shard(const char *path, const uint16_t *ids, size_t count, uint64_t frame_tokens, bool continues) {
+    const ShardParams params = params_of(frame_tokens);
     ShardEncoder *encoder = shard_encoder_open();
+    ShardWriter writer;
     Buffer frame = {0};
-    CHECK(shard_writer_open(writer, path, -1, params, continues) == 0);
+    CHECK(shard_writer_open(&writer, path, -1, &params, continues) == 0);
     for (size_t at = 0; at < count;) {
-        size_t take = count - at < params->frame_tokens ? count - at : (size_t)params->frame_tokens;
-        CHECK(shard_encode(encoder, params, ids + at, take, &frame) == 0);
-        CHECK(shard_writer_append(writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
+        size_t take = count - at < frame_tokens ? count - at : (size_t)frame_tokens;
+        CHECK(shard_encode(encoder, &params, ids + at, take, &frame) == 0);
+        CHECK(shard_writer_append(&writer, ids + at, take, (Bytes){frame.data, frame.size}, 7) == 0);
         at += take;
     }
-    CHECK(shard_writer_finish(writer) == 0);
+    CHECK(shard_writer_finish(&writer) == 0);
     buffer_close(&frame);
     shard_encoder_close(encoder);
 }
@@ -67,9 +68,7 @@ TEST(ids_are_found_and_compared_at_every_place) {
 TEST(shard_reads_back_as_written) {
     enum { COUNT = 100000 };
     uint16_t *ids = make_ids(COUNT);
-    ShardParams params = params_of(4096);
-    ShardWriter writer;
-    write_shard("a.zst", ids, COUNT, &params, false, &writer);
+    write_shard("a.zst", ids, COUNT, 4096, false);
 
     ShardFile shard;
     CHECK(shard_file_open(&shard, "a.zst") == 0);
@@ -77,6 +76,7 @@ TEST(shard_reads_back_as_written) {
     CHECK_EQUAL(shard.frame_count, (COUNT + 4095) / 4096);
     CHECK_EQUAL(shard.vocab_size, VOCAB);
     CHECK_EQUAL(shard.eot_id, EOT);
+    const ShardParams params = params_of(4096);
     CHECK(!memcmp(shard.vocab_fp, params.vocab_fp, 32) && !memcmp(shard.params_fp, params.params_fp, 32));
     CHECK_EQUAL(shard.source_bytes, 7 * shard.frame_count);
     uint64_t documents = 0;
@@ -104,9 +104,7 @@ TEST(shard_reads_back_as_written) {
 TEST(libzstd_decompresses_a_shard_to_its_ids) {
     enum { COUNT = 9000 };
     uint16_t *ids = make_ids(COUNT);
-    ShardParams params = params_of(1000);
-    ShardWriter writer;
-    write_shard("a.zst", ids, COUNT, &params, false, &writer);
+    write_shard("a.zst", ids, COUNT, 1000, false);
     size_t size;
     char *file = read_file("a.zst", &size);
     uint16_t *raw = malloc(COUNT * sizeof *raw);
@@ -117,9 +115,7 @@ TEST(libzstd_decompresses_a_shard_to_its_ids) {
 
 TEST(shard_keeps_flags_and_lengths_of_documents_that_span_shards) {
     const uint16_t ids[] = {1, 2, EOT, EOT, 3, EOT, 4, 5};
-    ShardParams params = params_of(4);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 8, &params, true, &writer);
+    write_shard("a.zst", ids, 8, 4, true);
     ShardFile shard;
     CHECK(shard_file_open(&shard, "a.zst") == 0);
     CHECK_EQUAL(shard.documents, 3); // the first began elsewhere
@@ -135,10 +131,8 @@ TEST(shard_keeps_flags_and_lengths_of_documents_that_span_shards) {
 TEST(concatenated_shards_stay_seekable) {
     enum { COUNT = 5000 };
     uint16_t *ids = make_ids(COUNT);
-    ShardParams params = params_of(512);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 1300, &params, false, &writer);
-    write_shard("b.zst", ids + 1300, COUNT - 1300, &params, true, &writer);
+    write_shard("a.zst", ids, 1300, 512, false);
+    write_shard("b.zst", ids + 1300, COUNT - 1300, 512, true);
     size_t a_size, b_size;
     char *a = read_file("a.zst", &a_size), *b = read_file("b.zst", &b_size);
     Buffer joined = {0};
@@ -165,6 +159,14 @@ TEST(concatenated_shards_stay_seekable) {
     free(a), free(b), free(ids);
 }
 
+// The bytes of a.zst, a new shard of 300 ids in frames of 64; malloc'ed.
+static uint8_t *sample_shard(bool continues, size_t *size) {
+    uint16_t *ids = make_ids(300);
+    write_shard("a.zst", ids, 300, 64, continues);
+    free(ids);
+    return (uint8_t *)read_file("a.zst", size);
+}
+
 static bool is_sound(const char *name, Bytes bytes, ShardCursor *cursor) {
     ShardFile shard;
     bool sound = shard_file_open_bytes(&shard, name, bytes) == 0 && shard_verify(&shard, cursor, false) == 0;
@@ -177,12 +179,8 @@ static bool is_sound(const char *name, Bytes bytes, ShardCursor *cursor) {
 
 // fault 27, 28
 TEST(every_flipped_bit_and_every_truncation_of_a_shard_is_found) {
-    uint16_t *ids = make_ids(300);
-    ShardParams params = params_of(64);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 300, &params, true, &writer);
     size_t size;
-    uint8_t *bytes = (uint8_t *)read_file("a.zst", &size);
+    uint8_t *bytes = sample_shard(true, &size);
     ShardCursor *cursor = shard_cursor_open();
     CHECK(is_sound("a.zst", (Bytes){bytes, size}, cursor));
     for (size_t bit = 0; bit < 8 * size; bit++) {
@@ -203,20 +201,16 @@ TEST(every_flipped_bit_and_every_truncation_of_a_shard_is_found) {
     memset(bytes + size, 0, 64);
     for (size_t more = 1; more <= 64; more++) CHECK(!is_sound("a.zst", (Bytes){bytes, size + more}, cursor));
     shard_cursor_close(cursor);
-    free(bytes), free(ids);
+    free(bytes);
 }
 
 TEST(shard_names_the_damaged_frame_and_its_offset) {
-    uint16_t *ids = make_ids(300);
-    ShardParams params = params_of(64);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 300, &params, false, &writer);
+    size_t size;
+    uint8_t *bytes = sample_shard(false, &size);
     ShardFile shard;
     CHECK(shard_file_open(&shard, "a.zst") == 0);
     uint64_t offset = shard.frames[2].offset;
     shard_file_close(&shard);
-    size_t size;
-    char *bytes = read_file("a.zst", &size);
     bytes[offset + 20] ^= 4;
     write_file("a.zst", bytes, size);
     CHECK(shard_file_open(&shard, "a.zst") == 0);
@@ -227,45 +221,35 @@ TEST(shard_names_the_damaged_frame_and_its_offset) {
     char place[64];
     snprintf(place, sizeof place, "frame 2 at offset %llu", (unsigned long long)offset);
     CHECK_TEXT(err_text(), place);
-    CHECK_TEXT(err_text(), "a.zst");
-    CHECK_EQUAL(err_code(), EX_DATA);
+    CHECK_ERROR(EX_DATA, "a.zst");
     shard_cursor_close(cursor);
     shard_file_close(&shard);
-    free(bytes), free(ids);
+    free(bytes);
 }
 
 // fault 29
 TEST(a_truncated_shard_and_a_file_that_is_not_a_shard_have_different_errors) {
-    uint16_t *ids = make_ids(300);
-    ShardParams params = params_of(64);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 300, &params, false, &writer);
     size_t size;
-    char *bytes = read_file("a.zst", &size);
+    uint8_t *bytes = sample_shard(false, &size);
     ShardFile shard;
     write_file("a.zst", bytes, size - 30);
     CHECK(shard_file_open(&shard, "a.zst") < 0);
-    CHECK_TEXT(err_text(), "truncated");
-    CHECK_ERROR(EX_DATA, "");
+    CHECK_ERROR(EX_DATA, "truncated");
     write_file("b.zst", "just a text, and long enough", 28);
     CHECK(shard_file_open(&shard, "b.zst") < 0);
-    CHECK_TEXT(err_text(), "not a shard");
-    err_clear();
+    CHECK_ERROR(EX_DATA, "not a shard");
     write_file("b.zst", "", 0);
     CHECK(shard_file_open(&shard, "b.zst") < 0);
-    CHECK_TEXT(err_text(), "empty file");
-    err_clear();
+    CHECK_ERROR(EX_DATA, "empty file");
     CHECK(shard_file_open(&shard, "absent.zst") < 0);
     CHECK_EQUAL(err_code(), EX_NOINPUT);
-    free(bytes), free(ids);
+    free(bytes);
 }
 
 // fault 29
 TEST(shard_of_a_newer_version_names_both_versions) {
     uint16_t ids[] = {1, EOT};
-    ShardParams params = params_of(64);
-    ShardWriter writer;
-    write_shard("a.zst", ids, 2, &params, false, &writer);
+    write_shard("a.zst", ids, 2, 64, false);
     size_t size;
     uint8_t *bytes = (uint8_t *)read_file("a.zst", &size);
     uint8_t *header = bytes + sizeof SHARD_OPENING - 1 + SKIPPABLE_BYTES;
@@ -286,8 +270,7 @@ TEST(an_id_outside_the_vocabulary_is_refused_at_write_and_at_read) {
     ShardEncoder *encoder = shard_encoder_open();
     Buffer frame = {0};
     CHECK(shard_encode(encoder, &params, ids, 3, &frame) < 0);
-    CHECK_TEXT(err_text(), "50257");
-    CHECK_ERROR(EX_DATA, "");
+    CHECK_ERROR(EX_DATA, "50257");
 
     CHECK(shard_encode(encoder, &wide, ids, 3, &frame) == 0); // a writer that does not look
     ShardWriter writer;

@@ -42,9 +42,7 @@ TEST(recheck_finds_a_single_wrong_bit_and_changes_nothing_else) {
     CHECK(!memcmp(params[0], params[1], some) && !memcmp(params[0], params[2], some));
     for (wrong_embed = 1; wrong_embed <= 2; wrong_embed++) {
         CHECK(step_with(20, &params[3]) == FEED_ERROR);
-        CHECK_EQUAL(err_code(), EX_GPU);
-        CHECK(strstr(err_text(), "step 40: the same micro-batch gave other bits"));
-        err_clear();
+        CHECK_ERROR(EX_GPU, "step 40: the same micro-batch gave other bits");
         free(params[3]);
     }
     for (int i = 0; i < 3; i++) free(params[i]);

@@ -372,8 +372,7 @@ TEST(plan_offloads_the_optimizer_if_nothing_else_fits_the_gpu) {
     large.offload = OFFLOAD_NONE;
     make(&large, &backend);
     CHECK_EQUAL(memory_plan_check(&plan, &large, &backend, false), -1);
-    CHECK_TEXT(err_text(), "the limit is 11.3 GiB; these fit: --offload=optimizer (11.3 GiB)");
-    err_clear();
+    CHECK_ERROR(EX_VRAM, "the limit is 11.3 GiB; these fit: --offload=optimizer (11.3 GiB)");
     large.offload = OFFLOAD_OPTIMIZER, large.mem_limit = 0, large.n_embd = 25600,
     large.n_head = 400; // 377 billion parameters
     make(&large, &backend);
