@@ -78,20 +78,13 @@ def port():
         return probe.getsockname()[1]
 
 
-def need():
-    if MISSING:
-        raise runner.Skip(MISSING)
-
-
 def test_sampling_modes_have_the_numbers_of_the_table():
-    need()
     table = (ROOT / "loader/protocol/sampling_mode.h").read_text()
     rows = re.findall(r"MODE\([A-Z]+, ([a-z]+), (\d+),", table)
     assert len(rows) >= 3 and wire.MODES == {name: int(number) for name, number in rows}, (rows, wire.MODES)
 
 
 def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
-    need()
     ids = make_data()
     tcp = f"tcp://127.0.0.1:{port()}"
     with Loader("ipc://place"), Loader(tcp, options=["--insecure"]):
@@ -110,7 +103,6 @@ def test_client_rows_equal_zstd_in_every_mode_over_ring_ipc_and_tcp():
 
 
 def test_client_stream_is_the_same_when_loaders_are_killed():
-    need()
     ids = make_data()
     tcp = f"tcp://127.0.0.1:{port()}"
     for endpoint, ring, mode in (("ipc://killed", True, "documents"), ("ipc://killed", False, "epoch"), (tcp, False, "shifted")):
@@ -142,7 +134,6 @@ def digest(batches, steps, ranks):
 
 
 def test_dataset_gives_the_same_stream_for_any_world_and_continues_from_its_state():
-    need()
     make_data()
     with Loader("ipc://place"):
         for mode in ("epoch", "documents"):
@@ -165,7 +156,6 @@ def test_dataset_gives_the_same_stream_for_any_world_and_continues_from_its_stat
 
 
 def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():
-    need()
     make_data()
     other = make_data("other", 9000)
     with Loader("ipc://changed") as loader:
@@ -195,7 +185,6 @@ def test_client_reports_a_change_of_the_dataset_and_a_missing_loader():
 
 
 def test_client_needs_an_allowed_key():
-    need()
     ids = make_data()
     keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
             for name in ("loader.key", "client.key", "other.key")}
@@ -214,4 +203,4 @@ def test_client_needs_an_allowed_key():
 
 
 if __name__ == "__main__":
-    runner.main(globals())
+    runner.main(globals(), MISSING)

@@ -38,7 +38,6 @@ def full_rows(batch):
 
 
 def test_endpoints_are_refused_in_the_words_of_the_loader():
-    client.need()
     os.mkdir("open")
     os.chmod("open", 0o777)
     pathlib.Path("file").touch()
@@ -56,7 +55,6 @@ def test_endpoints_are_refused_in_the_words_of_the_loader():
 
 
 def test_arguments_are_checked_at_once():
-    client.need()
     for arguments, words in (({"seed": 2**64}, "seed 18446744073709551616 is not from 0 to"), ({"seed": -1}, "seed -1"),
                              ({"start": -5}, "start -5 is not from 0"), ({"start": 2**63}, "start"),
                              ({"split": "test"}, "split 'test' is not one of train, val"),
@@ -70,7 +68,6 @@ def test_arguments_are_checked_at_once():
 
 
 def test_key_files_are_refused_as_the_loader_does():
-    client.need()
     key = subprocess.run([BIN / "loader", "keygen", "mine.key"], check=True, capture_output=True, text=True).stdout.strip()
     public, secret = pathlib.Path("mine.key").read_text().split()
     for name, text, mode in (("readable.key", f"{public}\n{secret}\n", 0o644), ("half.key", public + "\n", 0o600),
@@ -87,7 +84,6 @@ def test_key_files_are_refused_as_the_loader_does():
 
 
 def test_x_and_y_are_arrays_of_their_own():
-    client.need()
     client.make_data()
     with client.Loader("ipc://place"):
         batches = TokenBatches("ipc://place", T, 4)
@@ -100,7 +96,6 @@ def test_x_and_y_are_arrays_of_their_own():
 
 
 def test_a_state_of_another_dataset_is_refused_every_time():
-    client.need()
     client.make_data()
     client.make_data("other", 9000)
     with client.Loader("ipc://of-other", "other"), client.Loader("ipc://place"):
@@ -118,7 +113,6 @@ def test_a_state_of_another_dataset_is_refused_every_time():
 
 
 def test_after_a_change_the_state_is_of_the_new_dataset():
-    client.need()
     client.make_data()
     other = client.make_data("other", 9000)
     with client.Loader("ipc://changed") as loader:
@@ -141,7 +135,6 @@ def test_after_a_change_the_state_is_of_the_new_dataset():
 
 
 def test_a_state_keeps_T_and_the_number_of_its_order():
-    client.need()
     client.make_data()
     with client.Loader("ipc://place"):
         batches = TokenBatches("ipc://place", T, 4)
@@ -158,7 +151,6 @@ def test_a_state_keeps_T_and_the_number_of_its_order():
 
 
 def test_damaged_rows_are_counted_and_asked_for_again():
-    client.need()
     ids = client.make_data()
     tcp = f"tcp://127.0.0.1:{client.port()}"
     with client.Loader(tcp, options=["--insecure"]):
@@ -173,7 +165,6 @@ def test_damaged_rows_are_counted_and_asked_for_again():
 
 
 def test_damaged_rows_of_a_ring_are_counted_and_asked_for_again():
-    client.need()
     import millrace_loader.feed as module
     ids, true_checksum, calls = client.make_data(), module.crc32c, []
 
@@ -195,7 +186,6 @@ def test_damaged_rows_of_a_ring_are_counted_and_asked_for_again():
 
 
 def test_keys_work_at_a_round_trip_of_600_ms():
-    client.need()
     ids = client.make_data()
     keys = {name: subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
             for name in ("far-loader.key", "far.key")}
@@ -210,7 +200,6 @@ def test_keys_work_at_a_round_trip_of_600_ms():
 
 
 def test_the_client_connects_over_ipv6():
-    client.need()
     ids = client.make_data()
     try:
         with socket.socket(socket.AF_INET6) as probe:
@@ -230,7 +219,6 @@ def send_firsts(batches, count, pipe):
 
 
 def test_a_used_object_goes_on_in_forked_and_spawned_processes():
-    client.need()
     ids = client.make_data()
     with client.Loader("ipc://place"):
         batches = TokenBatches("ipc://place", T, 4, seed=SEED, timeout=20)
@@ -256,7 +244,6 @@ def test_a_used_object_goes_on_in_forked_and_spawned_processes():
 
 
 def test_objects_without_close_leave_nothing_behind():
-    client.need()
     client.make_data()
 
     def memory_files():
@@ -279,7 +266,6 @@ def test_objects_without_close_leave_nothing_behind():
 
 
 def test_only_the_newest_iterator_of_an_object_reads():
-    client.need()
     client.make_data()
     with client.Loader("ipc://place"):
         batches = TokenBatches("ipc://place", T, 4)
@@ -298,7 +284,6 @@ def test_only_the_newest_iterator_of_an_object_reads():
 
 
 def test_waiting_for_a_loader_prints_lines():
-    client.need()
     code = ("import sys; sys.path.insert(0, sys.argv[1])\nfrom millrace_loader import Feed\n"
             "Feed('ipc://nobody', 64, 4, timeout=2.5)")
     done = subprocess.run([sys.executable, "-c", code, client.PACKAGE], capture_output=True, text=True)
@@ -307,7 +292,6 @@ def test_waiting_for_a_loader_prints_lines():
 
 
 def test_status_shows_the_name_and_the_address_of_a_client():
-    client.need()
     client.make_data()
     here = f"{socket.gethostname().split('.')[0]}:{os.getpid()}"
     with client.Loader("ipc://place"):
@@ -324,7 +308,6 @@ def test_status_shows_the_name_and_the_address_of_a_client():
 
 
 def test_ranks_have_the_same_number_of_steps_and_lose_nothing_but_a_remainder_below_one_each():
-    client.need()
     client.make_data()
     with client.Loader("ipc://place"):
         total = (Feed("ipc://place", T, 1).dataset.val_tokens - 1) // T
@@ -344,7 +327,6 @@ def test_ranks_have_the_same_number_of_steps_and_lose_nothing_but_a_remainder_be
 
 
 def test_an_endpoint_list_goes_on_with_another_loader():
-    client.need()
     ids = client.make_data()
     tcp = [f"tcp://127.0.0.1:{client.port()}" for _ in range(2)]
     for places in (tcp, ["ipc://first", "ipc://second"]):
@@ -413,4 +395,4 @@ def test_one_source_of_a_mixture_is_read_alone():
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.ERROR)
-    runner.main(globals())
+    runner.main(globals(), client.MISSING)

@@ -10,19 +10,14 @@ from test_loader_client_package import readme_blocks
 from test_loader_client_strict import first_ids, full_rows, refusal
 
 SEED, T = client.SEED, client.T
-if not client.MISSING:
+MISSING = client.MISSING
+if not MISSING:
     from millrace_loader import TokenBatches
 try:
     import torch
     from torch.utils.data import DataLoader
 except ImportError as error:
-    torch, MISSING = None, str(error)
-
-
-def need_torch():
-    client.need()
-    if torch is None:
-        raise runner.Skip(MISSING)
+    torch, MISSING = None, MISSING or str(error)
 
 
 def batches_at(**options):
@@ -38,7 +33,6 @@ def firsts(stream, count):
 
 
 def test_workers_give_the_stream_of_one_process():
-    need_torch()
     ids = client.make_data()
     with client.Loader("ipc://place"):
         for workers in range(4):
@@ -56,7 +50,6 @@ def test_workers_give_the_stream_of_one_process():
 
 
 def test_workers_and_ranks_read_a_pass_once():
-    need_torch()
     client.make_data()
     with client.Loader("ipc://place"):
         for mode in ("sequential", "permuted"):
@@ -67,7 +60,6 @@ def test_workers_and_ranks_read_a_pass_once():
 
 
 def test_the_state_of_an_object_that_workers_read_is_refused():
-    need_torch()
     client.make_data()
     with client.Loader("ipc://place"):
         for context in ("fork", "spawn"):
@@ -80,7 +72,6 @@ def test_the_state_of_an_object_that_workers_read_is_refused():
 
 
 def test_a_stateful_data_loader_continues_exactly():
-    need_torch()
     try:
         from torchdata.stateful_dataloader import StatefulDataLoader
     except ImportError as error:
@@ -107,7 +98,6 @@ def test_a_stateful_data_loader_continues_exactly():
 
 
 def test_tensors_are_as_training_loops_need_them():
-    need_torch()
     ids = client.make_data()
     with client.Loader("ipc://place"):
         on_gpu = [{"device": "cuda"}, {"pin_memory": True}] if torch.cuda.is_available() else []
@@ -137,7 +127,6 @@ class TwoLayers(torch.nn.Module if torch else object):
 
 
 def test_the_readme_example_for_nanogpt_trains_on_a_cpu():
-    need_torch()
     ids = client.make_data()
     example, resume = readme_blocks("python")[-2:]
     assert len(example.splitlines()) == 5 and len(resume.splitlines()) == 1
@@ -165,7 +154,6 @@ def test_the_readme_example_for_nanogpt_trains_on_a_cpu():
 
 
 def test_the_other_readme_examples_run():
-    need_torch()
     client.make_data()
     os.environ["XDG_RUNTIME_DIR"] = os.getcwd()
     with client.Loader("ipc://millrace"):
@@ -176,4 +164,4 @@ def test_the_other_readme_examples_run():
 
 
 if __name__ == "__main__":
-    runner.main(globals())
+    runner.main(globals(), MISSING)
