@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from philox import normal, rows, words
+
 V, T, C, H, L, B = 97, 16, 32, 4, 2, 2
 OPTIONS = ["tie_embeddings=False", "logit_softcap=2.5", "z_loss=0.01", "mlp=relu2", "norm=rmsnorm", "qk_norm=True", "mlp=swiglu",
            "position=rope", "n_kv_head=2", "bias=True"]
@@ -21,29 +23,9 @@ with open(__file__.rsplit("/", 1)[0] + "/../../trainer/shape/params.def", encodi
     IDS = re.findall(r"^PARAM\((\w+),", file.read(), re.M)
 
 
-def words(seed, stream, index):
-    """Philox4x32-10 as in common/rng.h: four words for each index."""
-    c = [index & 0xFFFFFFFF, index >> 32, np.full_like(index, stream & 0xFFFFFFFF), np.full_like(index, stream >> 32)]
-    c, k, mask = [i.astype(np.uint64) for i in c], [seed & 0xFFFFFFFF, seed >> 32], np.uint64(0xFFFFFFFF)
-    for _ in range(10):
-        p, q = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(q >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), q & mask, (p >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), p & mask]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return c
-
-
-def normal(seed, stream, count):
-    w = words(seed, stream, np.arange(count, dtype=np.int64))
-    u = (((w[1] << np.uint64(32) | w[0]) >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
-    v = ((w[3] << np.uint64(32) | w[2]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
-
-
 def batch():
     """Sequences 0 and 1 of the training split of fixture_trainer.h, and their targets."""
-    w = words(99, 0, np.arange(B * T + 1, dtype=np.int64))
-    ids = torch.from_numpy(((w[1] << np.uint64(32) | w[0]) % np.uint64(V)).astype(np.int64))
-    return ids[:-1].view(B, T), ids[1:].view(B, T)
+    return [torch.from_numpy(ids) for ids in rows(0, 0, B, T, V)]
 
 
 def signs(count, seed):

@@ -12,41 +12,15 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from philox import normal, philox, rows
+
 V, VP, T, C, H, L, B, ACCUMULATION, STEPS = 97, 128, 16, 32, 2, 2, 4, 2, 10
 ROWS = range(12, 16)  # of which the logits are kept
 MATRIX_STRIDE = 37  # between the numbers of a matrix that are kept
 
 
-def philox(counter, key):
-    """Philox4x32-10 over arrays; counter (n,4), key (2)."""
-    c = [counter[:, i].astype(np.uint64) for i in range(4)]
-    k = [key[0], key[1]]
-    mask = np.uint64(0xFFFFFFFF)
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]), p1 & mask, (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]), p0 & mask]
-        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return c
-
-
-def words(seed, stream, index):
-    counter = np.stack([index & 0xFFFFFFFF, index >> 32, np.full_like(index, stream & 0xFFFFFFFF), np.full_like(index, stream >> 32)], 1)
-    return philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
-
-
-def normal(seed, stream, count):
-    w = words(seed, stream, np.arange(count, dtype=np.int64))
-    u = (((w[1] << np.uint64(32) | w[0]) >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
-    v = ((w[3] << np.uint64(32) | w[2]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.sqrt(-2 * np.log(u)) * np.cos(2 * math.pi * v)
-
-
-def rows(split, first, count):
-    ids = np.arange(first * T, (first + count) * T + 1, dtype=np.int64)
-    w = words(99, split, ids)
-    ids = ((w[1] << np.uint64(32) | w[0]) % np.uint64(V)).astype(np.int64)
-    x = ids[:-1].reshape(count, T)
-    return torch.from_numpy(x), torch.from_numpy(ids[1:].reshape(count, T))
+def batch(split, first, count):
+    return [torch.from_numpy(ids) for ids in rows(split, first, count, T, V)]
 
 
 WTE, WPE, QKV_W, ATT_W, FC_W, PROJ_W = range(6)  # streams of params.def
@@ -67,8 +41,8 @@ class Dropout:
         b, cols = x.shape[0], x.shape[-1]
         count = x[0].numel() // cols
         sample, row, col = (i.reshape(-1) for i in np.mgrid[0:b, 0:count, 0:cols].astype(np.int64))
-        counter = np.stack([row * ((cols + 7) // 8) + col // 8, self.first + sample, np.full_like(row, self.step),
-                            np.full_like(row, layer * SITES + site)], 1)
+        counter = [row * ((cols + 7) // 8) + col // 8, self.first + sample, np.full_like(row, self.step),
+                   np.full_like(row, layer * SITES + site)]
         w = np.stack(philox(counter, (1337, 0)), 1)
         bits = (w[np.arange(len(col)), col % 8 // 2] >> (col % 2 * 16).astype(np.uint64)) & np.uint64(0xFFFF)
         keep = torch.from_numpy((bits >= np.uint64(round(self.p * 65536))).astype(np.float32)).view(x.shape)
@@ -175,18 +149,18 @@ def update(optimizer, learning_rate):
         optimizer.step()
 
 
-TOKEN = int(rows(1, 0, 1)[0][0, 9])
+TOKEN = int(batch(1, 0, 1)[0][0, 9])
 MUON_TIMES = 0.5  # of the learning rate
 for bias, p, end_of_text, muon in ((0, 0, -1, 0), (1, 0, -1, 0), (1, 0.2, -1, 0), (1, 0.2, TOKEN, 0), (1, 0, -1, 1)):
     model = GPT(bool(bias))
     adamw, *other = optimizers(model, muon)
-    x, _ = rows(1, 0, 1)
+    x, _ = batch(1, 0, 1)
     put("logits_before", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())
     losses, norms = [], []
     for step in range(STEPS):
         total = 0
         for micro in range(ACCUMULATION):
-            x, y = rows(0, (step * ACCUMULATION + micro) * B, B)
+            x, y = batch(0, (step * ACCUMULATION + micro) * B, B)
             drop = Dropout(p, step, micro * B)
             loss = F.cross_entropy(model(x, drop, end_of_text).view(-1, V), y.view(-1)) / ACCUMULATION
             loss.backward()
@@ -199,7 +173,7 @@ for bias, p, end_of_text, muon in ((0, 0, -1, 0), (1, 0, -1, 0), (1, 0.2, -1, 0)
         model.zero_grad(set_to_none=True)
     put("losses", losses)
     put("norms", norms)
-    x, _ = rows(1, 0, 1)
+    x, _ = batch(1, 0, 1)
     put("logits_after", model(x, end_of_text=end_of_text)[0, ROWS].flatten().tolist())
     for w in matrices(model) if muon else []:
         put("matrix", w.flatten()[::MATRIX_STRIDE].tolist())
