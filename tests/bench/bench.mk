@@ -14,12 +14,18 @@ $(O)/bench_gpu: $(O)/tests/bench/bench_gpu_trace.o
 ## bench-operations  time of every operation alone at the shapes of GPT-2 124M: S="B=4 T=256 device=cpu dtype=auto"
 bench-kernels bench-operations: bench-%: $(O)/bench_% ; $(Q)$< $(S)
 ## bench-cpu  training speed on the CPU beside PyTorch in the same run (S="layers heads embd block batch")
-bench-cpu: all test-deps ; $(Q)tests/bench/bench_cpu.sh $(O)/bin $(S)
+bench-cpu: all test-deps build/bench/data/dataset.jsonl
+	$(Q)$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) torch numpy
+	$(Q)$(PYTHON) tests/bench/bench_cpu_step.py $(O)/bin build/bench/data build/bench $(S)
 ## bench-gpu  training speed, operations and memory on a device beside PyTorch; writes docs/gpu-results.md
 bench-gpu: all $(O)/bench_gpu
 	$(Q)python3 tests/bench/bench_gpu.py $(O) && python3 tests/bench/bench_gpu.py $(O) --torch
 ## bench-save  what a checkpoint of 124M costs the training beside it (S="n_layer=6 ...")
-bench-save: all ; $(Q)tests/bench/bench_save.sh $(O)/bin $(S)
+bench-save: all build/bench/data/dataset.jsonl
+	$(Q)python3 tests/bench/bench_save.py $(O)/bin build/bench/data build/bench $(S)
+build/bench/data/dataset.jsonl: | all
+	$(Q)mkdir -p build/bench
+	$(Q)$(O)/bin/shardtool tokenize --val 0.05 -o build/bench/data "$${TEXT:-$$(scripts/corpus.sh)}"
 ## bench-ranks  two processes of one thread beside one of two: tokens a second, CPU time, bytes sent, memory (S="n_layer=6 ...")
 bench-ranks: all ; $(Q)python3 tests/bench/bench_ranks.py $(O)/bin $(S)
 ## bench-sample  tokens a second of sampling from a 124M at 1,000 tokens of context, beside transformers with its cache

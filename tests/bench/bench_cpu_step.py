@@ -5,16 +5,15 @@ The peer is nanoGPT's model and step as train.py runs them on a CPU (fp32), and 
 tied head, AdamW in nanoGPT's groups, clipping at 1. Random ids; ours trains on a real dataset, which costs more, not less.
 Usage: cpu_step.py BIN DATASET SCRATCH [layers heads embd block batch]
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 
 import torch
 
 from nanogpt_model import GPT
+from timing import train
 
 ROUNDS, STEPS = 3, 5
 
@@ -45,14 +44,10 @@ class Peer:
 
 def ours(binaries, dataset, scratch, shape, dtype):
     layers, heads, c, block, batch = shape
-    out = os.path.join(scratch, "bench-" + dtype)
-    subprocess.run(["rm", "-rf", out], check=True)
-    keys = dict(dataset=dataset, out_dir=out, n_layer=layers, n_head=heads, n_embd=c, block_size=block,
+    keys = dict(dataset=dataset, n_layer=layers, n_head=heads, n_embd=c, block_size=block,
                 batch_size=batch, gradient_accumulation_steps=1, max_iters=STEPS + 1, lr_decay_iters=STEPS + 1,
-                warmup_iters=1, eval_interval=1000, eval_iters=1, dtype=dtype, bias=True, device="cpu")
-    subprocess.run([binaries + "/trainer", "train", "--quiet"] + [f"--{k}={v}" for k, v in keys.items()], check=True,
-                   stdout=subprocess.DEVNULL)
-    rows = [json.loads(line) for line in open(out + "/metrics.jsonl")]
+                warmup_iters=1, eval_interval=1000, eval_iters=1, dtype=dtype, bias=True)
+    rows = train(binaries, os.path.join(scratch, "bench-" + dtype), keys)
     return min(r["ms"] for r in rows if "ms" in r and r["step"] > 1) / 1e3
 
 

@@ -6,15 +6,14 @@ runs: wall seconds, CPU seconds beside them, and the ratio to pyarrow's iter_bat
 the texts out as an Arrow array; `text` prints them as JSON lines, `tokenize` makes a dataset.
 """
 import os
-import resource
 import shutil
 import subprocess
 import sys
-import time
 
 import bench_corpus
 import pyarrow as pa
 import pyarrow.parquet as pq
+from timing import best
 
 TOOL, FOLDER = sys.argv[1:3]
 LAYOUTS = {  # name: rows of a group, options of the writer
@@ -47,20 +46,8 @@ def write(path, documents, rows, options):
             writer.write_batch(batch, rows)
 
 
-def timed(command):
-    """Best wall seconds of three runs, and the CPU seconds of that run."""
-    best = None
-    for _ in range(3):
-        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        best = min(best or (wall, cpu), (wall, cpu))
-    return best
-
-
 def timed_pyarrow(path):
-    """The same of three runs in one process, without the start of Python."""
+    """The best wall and CPU seconds of three runs in one process, without the start of Python."""
     done = subprocess.run([sys.executable, "-c", PYARROW, path], check=True, stdout=subprocess.PIPE, text=True)
     return min(tuple(map(float, line.split())) for line in done.stdout.splitlines())
 
@@ -82,8 +69,8 @@ def main():
             "tokenize -j 2": [TOOL, "tokenize", "-q", "--force", "-j", "2", "-o", dataset, path],
         }
         results = {"pyarrow iter_batches": timed_pyarrow(path)}
-        results |= {engine: timed(command) for engine, command in commands.items()}
-        for engine, (wall, cpu) in results.items():
+        results |= {engine: best(command) for engine, command in commands.items()}
+        for engine, (wall, cpu, *_) in results.items():
             ratio = results["pyarrow iter_batches"][0] / wall
             print(f"{name:26}{engine:20}{wall:8.2f}{cpu:8.2f}{size / wall:8.0f}{ratio:11.2f}x", flush=True)
         os.remove(path)

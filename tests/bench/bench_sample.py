@@ -4,13 +4,14 @@ the difference counts, so that loading is left out. The CPU time of a token says
 also runs other programs."""
 import argparse
 import os
-import resource
 import subprocess
 import tempfile
 import time
 
 import torch
 import transformers
+
+from timing import measured
 
 options = argparse.ArgumentParser()
 options.add_argument("trainer")
@@ -29,10 +30,7 @@ start = " the" * options.context
 def ours(directory, dtype, tokens):
     command = [options.trainer, "sample", f"--init_from={directory}", f"--start={start}", f"--dtype={dtype}",
                f"--threads={options.threads}", "--num_samples=1", f"--max_new_tokens={tokens}"]
-    began, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.monotonic() - began, used.ru_utime + used.ru_stime - cpu.ru_utime - cpu.ru_stime
+    return measured(command, stderr=subprocess.DEVNULL)[:2]
 
 
 def theirs(model, tokens):

@@ -5,30 +5,23 @@ Trains GPT-2 124M and saves it several times. From metrics.jsonl: the millisecon
 the longest step while a save was written beside the median of the steps without one. Fails past the limits.
 Usage: bench_save.py BIN DATASET SCRATCH [key=value ...]
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
+
+from timing import train
 
 STEPS, SAVES = 20, 3  # steps between saves, saves
 WAIT_MS, STRETCH = 200, 1.3
 
 
-def train(binaries, dataset, out, keys):
-    subprocess.run(["rm", "-rf", out], check=True)
-    values = dict(dataset=dataset, out_dir=out, block_size=256, batch_size=4, gradient_accumulation_steps=1, warmup_iters=1,
-                  max_iters=STEPS * (SAVES + 1), eval_interval=STEPS, eval_iters=1, sample_tokens=0, dtype="bfloat16",
-                  bias=True, device="cpu", n_layer=12, n_head=12, n_embd=768)
-    values.update(keys)
-    subprocess.run([binaries + "/trainer", "train", "--quiet"] + [f"--{k}={v}" for k, v in values.items()], check=True,
-                   stdout=subprocess.DEVNULL)
-    return [json.loads(line) for line in open(out + "/metrics.jsonl")]
-
-
 def main():
     binaries, dataset, scratch = sys.argv[1:4]
-    rows = train(binaries, dataset, os.path.join(scratch, "bench-save"), dict(k.split("=", 1) for k in sys.argv[4:]))
+    keys = dict(dataset=dataset, block_size=256, batch_size=4, gradient_accumulation_steps=1, warmup_iters=1,
+                max_iters=STEPS * (SAVES + 1), eval_interval=STEPS, eval_iters=1, sample_tokens=0, dtype="bfloat16",
+                bias=True, n_layer=12, n_head=12, n_embd=768)  # fmt: skip
+    keys.update(argument.split("=", 1) for argument in sys.argv[4:])
+    rows = train(binaries, os.path.join(scratch, "bench-save"), keys)
     print(f"{len(os.sched_getaffinity(0))} cores; load {os.getloadavg()[0]:.2f}")
     waits = [row["save_wait_ms"] for row in rows if "save_wait_ms" in row]
     saves = [row["save_ms"] for row in rows if "saved_step" in row]

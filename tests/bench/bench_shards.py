@@ -17,30 +17,13 @@ import sys
 import time
 
 import bench_resume
+from timing import best, measured
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "oracle"))
 HERE = os.path.abspath(__file__)
 MERGED = 16  # datasets: what a merge takes depends on the shards, what cp takes on the bytes
 PEER_BYTES = 30_000_000  # of the text are enough for a peer of 6 MB/s
 CORES = len(os.sched_getaffinity(0))
-
-
-def measured(command, **options):
-    """Wall seconds, CPU seconds and peak memory in MiB of one run."""
-    begun = time.monotonic()
-    process = subprocess.Popen(command, **{"stdout": subprocess.DEVNULL} | options)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, f"{command}: exit {process.returncode}"
-    return time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
-def best(command, runs=3, before=lambda: None, **options):
-    results = []
-    for _ in range(runs):
-        before()
-        results.append(measured(command, **options))
-    return min(results)
 
 
 def beside(result, other, name):

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 
+from timing import measured
+
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "oracle"))
 FOLDER = "build/bench"
 SLOW_BYTES = 3_000_000  # of the documents are enough for an engine of 2 MB/s
@@ -140,13 +142,7 @@ def compare(timer, name, path, cores, passes):
 
 def time_command(command, cores):
     """Seconds of the processor, the least of five."""
-    pin, best = lambda: os.sched_setaffinity(0, cores), 1e9
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, preexec_fn=pin)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return best
+    return min(measured(command, preexec_fn=lambda: os.sched_setaffinity(0, cores))[1] for _ in range(5))
 
 
 def compare_command(shardtool, name, path, cores):
