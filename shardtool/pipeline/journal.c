@@ -31,8 +31,8 @@ static void hash_inputs(const Inputs *inputs, uint8_t hash[32]) {
 static void add_header(Buffer *out, const Dataset *dataset, const Inputs *inputs, const Dataset *base) {
     uint8_t hash[32];
     hash_inputs(inputs, hash);
-    buffer_print(out, "{\"format\":\"SHRDJRNL1\",\"params\":");
-    json_add_string(out, dataset->params);
+    json_add_field(out, "format", "SHRDJRNL1");
+    json_add_field(out, "params", dataset->params);
     json_add_hex(out, "vocab_fp", dataset->vocab_fp, 32);
     json_add_hex(out, "inputs", hash, 32);
     if (base) json_add_hex(out, "base", base->fingerprint, 32);
@@ -73,10 +73,6 @@ static void get_start(const json_t *object, JournalResume *resume, uint64_t *pen
     *pending_crc = (uint32_t)crc;
 }
 
-static void add_number(Buffer *json, const char *key, uint64_t number) {
-    buffer_print(json, ",\"%s\":%" PRIu64, key, number);
-}
-
 enum { POINT_IN, POINT_OUT, POINT_BITS, POINT_CRC, POINT_SIZE, POINT_WINDOW, POINT_WINDOW_CRC, POINT_KEYS };
 static const char *const point_keys[] = {"in", "out", "bits", "content_crc", "content_size", "window", "window_crc"};
 
@@ -85,7 +81,7 @@ static void add_point(Buffer *json, const AccessPoint *point) {
     uint32_t window_crc = crc32c(0, state->window, state->window_size);
     const uint64_t numbers[] = {point->in,   point->out,         state->bits, state->crc,
                                 state->size, state->window_size, window_crc};
-    for (int i = 0; i < POINT_KEYS; i++) add_number(json, point_keys[i], numbers[i]);
+    for (int i = 0; i < POINT_KEYS; i++) json_add_number(json, point_keys[i], numbers[i]);
 }
 
 // Reads what add_point wrote, and the window. Without a complete point, *point is all zero.
@@ -303,18 +299,18 @@ int journal_add(Journal *journal, int split, uint64_t number, const DatasetShard
     bool has_point = false;
     if (is_start && keep_point(journal, position, &has_point) < 0) return -1;
     Buffer json = {0};
-    buffer_print(&json, "{\"file\":%" PRIu64, position.file);
-    add_number(&json, "document", position.document);
-    add_number(&json, "token", position.token);
+    json_add_number(&json, "file", position.file);
+    json_add_number(&json, "document", position.document);
+    json_add_number(&json, "token", position.token);
     if (is_start) {
-        add_number(&json, "byte", position.place.byte);
-        add_number(&json, "number", position.place.number);
-        add_number(&json, "behind", position.preceding);
-        add_number(&json, "pending", journal->pending_bytes);
-        add_number(&json, "crc", journal->pending_crc);
+        json_add_number(&json, "byte", position.place.byte);
+        json_add_number(&json, "number", position.place.number);
+        json_add_number(&json, "behind", position.preceding);
+        json_add_number(&json, "pending", journal->pending_bytes);
+        json_add_number(&json, "crc", journal->pending_crc);
     }
     if (has_point) add_point(&json, &journal->point);
-    buffer_print(&json, ",\"shard\":");
+    json_add_key(&json, "shard");
     dataset_write_shard(&json, split, number, shard);
     json.size--; // the line end
     buffer_print(&json, "}");
