@@ -49,8 +49,7 @@ start() { serve_until_ready set "$@"; }
         run_code 2 "$BIN/loader" serve set --endpoint $endpoint
         run_code 2 "$BIN/loader" status --endpoint $endpoint
     done
-    run_code 2 "$BIN/loader" serve set --endpoint place
-    [[ "$output" == *"'place' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR"* ]]
+    run_match 2 "'place' is not an endpoint: ipc://DIR, tcp://HOST:PORT, or a directory as /DIR or ./DIR" "$BIN/loader" serve set --endpoint place
     [ ! -e place ]
     run_code 2 "$BIN/loader" serve set --endpoint tcp://127.0.0.1
     run_match 2 "too long" "$BIN/loader" serve set --endpoint "ipc://$(printf 'x%.0s' $(seq 120))"
@@ -145,8 +144,7 @@ umask_mode() { touch fresh && stat -c %a fresh; }
     [ -p pipe ]
     [ -L link ]
     cp set/dataset.jsonl before
-    run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics set/dataset.jsonl
-    [[ "$output" == *"is another file, which the metrics would replace"* ]]
+    run_match 73 "is another file, which the metrics would replace" timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics set/dataset.jsonl
     cmp set/dataset.jsonl before
     run_code 73 timeout 60 "$BIN/loader" serve set --endpoint ipc://place --metrics nosuch/metrics
     [[ "$output" == *"cannot create 'nosuch/metrics.tmp': No such file or directory"* ]]
@@ -358,6 +356,5 @@ END
     "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key loader.key | grep -q '^uptime_ms'
     run_code 2 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --loader-key "$(cat loader.public)"
     run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port"
-    run_code 69 "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
-    [[ "$output" == *"check its address and the keys"* ]]
+    run_match 69 "check its address and the keys" "$BIN/loader" status --endpoint "tcp://[::1]:$port" --key client.key # which is not the loader's own
 }

@@ -17,8 +17,7 @@ setup() {
 }
 
 @test "a text that is null is skipped, counted and listed, and is no bad input" {
-    run_code 0 shardtool tokenize -o out --max-bad 0 small.parquet
-    [[ "$output" == *"4 documents"*"skipped 1 null text, the first: 'small.parquet' row 2: its text is null"* ]]
+    run_match 0 "4 documents*skipped 1 null text, the first: 'small.parquet' row 2: its text is null" shardtool tokenize -o out --max-bad 0 small.parquet
     [ "$(jq -c . out/skipped.jsonl)" = '{"input":"small.parquet","row":2,"error":"'\''small.parquet'\'' row 2: its text is null"}' ]
     printf '{"text": null}\n{"a": 1}\n{"text": "x"}\n{"text": "a", "text": null}\n{"text": null, "text": "b"}\n' >a.jsonl
     run_code 65 shardtool text a.jsonl
