@@ -7,7 +7,6 @@
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/path_visit.h"
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static bool raw, force;
@@ -139,11 +138,9 @@ static int add_header(void *context, const char *path) {
 }
 
 static int open_target(Target *target, int count, char **paths) {
-    struct stat st;
     bool to_stdout = !output || !strcmp(output, "-");
     if (to_stdout && cli_refuse_terminal() != 0) return -1;
-    if (!to_stdout && !force && stat(output, &st) == 0)
-        return fail(EX_CREATE, "'%s' exists; --force overwrites it", output);
+    if (!to_stdout && overwrite_check(output, force) < 0) return -1;
     target->to_file = !to_stdout;
     unsigned workers = threads ? (unsigned)threads : pool_cores();
     target->job_count = 2 * workers + 2;

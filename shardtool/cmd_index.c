@@ -9,7 +9,6 @@
 #include "shardtool/support/row_printer.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <zstd.h>
 
 static RowPrinter rows;
@@ -154,8 +153,7 @@ static int copy_frames(ShardWriter *writer, const char *path, Bytes map, const S
 }
 
 static int rebuild_tables(const char *path) {
-    struct stat st;
-    if (!force && stat(rebuild, &st) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", rebuild);
+    if (overwrite_check(rebuild, force) < 0) return -1;
     Bytes map;
     if (input_map(&map, path) < 0) return -1;
     Shard member = {0};

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 SourceOptions source_options = {.text_field = "text", .text_column = "text", .max_depth = 3, .max_ratio = 1000};
 
@@ -71,6 +72,14 @@ int refuse_as_output(const char *input, const char *output) {
     }
     free(in), free(out);
     return status;
+}
+
+int overwrite_check(const char *path, bool force) {
+    char directory[PATH_MAX_BYTES];
+    if (!force && access(path, F_OK) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", path);
+    const char *name = path_split(path, directory);
+    dir_sweep(directory, name);
+    return 0;
 }
 
 void log_replaced(uint64_t replaced, uint64_t text_bytes) {

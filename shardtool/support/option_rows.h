@@ -45,6 +45,9 @@ int input_set_threads(uint64_t threads); // the value of -j, checked
 int input_read(int count, char **arguments, int (*take)(Source *source));
 // 2 when both are one directory: a command that is killed while it replaces its own input cannot be repeated.
 int refuse_as_output(const char *input, const char *output);
+// Before a command writes the one file `path`: removes what killed runs left beside it, .NAME.tmp.PID. 73 when it exists
+// already, unless `force`, the value of ROW_OVERWRITE.
+int overwrite_check(const char *path, bool force);
 void log_skips(void);        // warns with the number of skipped inputs and the first of them, if any
 int fail_no_documents(void); // 66, with the number of skips
 // Warns about `replaced` places that were not UTF-8, if any, in `text_bytes` bytes of text.

@@ -145,6 +145,20 @@ mapped" ]
 continues() { "$@" 2>&1 | grep -q 'continuing after'; }
 
 # fault 20
+@test "a run that writes one file removes what killed runs of it left, and nothing else" {
+    shardtool tokenize -q -o - a.txt >a.zst
+    : >.other.zst.tmp.99999999
+    for command in "cat -o one.zst a.zst" "cat --raw -o one.zst a.zst" "index --rebuild one.zst a.zst"; do
+        kill_at fsync 1 shardtool $command
+        compgen -G '.one.zst.tmp.*'
+        shardtool $command
+        not compgen -G '.one.zst.tmp.*'
+        rm one.zst
+    done
+    [ -e .other.zst.tmp.99999999 ]
+}
+
+# fault 20
 @test "a killed run continues after its finished shards, and its bytes do not change" {
     seq 30000 | sed 's/.*/Line & of a text that is long enough./' >lines.txt
     seq 1 2000 | jq -c '{text: ("document \(.) " * (. % 40 + 1))}' >docs.jsonl
