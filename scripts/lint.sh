@@ -33,7 +33,7 @@ kernels/cuda/libraries common
 kernels/cuda        common kernels kernels/cuda/libraries
 kernels/mpi         kernels
 shardtool/format    common
-shardtool/ingest    common shardtool/format/shard.h
+shardtool/ingest    common shardtool/format/manifest.h shardtool/format/shard.h
 shardtool/parquet   common shardtool/ingest/input_format.h shardtool/ingest/stream.h
 shardtool/pipeline  common shardtool/format shardtool/ingest tokenizer
 shardtool/support   common shardtool/format shardtool/ingest shardtool/parquet/where.h shardtool/pipeline tokenizer

@@ -2,6 +2,7 @@
 #include "common/err.h"
 #include "common/file/spool.h"
 #include "shardtool/interchange/interchange.h"
+#include "shardtool/support/source_overlap.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,7 +101,8 @@ static int run(int count, char **arguments) {
     const Interchange *format = interchange_choose(&from, "from");
     Inputs inputs;
     if (!format || inputs_open(&inputs, count, arguments, NULL) < 0) return -1;
-    int status = inputs_digest(&inputs);
+    int status = refuse_within_inputs(output_options.path, &inputs, NULL);
+    if (status == 0) status = inputs_digest(&inputs);
     if (status == 0) status = import_inputs(format, &inputs);
     inputs_close(&inputs);
     return status;

@@ -6,6 +6,7 @@
 #include "shardtool/support/option_rows.h"
 #include "shardtool/support/run_compare.h"
 #include "shardtool/support/run_part.h"
+#include "shardtool/support/source_overlap.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

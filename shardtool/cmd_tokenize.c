@@ -274,6 +274,7 @@ static int run(int count, char **arguments) {
                     part.count, part.from);
     Inputs inputs;
     if (inputs_open(&inputs, count, arguments, &input_filter) < 0) return -1;
+    if (refuse_within_inputs(output, &inputs, &input_filter) < 0) return inputs_close(&inputs), -1;
     if (part.count) {
         if (part_take(&part, &inputs) < 0) return inputs_close(&inputs), -1;
         output = part.output, params.part = part.text;

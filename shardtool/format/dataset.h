@@ -11,10 +11,10 @@
 #pragma once
 
 #include "common/arena.h"
+#include "shardtool/format/manifest.h"
 #include "shardtool/format/shard.h"
 #include "shardtool/format/split.h"
 
-#define DATASET_MANIFEST    "dataset.jsonl"
 #define DATASET_REPLACEMENT ".new/" DATASET_MANIFEST // of a dataset that is about to take this one's place
 #define DATASET_JOURNAL     ".journal"
 #define DATASET_PENDING     ".pending"

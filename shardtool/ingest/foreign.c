@@ -1,5 +1,6 @@
 // Magic numbers of formats that are not read, and content that a data file should not hold.
 #include "shardtool/ingest/foreign.h"
+#include "shardtool/format/manifest.h"
 #include "shardtool/format/shard.h"
 #include <ctype.h>
 #include <strings.h>
@@ -61,6 +62,8 @@ static bool is_office_document(Bytes head) {
 
 const char *foreign_find(Bytes head) {
     if (is_shard(head)) return "is a shard already: use cat, decode or merge";
+    if (starts_with(head, DATASET_BEGIN, sizeof DATASET_BEGIN - 1))
+        return "is the manifest of a dataset: cat, decode and merge read the dataset";
     if (is_office_document(head)) return "is an office document or a program in a zip file: extract its text first";
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (starts_with(head, foreign[i].magic, foreign[i].size)) return foreign[i].is;

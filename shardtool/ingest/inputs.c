@@ -4,6 +4,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/log.h"
+#include "shardtool/format/manifest.h"
 #include "shardtool/ingest/codec.h"
 #include <dirent.h>
 #include <errno.h>
@@ -184,12 +185,24 @@ static bool matches(const StringList *patterns, const char *below, const char *n
     return false;
 }
 
-static bool is_wanted(Walk *walk, const char *name) {
-    const InputFilter *filter = walk->filter;
-    const char *below = path_string(walk) + walk->root_length;
-    while (*below == '/') below++;
+bool input_is_wanted(const InputFilter *filter, const char *below) {
+    const char *slash = strrchr(below, '/'), *name = slash ? slash + 1 : below;
     if (filter->include.count && !matches(&filter->include, below, name)) return false;
     return !matches(&filter->exclude, below, name);
+}
+
+// Its manifest would be read as JSON lines, and its shards hold ids.
+SMALL_FRAME static int refuse_dataset(Walk *walk, const char *name) {
+    char begin[sizeof DATASET_BEGIN - 1];
+    int fd = strcmp(name, DATASET_MANIFEST) ? -1 : file_open(path_string(walk));
+    if (fd < 0) return 0; // refuse_unreadable names one that cannot be opened
+    ssize_t got = fd_read(fd, begin, sizeof begin, path_string(walk));
+    close(fd);
+    if (got != sizeof begin || memcmp(begin, DATASET_BEGIN, sizeof begin)) return got < 0 ? -1 : 0;
+    char folder[PATH_MAX_BYTES];
+    path_split(path_string(walk), folder);
+    return fail(EX_DATA, "'%s' is a dataset already: cat, decode and merge read it, and --exclude leaves it out",
+                folder);
 }
 
 // Notes whether the file that is about to be added is one of records or about them.
@@ -204,7 +217,8 @@ static void note_kind(Walk *walk, const char *name) {
 
 SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     struct stat st;
-    if (!is_wanted(walk, name)) return 0;
+    const char *below = path_string(walk) + walk->root_length;
+    if (!input_is_wanted(walk->filter, below + strspn(below, "/"))) return 0;
     if (stat(path_string(walk), &st)) {
         if (errno != ENOENT && errno != ELOOP) return fail_errno("cannot stat '%s'", path_string(walk));
         if (!walk->dangling++) log_warn("skipped '%s': a link to a file that does not exist", path_string(walk));
@@ -212,7 +226,7 @@ SMALL_FRAME static int add_listed(Walk *walk, const char *name, Folder folder) {
     }
     if (S_ISREG(st.st_mode)) {
         note_kind(walk, name);
-        return add_file(walk, &st, folder);
+        return refuse_dataset(walk, name) < 0 ? -1 : add_file(walk, &st, folder);
     }
     log_warn("skipped '%s': it is no regular file", path_string(walk));
     return 0;

@@ -46,9 +46,11 @@ typedef struct {
 
 // Sorts the arguments by bytes, walks directories in byte order of their paths. Dot files and Parquet's indexes are
 // skipped; links to directories are followed; dangling links, those back to a directory around them, and files about
-// records are skipped with a warning. `filter` may be NULL. The same file twice is 2, a
-// missing one 66, an unreadable one 77.
+// records are skipped with a warning. `filter` may be NULL. The same file twice is 2, a folder that is a dataset 65, a
+// missing file 66, an unreadable one 77.
 int inputs_open(Inputs *inputs, int count, char **arguments, const InputFilter *filter);
+// Whether the filter leaves a file in a folder, by its path below the argument.
+bool input_is_wanted(const InputFilter *filter, const char *below);
 int inputs_digest(Inputs *inputs); // fills in the digests
 // Appends names to `files` without counting them: for positions in files that this run does not read itself.
 void inputs_add_names(Inputs *inputs, const char *const *names, unsigned count);

@@ -61,19 +61,6 @@ int input_read(int count, char **arguments, int (*take)(Source *source)) {
     return status;
 }
 
-int refuse_as_output(const char *input, const char *output) {
-    char *in = realpath(input, NULL), *out = realpath(output, NULL);
-    int status = 0;
-    if (in && out) {
-        const size_t length = strlen(out);
-        if (!strcmp(in, out)) status = fail(EX_USAGE, "'%s' is both input and output", output);
-        if (!strncmp(in, out, length) && in[length] == '/')
-            status = fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
-    }
-    free(in), free(out);
-    return status;
-}
-
 int overwrite_check(const char *path, bool force) {
     char directory[PATH_MAX_BYTES];
     if (!force && access(path, F_OK) == 0) return fail(EX_CREATE, "'%s' exists; --force overwrites it", path);

@@ -43,8 +43,6 @@ int input_check(void);                   // parses the input options; 2 when one
 int input_set_threads(uint64_t threads); // the value of -j, checked
 // Opens the INPUTs, calls `take` to read all documents, and reports the skipped inputs.
 int input_read(int count, char **arguments, int (*take)(Source *source));
-// 2 when both are one directory: a command that is killed while it replaces its own input cannot be repeated.
-int refuse_as_output(const char *input, const char *output);
 // Before a command writes the one file `path`: removes what killed runs left beside it, .NAME.tmp.PID. 73 when it exists
 // already, unless `force`, the value of ROW_OVERWRITE.
 int overwrite_check(const char *path, bool force);

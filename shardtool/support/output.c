@@ -2,6 +2,7 @@
 #include "shardtool/support/output.h"
 #include "common/err.h"
 #include "shardtool/support/dataset_characters.h"
+#include "shardtool/support/source_overlap.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

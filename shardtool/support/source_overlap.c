@@ -1,7 +1,8 @@
-// Compares the paths of inputs with those of a dataset's sources.
+// Compares real paths, so that links and other names of a folder are found.
 #include "shardtool/support/source_overlap.h"
 #include "common/err.h"
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char ADVICE[] = "put what is new in files or a folder of its own, and name only those";
@@ -10,6 +11,49 @@ static const char ADVICE[] = "put what is new in files or a folder of its own, a
 static bool is_within(const char *path, const char *folder) {
     size_t length = strlen(folder);
     return !strncmp(path, folder, length) && (path[length] == '/' || path[length] == '\0' || length == 1);
+}
+
+int refuse_as_output(const char *input, const char *output) {
+    char in[PATH_MAX], out[PATH_MAX];
+    if (!realpath(input, in) || !realpath(output, out) || !is_within(in, out)) return 0;
+    if (!strcmp(in, out)) return fail(EX_USAGE, "'%s' is both input and output", output);
+    return fail(EX_USAGE, "the input '%s' lies in the output '%s'", input, output);
+}
+
+// The real path of a directory that may not exist yet: that of its nearest parent, and the rest. False when it is too long.
+static bool resolve(const char *path, char real[PATH_MAX]) {
+    char parent[PATH_MAX_BYTES], found[PATH_MAX];
+    size_t length = strlen(path);
+    snprintf(parent, sizeof parent, "%s", path);
+    while (length && !realpath(parent, found)) {
+        while (length && parent[length - 1] == '/') length--;
+        while (length && parent[length - 1] != '/') length--;
+        parent[length] = '\0';
+    }
+    if (!length && !realpath(".", found)) return false;
+    const char *rest = path + length;
+    return snprintf(real, PATH_MAX, "%s%s%s", found, *rest ? "/" : "", rest) < PATH_MAX;
+}
+
+int refuse_within_inputs(const char *output, const Inputs *inputs, const InputFilter *filter) {
+    static const InputFilter everything;
+    static const char *const files[] = {"/" DATASET_MANIFEST, "/train/000/000000.zst"};
+    char out[PATH_MAX], in[PATH_MAX], below[PATH_MAX + 32];
+    if (!output || !strcmp(output, "-") || !resolve(output, out)) return 0;
+    for (uint64_t i = 0; i < inputs->argument_count; i++) {
+        const InputArgument *argument = &inputs->arguments[i];
+        if (argument->stream || !realpath(argument->path, in) || !is_within(out, in)) continue;
+        const char *rest = out + (strlen(in) > 1 ? strlen(in) : 0);
+        for (unsigned k = 0; k < sizeof files / sizeof *files && !strstr(rest, "/."); k++) {
+            snprintf(below, sizeof below, "%s%s", rest, files[k]);
+            if (input_is_wanted(filter ? filter : &everything, below + 1))
+                return fail(EX_USAGE,
+                            "the output '%s' lies in the input '%s', and the next run would read it: "
+                            "choose another directory",
+                            output, argument->path);
+        }
+    }
+    return 0;
 }
 
 // Whether the files of a source, without those within `real`, are the ones that were read.

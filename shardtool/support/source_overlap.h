@@ -1,8 +1,17 @@
-// Finds inputs of an --append whose documents the dataset may hold already.
+// Compares the paths of inputs with the output, and with the sources of the dataset that --append adds to.
 #pragma once
 
 #include "shardtool/format/dataset.h"
 #include "shardtool/ingest/inputs.h"
+
+// 2 when the input is the output or lies in it: a command that is killed while it replaces its own input cannot be
+// repeated.
+int refuse_as_output(const char *input, const char *output);
+
+// 2 when the output is or lies in a folder of the inputs, where the next run would read it as an input. Not where that
+// run leaves its files out: below a name that begins with a dot, or by `filter`, which may be NULL. `output` may be NULL
+// or "-".
+int refuse_within_inputs(const char *output, const Inputs *inputs, const InputFilter *filter);
 
 // -1 (2) when an input is a source of `base` that has changed, is a source under another name, holds a source, or lies
 // in a folder that was a source, unless the other files of that folder are exactly those that were read. Paths of

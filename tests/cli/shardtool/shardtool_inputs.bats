@@ -366,6 +366,37 @@ in/p.pdf" ]
     run_match 66 "missing.txt" shardtool text --files-from list
 }
 
+# fault 102
+@test "a dataset among the inputs is refused with the commands that read it, unless --exclude leaves it out" {
+    mkdir in && echo text >in/a.txt
+    shardtool tokenize -q -o in/deep/.set in && mv in/deep/.set in/deep/set
+    for command in "tokenize -o out" text characters "text --keep-going"; do
+        for input in in in/deep/set; do
+            run_match 65 "'in/deep/set' is a dataset already: cat, decode and merge read it" shardtool $command $input
+        done
+    done
+    [ ! -e out/dataset.jsonl ]
+    run_match 65 "is the manifest of a dataset: cat, decode and merge" shardtool text in/deep/set/dataset.jsonl
+    [ "$(shardtool text --exclude 'deep/*' in | jq -r .text)" = text ]
+    echo '{"format": "mine", "text": "no manifest"}' >in/deep/dataset.jsonl
+    [ "$(shardtool text -q --exclude 'deep/set/*' in | wc -l)" = 2 ]
+}
+
+# fault 102
+@test "an output that the next run would read as an input is refused at the start" {
+    mkdir in && echo text >in/a.txt && ln -s in link
+    for output in in in/out in/../in/out link/out "$PWD/in/new/out"; do
+        run_match 2 "the output '$output' lies in the input 'in', and the next run would read it" shardtool tokenize -o "$output" in
+    done
+    printf '\1\0\2\0' >in/train.bin
+    run_match 2 "the output 'in/out' lies in the input 'in'" shardtool import --from nanogpt -o in/out in
+    [ "$(ls -A in | tr '\n' ' ')" = "a.txt train.bin " ]
+    for command in "in/.out --exclude *.bin in" "in/out --include *.txt in" "in/beside in/a.txt"; do # these are not read
+        shardtool tokenize -q -o $command
+        run_match 0 "already complete" shardtool tokenize -o $command
+    done
+}
+
 @test "--include and --exclude select the files in folders by name or by path" {
     mkdir -p in/sub/deep
     for f in a.txt README.md sub/b.txt sub/deep/c.txt sub/deep/d.json.bak; do echo "$f" >"in/$f"; done

@@ -100,7 +100,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
     run_match 2 "missing -o DIR" shardtool import --from nanogpt train.bin
 }
 
-# fault 97
+# fault 101
 @test "a file of 32-bit or 64-bit ids is refused, not read with ids 0 behind each" {
     python3 -c '
 import array
