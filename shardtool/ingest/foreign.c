@@ -115,6 +115,25 @@ bool looks_like_json_lines(Bytes head) {
     return lines ? json > lines / 2 : starts_with(head, "{\"", 2);
 }
 
+// A comma of prose has a space behind it.
+static bool has_columns(Bytes text, uint8_t separator) {
+    enum { LINES_LEAST = 4 };
+    Bytes line;
+    size_t lines = 0, columns = 0;
+    while (bytes_next_line(&text, &line)) {
+        size_t count = 0;
+        for (size_t i = 0; i < line.size; i++)
+            if (line.data[i] == separator && ++count && i + 1 < line.size && line.data[i + 1] == ' ') return false;
+        if (!count || (lines++ && count != columns)) return false;
+        columns = count;
+    }
+    return lines >= LINES_LEAST;
+}
+
+bool looks_like_table(Bytes head) {
+    return has_columns(head, ',') || has_columns(head, '\t') || has_columns(head, ';');
+}
+
 const char *not_json_lines_find(Bytes head) {
     size_t lines, json;
     count_lines(head, &lines, &json);

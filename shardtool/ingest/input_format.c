@@ -113,11 +113,24 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
     return (is = utf16_find(head)) ? refuse(stream, is) : fail_no_format(stream);
 }
 
-// As text, JSON lines are one document, with all their keys and quotes.
-static void warn_json(const Stream *stream, SourceOptions *options, Bytes head) {
-    if (options->format || options->json_warned || !looks_like_json_lines(head)) return;
-    options->json_warned = true;
-    log_warn("'%s' looks like JSON lines, but is named as text: --format jsonl reads its texts", stream->name);
+static bool is_table(const Stream *stream, Bytes head) {
+    const char *dot = strrchr(stream->base, '.');
+    return (dot && has_word("csv tsv", dot + 1)) || looks_like_table(head);
+}
+
+// As text, JSON lines are one document, with all their keys and quotes, and a table is one with all its columns.
+static void warn_records(const Stream *stream, SourceOptions *options, Bytes head) {
+    if (options->format || options->records_warned) return;
+    const bool json = looks_like_json_lines(head);
+    if (!json && (options->docs != DOCS_FILE || !is_table(stream, head))) return;
+    options->records_warned = true;
+    if (json)
+        log_warn("'%s' looks like JSON lines, but is named as text: --format jsonl reads its texts", stream->name);
+    else
+        log_warn(
+            "'%s' looks like CSV or TSV, and is read as one text with all its columns: convert it to JSON lines or "
+            "Parquet first (--format text reads it without this warning)",
+            stream->name);
 }
 
 // An empty file holds no documents, but a file of a format that has an index holds at least the index.
@@ -134,7 +147,7 @@ int reader_open(FormatReader **reader, Stream *stream, SourceOptions *options) {
     if (stream_peek(stream, &head) < 0) return -1;
     if (!head.size) return check_empty(stream);
     if (choose_format(stream, options, head, &format) < 0) return -1;
-    if (format->bid == text_bid) warn_json(stream, options, head);
+    if (format->bid == text_bid) warn_records(stream, options, head);
     SpooledStream *spooled = NULL;
     if (format->needs_seek && !stream->read_at) {
         if (!(spooled = stream_spool(stream))) return -1;

@@ -20,7 +20,7 @@ typedef struct {
     unsigned threads;        // that decode compressed members of archives ahead; 0 = one per core
     Skips skips;
     struct AccessPoints *points;             // of the input files, for a run that may be continued; else NULL
-    bool json_warned;                        // that a text looks like JSON lines; once a run
+    bool records_warned;                     // that a text looks like JSON lines or a table; once a run
     uint64_t inputs_read[INPUT_FORMATS_MAX]; // files and members read, by row of the table
 } SourceOptions;
 

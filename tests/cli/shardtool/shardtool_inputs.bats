@@ -80,6 +80,24 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [[ "$output" != *"looks like"* ]]
 }
 
+@test "text that looks like CSV or TSV is one warning a run" {
+    mkdir in && printf 'id,text\n1,"a, b"\n' | tee in/1.csv | gzip >3.csv.gz && printf 'a\tb\n' >in/2.TSV
+    run_match 0 "'3.csv.gz' looks like CSV or TSV, and is read as one text*3 documents" shardtool tokenize -o out --val 0 in 3.csv.gz
+    [ "$(grep -c 'looks like' <<<"$output")" = 1 ]
+    for separator in , ';' '\t'; do
+        for i in 1 2 3 4; do printf "$i${separator}text $i\n"; done >x.txt
+        run_match 0 "'standard input' looks like CSV" shardtool text -q - <x.txt
+        run_match 0 "'x.txt' looks like CSV" shardtool text -q x.txt
+        for option in "--format text" "--docs lines"; do
+            run_code 0 shardtool text $option x.txt
+            [[ "$output" != *"looks like"* ]]
+        done
+    done
+    printf 'One, two.\nThree, four.\nFive, six.\nSeven, eight.\n' >prose.txt && printf '1,2\n3,4,5\n6,7\n8,9\n' >line.txt
+    run_code 0 shardtool text prose.txt line.txt
+    [[ "$output" != *"looks like"* ]]
+}
+
 @test "--format forces the format of files, of standard input and of archive members" {
     printf '{"text": "one"}\n{"text": "two"}\n' >a.txt
     [ "$(shardtool text a.txt 2>err | wc -l)" = 1 ] # with a warning
