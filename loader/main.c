@@ -13,6 +13,12 @@ static const ManualRow environment[] = {
     {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) where stderr is not this stream"},
     {NULL, NULL},
 };
+static const ManualRow signals[] = {
+    {"SIGINT, SIGTERM",
+     "serve answers the requests that it has received and ends with 0; trainers wait for another loader"},
+    {"SIGHUP", "serve reads the allow-list, the datasets and the schedule again, and serves on if they cannot be read"},
+    {NULL, NULL},
+};
 static const ManualRow files[] = {
     {"DIR/data.sock, DIR/ctl.sock, DIR/.lock", "the sockets of the endpoint ipc://DIR and its lock"},
     {"FILE", "the key pair that keygen creates, for --key; its public key is printed"},
@@ -33,6 +39,7 @@ int main(int argc, char **argv) {
         .summary = "serves a tokenized dataset to trainers",
         .commands = commands,
         .environment = environment,
+        .signals = signals,
         .files = files,
         .examples = examples,
     };

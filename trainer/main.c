@@ -71,6 +71,12 @@ static const ManualRow environment[] = {
     {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU"},
     {NULL, NULL},
 };
+static const ManualRow signals[] = {
+    {"SIGINT, SIGTERM, SIGUSR1, SIGHUP",
+     "train saves after the current step and ends with 75; the same command resumes the run"},
+    {"SIGINT, the second", "train ends with 130, without a save"},
+    {NULL, NULL},
+};
 static const ManualRow files[] = {
     {"OUT_DIR/ckpt-00000020", "the checkpoint after step 20: model.safetensors, config.json and the state of the run"},
     {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation"},
@@ -101,6 +107,7 @@ int main(int argc, char **argv) {
         .summary = "trains a GPT within a memory plan that is made before it starts",
         .commands = commands,
         .environment = environment,
+        .signals = signals,
         .files = files,
         .examples = examples,
     };

@@ -59,6 +59,7 @@ typedef struct {
     const char *name, *summary;
     const Command *const *commands; // NULL-terminated
     const ManualRow *environment;   // variables that the program reads; each table may be NULL
+    const ManualRow *signals;       // that it handles
     const ManualRow *files;         // that it writes; DIR and such are arguments
     const ManualRow *examples;      // command lines without the program's name
 } Program;

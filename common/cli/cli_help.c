@@ -129,6 +129,7 @@ void cli_print_man(const Program *program) {
         print_roff_options(keys->rows);
     }
     print_roff_section("ENVIRONMENT", "", program->environment);
+    print_roff_section("SIGNALS", "", program->signals);
     print_roff_section("FILES", "", program->files);
     print_roff_section("EXAMPLES", program->name, program->examples);
     printf(".SH EXIT STATUS\n");

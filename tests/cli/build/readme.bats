@@ -95,3 +95,12 @@ section() { "$BIN/$1" --man | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s
     [ "$(sort "$BATS_TEST_TMPDIR/keys" | uniq -d)" = "" ]
     [ "$("$BIN/trainer" --man | grep -c '^\.B .*n_layer')" = 1 ]
 }
+
+@test "the manual pages name each signal that their program handles" {
+    cd "$ROOT"
+    for program in loader trainer; do
+        git grep -hoE 'sigaddset\(&[a-z]+, SIG[A-Z0-9]+' -- $program | sed 's/.* //' | sort -u >"$BATS_TEST_TMPDIR/handled"
+        [ "$(wc -l <"$BATS_TEST_TMPDIR/handled")" -ge 3 ]
+        section $program SIGNALS | sed -n 's/^\.B //p' | grep -oE 'SIG[A-Z0-9]+' | sort -u | diff "$BATS_TEST_TMPDIR/handled" -
+    done
+}
