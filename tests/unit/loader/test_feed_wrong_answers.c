@@ -12,6 +12,7 @@ typedef struct {
     void *context;
     int wrong_answers;
     uint64_t corrupted; // samples below this one have been sent once with a wrong CRC
+    bool named;         // a message named the loader's instance
 } WrongLoader;
 
 static uint16_t right_id(uint64_t first, size_t i) { return (uint16_t)(first * 1000 + i); }
@@ -107,6 +108,7 @@ static void *send_wrong_answers(void *argument) {
         memset(&answer, 0, sizeof answer);
         if (zmq_msg_recv(&route, router, 0) < 0 || zmq_msg_recv(&frame, router, 0) < 0) break;
         if (wire_decode((Bytes){zmq_msg_data(&frame), zmq_msg_size(&frame)}, &message, NULL) != WIRE_VALID) break;
+        loader->named = loader->named || message.header.loader_instance;
         answer.header.session = message.header.session, answer.header.req_id = message.header.req_id;
         answer.header.loader_instance = 3;
         bound = message.header.type != WIRE_BYE;
@@ -142,6 +144,7 @@ TEST(feed_drops_every_answer_that_does_not_match_its_request) {
     FeedStats stats = feed_stats(feed);
     feed_close(feed);
     pthread_join(thread, NULL);
+    CHECK(!loader.named); // as wire.h has it of messages to a loader
     // Every wrong answer was counted, also the rows with the wrong CRC.
     CHECK_EQUAL(stats.batches, BATCHES);
     CHECK(loader.wrong_answers >=
