@@ -132,6 +132,7 @@ static void close_retired(Server *server) {
 
 void server_close(Server *server) {
     if (!server) return;
+    server_remove_metrics(server);
     while (server->attachment_count) attachment_close(server, &server->attachments[0]);
     if (server->router) zmq_close(server->router);
     if (server->zap) zmq_close(server->zap);

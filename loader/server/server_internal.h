@@ -118,6 +118,7 @@ struct Server {
     const Endpoint *endpoint;
     const ServerConfig *config;
     AllowList allow;          // with the loader's own key; empty without keys
+    bool metrics_written;     // the metrics file is this loader's
     bool unreachable;         // a socket of the endpoint has been removed
     uint64_t refused_warn_ns; // time of the last line about a refused peer
     Served *current,
@@ -195,6 +196,8 @@ void server_reload_finish(Server *server); // when reload.done is readable
 // Collects what STATS reports; writes it to the metrics file, which is replaced at once (rename).
 void server_status(const Server *server, Status *status);
 int server_write_metrics(Server *server); // 73 when the path is not a regular file, but a device for example
+// At the end: the last values would look like those of a loader that runs.
+void server_remove_metrics(const Server *server);
 
 // --- requests.c
 

@@ -77,7 +77,7 @@ void server_status(const Server *server, Status *status) {
 // Whether a file is empty, or begins as these metrics do: any other one is not replaced.
 static bool is_metrics_file(const char *path) {
     char start[64] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     const ssize_t got = fd < 0 ? -1 : read(fd, start, sizeof start - 1);
     if (fd >= 0) close(fd);
     return got == 0 || (got > 0 && start[0] == '#' && strstr(start, " millrace_"));
@@ -109,5 +109,11 @@ int server_write_metrics(Server *server) {
     status_print(&status, STATUS_PROMETHEUS, &text);
     int result = replace_file(server->config->metrics_path, server->file_mode, (Bytes){text.data, text.size});
     buffer_close(&text);
+    server->metrics_written = server->metrics_written || result == 0;
     return result;
+}
+
+void server_remove_metrics(const Server *server) {
+    const char *path = server->config->metrics_path;
+    if (server->metrics_written && is_metrics_file(path)) unlink(path);
 }

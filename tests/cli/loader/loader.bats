@@ -199,6 +199,10 @@ for name, kind in kinds.items():
     twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }
     wait_until twice
     kill "$WATCH"
+    kill "$LOADER"
+    wait "$LOADER"
+    LOADER=
+    [ ! -e metrics.prom ] # else old values would look like those of a loader that runs
 }
 
 # fault 96
