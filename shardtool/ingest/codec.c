@@ -288,10 +288,11 @@ const Codec *codec_find(Bytes head) {
     return NULL;
 }
 
-static bool has_word(const char *words, const char *word, size_t length) {
-    for (const char *at = words; *at; at += strspn(at, " ")) {
+bool extension_is_one_of(const char *extensions, const char *extension) {
+    size_t length = strlen(extension);
+    for (const char *at = extensions; *at; at += strspn(at, " ")) {
         size_t size = strcspn(at, " ");
-        if (size == length && !strncasecmp(at, word, length)) return true;
+        if (size == length && !strncasecmp(at, extension, length)) return true;
         at += size;
     }
     return false;
@@ -301,7 +302,7 @@ bool codec_strip_extension(char *name) {
     char *dot = strrchr(name, '.');
     if (!dot) return false;
     for (int i = 0; i < CODEC_COUNT; i++) {
-        if (!has_word(codecs[i].extensions, dot + 1, strlen(dot + 1))) continue;
+        if (!extension_is_one_of(codecs[i].extensions, dot + 1)) continue;
         bool tar = dot[1] == 't' || dot[1] == 'T'; // tgz, txz, tzst, tbz2
         snprintf(dot, strlen(dot) + 1, "%s", tar ? ".tar" : "");
         return true;

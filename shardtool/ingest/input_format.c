@@ -2,10 +2,10 @@
 #include "shardtool/ingest/input_format.h"
 #include "common/err.h"
 #include "common/log.h"
+#include "shardtool/ingest/codec.h"
 #include "shardtool/ingest/foreign.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <strings.h>
 
 static const InputFormat formats[] = {
 #define INPUT_FORMAT(...) INPUT_FORMAT_ROW(__VA_ARGS__),
@@ -24,21 +24,11 @@ static int fail_no_format(const Stream *stream) {
     return fail(EX_DATA, "'%s' is binary and in none of the known formats (%s)", stream->name, titles);
 }
 
-static bool has_word(const char *words, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = words; *at; at += strspn(at, " ")) {
-        size_t size = strcspn(at, " ");
-        if (size == length && !strncasecmp(at, word, length)) return true;
-        at += size;
-    }
-    return false;
-}
-
 // The format that the extension of the name promises, or NULL.
 static const InputFormat *promised_format(const Stream *stream) {
     const char *dot = strrchr(stream->base, '.');
     for (size_t i = 0; dot && i < FORMAT_COUNT; i++)
-        if (has_word(formats[i].extensions, dot + 1)) return &formats[i];
+        if (extension_is_one_of(formats[i].extensions, dot + 1)) return &formats[i];
     return NULL;
 }
 
@@ -115,7 +105,7 @@ static int choose_format(const Stream *stream, const SourceOptions *options, Byt
 
 static bool is_table(const Stream *stream, Bytes head) {
     const char *dot = strrchr(stream->base, '.');
-    return (dot && has_word("csv tsv", dot + 1)) || looks_like_table(head);
+    return (dot && extension_is_one_of("csv tsv", dot + 1)) || looks_like_table(head);
 }
 
 // As text, JSON lines are one document, with all their keys and quotes, and a table is one with all its columns.

@@ -1,28 +1,16 @@
 // Codecs: every flipped bit and every truncation of a compressed stream is an error or leaves its content unchanged.
 #include "common/bytes.h"
 #include "shardtool/ingest/codec.h"
-#include "shardtool/ingest/input_format.h"
-#include "tests/memory_stream.h"
-#include "tests/test.h"
+#include "tests/unit/shardtool/fixture_documents.h"
 #include <bzlib.h>
 #include <lzma.h>
 #include <stdlib.h>
 #include <zlib.h>
 #include <zstd.h>
 
-// The text of a stream, or -1 after fail().
 static int read_text(Bytes input, Buffer *out) {
-    static MemoryStream memory;
-    memory = memory_stream(input);
     SourceOptions options = {.max_depth = 3, .max_ratio = 1000};
-    FormatReader *reader;
-    Part part;
-    out->size = 0;
-    int status = reader_open(&reader, &memory.stream, &options);
-    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0)
-        buffer_add(out, part.text.data, part.text.size), status = 0;
-    reader_close(reader);
-    return status;
+    return read_documents(memory_stream(input), &options, out);
 }
 
 static void add_gzip(Buffer *out, const char *text) {
@@ -74,7 +62,8 @@ static const char *const parts[] = {"The quick brown fox jumps over the lazy dog
                                     "Pack my box with five dozen liquor jugs, five dozen, five dozen jugs!\n"};
 
 static bool is_text(const Buffer *got, const char *want) {
-    return got->size == strlen(want) && !memcmp(got->data, want, got->size);
+    const size_t size = strlen(want);
+    return got->size == size + 1 && !memcmp(got->data, want, size) && got->data[size] == 0xFF;
 }
 
 TEST(concatenated_members_of_every_codec_are_read_to_the_end) {

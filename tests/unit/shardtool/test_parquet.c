@@ -1,10 +1,8 @@
 // The Parquet reader on files that no library writes: each field of a small file can be given a false value.
-#include "shardtool/ingest/input_format.h"
 #include "shardtool/parquet/parquet_column.h"
 #include "shardtool/parquet/thrift_compact.h"
 #include "shardtool/parquet/where.h"
-#include "tests/memory_stream.h"
-#include "tests/test.h"
+#include "tests/unit/shardtool/fixture_documents.h"
 
 static Bytes bytes_of(const void *data, size_t size) { return (Bytes){data, size}; }
 
@@ -255,47 +253,29 @@ static Buffer write_fake(const FakeFile *file) {
     return out;
 }
 
-// All texts, each ended by a byte 0xFF. Returns -1 after fail().
-static int read_rows(Bytes file, SourceOptions *options, Buffer *texts) {
-    static MemoryStream memory;
-    memory = memory_file(file);
-    FormatReader *reader;
-    Part part;
-    bool open = false;
-    texts->size = 0;
-    int status = reader_open(&reader, &memory.stream, options);
-    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0) {
-        CHECK_EQUAL(part.first, !open);
-        open = !part.last;
-        buffer_add(texts, part.text.data, part.text.size);
-        if (part.last) buffer_add(texts, "\xFF", 1);
-        status = 0;
-    }
-    reader_close(reader);
-    return status;
-}
-
 static int read_all(Bytes file, Buffer *texts) {
     SourceOptions options = {.text_column = "text"};
-    return read_rows(file, &options, texts);
+    return read_documents(memory_file(file), &options, texts);
 }
 
 static void set_body(FakeFile *file, const char *body, int64_t bytes) {
     file->body = body, file->body_bytes = file->plain_bytes = file->stored_bytes = bytes;
 }
 
-TEST(a_parquet_file_written_by_hand_is_read) {
-    Buffer file = write_fake(&right_file), texts = {0};
-    CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
-    CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
-    buffer_close(&file);
-    FakeFile optional = right_file; // levels 1, 1 in a run
-    optional.repetition = 1;
-    set_body(&optional, "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", 19);
-    file = write_fake(&optional);
+// Writes the file, and expects its two texts.
+static void check_read(const FakeFile *fake) {
+    Buffer file = write_fake(fake), texts = {0};
     CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
     CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
     buffer_close(&file), buffer_close(&texts);
+}
+
+TEST(a_parquet_file_written_by_hand_is_read) {
+    check_read(&right_file);
+    FakeFile optional = right_file; // levels 1, 1 in a run
+    optional.repetition = 1;
+    set_body(&optional, "\2\0\0\0\4\1\2\0\0\0hi\3\0\0\0you", 19);
+    check_read(&optional);
 }
 
 // Writes the file, expects 65 with `why`, and restores the right values.
@@ -312,10 +292,7 @@ TEST(a_page_may_end_in_16_zeros_and_in_nothing_else) {
     static const char body[13 + 17] = "\2\0\0\0hi\3\0\0\0you";
     FakeFile fake = right_file;
     set_body(&fake, body, 13 + 16);
-    Buffer file = write_fake(&fake), texts = {0};
-    CHECK(read_all(bytes_of(file.data, file.size), &texts) == 0);
-    CHECK(texts.size == 7 && !memcmp(texts.data, "hi\xFFyou\xFF", 7));
-    buffer_close(&file), buffer_close(&texts);
+    check_read(&fake);
     set_body(&fake, body, 13 + 17), check_refused(&fake, "more values");
     set_body(&fake, "\2\0\0\0hi\3\0\0\0you\0\0\0\1", 13 + 4), check_refused(&fake, "more values");
 }
@@ -437,11 +414,11 @@ TEST(a_flipped_bit_of_a_parquet_file_is_found_or_changes_no_text) {
     const SourceOptions options = {.text_column = "text"};
     SourceOptions honest_options = options;
     Buffer want = {0}, texts = {0};
-    CHECK(read_rows(small, &honest_options, &want) == 0);
+    CHECK(read_documents(memory_file(small), &honest_options, &want) == 0);
     for (size_t bit = 4 * 8; bit < small.size * 8; bit++) {
         SourceOptions flipped = options;
         file[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        int status = read_rows(bytes_of(file, small.size), &flipped, &texts);
+        int status = read_documents(memory_file(bytes_of(file, small.size)), &flipped, &texts);
         bool found = status < 0 || flipped.skips.nulls != honest_options.skips.nulls ||
                      strcmp(flipped.skips.first, honest_options.skips.first);
         if (status < 0) CHECK_EQUAL(err_code(), EX_DATA);

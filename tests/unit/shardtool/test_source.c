@@ -1,37 +1,14 @@
 // Inputs: documents do not depend on where windows and reads end.
 #include "common/file/file.h"
-#include "shardtool/ingest/input_format.h"
 #include "shardtool/ingest/source.h"
-#include "tests/memory_stream.h"
-#include "tests/test.h"
-
-// All documents of `text` in one buffer, each ended by a byte 0xFF, or -1.
-static int read_all(Bytes text, SourceOptions *options, Buffer *out) {
-    static MemoryStream memory;
-    memory = memory_stream(text);
-    FormatReader *reader;
-    int status = reader_open(&reader, &memory.stream, options);
-    Part part;
-    bool open = false;
-    out->size = 0;
-    while (status == 0 && reader && (status = reader_next(reader, &part)) > 0) {
-        CHECK_EQUAL(part.first, !open);
-        open = !part.last;
-        buffer_add(out, part.text.data, part.text.size);
-        if (part.last) buffer_add(out, "\xFF", 1);
-        status = 0;
-    }
-    CHECK(status < 0 || !open);
-    reader_close(reader);
-    return status;
-}
+#include "tests/unit/shardtool/fixture_documents.h"
 
 static Bytes bytes_of(const char *text) { return (Bytes){(const uint8_t *)text, strlen(text)}; }
 
 static void check_documents(const char *text, SourceDocs docs, const char *want) {
     SourceOptions options = {.docs = docs, .text_field = "text"};
     Buffer out = {0};
-    CHECK(read_all(bytes_of(text), &options, &out) == 0);
+    CHECK(read_documents(memory_stream(bytes_of(text)), &options, &out) == 0);
     buffer_add(&out, "", 1);
     if (strcmp((char *)out.data, want)) {
         print_error("'%s' gives '%s', not '%s'\n", text, (char *)out.data, want);
@@ -65,11 +42,11 @@ static void slide_over_edge(const char *filler, const char *text, SourceOptions 
         while (input.size < before) buffer_add(&input, "\n", 1);
         size_t lead = input.size;
         buffer_add(&input, text, length);
-        CHECK(read_all((Bytes){input.data, lead}, &options, &want) == 0);
+        CHECK(read_documents(memory_stream((Bytes){input.data, lead}), &options, &want) == 0);
         size_t head = want.size;
-        CHECK(read_all(bytes_of(text), &options, &got) == 0);
+        CHECK(read_documents(memory_stream(bytes_of(text)), &options, &got) == 0);
         buffer_add(&want, got.data, got.size);
-        CHECK(read_all((Bytes){input.data, input.size}, &options, &got) == 0);
+        CHECK(read_documents(memory_stream((Bytes){input.data, input.size}), &options, &got) == 0);
         CHECK_EQUAL(got.size, want.size);
         CHECK(got.size >= head && !memcmp(got.data, want.data, got.size));
     }
@@ -93,7 +70,7 @@ TEST(a_paragraph_longer_than_the_window_is_one_document) {
     size_t body = text.size - 2;
     buffer_print(&text, "\r\nnext");
     SourceOptions options = {.docs = DOCS_PARAGRAPHS};
-    CHECK(read_all((Bytes){text.data, text.size}, &options, &got) == 0);
+    CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &got) == 0);
     CHECK_EQUAL(got.size, body + 1 + 4 + 1);
     CHECK(!memcmp(got.data, text.data, body));
     buffer_close(&text), buffer_close(&got);
@@ -124,7 +101,7 @@ TEST(a_bad_json_line_is_refused_with_its_reason) {
         Buffer text = {0}, out = {0};
         buffer_print(&text, "{\"text\": \"good\"}\n%s\n", rows[i].line);
         SourceOptions options = {.text_field = "text"};
-        CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
+        CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &out) < 0);
         CHECK_TEXT(err_text(), rows[i].why);
         CHECK_ERROR(EX_DATA, "'memory' line 2");
         buffer_close(&text), buffer_close(&out);
@@ -138,7 +115,7 @@ TEST(a_json_line_nested_too_deep_is_bad_and_the_next_line_is_read) {
     for (int i = 0; i < 100000; i++) buffer_add(&text, "[", 1);
     buffer_print(&text, "\n{\"text\": \"next\"}");
     SourceOptions options = {.text_field = "text", .skips.max = 1};
-    CHECK(read_all((Bytes){text.data, text.size}, &options, &out) == 0);
+    CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &out) == 0);
     CHECK_EQUAL(options.skips.count, 1);
     CHECK_TEXT(options.skips.first, "deep");
     CHECK(out.size == 5 && !memcmp(out.data, "next\xFF", 5));
@@ -154,7 +131,7 @@ TEST(a_bad_line_with_a_text_too_long_to_hold_cannot_be_skipped) {
         while (text.size < 3 << 20) buffer_add(&text, "long ", 5);
         buffer_print(&text, "%s", ends[i]);
         SourceOptions options = {.text_field = "text", .skips.max = 9}; // a part was already returned
-        CHECK(read_all((Bytes){text.data, text.size}, &options, &out) < 0);
+        CHECK(read_documents(memory_stream((Bytes){text.data, text.size}), &options, &out) < 0);
         CHECK_ERROR(EX_DATA, "");
     }
     buffer_close(&text), buffer_close(&out);
