@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "trainer/run/run_data.h"
 #include <string.h>
+#include <unistd.h>
 
 static void warn_unsaved(void) {
     log_warn("no checkpoint: %s; training continues", err_text());
@@ -40,6 +41,18 @@ static int write_checkpoint(Run *run, bool beside, uint64_t started) {
     return 0;
 }
 
+// Without the last save the last steps are lost: waits a minute for the disk to have room for it.
+static void wait_for_space(const Run *run) {
+    enum { SECONDS = 60 };
+    const uint64_t bytes = checkpoint_bytes(&run->model, run->plan.optimizer);
+    for (int waited = 0; waited < SECONDS && checkpoint_check_space(run->config.out_dir, bytes) < 0; waited++) {
+        if (!waited) log_warn("the last save: %s; waiting %d s for space", err_text(), SECONDS);
+        err_clear();
+        sleep(1);
+    }
+    err_clear();
+}
+
 int run_save(Run *run, bool last) {
     const uint64_t started = clock_ns();
     collect_save(run, true);
@@ -47,6 +60,7 @@ int run_save(Run *run, bool last) {
     int status = run_divided(run) ? ranks_gather_state(&run->network, run_whole(run), &needed) : 0;
     if (status == 0 && !needed) return 0;
     if (!run_owns(run)) return run->saves.step = run->state.step, status;
+    if (status == 0 && last) wait_for_space(run);
     if (status == 0) status = write_checkpoint(run, !last, started);
     if (status == 0 || last) return status;
     warn_unsaved();

@@ -3,7 +3,7 @@
 
 #include "trainer/run/run.h"
 
-// Writes a checkpoint. A failure is a warning, unless the save is the `last` one. Other saves are written beside
+// Writes a checkpoint. A failure is a warning, unless the save is the `last` one, which waits a minute for space. Other saves are written beside
 // training; run_check_save records their end.
 int run_save(Run *run, bool last);
 void run_check_save(Run *run);

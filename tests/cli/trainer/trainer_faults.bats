@@ -75,6 +75,33 @@ train() { "$BIN/trainer" train tiny.conf --dataset="$data" "$@"; }
     grep -q "exit 0" output
 }
 
+# fault 74
+@test "the last save waits a minute for space: it is written when there is some, else the run ends with 74" {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root to mount a small file system"
+    command -v strace >/dev/null || skip "needs strace"
+    mkdir small
+    unshare -m bash -euc '
+        . "$1/helpers.bash" && data=$2
+        mount -t tmpfs -o size=60m tmpfs small
+        fill() { wait_for_steps small/run "$1" && { head -c 100M /dev/zero >small/filler || true; } 2>/dev/null; }
+        begin --dataset="$data" --out_dir=small/run --eval_interval=0 --sample_tokens=0 "${endless[@]}"
+        fill 3
+        kill "$TRAINER"
+        wait_until stderr_has "the last save: a checkpoint needs .* are free; waiting 60 s for space"
+        rm small/filler
+        ends 75
+        has_checkpoint small/run
+        # strace lets the minute pass at once
+        LAUNCH="strace -f -qq -o trace -e trace=clock_nanosleep -e inject=clock_nanosleep:retval=0" \
+            begin --dataset="$data" --out_dir=small/run --eval_interval=0 --sample_tokens=0 "${endless[@]}"
+        fill $(($(steps small/run) + 3))
+        kill "$(cat small/run/.lock)"
+        ends 74
+        grep -q "waiting 60 s for space" stderr
+        grep -q "which is not saved: checkpoint of step [0-9]*: a checkpoint needs" stderr
+        [ "$(grep -c "clock_nanosleep.*tv_sec=1" trace)" = 60 ]' - "$ROOT/tests/cli" "$data"
+}
+
 @test "more threads than cores are one warning, by threads or OMP_NUM_THREADS" {
     warned() { [ "$(grep -c "$1 asks for 5 threads, and the cores here are 1: a step may take many times as long" <<<"$output")" = 1 ]; }
     small=(--dataset="$data" --max_iters=1 --eval_iters=1 --sample_tokens=0)
