@@ -205,6 +205,13 @@ static int fail_unknown(const Option *options, const char *given, size_t length)
                    : fail(EX_USAGE, "unknown option '--%s' (see --help)", name);
 }
 
+// An empty name is that of a variable of a script that was not set.
+static int set_given(const Option *option, const char *value) {
+    const bool is_name =
+        option->type == OPT_STRING && (!strcmp(option->argument, "DIR") || !strcmp(option->argument, "FILE"));
+    return is_name && !*value ? fail(EX_USAGE, "its %s is empty", option->argument) : option_set(option, value);
+}
+
 // One argument that starts with "--". Returns how many arguments it took, or -1.
 static int parse_long(const Command *command, const char *given, const char *next) {
     const char *equals = strchr(given, '=');
@@ -224,7 +231,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
     const char *value = equals ? equals + 1 : next;
     if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", long_name(option), option->argument);
-    if (option_set(option, value) < 0) return fail_in("--%s", long_name(option));
+    if (set_given(option, value) < 0) return fail_in("--%s", long_name(option));
     return equals ? 1 : 2;
 }
 
@@ -235,7 +242,7 @@ static int parse_short(const Command *command, const char *given, const char *ne
     if (option->type == OPT_FLAG && !given[1]) return *(bool *)option->value = true, 1;
     const char *value = given[1] ? given + 1 : next;
     if (!value) return fail(EX_USAGE, "option '-%c' needs a value: %s", *given, option->argument);
-    if (option_set(option, value) < 0) return fail_in("-%c", *given);
+    if (set_given(option, value) < 0) return fail_in("-%c", *given);
     return given[1] ? 1 : 2;
 }
 

@@ -375,7 +375,7 @@ static int refuse_unreadable(const Inputs *inputs) {
     return 0;
 }
 
-// Adds the names in a file to `arguments`. They end in NUL if the file has a NUL, else in a line end.
+// Adds the names in a file to `arguments`. They end in NUL if the file has a NUL, else in LF or CRLF.
 static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
     Buffer text = {0};
     bool is_stdin = !strcmp(path, "-");
@@ -386,12 +386,13 @@ static int read_list(Inputs *inputs, Buffer *arguments, const char *path) {
     int end = text.size && memchr(text.data, '\0', text.size) ? '\0' : '\n';
     for (size_t at = 0; at < text.size;) {
         const uint8_t *stop = memchr(text.data + at, end, text.size - at);
-        size_t length = stop ? (size_t)(stop - text.data) - at : text.size - at;
+        const size_t size = stop ? (size_t)(stop - text.data) - at : text.size - at;
+        const size_t length = size - (size && end == '\n' && text.data[at + size - 1] == '\r');
         if (length) {
             char *name = keep_string(&inputs->strings, text.data + at, length);
             buffer_add(arguments, &name, sizeof name);
         }
-        at += length + 1;
+        at += size + 1;
     }
     buffer_close(&text);
     return 0;

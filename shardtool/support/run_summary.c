@@ -56,7 +56,8 @@ static void list_inputs(Buffer *out) {
 static void log_small_split(const Summary *summary, uint64_t documents) {
     enum { SMALL_TOKENS = 8192, FEW_DOCUMENTS = 20 };
     const uint64_t train = summary->dataset->tokens[SPLIT_TRAIN], val = summary->dataset->tokens[SPLIT_VAL];
-    if (!(summary->val > 0) || (train && val >= SMALL_TOKENS)) return;
+    if (!(summary->val > 0) || summary->dataset->part || (train && val >= SMALL_TOKENS))
+        return; // merge joins the parts
     if (documents < FEW_DOCUMENTS)
         log_line("%" PRIu64 " document%s to one split each as a whole (%" PRIu64 " train and %" PRIu64
                  " val tokens): cut them with --docs paragraphs or lines",

@@ -375,6 +375,8 @@ in/p.pdf" ]
     printf 'in put/a b.txt\nc.txt\n' >list
     [ "$(shardtool text --files-from list | wc -l)" = 2 ]
     [ "$(shardtool text --files-from - <list | wc -l)" = 2 ]
+    printf 'in put/a b.txt\r\n\r\nc.txt\r\n' >list-crlf
+    [ "$(shardtool text --files-from list-crlf | wc -l)" = 2 ]
     printf 'c.txt\0d\ne.txt\0' >list0
     [ "$(shardtool text --files-from list0 'in put' | wc -l)" = 3 ]
     : >empty

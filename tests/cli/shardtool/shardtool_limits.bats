@@ -95,6 +95,15 @@ END
     done
 }
 
+@test "an empty name of an output or a list is 2, and writes nothing" {
+    echo text >a.txt && shardtool tokenize -q -o - a.txt >a.zst
+    run_match 2 "-o: its DIR is empty" shardtool tokenize -o "" a.txt
+    run_match 2 "its FILE is empty" shardtool cat --output= a.zst
+    run_match 2 "--rebuild: its FILE is empty" shardtool index --rebuild "" a.zst
+    run_match 2 "--files-from: its FILE is empty" shardtool text --files-from ""
+    [ "$(ls -A | tr '\n' ' ')" = "a.txt a.zst " ]
+}
+
 # fault 10
 @test "text in another encoding is counted, and named when it is more than 1 %" {
     printf 'd\xe9j\xe0 vu %.0s' $(seq 1000) >latin1.txt

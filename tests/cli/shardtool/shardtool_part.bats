@@ -34,6 +34,8 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     run_code 0 shardtool tokenize --val 0.3 --shard-tokens 300 --frame-tokens 100 --part 7/12 -o parts in
     [[ "$output" == *"part 7 of 12 (from --part): 1 of 13 files, to 'parts/part-7-of-12'"* ]]
     [[ "$output" == *"is already complete"* ]]
+    run_code 0 shardtool tokenize --part 3/12 -o few in # its own validation split may be empty
+    [[ "$output" == *"documents, "*" 0 val tokens"* && "$output" != *"share"* && "$output" != *"as a whole"* ]]
 }
 
 @test "merge refuses parts of other files, and a part whose directory was renamed" {
