@@ -3,6 +3,7 @@
 #include "common/err.h"
 #include "common/file/file.h"
 #include "common/file/spool.h"
+#include "common/json_write.h"
 #include "shardtool/format/document_reader.h"
 #include "shardtool/support/dataset_characters.h"
 #include "shardtool/support/id_range.h"
@@ -18,13 +19,14 @@
 
 enum { BLOCK_BYTES = 1 << 16 };
 
-static bool raw;
+static bool raw, json;
 static int split;
 static const char *merges, *characters, *document, *range;
 
 static const Option options[] = {
     {OPT_FLAG, "raw", &raw, NULL, "read little-endian u16 instead of decimals"},
     {OPT_STRING, "doc", &document, "N", "only document N of a shard or dataset, from 0, without its end-of-text"},
+    {OPT_FLAG, "json", &json, NULL, "print each document of a shard or dataset as a JSON line, as text does"},
     {OPT_STRING, "range", &range, "A:B", "only tokens A to B-1 of the shard, dataset or document"},
     ROW_SPLIT(&split),
     ROW_MERGES(&merges),
@@ -40,6 +42,9 @@ typedef struct {
     uint64_t offset; // of the block in the stream
     uint32_t id;     // the decimal number being read
     unsigned digits; // digits read so far; with --raw: bytes of the id read so far
+    JsonCarry carry; // with --json; `text_bytes` counts the text
+    uint64_t text_bytes;
+    TokenReader *tokens; // of the shard or dataset being decoded
 } TextDecoding;
 
 static int put_id(TextDecoding *decoding, uint32_t id, uint64_t offset) {
@@ -87,7 +92,7 @@ static int decode_stream(TextDecoding *decoding, int fd, bool *is_shard) {
         if (got < 0) return -1;
         *is_shard = !raw && decoding->offset == 0 && shard_begins((Bytes){decoding->block, decoding->block_bytes});
         if (*is_shard) return 0;
-        if (document || range) return fail(EX_USAGE, "--doc and --range need a shard or dataset");
+        if (document || range || json) return fail(EX_USAGE, "--doc, --range and --json need a shard or dataset");
         decoding->out.size = 0;
         int status = 0;
         for (ssize_t i = 0; status == 0 && i < got; i++) {
@@ -133,11 +138,53 @@ static int put_ids(void *context, const uint16_t *ids, size_t count) {
     return fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
 }
 
+static int put_json_ids(void *context, const uint16_t *ids, size_t count) {
+    TextDecoding *decoding = context;
+    Buffer text = {0};
+    int status = vocab_decode(decoding->vocab, ids, count, &text);
+    decoding->text_bytes += text.size;
+    json_add_text(&decoding->out, (Bytes){text.data, text.size}, false, &decoding->carry);
+    buffer_close(&text);
+    return status;
+}
+
+static int flush(TextDecoding *decoding, size_t least) {
+    if (decoding->out.size < least) return 0;
+    int status = fd_write(STDOUT_FILENO, decoding->out.data, decoding->out.size, "the output");
+    decoding->out.size = 0;
+    return status;
+}
+
+// Adds a document as a line of JSON. A long one is printed in steps of BLOCK_BYTES ids.
+static int put_document(void *context, const Document *found) {
+    TextDecoding *decoding = context;
+    const uint64_t end = found->first + found->tokens - found->has_end;
+    buffer_print(&decoding->out, "{\"text\": \"");
+    for (uint64_t at = found->first; at < end;) {
+        const uint64_t stop = end - at > BLOCK_BYTES ? at + BLOCK_BYTES : end;
+        if (token_reader_visit(decoding->tokens, at, stop, put_json_ids, decoding) < 0) return -1;
+        if (flush(decoding, BLOCK_BYTES) < 0) return -1;
+        at = stop;
+    }
+    json_add_text(&decoding->out, (Bytes){0}, true, &decoding->carry);
+    buffer_print(&decoding->out, "\"}\n");
+    return flush(decoding, BLOCK_BYTES);
+}
+
+static int decode_json(TextDecoding *decoding, const Document *only) {
+    decoding->out.size = 0;
+    int status = only ? put_document(decoding, only) : document_reader_visit(decoding->tokens, put_document, decoding);
+    return status < 0 || flush(decoding, 1) < 0 ? -1 : 0;
+}
+
 static int decode_tokens(TextDecoding *decoding, TokenReader *tokens) {
     Document one = {.tokens = tokens->tokens};
+    decoding->tokens = tokens;
+    if (json && !document && !range) return decode_json(decoding, NULL);
     if (document && find_document(tokens, &one) < 0) return -1;
     uint64_t first = 0, end = one.tokens - one.has_end;
     if (range && id_range_parse(range, end, &first, &end) < 0) return -1;
+    if (json) return decode_json(decoding, &(Document){.first = one.first + first, .tokens = end - first});
     return token_reader_visit(tokens, one.first + first, one.first + end, put_ids, decoding);
 }
 
@@ -188,6 +235,7 @@ static int run(int count, char **arguments) {
     if (!decoding.vocab) return -1;
     int status = count ? 0 : decode_path(&decoding, "-");
     for (int i = 0; status == 0 && i < count; i++) status = decode_path(&decoding, arguments[i]);
+    if (status == 0) log_replaced(decoding.carry.replaced, decoding.text_bytes);
     buffer_close(&decoding.out);
     vocab_close(decoding.vocab);
     return status;

@@ -288,3 +288,15 @@ documents() { # PATH [SPLIT]: one line a document, its ids with the end-of-text 
     run_match 65 "the document before document 0 of 'same' has no end-of-text id" shardtool filter --min-tokens 1 -o x a same
     [ -z "$(find x -name '*.zst*')" ]
 }
+
+@test "decode --json gives the documents back, whatever is in them" {
+    mkdir in && printf '<|endoftext|> as text\n\tand "quotes" \\ \0 \x01 é 日本\n' >in/a.txt && seq 60000 >in/b.txt && : >in/c.txt && printf x >in/d.txt
+    shardtool tokenize -q --val 0 --frame-tokens 1024 --shard-tokens 4096 -o d in
+    shardtool text in >want
+    shardtool decode --json d | cmp - want
+    shardtool cat -o - d | shardtool decode --json - | cmp - want
+    shardtool decode --json --doc 1 d | cmp - <(sed -n 2p want)
+    [ "$(shardtool decode --json --range 2:4 --doc 1 d)" = "$(shardtool decode --range 2:4 --doc 1 d | jq -Rsc . | sed 's/.*/{"text": &}/')" ]
+    echo 15496 995 >ids
+    run_match 2 "--json need a shard or dataset" shardtool decode --json ids
+}
