@@ -356,8 +356,11 @@ static void frame_finish(FrameCache *cache, CachedFrame *frame) {
         return;
     }
     frame->state = FRAME_FAILED, frame->failed_ns = clock_ns();
-    if (!frame->logged) log_warn("%s", frame->error->text); // with the path, which trainers must not see; once
-    frame->logged = true;
+    uint64_t *logged_ns = &frame->stream->failure_logged_ns[frame->place.shard];
+    if (!*logged_ns || frame->failed_ns - *logged_ns >= LOG_MS * MS) {
+        log_warn("%s", frame->error->text); // with the path, which trainers must not see
+        *logged_ns = frame->failed_ns;
+    }
     buffer_drop(cache, frame);
 }
 

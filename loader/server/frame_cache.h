@@ -28,7 +28,6 @@ typedef struct CachedFrame {
     struct CachedFrame *next, *before; // in a queue
     bool prefetched, decoding;         // in the queue for prefetching; removed from its queue by a decoder
     Error *error;                      // of a decoding that failed
-    bool logged;
     uint64_t failed_ns;
 } CachedFrame;
 

@@ -12,6 +12,7 @@ void shard_stream_open(ShardStream *stream, unsigned split, uint64_t capacity) {
     stream->shards = allocate_zeroed(capacity + 1, sizeof *stream->shards);
     stream->first_token = allocate_zeroed(capacity + 1, sizeof *stream->first_token);
     stream->first_frame = allocate_zeroed(capacity + 1, sizeof *stream->first_frame);
+    stream->failure_logged_ns = allocate_zeroed(capacity + 1, sizeof *stream->failure_logged_ns);
 }
 
 // Names the first difference between a shard and its line in the manifest; NULL when they agree.
@@ -99,6 +100,7 @@ void shard_stream_close(ShardStream *stream) {
     free(stream->shards);
     free(stream->first_token);
     free(stream->first_frame);
+    free(stream->failure_logged_ns);
     free(stream->cached);
     free(stream->matches);
     *stream = (ShardStream){0};

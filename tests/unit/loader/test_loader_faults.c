@@ -1,4 +1,5 @@
 // A loader whose files or moments are bad: damaged, exchanged or truncated shards, and reloads at any time.
+#include "common/log.h"
 #include "loader/server/served.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
@@ -108,6 +109,25 @@ TEST(loader_serves_a_repaired_shard_after_a_reload) {
     read_rows(feed, 1, ROWS, T, 2 * 4096 / T);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// fault 31
+TEST(loader_logs_a_truncated_shard_once_not_for_each_frame) {
+    const uint64_t began_ns = clock_ns();
+    pid_t pid = serve_test_dataset(&test_small);
+    Feed *feed = open_plain_feed(T, ROWS);
+    CHECK(truncate("d/train/000/000001.zst", 4096) == 0);
+    for (int frame = 1; frame < 9; frame++) {
+        CHECK_EQUAL(result_of_rows(feed, 1, (60000 + (uint64_t)frame * 4096) / T + 1), FEED_ERROR);
+        err_clear();
+        feed_close(feed);
+        feed = open_plain_feed(T, ROWS);
+    }
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    uint64_t lines = 0;
+    for (const char *at = read_file("p.log", NULL); (at = strstr(at, "the file was truncated")); at++) lines++;
+    CHECK(lines >= 1 && lines <= 1 + (clock_ns() - began_ns) / 10000000000u); // every 10 s
 }
 
 // fault 31
