@@ -78,7 +78,7 @@ dataset() {
     run_match 2 "--doc $documents is not below the $documents documents of the input" shardtool decode --doc "$documents" d
     run_code 2 shardtool decode --doc x d
     run_code 2 shardtool decode --range 5:4 d
-    run_match 2 "--doc and --range need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
+    run_match 2 "--doc, --range and --json need a shard or dataset" bash -c 'echo 5 | shardtool decode --doc 0'
 }
 
 @test "index lists the frames of every shard of a dataset; diff says how to compare unlike things" {
