@@ -115,6 +115,21 @@ static int set_word(const Option *option, const char *value) {
     }
 }
 
+int path_check(const char *path) {
+    static const char scheme[] = "ipc://";
+    if (!strncmp(path, scheme, sizeof scheme - 1)) path += sizeof scheme - 1;
+    if (*path != '~' || (path[1] && path[1] != '/')) return 0;
+    return fail(EX_USAGE, "'%s': '~' is not the home folder here: write the whole path (./%s is a folder of that name)",
+                path, path);
+}
+
+static bool takes_path(const Option *option) {
+    static const char *const arguments[] = {"DIR", "FILE", "ENDPOINT"};
+    for (size_t i = 0; option->argument && i < sizeof arguments / sizeof *arguments; i++)
+        if (!strcmp(option->argument, arguments[i])) return true;
+    return false;
+}
+
 int option_set(const Option *option, const char *value) {
     char *end;
     errno = 0;
@@ -155,6 +170,7 @@ int option_set(const Option *option, const char *value) {
         return 0;
     }
     default:
+        if (takes_path(option) && path_check(value) < 0) return -1;
         *(const char **)option->value = value;
         return 0;
     }

@@ -71,6 +71,8 @@ int cli_main(const Program *program, int argc, char **argv);
 // Options whose values come from elsewhere, such as configuration files.
 const Option *option_find(const Option *options, const char *name, size_t length); // NULL when there is none
 int option_set(const Option *option, const char *value); // -1 (2) when it does not parse; the caller checks ranges
+// -1 (2) when a path, or that of an ipc:// endpoint, begins with a "~" that the shell has left: it would be a folder.
+int path_check(const char *path);
 const char *option_nearest(const Option *options, const char *name); // NULL when no name is similar
 void option_print(const Option *option, char *out, size_t size);     // the variable's present value
 

@@ -52,6 +52,19 @@ static void check_range(ConfigReader *reader, int key) {
                    rules[key].low, rules[key].high);
 }
 
+static void check_path(ConfigReader *reader, int key, const char *path) {
+    if (path_check(path) == 0) return;
+    config_mistake(reader, key, "'%s' is %s", config_key(key), err_text());
+    err_clear();
+}
+
+static void check_paths(ConfigReader *reader) {
+    const Config *config = &reader->config;
+    check_path(reader, KEY_out_dir, config->out_dir), check_path(reader, KEY_init_from, config->init_from);
+    check_path(reader, KEY_dataset, config->dataset), check_path(reader, KEY_vocabulary, config->vocabulary);
+    check_path(reader, KEY_loader, config->loader), check_path(reader, KEY_key_file, config->key_file);
+}
+
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows
 
 static void check_model(ConfigReader *reader) {
@@ -178,6 +191,7 @@ int config_check(ConfigReader *reader) {
     const bool checkpoints = config->grad_checkpoint && config->recompute == RECOMPUTE_AUTO;
     if (checkpoints) config->recompute = RECOMPUTE_BLOCK;
     for (int key = 0; key < KEY_COUNT; key++) check_range(reader, key);
+    check_paths(reader);
     check_model(reader);
     check_schedule(reader);
     split_step(reader);

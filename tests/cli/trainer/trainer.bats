@@ -192,6 +192,22 @@ END
     [[ "$output" == *"'batch_size' 65536 times 'block_size' 65536 is more than 16777216 tokens"* ]]
 }
 
+# fault 99
+@test "a '~' that the shell has left in a path is refused, 2, and makes no folder of that name" {
+    for key in out_dir dataset init_from vocabulary loader key_file; do
+        run_match 2 "--$key: '$key' is '~/x': '~' is not the home folder here: write the whole path" train --max_iters=1 "--$key=~/x"
+    done
+    echo "out_dir = '~/x'" >home.conf
+    run_match 2 "home.conf:1: 'out_dir' is '~/x': '~' is not" train home.conf --max_iters=1
+    run_match 2 "--output: '~/x': '~' is not" shardtool tokenize "--output=~/x" "$BATS_FILE_TMPDIR/docs"
+    run_match 2 "-o: '~': '~' is not" shardtool merge "-o~" "$data" "$data"
+    run_match 2 "--endpoint: '~/x': '~' is not" loader serve "$data" "--endpoint=ipc://~/x"
+    run_match 2 "-o: '~/x': '~' is not" trainer export "-o~/x"
+    [ ! -e '~' ]
+    train --quiet --out_dir=./~/run --max_iters=1
+    [ -d ./~/run/ckpt-00000001 ]
+}
+
 @test "the evaluation of a model whose loss is not finite exits with 81" {
     train --out_dir=run --quiet --max_iters=1 --eval_interval=0
     multiply_gains run/ckpt-00000001 broken nan
