@@ -125,14 +125,19 @@ finish() {
     same_run "$run-whole" "$run" $end
 }
 
-serve() { # DATASET [OPTION...]: a loader in the background; 3>&- lets bats end
-    "$BIN/loader" serve "$1" --endpoint ipc://place "${@:2}" 2>>log 3>&- &
+serve() { # DATASET [OPTION...]: a loader in the background, at ENDPOINT or ipc://place; 3>&- lets bats end
+    "$BIN/loader" serve "$1" --endpoint "${ENDPOINT:-ipc://place}" "${@:2}" 2>>log 3>&- &
     LOADER=$!
 }
 serve_until_ready() { # DATASET [OPTION...]
     : >log
     serve "$@"
     wait_until grep -q ready log
+}
+stop_loader() { # [SIGNAL]: after which it exits with 0
+    kill -"${1:-TERM}" "$LOADER"
+    wait "$LOADER"
+    LOADER=
 }
 kill_loader() {
     kill -9 "$LOADER"

@@ -15,16 +15,12 @@ start() { serve_until_ready set "$@"; }
     [ "$(wc -l <log)" -eq 1 ]
     grep -q "ready: serving 'set', [0-9]* train and 0 val tokens, fingerprint [0-9a-f]\{16\}, at ipc://place" log
     [ "$(stat -c %a place)" = 700 ]
-    kill -TERM "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader
 }
 
 @test "serve exits with 0 on SIGINT" {
     start
-    kill -INT "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader INT
 }
 
 # fault 43
@@ -71,9 +67,7 @@ start() { serve_until_ready set "$@"; }
         kill -HUP "$LOADER"
         "$BIN/loader" status --endpoint ipc://place
     done
-    kill -TERM "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader
 }
 
 @test "a directory that other users may enter exits with 77" {
@@ -199,9 +193,7 @@ for name, kind in kinds.items():
     twice() { [ "$(grep -c ^uptime_ms watched)" -ge 2 ]; }
     wait_until twice
     kill "$WATCH"
-    kill "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader
     [ ! -e metrics.prom ] # else old values would look like those of a loader that runs
 }
 
@@ -226,17 +218,14 @@ for name, kind in kinds.items():
     [[ "$(head -c 13 log)" == "$minute" || "$(date -u +%M)" == 00 ]] # UTC
     run_code 73 "$BIN/loader" serve set --endpoint ipc://place
     grep -q "${stamp%: } serve: " <<<"$output"
-    kill "$LOADER"
-    wait "$LOADER"
+    stop_loader
     grep -q "$stamp"'stopped$' log
     JOURNAL_STREAM=$(stat -c %d:%i log) start
     grep -q '^loader: ready: ' log
-    kill "$LOADER"
-    wait "$LOADER"
+    stop_loader
     JOURNAL_STREAM=$(stat -c %d:%i text.txt) start # stderr has been redirected to another file
     grep -q "$stamp"'ready: ' log
-    kill "$LOADER"
-    wait "$LOADER"
+    stop_loader
     start --die-with-parent=$$
     grep -q '^loader: ready: ' log
 }
@@ -294,9 +283,7 @@ for _ in range(400):
     peers.append(peer)
 subprocess.run([sys.argv[2], "status", "--endpoint", "ipc://place"], check=True)
 END
-    kill -TERM "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader
 }
 
 # fault 38
@@ -322,9 +309,7 @@ for path, kind in ((sys.argv[1], socket.SOCK_STREAM), (sys.argv[2], socket.SOCK_
 END
     grep -q "refused a connection: all descriptors are in use" log
     "$BIN/loader" status --endpoint ipc://place
-    kill -TERM "$LOADER"
-    wait "$LOADER"
-    LOADER=
+    stop_loader
 }
 
 @test "keygen creates a key file that others cannot read and never overwrites one" {

@@ -59,8 +59,7 @@ assert used["a"] and used["b"] and sum(used.values()) == int(sys.argv[2]) * 4, u
 @test "a change of weights at a later sample changes no earlier step of a run, and its samples are counted" {
     : >schedule
     : >log
-    "$BIN/loader" serve a:3 b --schedule schedule --endpoint ipc://place 2>>log 3>&- &
-    LOADER=$!
+    serve a:3 b --schedule schedule
     begin --loader=ipc://place --out_dir=run --on_dataset_change=stop "${endless[@]}"
     wait_for_steps run 4
     echo "1000000 1 1" >schedule
@@ -75,8 +74,7 @@ assert [s["name"] for s in sources] == ["a", "b"] and [s["weight"] for s in sour
 assert 2.5 < sources[0]["tokens"] / sources[1]["tokens"] < 3.5, sources'
     # The same steps in one go, with the changed schedule from the start, and with the loader killed between.
     kill_loader
-    "$BIN/loader" serve a:3 b:1 --schedule schedule --endpoint ipc://place 2>>log 3>&- &
-    LOADER=$!
+    serve a:3 b:1 --schedule schedule
     "$BIN/trainer" train tiny.conf --quiet --loader=ipc://place --max_iters="$(steps run)" --out_dir=whole 3>&-
     diff <(losses whole) <(losses run)
     python3 -c '

@@ -75,16 +75,14 @@ END
 breakable_loader() {
     mkdir -p programs
     cp "$BIN/trainer" programs
-    printf '#!/bin/sh\n[ -e broken ] && kill -9 $$\nexec "$BIN/loader" "$@"\n' >programs/loader
+    printf '#!/bin/sh\n[ -e broken ] && kill -9 $$\nexec "%s/loader" "$@"\n' "$BIN" >programs/loader
     chmod +x programs/loader
 }
 
 @test "a loader that is killed at every start is restarted until data_timeout, then the run saves and exits with 69" {
     breakable_loader
     rm -f broken
-    programs/trainer train tiny.conf --quiet --dataset="Das Mühlrad" --out_dir=doomed --data_timeout=2 \
-        "${endless[@]}" >stdout 2>stderr 3>&- &
-    TRAINER=$!
+    BIN=programs begin --dataset="Das Mühlrad" --out_dir=doomed --data_timeout=2 "${endless[@]}"
     wait_for_steps doomed 3
     touch broken
     pkill -9 -P "$TRAINER"
@@ -96,8 +94,7 @@ breakable_loader() {
 @test "a loader that is killed before the first step is restarted" {
     breakable_loader
     touch broken
-    programs/trainer train tiny.conf --dataset="Das Mühlrad" --out_dir=late --max_iters=2 >stdout 2>stderr 3>&- &
-    TRAINER=$!
+    BIN=programs begin --dataset="Das Mühlrad" --out_dir=late --max_iters=2
     wait_until grep -q "the loader was killed (signal 9): restarting it" stderr
     rm broken
     ends 0
@@ -131,8 +128,7 @@ breakable_loader() {
     endpoint=tcp://127.0.0.1:$(free_port)
     "$BIN/loader" keygen mill.key >mill.public
     "$BIN/loader" keygen miller.key >allowed
-    "$BIN/loader" serve "Das Mühlrad" --endpoint "$endpoint" --key mill.key --allow allowed 2>>log 3>&- &
-    LOADER=$!
+    ENDPOINT=$endpoint serve "Das Mühlrad" --key mill.key --allow allowed
     "$BIN/trainer" train tiny.conf --quiet --loader="$endpoint" --loader_key="$(cat mill.public)" \
         --key_file=miller.key --out_dir=far
     same_run whole far

@@ -94,8 +94,7 @@ END
     endpoint=tcp://127.0.0.1:$(free_port)
     "$BIN/loader" keygen loader.key >loader.public
     "$BIN/loader" keygen trainer.key >allowed
-    "$BIN/loader" serve "$data" --endpoint "$endpoint" --key loader.key --allow allowed 2>>log 3>&- &
-    LOADER=$!
+    ENDPOINT=$endpoint serve "$data" --key loader.key --allow allowed
     far=(--dataset= --loader="$endpoint" --loader_key="$(cat loader.public)")
     ranks 4 --out_dir=whole
     ranks 4 --out_dir=far "${far[@]}" --key_file=trainer.key
