@@ -82,8 +82,7 @@ mapped" ]
     seq 60000 >lines.txt
     kill_at rename 3 shardtool tokenize -o out --docs lines --frame-tokens 1024 --shard-tokens 16k lines.txt
     for command in verify info ls; do
-        run_code 66 shardtool $command out
-        [[ "$output" == *"'out' holds an unfinished run: the command that began it continues it"* ]]
+        run_match 66 "'out' holds an unfinished run: the command that began it continues it" shardtool $command out
     done
 }
 

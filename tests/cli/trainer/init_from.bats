@@ -36,8 +36,7 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
         close "$("$BIN/trainer" eval --init_from=./$directory "${few[@]}" --json 2>/dev/null | val_loss)" "$want"
         "$BIN/trainer" train --quiet --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=1 --sample_tokens=0
         close "$(first_val_loss run-$directory)" "$want"
-        run_code 0 "$BIN/trainer" train --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=2 --sample_tokens=0
-        [[ "$output" == *"resuming at step 1"* ]]
+        run_match 0 "resuming at step 1" "$BIN/trainer" train --init_from=./$directory --out_dir=run-$directory "${few[@]}" --max_iters=2 --sample_tokens=0
     done
     rm whole
     "$BIN/trainer" train --quiet --init_from=resume --out_dir=run-whole "${few[@]}" --max_iters=3 --sample_tokens=0
@@ -155,7 +154,6 @@ END
     mkdir data
     ln -s "$data" data/shakespeare
     run_match 0 "step 0 | train loss * | val loss " "$BIN/trainer" train eval_gpt2.py --dataset=shakespeare
-    run_code 0 "$BIN/trainer" train finetune_shakespeare.py --max_iters=1 --sample_tokens=0
-    [[ "$output" == *"ignored: import, wandb_log, wandb_project, wandb_run_name"* ]]
+    run_match 0 "ignored: import, wandb_log, wandb_project, wandb_run_name" "$BIN/trainer" train finetune_shakespeare.py --max_iters=1 --sample_tokens=0
     [ -d out-shakespeare/ckpt-00000001 ]
 }
