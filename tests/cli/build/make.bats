@@ -61,10 +61,10 @@ setup() { cd "$ROOT"; }
     [ ! -e "$BATS_TEST_TMPDIR/installed" ]
 }
 
-@test "the README lists every exit code with its meaning" {
+@test "docs/troubleshooting.md lists every exit code with its meaning" {
     sed -n 's/^EXIT_CODE([A-Z_]*, \([0-9]*\), "\(.*\)")$/| \1 | \2 |/p' common/exit_codes.def >"$BATS_TEST_TMPDIR/codes"
     [ "$(wc -l <"$BATS_TEST_TMPDIR/codes")" -gt 10 ]
-    run_code 0 diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' README.md)
+    run_code 0 diff "$BATS_TEST_TMPDIR/codes" <(grep -E '^\| [0-9]+ \|' docs/troubleshooting.md)
 }
 
 @test "make demo and make test, as README shows them, build on all processors unless -j says otherwise" {

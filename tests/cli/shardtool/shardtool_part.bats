@@ -109,7 +109,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
     [ ! -e whole/part-1-of-1 ]
 }
 
-# Slurm's sbatch, as far as the README's commands need it: the tasks of an array one after another, or a wrapped command.
+# Slurm's sbatch, as far as the commands of docs/datasets.md need it: the tasks of an array one after another, or a wrapped command.
 sbatch() {
     case $1 in
     --parsable) # --array=1-N SCRIPT ARGUMENT...
@@ -124,11 +124,11 @@ sbatch() {
     esac
 }
 
-@test "the README's commands for many machines make the same dataset" {
+@test "the commands of docs/datasets.md for many machines make the same dataset" {
     inputs && mv in corpus
     ln -s "$BIN/.." build && ln -s "$ROOT/scripts" scripts
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 # as many ranks as we like
-    sed -n '/^### Tokenize on many machines/,/^##/p' "$ROOT/README.md" | awk '/^```/ { inside = !inside; next } inside' >commands
+    sed -n '/^## On many machines/,/^## [^O]/p' "$ROOT/docs/datasets.md" | awk '/^```/ { inside = !inside; next } inside' >commands
     for engine in parallel mpirun sbatch; do
         grep -wq "$engine" commands
         type "$engine" >/dev/null || { echo "$engine" >>missing && continue; }

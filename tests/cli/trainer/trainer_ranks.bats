@@ -29,12 +29,12 @@ load ../ranks
     [ "$(grep -c 'trainer\[0\]: resuming at step' parts)" = 2 ] # of three: one process alone has no rank
 }
 
-@test "the README's command for several processes runs as written, on a small model" {
+@test "the command of docs/several-processes.md runs as written, on a small model" {
     mkdir build data
     ln -s "$BIN" build/bin
     ln -s "$ROOT/config" config
     ln -s "$data" data/books
-    command=$(grep '^mpirun -n 4 build/bin/trainer train ' "$ROOT/README.md")
+    command=$(grep '^mpirun -n 4 build/bin/trainer train ' "$ROOT/docs/several-processes.md" | head -1)
     eval "$command --n_layer=1 --n_embd=32 --block_size=16 --max_iters=1 --eval_interval=0 --sample_tokens=0"
     [ -d out/ckpt-00000001 ]
 }

@@ -1,0 +1,213 @@
+# The commands of README, the pages of docs/ and the manual pages, as they are written there, on small inputs of the same names.
+load ../helpers
+
+teardown() { [ -z "${LOADER:-}" ] || kill "$LOADER" 2>/dev/null || true; }
+
+# commands PAGE: the lines of its ```sh blocks, continued lines joined. A block after a line `<!-- run by FILE -->` is run by that
+# test, one after `<!-- never run: REASON -->` by none.
+commands() {
+    awk '/^```sh/ { inside = !noted; next } /^```/ { inside = 0 } { noted = /^<!-- (run by [^ ]+|never run: .+) -->$/ }
+        inside { line = line $0; if (sub(/\\$/, "", line)) next; print line; line = "" }' "$1"
+}
+
+# A machine of the manual: texts, datasets, a run, a data folder of nanoGPT, and programs that train a model of 1 layer for 4 steps.
+enter_manual() {
+    cd "$BATS_TEST_TMPDIR"
+    mkdir -p build/bin fineweb web books data runs
+    ln -s "$BIN/shardtool" "$BIN/loader" build/bin/
+    cat >build/bin/trainer <<END
+#!/usr/bin/env bash
+small="--n_layer=1 --n_head=2 --n_embd=16 --block_size=16 --batch_size=2 --gradient_accumulation_steps=2 --max_iters=4 --lr_decay_iters=4
+    --warmup_iters=1 --eval_iters=2 --eval_interval=2 --threads=1 --device=cpu --sample_tokens=4 --log_interval=1"
+[ "\$1" = train ] || small=
+exec "$BIN/trainer" "\$@" \$small
+END
+    chmod +x build/bin/trainer
+    ln -s "$ROOT/config" config
+    cp "$DATA/small.parquet" fineweb/a.parquet
+    printf '{"text": "one"}\n{"text": "two"}\n' | zstd -q >web/a.jsonl.zst
+    seq 2000 | split -l 2 -a 3 --additional-suffix=.txt - books/ && seq 500 >books/long.txt
+    seq 3000 | tee corpus.txt | xz >corpus.xz
+    tar cJf corpus.tar.xz corpus.txt
+    seq 400 | sed 's/$/\n/' >play.txt
+}
+add_datasets() {
+    local name
+    for name in fineweb books web; do build/bin/shardtool tokenize -q --val 0.2 -o data/$name books; done
+}
+add_run() { build/bin/trainer train --dataset=data/fineweb --out_dir=runs/gpt2 --quiet; }
+
+# run_page PAGE COUNT: each of its commands, of which there are COUNT or more, ends as it should.
+run_page() {
+    local command status log=0 count=0 port
+    port=$(free_port)
+    commands "$ROOT/$1" | sed -e "s|/tmp/mill|$PWD/mill|; s|:5555|:$port|; s|tcp://mill:|tcp://127.0.0.1:|" >commands
+    less() { cat; }
+    set -o pipefail
+    while IFS= read -r -u 5 command; do
+        status=0
+        case $command in
+        *"&") # a loader: the one before it ends
+            [ -z "${LOADER:-}" ] || { kill "$LOADER" && wait "$LOADER"; } || true
+            log=$((log + 1))
+            eval "exec ${command%&}" >"log$log" 2>&1 3>&- 5>&- &
+            LOADER=$!
+            wait_until grep -q ready "log$log"
+            ;;
+        *--device=cuda*) has_cuda || continue ;;&
+        *) eval "$command" >got 2>err </dev/null || status=$? ;;
+        esac
+        # head and less end before their input does; diff gives 1 for other data
+        case $command in
+        *" diff "*) [ $status = 1 ] ;;
+        *"| head"* | *"| less"*) [ $status = 0 ] || [ $status = 141 ] ;;
+        *) [ $status = 0 ] ;;
+        esac || { echo "exit $status: $command" && cat got err && return 1; }
+        case $command in *" encode "*) [ "$(cat got)" = "${command##*# }" ] ;; esac
+        count=$((count + 1))
+    done 5<commands
+    [ "$count" -ge "$2" ]
+}
+has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"built without CUDA"* ]]; }
+
+@test "each page that has commands is run here, and what another test runs names it" {
+    cd "$ROOT"
+    for page in $(grep -l '^```sh' README.md docs/*.md); do
+        [ -z "$(commands "$page")" ] || grep -qE "run_page \"?${page%%.*}[.$]" "$BATS_TEST_FILENAME" || { echo "$page" && false; }
+    done
+    [ "$(grep -hoE '^<!-- run by [^ ]+' README.md docs/*.md | wc -l)" -ge 3 ]
+    for file in $(grep -hoE '^<!-- run by [^ ]+' README.md docs/*.md | cut -d ' ' -f 4); do [ -f "$file" ]; done
+    # a block is commands, output, settings or another program's text, and says which
+    not awk '/^```/ { inside = !inside; if (inside && $0 == "```" && FILENAME != "docs/gpu-results.md") bad = 1 } END { exit !bad }' README.md docs/*.md
+}
+
+@test "the links of README and docs/ lead to files and headings that exist" {
+    cd "$ROOT"
+    for page in README.md docs/*.md; do
+        grep -oE '\]\([^)#]*(#[^)]*)?\)' "$page" | sed 's/^](//; s/)$//' | while IFS='#' read -r file anchor; do
+            case $file in http*) continue ;; esac
+            [ -n "$file" ] && file=$(dirname "$page")/$file || file=$page
+            [ -e "$file" ] || { echo "$page: no file $file" && exit 1; }
+            [ -z "$anchor" ] || grep '^#' "$file" | sed -E 's/^#+ //; s/[^A-Za-z0-9 -]//g; s/ /-/g' | tr A-Z a-z | grep -qx -- "$anchor" ||
+                { echo "$page: no heading $anchor in $file" && exit 1; }
+        done
+    done
+}
+
+@test "README: its first steps run as written, and it has at most 130 lines" {
+    enter_manual
+    run_page README.md 4
+    [ "$(wc -l <"$ROOT/README.md")" -le 130 ]
+}
+
+@test "docs/datasets.md runs as written" {
+    enter_manual
+    run_page docs/datasets.md 14
+    [ -s out/train.bin ] # of the export, the last command
+}
+
+@test "docs/train.md, docs/use-a-model.md and docs/fit.md run as written" {
+    enter_manual
+    add_datasets
+    run_page docs/train.md 4
+    run_page docs/use-a-model.md 3
+    run_page docs/fit.md 1
+}
+
+@test "docs/out-of-memory.md runs as written, in each language" {
+    enter_manual
+    add_datasets
+    build/bin/shardtool export -q --to nanogpt -o nanoGPT/data/openwebtext data/books
+    for language in "" .es .fr .de; do
+        run_page "docs/out-of-memory$language.md" 3
+        rm -rf runs data/openwebtext
+    done
+}
+
+@test "docs/loader.md runs as written" {
+    enter_manual
+    add_datasets
+    run_page docs/loader.md 9
+}
+
+@test "docs/characters.md runs as written" {
+    enter_manual
+    run_page docs/characters.md 3
+}
+
+@test "docs/gpt2-124m-12gb.md runs as written" {
+    enter_manual
+    "$ROOT/build/venv/bin/python" -c "import pyarrow, pyarrow.parquet
+pyarrow.parquet.write_table(pyarrow.table({'text': [f'document {i} of the mill and its river' for i in range(20000)]}), 'fineweb/a.parquet')" ||
+        skip "no pyarrow"
+    run_page docs/gpt2-124m-12gb.md 5
+}
+
+@test "the plan in docs/gpt2-124m-12gb.md is what trainer plan prints, and the page's other commands take their keys" {
+    has_cuda || skip "built without CUDA"
+    cd "$ROOT"
+    page=docs/gpt2-124m-12gb.md
+    eval "$(grep '^build/bin/trainer plan ' $page | sed 's|build/bin|"$BIN"|')" 2>/dev/null | sed '/^run /q' >"$BATS_TEST_TMPDIR/printed"
+    awk '/^```/ { inside = !inside; next } inside && /^model /, /^run /' $page >"$BATS_TEST_TMPDIR/written"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/written")" -ge 15 ]
+    diff "$BATS_TEST_TMPDIR/written" "$BATS_TEST_TMPDIR/printed"
+    eval "$(grep '^build/bin/trainer train ' $page | sed 's|build/bin/trainer train|"$BIN/trainer" plan --print_config|')" >"$BATS_TEST_TMPDIR/keys"
+    grep -qE '^warmup_iters += 700 ' "$BATS_TEST_TMPDIR/keys"
+    run "$BIN/trainer" plan config/train_gpt2_124m_12gb.conf --device=cuda --optimizer=muon
+    [[ "$output" =~ "  optimizer "\ +([0-9]+) ]]
+    muon=${BASH_REMATCH[1]}
+    [[ "$(cat "$BATS_TEST_TMPDIR/written")" =~ "  optimizer "\ +([0-9]+) ]]
+    [ $((BASH_REMATCH[1] - muon)) -ge $((324 << 20)) ]
+    [ $((BASH_REMATCH[1] - muon)) -lt $((325 << 20)) ] # 324 MiB, as the page has it
+}
+
+# section PROGRAM TITLE: a section of a manual page, as text
+section() { "$BIN/$1" --man | sed -n "/^\.SH $2\$/,/^\.SH /p" | sed '/^\.SH/d; s/\\-/-/g; s/\\(aq/'"'"'/g; s/\\(dq/"/g; s/\\(ti/~/g'; }
+
+@test "the examples in the manual pages run as written" {
+    cd "$BATS_TEST_TMPDIR"
+    export XDG_RUNTIME_DIR=$PWD PATH=$BIN:$PATH
+    mkdir books && seq 3000 | split -l 60 - books/
+    cp "$DATA/small.parquet" web.parquet
+    write_tiny_conf small.conf
+    for program in shardtool trainer loader; do
+        [ $program != loader ] || shardtool tokenize --quiet -o other books
+        section $program EXAMPLES | sed -n 's/^\.B //p' >commands
+        [ "$(wc -l <commands)" -ge 3 ]
+        while IFS= read -r -u 5 command; do
+            case $command in
+            *"&") eval "$command" 2>log 3>&- && LOADER=$! && wait_until grep -q ready log ;;
+            *) eval "$command" >got 2>err || { echo "exit $?: $command" && cat err && return 1; } ;;
+            esac
+        done 5<commands
+    done
+    grep -q 'other' <(loader status)
+    kill "$LOADER"
+}
+
+@test "the manual pages name each environment variable that their program reads, and each configuration key once" {
+    cd "$ROOT"
+    for program in shardtool loader trainer; do
+        rooms=$program
+        [ $program != trainer ] || rooms="trainer kernels"
+        # shellcheck disable=SC2086
+        git grep -hoE 'getenv\("[A-Z_]+"' -- $rooms | cut -d '"' -f 2 | sort -u |
+            grep -vxE 'HOME|GOMP_SPINCOUNT|OMP_WAIT_POLICY' >"$BATS_TEST_TMPDIR/read"
+        section $program ENVIRONMENT | sed -n 's/^\.B //p' | sort >"$BATS_TEST_TMPDIR/named"
+        run comm -23 "$BATS_TEST_TMPDIR/read" "$BATS_TEST_TMPDIR/named"
+        [ -z "$output" ]
+    done
+    section trainer "CONFIGURATION KEYS" | sed -nE 's/^\.B (--[a-z_A-Z0-9]+).*/\1/p' >"$BATS_TEST_TMPDIR/keys"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/keys")" -ge 70 ]
+    [ "$(sort "$BATS_TEST_TMPDIR/keys" | uniq -d)" = "" ]
+    [ "$("$BIN/trainer" --man | grep -c '^\.B .*n_layer')" = 1 ]
+}
+
+@test "the manual pages name each signal that their program handles" {
+    cd "$ROOT"
+    for program in loader trainer; do
+        git grep -hoE 'sigaddset\(&[a-z]+, SIG[A-Z0-9]+' -- $program | sed 's/.* //' | sort -u >"$BATS_TEST_TMPDIR/handled"
+        [ "$(wc -l <"$BATS_TEST_TMPDIR/handled")" -ge 3 ]
+        section $program SIGNALS | sed -n 's/^\.B //p' | grep -oE 'SIG[A-Z0-9]+' | sort -u | diff "$BATS_TEST_TMPDIR/handled" -
+    done
+}
