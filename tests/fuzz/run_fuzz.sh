@@ -35,6 +35,9 @@ manifest)
     done
     ../../venv/bin/python ../../../tests/fuzz/seeds_manifest.py seeds dataset*/dataset.jsonl
     ;;
+wire)
+    cp ../../../tests/data/fuzz/wire/* seeds
+    ;;
 import) # made by torch.save where torch is installed
     cp ../../../tests/data/fuzz/import/* seeds
     ../../venv/bin/python ../../../tests/fuzz/seeds_import.py seeds || true
