@@ -3,48 +3,74 @@
 #include "common/err.h"
 #include "common/log.h"
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // 0 stands for the vocabulary of GPT-2.
 static const char *value_text(int key, const char *value) {
     return key == KEY_vocab_size && !strcmp(value, "0") ? "GPT-2's 50257" : value;
 }
 
+typedef struct {
+    char now[256], was[256];
+} Difference;
+
+// Whether the checkpoint has another value of a key. Older spellings of a word have the same value.
+static bool differs(const SavedState *saved, const Config *config, int key, Difference *found) {
+    const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
+    Config earlier = *config;
+    if (config_class(key) == CLASS_PLACE || (!then && config_class(key) != CLASS_OPTION)) return false;
+    config_value(config, key, found->now, sizeof found->now);
+    if (!then)
+        config_default(key, found->was, sizeof found->was);
+    else if (config_parse(&earlier, key, then))
+        config_value(&earlier, key, found->was, sizeof found->was);
+    else
+        snprintf(found->was, sizeof found->was, "%s", then);
+    return strcmp(found->was, found->now);
+}
+
+// Lists the keys that differ: those that a resumed run may change, or those that make another run.
+static void list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
+    Difference found;
+    for (int key = 0; key < KEY_COUNT; key++)
+        if ((config_class(key) == CLASS_RUN) == may_change && differs(saved, config, key, &found))
+            buffer_print(out, "%s%s is %s, was %s", out->size ? "; " : "", config_key(key), value_text(key, found.now),
+                         value_text(key, found.was));
+}
+
+static void log_changes(const SavedState *saved, const Config *config) {
+    Difference found;
+    for (int key = 0; key < KEY_COUNT; key++)
+        if (config_class(key) == CLASS_RUN && differs(saved, config, key, &found))
+            log_line("%s is now %s, was %s until step %llu", config_key(key), found.now, found.was,
+                     (unsigned long long)saved->state.step);
+}
+
+// Another model comes first: with another max_iters the run would still be refused.
 int saved_state_compare(const SavedState *saved, const Config *config, const char *path) {
-    Buffer differences = {0};
+    Buffer other = {0}, changes = {0};
     const unsigned long long step = saved->state.step, last = (unsigned long long)config->max_iters;
     const bool complete = step >= last && !config->eval_only;
-    if (complete && step > last)
-        return fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
-                    config->out_dir, last);
-    for (int key = 0; key < KEY_COUNT; key++) {
-        char now[256], initial[256];
-        const char *then = json_string_value(json_object_get(saved->config, config_key(key)));
-        config_value(config, key, now, sizeof now);
-        config_default(key, initial, sizeof initial);
-        if (!then && config_class(key) == CLASS_OPTION) then = initial;
-        if (config_class(key) == CLASS_PLACE || !then) continue;
-        char was[256];
-        Config earlier = *config; // older spellings of a word have the same value
-        if (config_parse(&earlier, key, then)) config_value(&earlier, key, was, sizeof was), then = was;
-        if (!strcmp(then, now)) continue;
-        if (config_class(key) == CLASS_RUN && !complete)
-            log_line("%s is now %s, was %s until step %llu", config_key(key), now, then, step);
-        else
-            buffer_print(&differences, "%s%s is %s, was %s", differences.size ? "; " : "", config_key(key),
-                         value_text(key, now), value_text(key, then));
-    }
     int result = 0;
-    if (differences.size && complete)
+    list_differences(saved, config, false, &other);
+    list_differences(saved, config, true, &changes);
+    if (other.size)
+        result =
+            fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
+                 path, (const char *)other.data);
+    else if (complete && step > last)
+        result = fail(EX_USAGE, "nothing to do: step %llu of the run in '%s' is beyond max_iters %llu", step,
+                      config->out_dir, last);
+    else if (complete && changes.size)
         result = fail(EX_USAGE,
                       "the run in '%s' is complete (step %llu of %llu), nothing was trained: %s (raise max_iters to go "
                       "on; another out_dir, or --fresh, starts a new run)",
-                      config->out_dir, step, last, (const char *)differences.data);
-    else if (differences.size)
-        result =
-            fail(EX_USAGE, "the checkpoint '%s' is of another run: %s (another out_dir, or --fresh, starts a new one)",
-                 path, (const char *)differences.data);
-    buffer_close(&differences);
+                      config->out_dir, step, last, (const char *)changes.data);
+    else
+        log_changes(saved, config);
+    buffer_close(&other), buffer_close(&changes);
     return result;
 }
 

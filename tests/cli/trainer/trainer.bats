@@ -378,6 +378,11 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     make_other_data 400
     refused "the run in 'run' is complete (step 2 of 2), nothing was trained: the dataset is 'data2', was 'data'" --dataset=data2
     refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1
+    # another model first: with a larger max_iters it would still be another
+    refused "'run/ckpt-00000002' is of another run: n_layer is 2, was 1; seed is 7, was 1337 (another out_dir" \
+        --n_layer=2 --seed=7 --learning_rate=1 --max_iters=1
+    [[ "$output" != *"nothing to do"* && "$output" != *"learning_rate"* ]]
+    refused "nothing to do: step 2 of the run in 'run' is beyond max_iters 1" --max_iters=1 --learning_rate=1
     refused "init_from is './run/ckpt-00000002', and the run in 'run', at step 2, began from 'scratch'" --init_from=./run/ckpt-00000002
     refused "init_from is './run/ckpt-00000002', and the run" --init_from=./run/ckpt-00000002 --max_iters=3
     run_match 0 "the run in 'run' is complete (step 2 of 2): nothing is trained; raise max_iters to go on" train --out_dir=run "${small[@]}"
