@@ -3,7 +3,9 @@
 // The grammar is that of Python's json module: strict strings, NaN and Infinity allowed, the last of two equal keys
 // wins, a lone surrogate becomes U+FFFD. Bytes that are not UTF-8 pass through; the tokenizer handles them.
 #include "common/err.h"
+#include "common/json_read.h"
 #include "common/json_scan.h"
+#include "common/log.h"
 #include "common/utf8.h"
 #include "shardtool/ingest/input_format.h"
 #include <inttypes.h>
@@ -30,6 +32,8 @@ typedef enum {
     LINE_END,
     SKIPPED_LINE // the rest of a bad line
 } State;
+
+static const char NO_TEXT[] = "no text at the key";
 
 // The result of a step: continue, read more input, end of line, a part of the text is ready, bad line.
 typedef enum { STEP_ON, STEP_MORE, STEP_LINE, STEP_PART, STEP_BAD } Step;
@@ -381,10 +385,33 @@ static int refill(JsonlReader *jsonl) {
     return 1;
 }
 
+// Says which key has no text, and which keys there are, as far as the window holds the line.
+static void name_keys(const JsonlReader *jsonl, Buffer *out) {
+    enum { KEYS_MAX = 12 };
+    buffer_print(out, " '%s' (--text-field)", jsonl->options->text_field);
+    if (jsonl->line_at < jsonl->window_at) return;
+    const uint8_t *from = jsonl->window + (jsonl->line_at - jsonl->window_at);
+    json_error_t error;
+    json_t *object = json_parse((Bytes){from, (size_t)(jsonl->window + jsonl->at - from)}, 0, &error), *value;
+    const char *key;
+    unsigned count = 0;
+    json_object_foreach(object, key, value) {
+        if (count < KEYS_MAX) buffer_print(out, "%s%s", count ? ", " : "; the line has the keys ", key);
+        count++;
+    }
+    if (count > KEYS_MAX) buffer_print(out, ", ...");
+    json_decref(object);
+    text_printable((char *)out->data);
+}
+
 // A line of which a part was returned cannot be skipped any more.
 static int skip_line(JsonlReader *jsonl) {
     unsigned long long line = jsonl->line, byte = jsonl->line_byte + jsonl->at;
-    fail(EX_DATA, "'%s' line %llu, byte %llu: %s", jsonl->stream->name, line, byte, jsonl->bad);
+    Buffer keys = {0};
+    if (jsonl->bad == NO_TEXT) name_keys(jsonl, &keys);
+    fail(EX_DATA, "'%s' line %llu, byte %llu: %s%s", jsonl->stream->name, line, byte, jsonl->bad,
+         keys.size ? (const char *)keys.data : "");
+    buffer_close(&keys);
     return jsonl->streamed ? -1 : skips_add(&jsonl->options->skips, jsonl->stream->name, "line", line);
 }
 
@@ -421,8 +448,7 @@ int jsonl_next(FormatReader *reader, Part *part) {
             if (skip_null(jsonl) < 0) return -1;
             continue;
         }
-        if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found)
-            result = bad_line(jsonl, "no text at the key");
+        if (result == STEP_LINE && jsonl->state == LINE_END && !jsonl->found) result = bad_line(jsonl, NO_TEXT);
         if (result == STEP_PART) return return_part(jsonl, part, false);
         if (result == STEP_LINE) {
             bool complete = jsonl->state == LINE_END;

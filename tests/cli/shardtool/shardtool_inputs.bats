@@ -181,6 +181,17 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     [ "$(shardtool text -0 --max-depth 4 four.xz | tr -d '\0')" = text ]
 }
 
+@test "a line without the text names the key that was looked for and those it has" {
+    printf '{"id": 1, "content": "x", "meta\\u001b": {"a": 1}}\n' >a.jsonl
+    run_match 65 "'a.jsonl' line 1, byte *: no text at the key 'text' (--text-field); the line has the keys id, content, meta?" shardtool text a.jsonl
+    run_match 65 "no text at the key 'meta.b' (--text-field); the line has the keys id" shardtool text --text-field meta.b a.jsonl
+    [ "$(shardtool text --text-field content a.jsonl | jq -r .text)" = x ]
+    printf '{%s"z": 1}\n' "$(printf '"k%d": 1, ' $(seq 30))" >many.jsonl
+    run_match 65 "the line has the keys k1, k2, *k12, ..." shardtool text many.jsonl
+    printf '{"long": "%s", "id": 1}\n' "$(seq 60000 | tr '\n' ' ')" >long.jsonl # longer than the window
+    run_match 65 "no text at the key 'text' (--text-field)" shardtool text long.jsonl
+}
+
 # fault 4
 @test "a tar whose sparse blocks are out of order is 65, and does not hang" {
     python3 - <<'END'
