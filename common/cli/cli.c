@@ -240,9 +240,8 @@ static int parse_long(const Command *command, const char *given, const char *nex
         if (!negated) option = NULL;
     }
     if (!option) {
-        int status = 0;
-        if (command->more && command->more->take(given, &status)) return status < 0 ? -1 : 1;
-        return fail_unknown(command->options, given, length);
+        const int taken = command->more ? command->more->take(given, next) : 0;
+        return taken ? taken : fail_unknown(command->options, given, length);
     }
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
     const char *value = equals ? equals + 1 : next;

@@ -38,8 +38,10 @@ typedef struct {
 
 // Options that a command parses itself, such as the keys of a configuration.
 typedef struct {
-    const Option *rows;                            // for help, manual page and completion
-    bool (*take)(const char *option, int *status); // "key=value"; false when it is not one of them
+    const Option *rows; // for help, manual page and completion
+    // "key=value", or "key" before `next` (NULL at the end). Returns how many arguments it took: 0 when it is none of
+    // them, -1 after fail().
+    int (*take)(const char *option, const char *next);
 } MoreOptions;
 
 typedef struct {

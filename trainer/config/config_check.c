@@ -72,12 +72,14 @@ static void check_model(ConfigReader *reader) {
     if (config->n_head > 0 && config->n_embd % config->n_head) {
         // Heads of a multiple of 8 channels: what every backend has kernels for.
         int64_t step = 8 * config->n_head, below = config->n_embd - config->n_embd % step, above = below + step;
-        char smaller[32] = "";
+        char smaller[32] = "", heads[64] = "";
         if (below) snprintf(smaller, sizeof smaller, "%lld or ", (long long)below);
+        if (config->n_embd % 64 == 0)
+            snprintf(heads, sizeof heads, ", or 'n_head' %lld", (long long)config->n_embd / 64);
         config_mistake(
             reader, KEY_n_embd,
-            "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld, whose heads have a multiple of 8 channels",
-            (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above);
+            "'n_embd' %lld is not divisible by 'n_head' %lld: take %s%lld, whose heads have a multiple of 8 channels%s",
+            (long long)config->n_embd, (long long)config->n_head, smaller, (long long)above, heads);
     } else if (config->n_head > 0 && config->position == POSITION_ROPE && config->n_embd / config->n_head % 2)
         config_mistake(
             reader, KEY_position,

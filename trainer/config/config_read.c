@@ -12,9 +12,32 @@
 
 enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
 
-// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases.
-static const char *const ignored_keys[] = {"compile", "backend", NULL};
+// nanoGPT's keys for torch.compile, torch.distributed and Weights & Biases, and what advice to its users adds.
+static const char *const ignored_keys[] = {"compile", "backend", "mode", NULL};
 static const char ignored_prefix[] = "wandb_";
+// First words of lines for Python or a shell; a value that begins with torch is one, too.
+static const char *const ignored_statements[] = {"import", "from", "export", "torch", NULL};
+
+// What other programs call a key: for the hint in a mistake.
+static const struct {
+    const char *name, *key;
+} synonyms[] = {
+    {"lr", "learning_rate"},
+    {"wd", "weight_decay"},
+    {"bs", "batch_size"},
+    {"steps", "max_iters"},
+    {"max_steps", "max_iters"},
+    {"epochs", "max_iters"},
+    {"seq_len", "block_size"},
+    {"context_length", "block_size"},
+    {"warmup", "warmup_iters"},
+    {"precision", "dtype"},
+    {"output_dir", "out_dir"},
+    {"data", "dataset"},
+    {"hidden_size", "n_embd"},
+    {"gpu", "device"},
+    {"grad_accum", "gradient_accumulation_steps"},
+};
 
 // A name that a file sets and that is no key. It may be used in later values; if it is not, it was meant as a key.
 typedef struct ConfigVariable {
@@ -54,9 +77,13 @@ static bool same_name(const char *text, const char *name, size_t length) {
     return strlen(text) == length && !memcmp(text, name, length);
 }
 
+static bool is_among(const char *const *names, const char *name, size_t length) {
+    while (*names && !same_name(*names, name, length)) names++;
+    return *names;
+}
+
 static bool is_ignored(const char *name, size_t length) {
-    for (int i = 0; ignored_keys[i]; i++)
-        if (same_name(ignored_keys[i], name, length)) return true;
+    if (is_among(ignored_keys, name, length)) return true;
     return length >= sizeof ignored_prefix && !memcmp(name, ignored_prefix, sizeof ignored_prefix - 1);
 }
 
@@ -112,7 +139,10 @@ static bool find_name(void *names, const char *name, size_t length, Value *value
 }
 
 static void unknown_key(const Assignment *place, int at, const char *name) {
-    const char *near = option_nearest(place->reader->options, name);
+    const char *near = NULL;
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms && !near; i++)
+        if (!strcmp(synonyms[i].name, name)) near = synonyms[i].key;
+    if (!near) near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
             near ? "'?" : "");
 }
@@ -234,8 +264,9 @@ static void read_line(const Assignment *place) {
     while (isalnum((unsigned char)*end) || *end == '_') end++;
     size_t length = (size_t)(end - name);
     const char *at = skip_blank(end);
-    if (same_name("import", name, length) || same_name("from", name, length)) {
-        note_ignored(place->reader, name, length);
+    const bool of_torch = *at == '=' && !strncmp(skip_blank(at + 1), "torch.", 6);
+    if (of_torch || is_among(ignored_statements, name, length)) {
+        note_ignored(place->reader, name, of_torch ? length : strcspn(name, " \t\r=("));
         return;
     }
     if (!length || *at != '=' || at[1] == '=') {
@@ -295,15 +326,20 @@ void config_file(ConfigReader *reader, const char *path) {
 
 // ---- flags
 
+// The name of a flag as a key: with _ for -.
+static void key_name(char name[NAME_BYTES], const char *flag, size_t length) {
+    snprintf(name, NAME_BYTES, "%.*s", (int)length, flag);
+    for (char *c = name; *c; c++)
+        if (*c == '-') *c = '_';
+}
+
 // The shell has removed the quotes of a flag, so that any text is a string. true and false may have any case.
 void config_flag(ConfigReader *reader, const char *assignment) {
     Assignment place = {reader, NULL, assignment, 0};
     const char *equals = strchr(assignment, '=');
     size_t length = equals ? (size_t)(equals - assignment) : strlen(assignment);
     char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%.*s", (int)length, assignment);
-    for (char *c = name; *c; c++)
-        if (*c == '-') *c = '_';
+    key_name(name, assignment, length);
     if (is_ignored(name, strlen(name))) {
         note_ignored(reader, name, strlen(name));
         return;
@@ -339,12 +375,18 @@ enum { FLAGS_MAX = 256 };
 static const char *flags[FLAGS_MAX];
 static int flag_count;
 
-static bool take(const char *option, int *status) {
-    if (flag_count == FLAGS_MAX)
-        *status = fail(EX_USAGE, "more than %d flags", FLAGS_MAX);
-    else
-        flags[flag_count++] = option;
-    return true;
+// --KEY VALUE becomes KEY=VALUE, which lives as long as the program, as its arguments do.
+static int take(const char *option, const char *next) {
+    if (flag_count == FLAGS_MAX) return fail(EX_USAGE, "more than %d flags", FLAGS_MAX);
+    char name[NAME_BYTES];
+    key_name(name, option, strlen(option));
+    const Option *key = strchr(option, '=') || !next ? NULL : option_find(config_keys, name, strlen(name));
+    const bool is_value = key && (key->type == OPT_FLAG ? !strcasecmp(next, "True") || !strcasecmp(next, "False")
+                                                        : strncmp(next, "--", 2) != 0);
+    char *joined = NULL;
+    if (is_value && asprintf(&joined, "%s=%s", option, next) < 0) return fail(EX_MEMORY, "out of memory");
+    flags[flag_count++] = is_value ? joined : option;
+    return is_value ? 2 : 1;
 }
 
 const MoreOptions config_options = {config_keys, take};

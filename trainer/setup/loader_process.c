@@ -131,13 +131,25 @@ bool loader_process_dataset(char path[PATH_MAX_BYTES], const Config *config) {
     return is_dataset(path);
 }
 
+static int fail_no_dataset(const char *name) {
+    static const char *const folders[] = {"", "data/"};
+    for (int i = 0; i < 2; i++) {
+        char path[PATH_MAX_BYTES];
+        snprintf(path, sizeof path, "%s%.*s/train.bin", folders[i], PATH_MAX_BYTES - 32, name);
+        if (access(path, F_OK) == 0)
+            return fail(
+                EX_NOINPUT,
+                "'%s%s' is a folder of nanoGPT's: shardtool import --from nanogpt -o DIR %s%s, then --dataset=DIR",
+                folders[i], name, folders[i], name);
+    }
+    return fail(EX_NOINPUT,
+                "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader", name);
+}
+
 int loader_process_open(LoaderProcess *loader_process, const Config *config) {
     *loader_process = (LoaderProcess){.owner = -1};
     if (*config->loader || !*config->dataset) return 0;
-    if (!loader_process_dataset(loader_process->dataset, config))
-        return fail(EX_NOINPUT,
-                    "'%s' is not a dataset directory: create one with shardtool tokenize -o DIR, or give --loader",
-                    config->dataset);
+    if (!loader_process_dataset(loader_process->dataset, config)) return fail_no_dataset(config->dataset);
     if (loader_program(loader_process->program) < 0 || make_directory(loader_process) < 0 ||
         spawn(loader_process) < 0) {
         loader_process_close(loader_process);

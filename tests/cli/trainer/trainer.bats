@@ -311,6 +311,30 @@ for name in written: assert written[name] == printed[name], (name, written[name]
 @test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
     run_match 0 "ignored: wandb_log, import, compile" "$BIN/trainer" plan tiny.conf nano.py
+    # what notes on memory tell nanoGPT's users to add
+    printf "%s\n" "torch.set_float32_matmul_precision('medium')  # or 'high'" "mode='reduce-overhead'" \
+        'export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True' 'torch._dynamo.config.suppress_errors = True' \
+        "scaler = torch.amp.GradScaler('cuda', enabled=(dtype == 'float16'))" 'model = torch.compile(model)' 'eval_batch_size = 4' >pasted.py
+    run_match 0 "ignored: torch.set_float32_matmul_precision, mode, export, torch._dynamo.config.suppress_errors, scaler, model" \
+        "$BIN/trainer" plan tiny.conf pasted.py
+    echo "model = 'gpt2'" >bad.py
+    run_match 2 "bad.py:1:1: unknown key 'model'" "$BIN/trainer" plan tiny.conf bad.py
+}
+
+@test "flags are --key=VALUE or --key VALUE, and what other programs call a key is a hint" {
+    diff <("$BIN/trainer" plan --print_config tiny.conf --n-layer 2 --bias False --dtype=float32 2>&1) \
+        <("$BIN/trainer" plan --print_config tiny.conf --n_layer=2 --bias=False --dtype=float32 2>&1)
+    run_match 2 "--n_layer: write --n_layer=VALUE" "$BIN/trainer" plan tiny.conf --n_layer --bias
+    run_match 2 "--lr=3: unknown key 'lr', did you mean 'learning_rate'?" "$BIN/trainer" plan tiny.conf --lr=3
+    run_match 2 "did you mean 'max_iters'?" "$BIN/trainer" plan tiny.conf --epochs=3
+    for width in 512:8 448:7; do
+        run_match 2 "or 'n_head' ${width#*:}" "$BIN/trainer" plan --n_embd=${width%:*}
+    done
+}
+
+@test "a folder of nanoGPT's is named with the command that imports it" {
+    mkdir -p data/openwebtext && head -c 4096 /dev/zero >data/openwebtext/train.bin
+    run_match 66 "shardtool import --from nanogpt -o DIR data/openwebtext" "$BIN/trainer" train tiny.conf --dataset=openwebtext
 }
 
 # fault 71
