@@ -403,6 +403,7 @@ static int list_arguments(Inputs *inputs, int count, char **arguments, const Inp
     if (count) buffer_add(list, arguments, (size_t)count * sizeof *arguments);
     if (filter->files_from) return read_list(inputs, list, filter->files_from);
     if (!count) buffer_add(list, standard_input, sizeof standard_input);
+    if (!count && isatty(STDIN_FILENO)) log_line("reading the terminal, up to Ctrl-D: no INPUT was named");
     return 0;
 }
 

@@ -381,6 +381,16 @@ in/p.pdf" ]
     head -c "$size" got | cmp - <(head -c "$size" a.txt)
 }
 
+@test "a command without INPUT says that it reads the terminal" {
+    run_code 0 python3 -c '
+import os, pty, sys
+inputs = iter([b"typed\n\x04"])
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(["shardtool", "text"], stdin_read=lambda fd: next(inputs, b""))))'
+    [[ "$output" == *"reading the terminal, up to Ctrl-D: no INPUT was named"*'{"text": "typed\n"}'* ]]
+    run_code 0 shardtool text <<<piped
+    [[ "$output" != *terminal* ]]
+}
+
 @test "--files-from reads names by line or NUL, from a file or standard input" {
     mkdir 'in put' && echo a >'in put/a b.txt' && echo c >c.txt && printf 'd\n' >$'d\ne.txt'
     printf 'in put/a b.txt\nc.txt\n' >list
