@@ -226,6 +226,44 @@ END
     [ "$(grep -c step_time_ratio run/metrics.jsonl)" = 1 ]
 }
 
+# clock_preload BODY: makes clock.so, whose CLOCK_MONOTONIC is what BODY makes of `ns`, the time, at its call number `call`.
+clock_preload() {
+    command -v cc >/dev/null || skip "needs a C compiler"
+    cat >clock.c <<END
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *t) {
+    static atomic_llong calls, sum;
+    int result = (int)syscall(SYS_clock_gettime, id, t);
+    long long ns = t->tv_sec * 1000000000LL + t->tv_nsec, call = calls++;
+    if (id != CLOCK_MONOTONIC) return result;
+    $1
+    (void)call, (void)sum;
+    return t->tv_sec = ns / 1000000000, t->tv_nsec = ns % 1000000000, result;
+}
+END
+    cc -shared -fPIC -O1 -o clock.so clock.c
+    export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
+}
+
+# fault 64
+@test "steps that become slower again and again warn once a minute" {
+    # 0.1 ms pass from one look at the clock to the next, or 1 ms, in turn: seconds in all
+    clock_preload 'ns = sum += call / 2000 % 2 ? 1000000 : 100000;'
+    LD_PRELOAD=$PWD/clock.so train --out_dir=run --eval_interval=0 --sample_tokens=0 --max_iters=2000 >/dev/null 2>stderr
+    [ "$(grep -c "times as long as before" stderr)" = 1 ] || { cat stderr && return 1; }
+}
+
+@test "no step has more than 100 % of the measured rate" {
+    # until metrics.jsonl is there, when the rate has been measured, time passes a thousand times faster
+    clock_preload 'if (access("run/metrics.jsonl", F_OK)) ns *= 1000;'
+    LD_PRELOAD=$PWD/clock.so train --out_dir=run --max_iters=2 --eval_interval=0 >output 2>&1
+    grep -q "^step .* TFLOP/s | data-wait" output
+    not grep -q "% of" output
+}
+
 # fault 68
 @test "clock jumps of a day do not change a run" {
     command -v cc >/dev/null || skip "needs a C compiler"
