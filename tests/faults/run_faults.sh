@@ -3,7 +3,7 @@
 # number, the fault and what must happen. Its tests carry the number in the line above them: "# fault 39" in bats and Python, "// fault
 # 39, 49" in C. A row passes when all of its tests pass; one that says "no test" is skipped, as is what this machine cannot inject.
 # Rows run one after the other: many inject faults into time, memory or disk.
-# run_faults.sh --check: prints rows without a test, marks without a row and marks above no test.
+# run_faults.sh --check: prints rows without a test or with the number of another, marks without a row and marks above no test.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 table=tests/faults/faults.tsv
@@ -20,7 +20,7 @@ marks() { # a line for each mark: number, file, test
         }' tests/cli/*/*.bats tests/faults/*.bats tests/oracle/test_*.py tests/unit/*/test_*.c | sort -n
 }
 if [ "$1" = --check ]; then
-    marks | awk -F'\t' 'NR == FNR { row[$1] = $3; next }
+    marks | awk -F'\t' 'NR == FNR { if ($1 in row) print "faults.tsv: row " $1 " stands twice"; row[$1] = $3; next }
         !($1 in row) { print $2 ": fault " $1 " has no row in faults.tsv" }
         $3 == "-" { print $2 ": fault " $1 " stands above no test" }
         { marked[$1] }

@@ -199,7 +199,7 @@ END
     [[ "$output" == *"'batch_size' 65536 times 'block_size' 65536 is more than 16777216 tokens"* ]]
 }
 
-# fault 99
+# fault 103
 @test "a '~' that the shell has left in a path is refused, 2, and makes no folder of that name" {
     for key in out_dir dataset init_from vocabulary loader key_file; do
         run_match 2 "--$key: '$key' is '~/x': '~' is not the home folder here: write the whole path" train --max_iters=1 "--$key=~/x"

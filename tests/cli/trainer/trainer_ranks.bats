@@ -114,7 +114,7 @@ load ../ranks
     [ "$(threads_of 4)" = "$(yes $((all / 4 > 0 ? all / 4 : 1)) | head -4 | xargs)" ]
 }
 
-# fault 98
+# fault 100
 @test "a rank that computes with other instructions than rank 0 is a warning" {
     needs_cpu avx2
     with() { # ISA: as rank 1, beside avx2
