@@ -66,12 +66,12 @@ INLINE void mask_scores(float (&s)[N][4], const AttentionMask &mask, int b, int 
 #pragma unroll
     for (int q = 0; q < (ROWS == QUERY_ROWS ? 2 : 2 * N); q++) {
         const int from = ROWS == QUERY_ROWS ? q * 8 : q / 2 * 8 + q % 2;
-        const int first = (query + from < T ? mask.starts[b * T + query + from] : 0) - key;
+        const int first = query + from < T ? mask.starts[b * T + query + from] : 0;
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                if (query_of<ROWS>(n, e) == from && key_of<ROWS>(n, e) < first) s[n][e] = -INFINITY;
+                if (query_of<ROWS>(n, e) == from && key + key_of<ROWS>(n, e) < first) s[n][e] = -INFINITY;
     }
 }
 template <ScoreRows ROWS> INLINE bool is_later_key(int n, int e, int query, int key) {
