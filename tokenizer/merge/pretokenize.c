@@ -83,9 +83,8 @@ static Class class_before(const uint8_t *at, const uint8_t *begin) {
 // Between a character that is not white space and one of another class a piece always ends, except in contractions. (A
 // cut after white space would put it at the end of its text, where the pattern treats it differently.)
 size_t pretokenize_cut(Bytes text, size_t from) {
-    const uint8_t *end = text.data + text.size;
     for (size_t cut = text.size; cut-- > from && cut;) {
-        const uint8_t *at = text.data + cut;
+        const uint8_t *at = text.data + cut, *end = text.data + text.size;
         uint32_t point;
         unsigned length = utf8_decode(at, end, &point);
         if (point > UTF8_LAST || at[-1] == '\'') continue;
