@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(doctor)
+#define COMMANDS(X) X(train) X(plan) X(eval) X(sample) X(export) X(import) X(status) X(report) X(doctor)
 
 #define DECLARE(name) extern const Command trainer_##name;
 COMMANDS(DECLARE)

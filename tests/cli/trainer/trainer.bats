@@ -37,7 +37,8 @@ END
     [ "$(steps run)" -eq 24 ]
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
     [ "$(ls -d run/ckpt-* | wc -l)" -eq 2 ]
-    grep -q '<polyline class="val"' run/report.html
+    last=$(jq -r 'select(.val_loss) | .val_loss' run/metrics.jsonl | tail -1 | xargs printf %.5g)
+    grep -q "^validation data $last (step 24)" run/report.html # under the pointer
     grep -q '<th>backend</th><td>cpu: ' run/report.html
     speed=$(awk -F'"ms": |, "tok_s": |, "wait"' '/tok_s/ { s += $2; t += $2 * $3 } END { printf "%.0f", t / s }' run/metrics.jsonl)
     grep -q "<th>speed</th><td>$speed tokens/s in steps, mean of the run" run/report.html
@@ -45,6 +46,19 @@ END
     run "$BIN/trainer" status run
     [[ "$output" == *"step "*"24"*"val_loss_before"* ]]
     "$BIN/trainer" status --json run | grep -q '^{"step": 24, "val_loss_before": 10.8'
+}
+
+@test "trainer report compares runs: curves, last values, the keys in which they differ" {
+    for rate in 1e-3 5e-3; do train --out_dir="run $rate" --quiet --learning_rate=$rate; done
+    run_match 0 "runs.html" "$BIN/trainer" report "run 1e-3" "run 5e-3"
+    run_code 1 grep -E 'src=|href=|<script|https?://' runs.html
+    [ "$(grep -c '<figure>' runs.html)" = 5 ]
+    for rate in 1e-3 5e-3; do
+        grep -q "<td>run $rate</td><td>24</td>.*<td>$(jq -r 'select(.val_loss) | .val_loss' "run $rate/metrics.jsonl" | tail -1 | xargs printf %.4f)</td>" runs.html
+    done
+    [ "$(sed '1,/Different keys/d' runs.html | grep -oE '^<tr><th>[a-z_]+')" = "<tr><th>learning_rate" ]
+    run_code 2 "$BIN/trainer" report
+    run_code 66 "$BIN/trainer" report none
 }
 
 # fault 66

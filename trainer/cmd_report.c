@@ -1,0 +1,21 @@
+// trainer report: one page about several runs.
+#include "common/cli/cli.h"
+#include "common/err.h"
+#include "trainer/records/comparison.h"
+#include <stdio.h>
+
+static const char *path = "runs.html";
+static const Option options[] = {
+    {OPT_STRING, "o,output", &path, "FILE", "the page (default: runs.html)"},
+    {OPT_END, NULL, NULL, NULL, NULL},
+};
+
+static int run(int count, char **arguments) {
+    if (!count) return fail(EX_USAGE, "expected run directories");
+    if (comparison_write(path, arguments, count) < 0) return -1;
+    printf("%s\n", path);
+    return 0;
+}
+
+const Command trainer_report = {"report", "RUN...", "a page that compares runs: curves and different keys",
+                                options,  run,      NULL};

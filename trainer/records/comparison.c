@@ -1,0 +1,154 @@
+#include "trainer/records/comparison.h"
+#include "common/err.h"
+#include "common/file/file.h"
+#include "common/log.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/records/chart.h"
+#include "trainer/records/html.h"
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    Curves curves;
+    SavedState saved; // of the newest checkpoint; zeroed where there is none
+} ComparedRun;
+
+static int read_state(ComparedRun *run) {
+    char path[PATH_MAX_BYTES];
+    RunState state;
+    Buffer text = {0};
+    run_state_init(&state);
+    const int found = checkpoint_newest(run->name, path, &state);
+    if (found <= 0) return found;
+    strncat(path, "/state.json", sizeof path - strlen(path) - 1);
+    int result = file_read(&text, path, 1 << 24);
+    if (result == 0) result = saved_state_parse(&run->saved, (Bytes){text.data, text.size});
+    buffer_close(&text);
+    return result;
+}
+
+static int read_run(ComparedRun *run, const char *name) {
+    char path[PATH_MAX_BYTES];
+    run->name = name;
+    snprintf(path, sizeof path, "%.*s/metrics.jsonl", PATH_MAX_BYTES - 32, name);
+    if (curves_read(&run->curves, path) < 0) return -1;
+    return read_state(run);
+}
+
+static void print_cell(Buffer *out, const char *format, double value) {
+    buffer_print(out, "<td>");
+    if (isfinite(value)) buffer_print(out, format, value);
+    buffer_print(out, "</td>");
+}
+
+static double last_value(const ComparedRun *run, const char *key) {
+    const Curve *curve = curves_find(&run->curves, key);
+    return curve->count ? curve->points[curve->count - 1].value : NAN;
+}
+
+static void print_table(Buffer *out, const ComparedRun *runs, int count) {
+    buffer_print(out, "<table><tr><th>run</th><th>step</th><th>tokens</th><th>validation loss</th><th>lowest</th>"
+                      "<th>bits per byte</th><th>tokens/s in steps</th></tr>\n");
+    for (int i = 0; i < count; i++) {
+        const ComparedRun *run = &runs[i];
+        const Curve *steps = curves_find(&run->curves, "loss"), *val = curves_find(&run->curves, "val_loss");
+        double lowest = NAN;
+        for (size_t k = 0; k < val->count; k++) lowest = fmin(lowest, val->points[k].value);
+        char text[16];
+        buffer_print(out, "<tr><td>");
+        html_string(out, run->name);
+        buffer_print(out, "</td><td>%.0f</td><td>%s</td>", steps->count ? steps->points[steps->count - 1].step : 0,
+                     human_count(text, run->curves.tokens));
+        print_cell(out, "%.4f", last_value(run, "val_loss"));
+        print_cell(out, "%.4f", lowest);
+        print_cell(out, "%.4f", last_value(run, "val_bpb"));
+        print_cell(out, "%.0f", run->curves.tokens / run->curves.seconds);
+        buffer_print(out, "</tr>\n");
+    }
+    buffer_print(out, "</table>\n");
+}
+
+static void print_chart(Buffer *out, const char *title, const char *key, bool smooth, const ComparedRun *runs,
+                        int count) {
+    ChartLine *lines = calloc((size_t)count, sizeof *lines);
+    if (!lines) die(EX_MEMORY, "no memory for the report");
+    for (int i = 0; i < count; i++)
+        lines[i] = (ChartLine){runs[i].name, curves_find(&runs[i].curves, key), (i + 1) % CHART_COLORS, smooth};
+    chart_print(out, title, lines, (size_t)count);
+    free(lines);
+}
+
+static const char *value_of(const ComparedRun *run, const char *key) {
+    const char *text = json_string_value(json_object_get(run->saved.config, key));
+    return text ? text : "";
+}
+
+// The keys whose values differ between two of the runs that have a checkpoint.
+static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
+    const char *key;
+    json_t *value;
+    const ComparedRun *first = runs;
+    while (first < runs + count && !first->saved.config) first++;
+    if (first == runs + count) return;
+    buffer_print(out, "<h2>Different keys</h2>\n<table><tr><th></th>");
+    for (int i = 0; i < count; i++) {
+        buffer_print(out, "<th>");
+        html_string(out, runs[i].name);
+        buffer_print(out, "</th>");
+    }
+    buffer_print(out, "</tr>\n");
+    json_object_foreach(first->saved.config, key, value) {
+        bool differs = false;
+        for (int i = 0; i < count; i++)
+            differs |= runs[i].saved.config && strcmp(value_of(&runs[i], key), value_of(first, key));
+        if (!differs) continue;
+        buffer_print(out, "<tr><th>%s</th>", key);
+        for (int i = 0; i < count; i++) {
+            buffer_print(out, "<td>");
+            html_string(out, value_of(&runs[i], key));
+            buffer_print(out, "</td>");
+        }
+        buffer_print(out, "</tr>\n");
+    }
+    buffer_print(out, "</table>\n");
+}
+
+static void print_page(Buffer *out, const ComparedRun *runs, int count) {
+    static const struct {
+        const char *title, *key;
+        bool smooth;
+    } charts[] = {{"Loss on validation data", "val_loss", false},
+                  {"Loss of each step", "loss", true},
+                  {"Learning rate", "lr", true},
+                  {"Norm of the gradient", "norm", true},
+                  {"Tokens a second", "tok_s", true}};
+    html_begin(out, "Training runs");
+    print_table(out, runs, count);
+    buffer_print(out, "<div class=\"charts\">\n");
+    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++)
+        print_chart(out, charts[i].title, charts[i].key, charts[i].smooth, runs, count);
+    buffer_print(out, "</div>\n");
+    print_differences(out, runs, count);
+    buffer_print(out, "</html>\n");
+}
+
+int comparison_write(const char *path, char **names, int count) {
+    Buffer page = {0};
+    int result = 0;
+    ComparedRun *runs = calloc((size_t)count, sizeof *runs);
+    if (!runs) die(EX_MEMORY, "no memory for the report");
+    for (int i = 0; i < count && result == 0; i++) result = read_run(&runs[i], names[i]);
+    if (result == 0) {
+        print_page(&page, runs, count);
+        result = file_write(path, (Bytes){page.data, page.size});
+    }
+    for (int i = 0; i < count; i++) curves_close(&runs[i].curves), saved_state_close(&runs[i].saved);
+    free(runs);
+    buffer_close(&page);
+    return result;
+}

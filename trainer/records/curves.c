@@ -1,0 +1,70 @@
+#include "trainer/records/curves.h"
+#include "common/err.h"
+#include "common/file/file.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Makes room for one more element of `size` bytes.
+static void *grown(void *array, size_t count, size_t *capacity, size_t size) {
+    if (count < *capacity) return array;
+    *capacity = *capacity ? 2 * *capacity : 64;
+    array = realloc(array, *capacity * size);
+    if (!array) die(EX_MEMORY, "no memory for the report");
+    return array;
+}
+
+static Curve *find_or_add(Curves *curves, const char *name) {
+    for (size_t i = 0; i < curves->count; i++)
+        if (!strcmp(curves->curves[i].name, name)) return &curves->curves[i];
+    curves->curves = realloc(curves->curves, (curves->count + 1) * sizeof(Curve));
+    if (!curves->curves) die(EX_MEMORY, "no memory for the report");
+    Curve *curve = &curves->curves[curves->count++];
+    *curve = (Curve){0};
+    snprintf(curve->name, sizeof curve->name, "%s", name);
+    return curve;
+}
+
+static void add_line(Curves *curves, json_t *line) {
+    const double step = json_number_value(json_object_get(line, "step"));
+    const double seconds = 1e-3 * json_number_value(json_object_get(line, "ms"));
+    const char *key;
+    json_t *value;
+    json_object_foreach(line, key, value) {
+        if (!json_is_number(value) || !strcmp(key, "step") || strlen(key) >= sizeof curves->curves->name) continue;
+        Curve *curve = find_or_add(curves, key);
+        curve->points = grown(curve->points, curve->count, &curve->capacity, sizeof(Point));
+        curve->points[curve->count++] = (Point){step, json_number_value(value)};
+    }
+    curves->seconds += seconds;
+    curves->tokens += seconds * json_number_value(json_object_get(line, "tok_s"));
+    if (json_object_get(line, "val_loss")) json_decref(curves->evaluation), curves->evaluation = json_incref(line);
+}
+
+int curves_read(Curves *curves, const char *path) {
+    Buffer text = {0};
+    *curves = (Curves){0};
+    if (file_read(&text, path, SIZE_MAX / 2) < 0) return -1;
+    for (Bytes rest = {text.data, text.size}, line; bytes_next_line_or_rest(&rest, &line);) {
+        json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
+        if (object) add_line(curves, object);
+        json_decref(object);
+    }
+    buffer_close(&text);
+    return 0;
+}
+
+const Curve *curves_find(const Curves *curves, const char *name) {
+    static const Curve none;
+    for (size_t i = 0; i < curves->count; i++)
+        if (!strcmp(curves->curves[i].name, name)) return &curves->curves[i];
+    return &none;
+}
+
+void curves_close(Curves *curves) {
+    for (size_t i = 0; i < curves->count; i++) free(curves->curves[i].points);
+    free(curves->curves);
+    json_decref(curves->evaluation);
+    *curves = (Curves){0};
+}

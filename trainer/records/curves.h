@@ -1,0 +1,25 @@
+// The numbers of metrics.jsonl as curves over the steps, for reports.
+#pragma once
+
+#include "common/bytes.h"
+
+typedef struct {
+    double step, value;
+} Point;
+
+typedef struct {
+    char name[64]; // the key of metrics.jsonl: "loss", "val_loss", "val/books", ...
+    Point *points;
+    size_t count, capacity;
+} Curve;
+
+typedef struct {
+    Curve *curves;
+    size_t count;
+    double tokens, seconds;    // sums over all steps
+    struct json_t *evaluation; // the last one, as its line has it. NULL: none
+} Curves;
+
+int curves_read(Curves *curves, const char *path);                // of a metrics.jsonl; -1 after fail()
+const Curve *curves_find(const Curves *curves, const char *name); // one without points where there is none
+void curves_close(Curves *curves);                                // accepts a zeroed struct
