@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { WIDTH = 900, HEIGHT = 360, LEFT = 78, RIGHT = 24, TOP = 14, BOTTOM = 46, POINTS_MAX = 400, TOOLTIPS = 60 };
+enum { WIDTH = 900, HEIGHT = 360, LEFT = 92, RIGHT = 32, TOP = 20, BOTTOM = 58, POINTS_MAX = 400, TOOLTIPS = 60 };
 
 typedef struct {
     double last_step, low, high;
@@ -100,7 +100,7 @@ static void draw_axes(Buffer *out, const Axes *axes) {
     }
     for (double i = 0; i * run <= axes->last_step; i++)
         buffer_print(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x_of(axes, i * run),
-                     HEIGHT - BOTTOM + 20, number(text, i * run));
+                     HEIGHT - BOTTOM + 24, number(text, i * run));
     buffer_print(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>\n", WIDTH - RIGHT, HEIGHT - 6);
 }
 

@@ -6,7 +6,7 @@ static const char style[] =
     "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 "
     "1rem;color:#222;background:#fff}\n"
     "h1{overflow-wrap:anywhere}table{border-collapse:collapse;display:block;overflow-x:auto}\n"
-    "th,td{text-align:left;padding:.15rem 1rem .15rem 0;vertical-align:top;overflow-wrap:anywhere}\n"
+    "th,td{text-align:left;padding:.15rem 1rem .15rem 0;vertical-align:top}\n"
     "pre{background:#f4f4f4;padding:1rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}code{font-size:."
     "8rem}\n"
     ".charts{margin-top:1.5rem;display:grid;grid-template-columns:repeat(auto-fit,minmax(min(28rem,100%),1fr));gap:"
