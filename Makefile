@@ -217,6 +217,10 @@ pack-now: all $(O)/test-gpu $(O)/bench_gpu
 ## deps     install the packages needed to build (as root), or print the command that does
 deps: ; $(Q)scripts/deps.sh build
 test-deps: ; $(Q)scripts/deps.sh test
+## docs     the manual as a site with search, in build/site
+docs: test-deps
+	$(Q)$(PIP) mkdocs==1.6.1 mkdocs-material==9.8.1
+	$(Q)scripts/docs.sh $(PYTHON)
 ## format   run clang-format on all sources
 ## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@

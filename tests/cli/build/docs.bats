@@ -81,6 +81,11 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     not awk '/^```/ { inside = !inside; if (inside && $0 == "```" && FILENAME != "docs/gpu-results.md") bad = 1 } END { exit !bad }' README.md docs/*.md
 }
 
+@test "the site of make docs has each page of docs/ in its contents" {
+    cd "$ROOT/docs"
+    for page in *.md; do grep -q " $page\$" ../scripts/mkdocs.yml || { echo "$page" && false; }; done
+}
+
 @test "the links of README and docs/ lead to files and headings that exist" {
     cd "$ROOT"
     for page in README.md docs/*.md; do
