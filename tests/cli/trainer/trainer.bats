@@ -330,6 +330,10 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 65 "'marked' line 1: not a JSON object: " evaluate --choices=marked
 }
 
+@test "vocab_size=50304, as in many files for nanoGPT, is refused with what to do, 2" {
+    run_match 2 "vocab_size is 50304, GPT-2's 50257 with padding, which is added here: leave vocab_size out" train --vocab_size=50304
+}
+
 @test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
     run_match 0 "ignored: wandb_log, import, compile" "$BIN/trainer" plan tiny.conf nano.py
