@@ -31,8 +31,8 @@ static int run(int count, char **files) {
     if (result == 0) result = vocabulary_resolve(&reader, path);
     const ModelShape shape = model_shape(&reader.config);
     if (result == 0) result = newfolder_open(&folder, output, false, NULL);
-    if (result == 0) result = model_export(path, folder.temp, &shape, (Dtype)type);
     if (result == 0) result = vocabulary_keep(&reader.config, folder.temp);
+    if (result == 0) result = model_export(path, folder.temp, &shape, (Dtype)type);
     if (result == 0) result = newfolder_commit(&folder);
     newfolder_abandon(&folder);
     if (result == 0) log_line("exported '%s' to '%s' as %s", path, output, dtype_name((Dtype)type));

@@ -49,9 +49,9 @@ static int write_directory(const ForeignModel *foreign, const ModelShape *shape,
     if (newfolder_open(&folder, output, false, NULL) < 0) return -1;
     snprintf(path, sizeof path, "%.*s/model.safetensors", PATH_MAX_BYTES - 32, folder.temp);
     int result = foreign_write(foreign, path, shape);
-    if (result == 0) result = export_finish(folder.temp, shape, DTYPE_FP32);
     snprintf(path, sizeof path, "%.*s/" CHARACTERS_FILE, PATH_MAX_BYTES - 32, folder.temp);
     if (result == 0 && text->size) result = file_write(path, (Bytes){text->data, text->size});
+    if (result == 0) result = export_finish(folder.temp, shape, DTYPE_FP32);
     if (result == 0) result = newfolder_commit(&folder);
     newfolder_abandon(&folder);
     return result < 0 ? fail_in("import to '%s'", output) : 0;

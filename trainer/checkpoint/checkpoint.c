@@ -129,21 +129,12 @@ static int write_optimizer(Network *network, const char *path, uint8_t hash[SAFE
     return result;
 }
 
-// The tokenizer's files, or the characters of the run. They are the same in each checkpoint, so all but the first share
-// the bytes of the one before.
+// The tokenizer's files are the same in each checkpoint, so all but the first share the bytes of the one before.
 static int write_vocabulary(const ModelShape *shape, const char *directory, const char *out_dir) {
-    char newest[PATH_MAX_BYTES] = "", path[PATH_MAX_BYTES], other[PATH_MAX_BYTES];
+    char newest[PATH_MAX_BYTES] = "";
     uint64_t step;
-    Buffer text = {0};
     checkpoint_any(out_dir, newest, &step);
-    if (shape->vocab == GPT2_VOCAB) return tokenizer_files_write(directory, shape, newest);
-    if (access(join(path, out_dir, CHARACTERS_FILE), F_OK) < 0) return 0;
-    int result = file_read(&text, path, 1 << 20);
-    if (result == 0)
-        result = file_share(join(path, directory, CHARACTERS_FILE), join(other, newest, CHARACTERS_FILE),
-                            (Bytes){text.data, text.size});
-    buffer_close(&text);
-    return result;
+    return tokenizer_files_write(directory, shape, out_dir, newest);
 }
 
 static int write_files(Network *network, const RunState *state, const Config *config, const char *directory) {
@@ -207,7 +198,7 @@ bool checkpoint_any(const char *out_dir, char path[PATH_MAX_BYTES], uint64_t *st
 static void remove_checkpoint(const char *directory) {
     struct stat status;
     if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode)) return;
-    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json", CHARACTERS_FILE};
+    static const char *const files[] = {model_file, optimizer_file, "config.json", "state.json"};
     char path[PATH_MAX_BYTES];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(join(path, directory, files[i]));
     tokenizer_files_remove(directory);

@@ -5,7 +5,7 @@
 //   optimizer.safetensors  the ranges that the optimizer's row names (adamw.m.NAME, adamw.v.NAME), in our own layout
 //   state.json             the rest of the run: what RunState holds, the configuration, the hashes of the other files;
 //                          its last key is the hash of the text before it
-//   vocab.json, ...        GPT-2's tokenizer for other tools (tokenizer_files.h), or characters.txt: hard links to those
+//   vocab.json, ...        the tokenizer for other tools (tokenizer_files.h), with characters.txt for its own: hard links to those
 //                          of the checkpoint before
 #pragma once
 

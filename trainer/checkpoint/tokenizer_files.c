@@ -1,4 +1,4 @@
-// The tokenizer files of Hugging Face. They spell tokens as the merge table does.
+// The tokenizer files of Hugging Face. Those of GPT-2 spell tokens as the merge table does.
 #include "trainer/checkpoint/tokenizer_files.h"
 #include "common/file/file.h"
 #include "common/json_write.h"
@@ -48,15 +48,20 @@ static void print_merges(Buffer *out) {
     }
 }
 
-static void print_tokenizer(const ExportedModel *model, Buffer *out) {
-    static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
-                                     "\"use_regex\": true}";
+static void begin_tokenizer(int end_of_text, Buffer *out) {
     buffer_print(out,
                  "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [{\"id\": %d, "
                  "\"content\": \"<|endoftext|>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-                 "\"normalized\": false, \"special\": true}],\n\"normalizer\": null, \"pre_tokenizer\": %s,\n"
-                 "\"post_processor\": %s,\n\"decoder\": %s,\n",
-                 TOKEN_END_OF_TEXT, byte_level, byte_level, byte_level);
+                 "\"normalized\": false, \"special\": true}],\n",
+                 end_of_text);
+}
+
+static void print_tokenizer(const ExportedModel *model, Buffer *out) {
+    static const char byte_level[] = "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
+                                     "\"use_regex\": true}";
+    begin_tokenizer(TOKEN_END_OF_TEXT, out);
+    buffer_print(out, "\"normalizer\": null, \"pre_tokenizer\": %s,\n\"post_processor\": %s,\n\"decoder\": %s,\n",
+                 byte_level, byte_level, byte_level);
     buffer_print(out, "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
                       "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false,\n"
                       "\"vocab\": ");
@@ -66,45 +71,96 @@ static void print_tokenizer(const ExportedModel *model, Buffer *out) {
     buffer_print(out, "]}}\n");
 }
 
-static void print_tokenizer_config(const ExportedModel *model, Buffer *out) {
-    buffer_print(
-        out,
-        "{\n \"tokenizer_class\": \"GPT2Tokenizer\",\n \"model_max_length\": %d,\n \"add_prefix_space\": false,\n"
-        " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"<|endoftext|>\",\n"
-        " \"eos_token\": \"<|endoftext|>\",\n \"unk_token\": \"<|endoftext|>\"\n}\n",
-        model->shape->block);
+static void print_config(const ExportedModel *model, const char *class, const char *more, Buffer *out) {
+    buffer_print(out,
+                 "{\n \"tokenizer_class\": \"%s\",\n \"model_max_length\": %d,\n%s"
+                 " \"clean_up_tokenization_spaces\": false,\n \"bos_token\": \"<|endoftext|>\",\n"
+                 " \"eos_token\": \"<|endoftext|>\"",
+                 class, model->shape->block, more);
+}
+
+static void print_gpt2_config(const ExportedModel *model, Buffer *out) {
+    print_config(model, "GPT2Tokenizer", " \"add_prefix_space\": false,\n", out);
+    buffer_print(out, ",\n \"unk_token\": \"<|endoftext|>\"\n}\n");
 }
 
 static void print_generation_config(const ExportedModel *model, Buffer *out) {
-    (void)model;
-    buffer_print(out, "{\n \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"pad_token_id\": %d\n}\n",
-                 TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT, TOKEN_END_OF_TEXT);
+    const int end = vocab_end_of_text(model->vocab);
+    buffer_print(out, "{\n \"bos_token_id\": %d,\n \"eos_token_id\": %d,\n \"pad_token_id\": %d\n}\n", end, end, end);
 }
 
-static const struct {
+// ---- characters
+
+static void print_characters(const ExportedModel *model, Buffer *out) {
+    for (unsigned id = 0; id < vocab_end_of_text(model->vocab); id++) {
+        const Bytes text = vocab_bytes(model->vocab, (uint16_t)id);
+        buffer_add(out, text.data, text.size);
+    }
+}
+
+// Each character is a word. One that the vocabulary does not have is an error, because the unknown token is none of it.
+static void print_character_tokenizer(const ExportedModel *model, Buffer *out) {
+    begin_tokenizer(vocab_end_of_text(model->vocab), out);
+    buffer_print(
+        out, "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": "
+             "\"[\\\\s\\\\S]\"}, \"behavior\": \"Isolated\", \"invert\": false},\n\"post_processor\": null, "
+             "\"decoder\": {\"type\": \"Fuse\"},\n\"model\": {\"type\": \"WordLevel\", \"unk_token\": \"<unknown>\", "
+             "\"vocab\": {");
+    for (unsigned id = 0; id < vocab_end_of_text(model->vocab); id++) {
+        buffer_print(out, id ? ",\n\"" : "\"");
+        add_text(out, vocab_bytes(model->vocab, (uint16_t)id));
+        buffer_print(out, "\": %u", id);
+    }
+    buffer_print(out, "}}}\n");
+}
+
+static void print_character_config(const ExportedModel *model, Buffer *out) {
+    print_config(model, "PreTrainedTokenizerFast", "", out);
+    buffer_print(out, "\n}\n");
+}
+
+// ----
+
+typedef struct {
     const char *name;
     void (*print)(const ExportedModel *model, Buffer *out);
-} files[] = {
+} TokenizerFile;
+
+static const TokenizerFile gpt2_files[] = {
     {"vocab.json", print_vocab},
     {"merges.txt", print_merges_txt},
     {"tokenizer.json", print_tokenizer},
-    {"tokenizer_config.json", print_tokenizer_config},
+    {"tokenizer_config.json", print_gpt2_config},
     {"generation_config.json", print_generation_config},
+    {NULL, NULL},
+};
+
+static const TokenizerFile character_files[] = {
+    {CHARACTERS_FILE, print_characters},
+    {"tokenizer.json", print_character_tokenizer},
+    {"tokenizer_config.json", print_character_config},
+    {"generation_config.json", print_generation_config},
+    {NULL, NULL},
 };
 
 static void file_path(char path[PATH_MAX_BYTES], const char *directory, const char *name) {
     snprintf(path, PATH_MAX_BYTES, "%.*s/%s", PATH_MAX_BYTES - 64, directory, name);
 }
 
-int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *other) {
-    const ExportedModel model = {vocab_open(), shape};
+int tokenizer_files_write(const char *directory, const ModelShape *shape, const char *from, const char *other) {
+    const bool is_gpt2 = shape->vocab == GPT2_VOCAB;
+    char characters[PATH_MAX_BYTES];
+    file_path(characters, from, CHARACTERS_FILE);
+    if (!is_gpt2 && access(characters, F_OK) < 0) return 0;
+    const ExportedModel model = {is_gpt2 ? vocab_open() : vocab_open_characters(characters), shape};
     int result = model.vocab ? 0 : -1;
-    for (size_t i = 0; i < sizeof files / sizeof *files && result == 0; i++) {
+    for (const TokenizerFile *file = is_gpt2 ? gpt2_files : character_files; file->name && result == 0; file++) {
         char path[PATH_MAX_BYTES], same[PATH_MAX_BYTES];
         Buffer text = {0};
-        file_path(path, directory, files[i].name), file_path(same, other, files[i].name);
-        files[i].print(&model, &text);
-        result = file_share(path, same, (Bytes){text.data, text.size});
+        file_path(path, directory, file->name), file_path(same, other, file->name);
+        file->print(&model, &text);
+        result = *other ? file_share(path, same, (Bytes){text.data, text.size})
+                        : file_write(path, (Bytes){text.data, text.size});
         buffer_close(&text);
     }
     vocab_close(model.vocab);
@@ -112,9 +168,11 @@ int tokenizer_files_write(const char *directory, const ModelShape *shape, const 
 }
 
 void tokenizer_files_remove(const char *directory) {
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[PATH_MAX_BYTES];
-        file_path(path, directory, files[i].name);
-        unlink(path);
-    }
+    static const TokenizerFile *const tables[] = {gpt2_files, character_files};
+    for (int i = 0; i < 2; i++)
+        for (const TokenizerFile *file = tables[i]; file->name; file++) {
+            char path[PATH_MAX_BYTES];
+            file_path(path, directory, file->name);
+            unlink(path);
+        }
 }

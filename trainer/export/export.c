@@ -64,11 +64,7 @@ int export_finish(const char *to, const ModelShape *shape, Dtype type) {
     (model_is_gpt2(shape) ? model_config_print : llama_config_print)(shape, type, &text);
     int result = file_write(join(path, to, "config.json"), (Bytes){text.data, text.size});
     buffer_close(&text);
-    if (shape->vocab != GPT2_VOCAB)
-        log_line("without tokenizer files: the vocabulary is not GPT-2's");
-    else if (result == 0)
-        result = tokenizer_files_write(to, shape, to);
-    return result;
+    return result < 0 ? -1 : tokenizer_files_write(to, shape, to, "");
 }
 
 int model_export(const char *from, const char *to, const ModelShape *shape, Dtype type) {

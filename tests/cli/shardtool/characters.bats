@@ -134,8 +134,13 @@ setup() {
 
 @test "an exported model has its vocabulary, and starts another run" {
     trainer train --quiet "${tiny[@]}" --out_dir=run --max_iters=5 --sample_tokens=0
-    run_match 0 "without tokenizer files" trainer export -o model --out_dir=run
+    trainer export -o model --out_dir=run
     cmp "$abc" model/characters.txt
+    for file in characters.txt tokenizer.json tokenizer_config.json generation_config.json; do
+        cmp "$(checkpoint run 5)/$file" model/$file
+    done
+    cmp "$abc" <(jq -j '.model.vocab | to_entries | sort_by(.value) | map(.key) | join("")' model/tokenizer.json)
+    [ "$(jq .eos_token_id model/generation_config.json)" = "$(wc -m <"$abc")" ]
     [ ! -e model/vocab.json ]
     trainer sample --init_from=./model --start='Die' --max_new_tokens=5 --num_samples=1 --device=cpu | grep -q '^Die'
     trainer train --quiet "${tiny[@]}" --init_from=./model --out_dir=again --max_iters=2 --sample_tokens=0

@@ -36,3 +36,23 @@ setup() {
     parity trainer_hf "$BIN" run data
     parity export "$BIN/trainer" "$(printf '%s\n' run/ckpt-*[0-9] | tail -1)"
 }
+
+@test "AutoTokenizer gives the ids of characters, refuses others, and gives the text back" {
+    seq 600 | sed 's/.*/"a & b" \\ { é 水\tx\n/' >play.txt
+    "$BIN/shardtool" characters play.txt >abc.txt
+    "$BIN/shardtool" tokenize -q --docs paragraphs --val 0.2 --characters abc.txt -o data play.txt
+    write_tiny_conf tiny.conf
+    "$BIN/trainer" train tiny.conf --dataset=data --out_dir=run --quiet
+    "$python" - "$(printf '%s\n' run/ckpt-*[0-9] | tail -1)" <<'END'
+import sys, transformers
+tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
+characters, text = open("abc.txt", newline="").read(), open("play.txt", newline="").read()[:200]
+ids = [characters.index(character) for character in text] # its place in the file is its id
+assert tokenizer(text)["input_ids"] == ids and tokenizer.decode(ids) == text
+assert tokenizer("a<|endoftext|>")["input_ids"][1] == tokenizer.eos_token_id == len(characters)
+try:
+    raise SystemExit(f"an unknown character has the ids {tokenizer('Z')['input_ids']}")
+except Exception as error:
+    assert "WordLevel" in str(error), error
+END
+}
