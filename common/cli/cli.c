@@ -306,11 +306,14 @@ static int check_stdout(void) {
     return errno == EPIPE ? fail(EX_IO, "stdout was closed") : fail_errno("cannot write to stdout");
 }
 
-// Prints help, version, manual page or completion if `first` requests one; else returns false.
-static bool print_about(const Program *program, const char *first) {
-    if (!strcmp(first, "--help") || !strcmp(first, "-h"))
-        cli_print_program(program);
-    else if (!strcmp(first, "--version"))
+// Prints help, of the program or of the command `second`, version, manual page or completion if `first` requests one.
+// Returns whether it did; with a `second` that is no command, after fail().
+static bool print_about(const Program *program, const char *first, const char *second) {
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || !strcmp(first, "help")) {
+        const Command *command = second ? command_find(program, second) : NULL;
+        if (second && !command) return false;
+        command ? cli_print_help(program, command) : cli_print_program(program);
+    } else if (!strcmp(first, "--version") || !strcmp(first, "-V"))
         printf("%s (millrace) %s\n", program->name, VERSION);
     else if (!strcmp(first, "--man"))
         cli_print_man(program);
@@ -351,11 +354,11 @@ int cli_main(const Program *built, int argc, char **argv) {
     const char *first = argc > 1 ? argv[1] : "";
     int status = -1;
     const Command *command = NULL;
-    if (print_about(program, first))
+    if (print_about(program, first, argc > 2 ? argv[2] : NULL))
         status = EX_DONE;
     else if (!*first)
         fail(EX_USAGE, "missing command (see %s --help)", program->name);
-    else
+    else if (!err_code()) // of help
         command = command_find(program, first);
     if (command && check_stack() == 0) {
         int count = argc - 2;

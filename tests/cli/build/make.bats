@@ -22,6 +22,10 @@ setup() { cd "$ROOT"; }
     bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
     run_code 2 bin/millrace-trainer nothing
     [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]
+    diff <("$BIN/trainer" help) <("$BIN/trainer" --help)
+    diff <("$BIN/shardtool" help cat) <("$BIN/shardtool" cat --help)
+    diff <("$BIN/loader" -V) <("$BIN/loader" --version)
+    run_match 2 "unknown command 'kat': did you mean cat?" "$BIN/shardtool" help kat
 }
 
 @test "help lists the targets" {
