@@ -18,10 +18,11 @@ static const char ignored_prefix[] = "wandb_";
 // First words of lines for Python or a shell; a value that begins with torch is one, too.
 static const char *const ignored_statements[] = {"import", "from", "export", "torch", NULL};
 
-// What other programs call a key: for the hint in a mistake.
-static const struct {
-    const char *name, *key;
-} synonyms[] = {
+// What other programs call a key or a word: for the hint in a mistake.
+typedef struct {
+    const char *name, *ours;
+} Synonym;
+static const Synonym key_synonyms[] = {
     {"lr", "learning_rate"},
     {"wd", "weight_decay"},
     {"bs", "batch_size"},
@@ -37,7 +38,16 @@ static const struct {
     {"hidden_size", "n_embd"},
     {"gpu", "device"},
     {"grad_accum", "gradient_accumulation_steps"},
+    {NULL, NULL},
 };
+static const Synonym word_synonyms[] = {
+    {"fp32", "float32"}, {"fp16", "float16"}, {"half", "float16"}, {"bf16", "bfloat16"}, {"gpu", "cuda"}, {NULL, NULL},
+};
+
+static const char *find_synonym(const Synonym *synonym, const char *name) {
+    while (synonym->name && strcmp(synonym->name, name)) synonym++;
+    return synonym->ours;
+}
 
 // A name that a file sets and that is no key. It may be used in later values; if it is not, it was meant as a key.
 typedef struct ConfigVariable {
@@ -139,9 +149,7 @@ static bool find_name(void *names, const char *name, size_t length, Value *value
 }
 
 static void unknown_key(const Assignment *place, int at, const char *name) {
-    const char *near = NULL;
-    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms && !near; i++)
-        if (!strcmp(synonyms[i].name, name)) near = synonyms[i].key;
+    const char *near = find_synonym(key_synonyms, name);
     if (!near) near = option_nearest(place->reader->options, name);
     mistake(place, at, "unknown key '%s'%s%s%s", name, near ? ", did you mean '" : "", near ? near : "",
             near ? "'?" : "");
@@ -190,7 +198,11 @@ static void store_word(const Assignment *place, const char *at, const Option *op
     if (config_find_word(key, text, option->value)) return;
     Buffer words = {0};
     config_words(key, &words);
-    mistake(place, column(place, at), "'%s' is '%s', not one of %s", option->name, text, (const char *)words.data);
+    const char *near = find_synonym(word_synonyms, text);
+    int value;
+    if (near && !config_find_word(key, near, &value)) near = NULL;
+    mistake(place, column(place, at), "'%s' is '%s', not one of %s%s%s%s", option->name, text, (const char *)words.data,
+            near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     buffer_close(&words);
 }
 
