@@ -111,24 +111,24 @@ TEST(a_token_is_drawn_from_the_whole_vocabulary_or_its_likeliest_part) {
 typedef struct {
     Buffer all;
     size_t pieces, cut; // cut: pieces that end within a character
-} Heard;
+} Sampled;
 
-static void hear(void *context, Bytes text) {
-    Heard *heard = context;
+static void add_sampled(void *context, Bytes text) {
+    Sampled *sampled = context;
     uint32_t point = 0;
     for (const uint8_t *at = text.data, *end = at + text.size; at < end;) at += utf8_decode(at, end, &point);
-    heard->pieces++, heard->cut += point == UTF8_CUT;
-    buffer_add(&heard->all, text.data, text.size);
+    sampled->pieces++, sampled->cut += point == UTF8_CUT;
+    buffer_add(&sampled->all, text.data, text.size);
 }
 
-static Heard heard_of(Tiny *tiny, const char *start, const char *stop) {
-    Heard heard = {0};
+static Sampled sampled_text(Tiny *tiny, const char *start, const char *stop) {
+    Sampled sampled = {0};
     const Sampler sampler = {.temperature = 5, .seed = 5};
     const Vocab *vocab = vocab_open();
     CHECK(vocab && sample_text(&tiny->network, vocab, &sampler, (Bytes){(const uint8_t *)start, strlen(start)}, 120,
-                               stop, hear, &heard) == 0);
+                               stop, add_sampled, &sampled) == 0);
     vocab_close(vocab);
-    return heard;
+    return sampled;
 }
 
 TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
@@ -137,12 +137,12 @@ TEST(sampled_text_comes_in_whole_characters_and_ends_before_the_stop_string) {
     Tiny tiny;
     tiny_open(&tiny, &shape);
     tiny.model.shape.end_of_text = -1;
-    Heard whole = heard_of(&tiny, "a", "");
+    Sampled whole = sampled_text(&tiny, "a", "");
     CHECK(whole.pieces > 80 && whole.cut == 0 && whole.all.size > 400);
     char stop[12] = {0};
     memcpy(stop, whole.all.data + whole.all.size / 2, sizeof stop - 1);
     const uint8_t *found = memmem(whole.all.data, whole.all.size, stop, strlen(stop));
-    Heard stopped = heard_of(&tiny, "a", stop);
+    Sampled stopped = sampled_text(&tiny, "a", stop);
     CHECK_EQUAL(stopped.all.size, found - whole.all.data);
     CHECK(!memcmp(stopped.all.data, whole.all.data, stopped.all.size));
     buffer_close(&whole.all), buffer_close(&stopped.all);
@@ -157,12 +157,12 @@ TEST(sampled_bytes_that_are_not_utf8_become_replacement_characters_but_not_those
     tiny_open(&tiny, &shape);
     tiny.model.shape.end_of_text = -1;
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        Heard heard = heard_of(&tiny, starts[i], "");
-        CHECK_EQUAL(utf8_valid((Bytes){heard.all.data, heard.all.size}), heard.all.size);
-        CHECK(memmem(heard.all.data, heard.all.size, UTF8_REPLACED, 3));
-        buffer_close(&heard.all);
+        Sampled sampled = sampled_text(&tiny, starts[i], "");
+        CHECK_EQUAL(utf8_valid((Bytes){sampled.all.data, sampled.all.size}), sampled.all.size);
+        CHECK(memmem(sampled.all.data, sampled.all.size, UTF8_REPLACED, 3));
+        buffer_close(&sampled.all);
     }
-    Heard raw = heard_of(&tiny, "a\xffz", "");
+    Sampled raw = sampled_text(&tiny, "a\xffz", "");
     CHECK(!memcmp(raw.all.data, "a\xffz", 3));
     buffer_close(&raw.all);
     tiny_close(&tiny);
