@@ -213,6 +213,9 @@ void newfile_abandon(NewFile *file) {
 
 int file_write(const char *path, Bytes bytes) {
     NewFile file = {0};
+    char directory[PATH_MAX_BYTES];
+    const char *name = path_split(path, directory);
+    dir_sweep(directory, name);
     if (newfile_open(&file, path) < 0) return -1;
     if (newfile_write(&file, bytes.data, bytes.size) < 0) return newfile_abandon(&file), -1;
     return newfile_commit(&file);

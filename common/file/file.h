@@ -54,7 +54,8 @@ int newfile_write(NewFile *file, const void *data, size_t size);
 int newfile_commit(NewFile *file);   // fsync, close, rename, fsync of the directory; -1 removes the temporary file
 void newfile_abandon(NewFile *file); // closes and removes the temporary file, if there is one
 
-int file_write(const char *path, Bytes bytes); // a NewFile in one call
+// A NewFile in one call. Removes what processes that were killed have left of such files of this name.
+int file_write(const char *path, Bytes bytes);
 
 // The same, but the new file is a hard link to `other` where that file has these bytes and the file system has links.
 int file_share(const char *path, const char *other, Bytes bytes);

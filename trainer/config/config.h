@@ -52,11 +52,11 @@ extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for help
 // Reads files and flags into `config`, and collects all mistakes before it fails.
 typedef struct {
     Config config;
-    Option options[KEY_COUNT + 1]; // the keys, with pointers into `config`
-    char origin[KEY_COUNT][128];   // where the value was set: "default", "FILE:LINE" or "--key"
-    Buffer mistakes;               // one line each: "FILE:LINE:COLUMN: ..."
-    Buffer ignored;                // nanoGPT keys without a meaning here, as "compile, wandb_log"
-    int mistake_count;
+    Option options[KEY_COUNT + 1];    // the keys, with pointers into `config`
+    char origin[KEY_COUNT][128];      // where the value was set: "default", "FILE:LINE" or "--key"
+    Buffer mistakes;                  // one line each: "FILE:LINE:COLUMN: ..."
+    Buffer ignored;                   // nanoGPT keys without a meaning here, as "compile, wandb_log"
+    int mistake_count, unreadable;    // unreadable: of files that could not be read
     bool has_number[KEY_COUNT];       // an AUTO key was set to a number, which a later auto keeps
     int files, file[KEY_COUNT];       // number of files read, and the number of the file that set a key, from 1
     struct ConfigVariable *variables; // names set by files that are no keys, newest first
@@ -64,7 +64,7 @@ typedef struct {
 } ConfigReader;
 
 // The options of a command that reads a configuration, and the configuration from them: the files, then the collected
-// --key=value options. Logs which keys are ignored. -1 (2) after printing every mistake.
+// --key=value options. Logs which keys are ignored. -1 after printing every mistake: 66 when files cannot be read, else 2.
 extern const MoreOptions config_options;
 int config_read(ConfigReader *reader, int count, char **files);
 
@@ -74,7 +74,7 @@ void config_flag(ConfigReader *reader, const char *assignment); // "key=value", 
 bool config_is_set(const ConfigReader *reader, int key);        // by a file or a flag
 // Adds a mistake about a key, with the place where it was set. config_check prints it.
 void config_mistake(ConfigReader *reader, int key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-int config_check(ConfigReader *reader);       // also checks ranges and combinations. Prints all mistakes; -1 (2) if any
+int config_check(ConfigReader *reader); // also checks ranges and combinations. Prints all mistakes; -1 (2 or 66) if any
 void config_warn(const ConfigReader *reader); // of values that other values make meaningless
 void config_close(ConfigReader *reader);
 

@@ -201,6 +201,6 @@ int config_check(ConfigReader *reader) {
     if (!reader->mistake_count) return 0;
     for (char *line = (char *)reader->mistakes.data, *end; (end = strchr(line, '\n')); line = end + 1)
         log_warn("%.*s", (int)(end - line), line);
-    return fail(EX_USAGE, "%d %s in the configuration", reader->mistake_count,
-                reader->mistake_count == 1 ? "mistake" : "mistakes");
+    return fail(reader->unreadable == reader->mistake_count ? EX_NOINPUT : EX_USAGE, "%d %s in the configuration",
+                reader->mistake_count, reader->mistake_count == 1 ? "mistake" : "mistakes");
 }

@@ -317,7 +317,7 @@ void config_file(ConfigReader *reader, const char *path) {
     reader->files++;
     if (file_read_stream(&text, path, FILE_MAX_BYTES) < 0) {
         buffer_print(&reader->mistakes, "%s\n", err_text());
-        reader->mistake_count++, err_clear();
+        reader->mistake_count++, reader->unreadable++, err_clear();
     }
     buffer_add(&text, "", 1);
     char *line = (char *)text.data, *const end = line + text.size - 1;

@@ -353,6 +353,8 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 2 "--n_layer: write --n_layer=VALUE" "$BIN/trainer" plan tiny.conf --n_layer --bias
     run_match 2 "--lr=3: unknown key 'lr', did you mean 'learning_rate'?" "$BIN/trainer" plan tiny.conf --lr=3
     run_match 2 "did you mean 'max_iters'?" "$BIN/trainer" plan tiny.conf --epochs=3
+    run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan none.conf
+    run_match 2 "unknown key 'x'" "$BIN/trainer" plan none.conf --x=3
     run_match 2 "did you mean 'float16'?" "$BIN/trainer" plan tiny.conf --dtype=fp16
     run_match 2 "did you mean 'cuda'?" "$BIN/trainer" plan tiny.conf --device=gpu
     run_match 2 "'optimizer' is 'gpu', not one of adamw, muon"$'\n' "$BIN/trainer" plan tiny.conf --optimizer=gpu
