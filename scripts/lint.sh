@@ -59,8 +59,7 @@ trainer/run         common kernels trainer/config trainer/plan trainer/model tra
 trainer             common trainer/config trainer/plan trainer/model trainer/optim trainer/checkpoint trainer/import trainer/export trainer/setup trainer/inference trainer/records trainer/run
 END
 }
-hits=$(layers | scripts/structure.py)
-[ -z "$hits" ] || say "$hits"
+hits=$(layers | scripts/structure.py) || say "$hits"
 
 hits=$(git ls-files --cached --others --exclude-standard | sed 's:.*/::' | grep -vE '^(main\.c|README\.md|\..*)$' | sort | uniq -d)
 [ -z "$hits" ] || say "file names that occur twice: $hits"

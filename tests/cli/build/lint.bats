@@ -33,6 +33,22 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     floors=$'low\nmiddle low\nhigh low' refused "low/up.c includes middle/middle.h, which its floor does not allow"
 }
 
+@test "lint refuses an include whose floor it cannot see: relative, by a macro, or of a file that is no header" {
+    echo '#include <high/high.h>' >low/up.c
+    refused "low/up.c includes high/high.h, which its floor does not allow"
+    for path in '"../high/high.h"' '"low.inc"' '<low/../high/high.h>'; do
+        echo "#include $path" >low/up.c
+        refused "low/up.c includes ${path:1:-1}, which is no path of a header from the root of the tree"
+    done
+    printf '#define HEADER "high/high.h"\n#include HEADER\n' >low/up.c
+    refused "low/up.c includes HEADER, which is no path of a header from the root of the tree"
+}
+
+@test "the check of the structure fails where ctags does" {
+    mkdir bin && printf '#!/bin/sh\nexit 127\n' >bin/ctags && chmod +x bin/ctags
+    PATH=$PWD/bin:$PATH run_code 1 lint
+}
+
 @test "lint refuses a folder without a floor" {
     mkdir other && touch other/file.c
     refused "other/file.c: the folder has no floor in scripts/lint.sh"
@@ -72,4 +88,6 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
     sed -i '3s/^/\n/' low/sum.cu
     run_code 1 lint
     [[ "$output" == "low/sum.cu:1: 111 lines in "*", 110 are the limit" ]]
+    { echo 'static int sum(int value) {' && lines 58 && printf '    return value;\n}\n'; } >low/sum.cu
+    refused "low/sum.cu:1: 61 lines in sum, 60 are the limit"
 }
