@@ -91,7 +91,7 @@ MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
 all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
-	@$(if $(SAN),true,mkdir -p build && ln -sfn $(abspath $(O)/bin) build/bin)
+	@$(if $(SAN),true,mkdir -p build && ln -sfn "$$(realpath $(O)/bin)" build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	$(LINK)
@@ -167,7 +167,8 @@ test-now: all $(O)/test $(O)/bench_tokenizer $(EMULATED) $(if $(CUSRC),$(O)/test
 ## test-peers  the tests beside torch, transformers, tensorboard, datatrove and megatron-core, installed in build/venv (4 GB)
 test-peers: test-deps
 	$(Q)scripts/deps.sh peers
-	$(Q)$(MAKE) --no-print-directory $(JOBS) all && tests/run.sh --peers $(O) $(T)
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all
+	$(Q)tests/run.sh --peers $(O) $(T)
 ## test-slurm  the job scripts under a Slurm on this machine (root; needs slurm-wlm and munge)
 test-slurm: all ; $(Q)tests/slurm/run_slurm.sh $(O)
 ## check    the C and command-line tests under the address and the undefined-behaviour sanitizers
@@ -188,7 +189,8 @@ test-threads: all $(O)/test
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
 demo: deps
-	$(Q)$(MAKE) --no-print-directory $(JOBS) all && scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all
+	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
 ## fuzz     F=tokenizer: random texts through ours and tiktoken's; F=shard and the others of tests/fuzz: random bytes (S=60)
