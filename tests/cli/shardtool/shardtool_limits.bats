@@ -114,7 +114,7 @@ END
     [[ "$output" == *"in 1 place" ]]
 }
 
-# fault 29
+# fault 2
 @test "a file of empty seek tables is refused before memory is allocated for it" {
     needs_address_limit
     python3 -c '

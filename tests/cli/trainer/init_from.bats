@@ -52,7 +52,7 @@ close() { "$python" -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(no
     [[ "$output" == *"--block_size: 'block_size' is 128, and the model in '$hf' has 64"* ]]
 }
 
-# fault 71
+# fault 77
 @test "keys that contradict the model are errors with both values, 2" {
     run_code 2 "$BIN/trainer" train --init_from="$hf" --n_layer=6 --bias=False --gelu=exact --out_dir=run "${few[@]}"
     [[ "$output" == *"'n_layer' is 6, and the model in '$hf' has 2"* ]]

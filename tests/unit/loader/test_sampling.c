@@ -72,7 +72,6 @@ TEST(sampling_permutation_is_a_bijection_for_any_count) {
     free(seen);
 }
 
-// fault 54
 TEST(sampling_epoch_has_every_block_once_within_its_group) {
     static const struct {
         uint64_t tokens;
