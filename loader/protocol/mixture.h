@@ -13,9 +13,9 @@
 // are used in their own order, none is left out or repeated, and of 65,536 samples that begin at a multiple of 65,536
 // after `from`, exactly w[i] are of source i.
 //
-// The train split is mixed in this way in all modes but sequential: sample b of source i is the sample that sampling.h
-// gives for the tokens of that source's split. The val split, and mode sequential, read all sources joined in their
-// order, as one split.
+// The train split is mixed in this way in the modes without an end: sample b of source i is the sample that sampling.h
+// gives for the tokens of that source's split. The val split, and modes sequential and permuted, read all sources joined
+// in their order, as one split.
 //
 // Fingerprint of a mixture: F[0] = SHA-256 of "mixture\n", then "FINGERPRINT w\n" for each source (in hex; w of entry
 // 0). For each further entry, F[k] = SHA-256 of "F[k-1] from w[0] w[1] ...\n". So the samples before `from` of entry k
