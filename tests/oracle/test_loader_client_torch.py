@@ -137,8 +137,12 @@ def test_the_readme_example_for_nanogpt_trains_on_a_cpu():
         exec(example, names)
         torch.manual_seed(1)
         model, losses = TwoLayers(50304), []
+        names["model"] = model
         optimizer = torch.optim.SGD(model.parameters(), lr=10.0)
         for step in range(8):
+            model.eval()  # as estimate_loss: its batches are not taken from those of training
+            assert all(names["get_batch"](split)[0].shape == (4, T) for split in ("train", "val"))
+            model.train()
             x, y = names["get_batch"]("train")
             client.check(full_rows((x, y)), ids, "epoch", 8 * step + 4)
             _, loss = model(x, y)
@@ -147,7 +151,6 @@ def test_the_readme_example_for_nanogpt_trains_on_a_cpu():
             optimizer.zero_grad(set_to_none=True)
             losses.append(loss.item())
         assert losses[-1] < losses[0] - 1, losses
-        assert names["get_batch"]("val")[0].shape == (4, T)
         exec(resume, names)
         client.check(full_rows(names["get_batch"]("train")), ids, "epoch", 5 * 3 * 8 + 4)
         names["streams"].clear()
