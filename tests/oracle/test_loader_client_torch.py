@@ -1,6 +1,7 @@
 # peers: torch, torchdata
 """The Python client (loader/python) under PyTorch: DataLoader and its workers, nanoGPT's training code, the README's examples."""
 import json
+import logging
 import os
 
 import numpy as np
@@ -47,6 +48,31 @@ def test_workers_give_the_stream_of_one_process():
             loader = DataLoader(used, batch_size=None, num_workers=2, multiprocessing_context=context)
             assert firsts(loader, 6) == wanted_firsts(ids, range(1, 7)), context
         used.close()
+
+
+def test_a_second_iteration_of_workers_warns_of_the_same_samples():
+    client.make_data()
+    log = logging.FileHandler("warnings.log")
+    logging.getLogger("millrace_loader").addHandler(log)  # forked workers have it too
+
+    def warnings():
+        with open("warnings.log", encoding="utf-8") as file:
+            return file.read().count("begins at sample 0 again")
+
+    try:
+        with client.Loader("ipc://place"):
+            for persistent in (False, True):
+                before = warnings()
+                loader = DataLoader(batches_at(), batch_size=None, num_workers=2, persistent_workers=persistent)
+                first = firsts(loader, 5)
+                assert warnings() == before, persistent
+                assert firsts(loader, 5) == first and warnings() == before + 1, persistent
+            before = warnings()
+            loader = DataLoader(batches_at(split="val", mode="permuted"), batch_size=None, num_workers=2)
+            assert len(list(loader)) == len(list(loader)) and warnings() == before  # each is a pass over the split
+    finally:
+        logging.getLogger("millrace_loader").removeHandler(log)
+        log.close()
 
 
 def test_workers_and_ranks_read_a_pass_once():

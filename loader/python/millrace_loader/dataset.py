@@ -1,6 +1,7 @@
 """A torch IterableDataset of batches from a loader."""
 from __future__ import annotations
 
+import logging
 import mmap
 import multiprocessing.context
 from typing import TYPE_CHECKING, Any, Iterator, Optional, Union
@@ -25,6 +26,7 @@ else:
     except ImportError:  # batches are numpy arrays then
         torch, _Base = None, object
 
+_log = logging.getLogger("millrace_loader")
 _SAMPLE_MAX = 2**63 - 1
 
 
@@ -34,7 +36,8 @@ class TokenBatches(_Base):
     Step n yields samples start + n*batch*world + rank*batch and following, so the samples of a step are the same for
     any split of it over ranks. Modes sequential and permuted end after one pass, with the same number of steps on all
     ranks: the last step divides its samples evenly; fewer than one for each rank are left out. The next iteration
-    begins at `start` again.
+    begins at `start` again. In the other modes an iteration goes on after the last one, but in workers of a DataLoader,
+    whose position is not known here, each begins where the object was when they were made: keep one iterator.
 
     The batches are complete: use the object directly, or with DataLoader(dataset, batch_size=None), also with workers,
     whose batches together are the same stream. `state_dict` is the position and what gives it its meaning; a run that
@@ -75,7 +78,8 @@ class TokenBatches(_Base):
         self._fingerprint: Optional[str] = None
         self._iteration = 0
         self._worker_begin: Optional[int] = None  # where iterations begin in a worker of a DataLoader
-        self._read_by_workers = mmap.mmap(-1, 1)  # shared with forked workers: 1 when they iterate
+        # shared with forked workers: 1 when they iterate, then 8 bytes that tell iterations of a DataLoader apart
+        self._read_by_workers = mmap.mmap(-1, 9)
 
     def __getstate__(self) -> dict[str, Any]:
         """For a spawned worker of a DataLoader, which connects by itself."""
@@ -84,7 +88,7 @@ class TokenBatches(_Base):
         return {**self.__dict__, "_feed": None, "_read_by_workers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _read_by_workers=mmap.mmap(-1, 1))
+        self.__dict__.update(state, _read_by_workers=mmap.mmap(-1, 9))
 
     # --- the dataset
 
@@ -138,9 +142,19 @@ class TokenBatches(_Base):
             return self._steps(self._iteration, 0, 1)
         if self._device is not None or self._pin_memory:
             raise ValueError("device and pin_memory are for the training process: give pin_memory to the DataLoader")
+        again = self._worker_begin is not None
         self._worker_begin = self.consumed if self._worker_begin is None else self._worker_begin
         self.consumed = self._worker_begin
+        if worker.id == 0 and self.mode not in wire.MODES_THAT_END:
+            self._warn_of_samples_again(again, worker.seed.to_bytes(8, "little"))
         return self._steps(self._iteration, worker.id, worker.num_workers)
+
+    def _warn_of_samples_again(self, again: bool, iteration: bytes) -> None:
+        """`iteration` is the seed of the first worker, another one in each iteration that starts workers."""
+        if again or self._read_by_workers[1:] not in (bytes(8), iteration):
+            _log.warning("another iteration of a DataLoader with workers begins at sample %d again and reads the same "
+                         "samples: keep one iterator, or use num_workers=0", self.consumed)
+        self._read_by_workers[1:] = iteration
 
     def _steps(self, iteration: int, worker: int, workers: int) -> Iterator[tuple[Any, Any]]:
         """Every `workers`-th step, from step `worker` after the position on."""
@@ -217,7 +231,7 @@ class TokenBatches(_Base):
         self.close()
         self.consumed, self.seed, self.mode, self.split = (state[key] for key in ("consumed", "seed", "mode", "split"))
         self.source, self._fingerprint = state.get("source", 0), state["dataset"]
-        self._worker_begin, self._read_by_workers[0] = None, 0
+        self._worker_begin, self._read_by_workers[:] = None, bytes(9)
         self._iteration += 1
 
     def close(self) -> None:
