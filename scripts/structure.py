@@ -121,6 +121,9 @@ def check_tags():
                 refuse(f"{file}:{fields['line']}: {lines} lines in {name}, {most} are the limit")
         elif kind != "f" and in_programs(file) and not name.startswith("__anon") and fields.get("typeref") != "struct:" + name:
             folders[name][os.path.dirname(file)] = file
+    for file in sources("def"): # WORD(Gelu, gelu, ...) of keys.def declares an enum
+        for name in re.findall(r"^WORD\((\w+),", open(file).read(), re.M):
+            folders[name][os.path.dirname(file)] = file
     for name, places in sorted(folders.items()):
         if len(places) > 1:
             refuse(f"type {name} in two folders: {', '.join(sorted(places.values()))}")

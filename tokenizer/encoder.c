@@ -206,7 +206,7 @@ ssize_t encoder_encode_part(Encoder *encoder, Bytes part, bool last, uint16_t *i
         if (held->capacity > BUFFER_KEEP) buffer_close(held);
     } else if (joined) {
         memmove(held->data, held->data + done, held->size -= done);
-    } else {
+    } else if (done < text.size) {
         buffer_add(held, text.data + done, text.size - done);
     }
     return count;

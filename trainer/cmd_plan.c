@@ -83,8 +83,10 @@ static int run(int count, char **files) {
     if (result == 0 && !print_config) result = vocabulary_resolve(&reader, NULL);
     if (result == 0 && print_config)
         config_print(&reader);
-    else if (result == 0)
+    else if (result == 0) {
+        config_warn(&reader);
         result = print_plan(&reader.config);
+    }
     config_close(&reader);
     return result;
 }

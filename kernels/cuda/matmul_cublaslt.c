@@ -321,19 +321,19 @@ typedef struct {
     int M, C;
     Activation form;
     bool add;
-} Gelu;
+} GeluEpilogue;
 
-static void gelu_forward(const Gelu *g) {
+static void gelu_forward(const GeluEpilogue *g) {
     OF_DEVICE(cuda_gelu_forward)(g->out, g->pre, (size_t)g->M * (size_t)g->C, g->form);
 }
-static void gelu_backward(const Gelu *g) {
+static void gelu_backward(const GeluEpilogue *g) {
     OF_DEVICE(cuda_gelu_backward)(g->out, g->dbias, g->pre, g->M, g->C, g->form, g->add);
 }
-static void sum_bias(const Gelu *g) {
+static void sum_bias(const GeluEpilogue *g) {
     if (g->dbias) OF_DEVICE(column_sums)(g->dbias, g->out, g->M, g->C, g->add);
 }
 
-static float time_of(void (*run)(const Gelu *), const Gelu *g) {
+static float time_of(void (*run)(const GeluEpilogue *), const GeluEpilogue *g) {
     run(g);
     clock_start();
     for (int k = 0; k < REPEATS; k++) run(g);
@@ -342,8 +342,8 @@ static float time_of(void (*run)(const Gelu *), const Gelu *g) {
 
 // Computes the product into o.d and then the GELU; or both in one kernel with an epilogue, for the tanh form only, if
 // that is faster.
-static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t epilogue, void (*gelu)(const Gelu *),
-                              const Gelu *g) {
+static void multiply_and_gelu(Gemm product, GemmOperands o, cublasLtEpilogue_t epilogue,
+                              void (*gelu)(const GeluEpilogue *), const GeluEpilogue *g) {
     if (g->form == ACTIVATION_GELU_TANH) {
         Gemm both = product;
         GemmOperands of_both = o;
@@ -372,13 +372,13 @@ void cuda_matmul_gelu_forward(Act *out, Act *pre, const Act *in, const Weight *w
                               Activation form) {
     cublasLtEpilogue_t epilogue = bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     multiply_and_gelu(forward(w, bias, M), (GemmOperands){pre, w->param, in, bias, NULL}, epilogue, gelu_forward,
-                      &(Gelu){out, pre, NULL, M, w->rows, form, false});
+                      &(GeluEpilogue){out, pre, NULL, M, w->rows, form, false});
 }
 
 void cuda_matmul_gelu_backward(Act *d, Grad *dbias, const Act *dout, const Act *pre, const Weight *w, int M,
                                Activation form, bool add) {
     multiply_and_gelu(backward_input(w, M), (GemmOperands){d, w->param, dout, NULL, NULL}, CUBLASLT_EPILOGUE_DGELU,
-                      gelu_backward, &(Gelu){d, pre, dbias, M, w->cols, form, add});
+                      gelu_backward, &(GeluEpilogue){d, pre, dbias, M, w->cols, form, add});
 }
 
 void cuda_pack(const Weight *w) { (void)w; } // packed_bytes is 0

@@ -1,5 +1,5 @@
 """shardtool against tiktoken, zstd, python-zstandard and the json module."""
-import gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, tarfile
+import functools, gzip, hashlib, io, json, lzma, os, random, re, struct, subprocess, tarfile
 import zstandard
 import gpt2, runner
 
@@ -53,13 +53,20 @@ def words(rng, count):
     return "".join(rng.choice(letters) * rng.choice([1, 1, 1, 2]) for _ in range(count))
 
 
-def test_shards_are_nanogpts_file():
+@functools.lru_cache
+def set_of_shards():
+    """The documents and the shards of the dataset `set`."""
     rng = random.Random(1)
     documents = [words(rng, rng.randrange(1, 3000)) for _ in range(60)] + [""] + [words(rng, 100000)]
     write("a.jsonl", "".join(json.dumps({"id": i, "text": d}) + "\n" for i, d in enumerate(documents)).encode())
     run("tokenize", "-o", "set", "--val", "0", "--shard-tokens", "32768", "a.jsonl")
     paths = shards("set", "train")
     assert len(paths) > 1, "several shards, so that documents are cut"
+    return documents, paths
+
+
+def test_shards_are_nanogpts_file():
+    documents, paths = set_of_shards()
     joined = b"".join(zstd_dc(path) for path in paths)
     assert joined == ids_of(documents)
     assert all(len(zstd_dc(path)) == 65536 for path in paths[:-1])
@@ -74,7 +81,7 @@ def test_shards_are_nanogpts_file():
 
 def test_layout_is_the_seekable_format():
     """Parsed here from the public format alone: every frame found through the table decodes to its place."""
-    path = shards("set", "train")[0]
+    path = set_of_shards()[1][0]
     with open(path, "rb") as file:
         data = file.read()
     count, descriptor, magic = struct.unpack("<IBI", data[-9:])
@@ -354,7 +361,7 @@ def test_decode_inverts_encode():
 
 
 def test_merged_shard_keeps_frames_and_documents():
-    paths = shards("set", "train")
+    paths = set_of_shards()[1]
     run("cat", "-o", "merged.zst", *paths)
     assert zstd_dc("merged.zst") == b"".join(zstd_dc(p) for p in paths)
     run("verify", "merged.zst")
@@ -370,6 +377,7 @@ def test_merged_shard_keeps_frames_and_documents():
 
 
 def test_the_manifest_has_the_fingerprints_of_its_shards():
+    set_of_shards()
     with open("set/dataset.jsonl") as file:
         head, *lines = file.readlines()
     head, rows = json.loads(head), [json.loads(line) for line in lines]

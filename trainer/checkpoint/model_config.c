@@ -110,6 +110,22 @@ static const char *take_options(const json_t *root, Config *model) {
     return is_rope && model->n_embd / model->n_head % 2 ? "rope_theta" : NULL;
 }
 
+// The first name in a config.json of ours that model_config_print does not write: an option of a newer program. NULL: none.
+static const char *unknown_name(json_t *root, const Config *model) {
+    Buffer text = {0};
+    const ModelShape shape = model_shape(model);
+    model_config_print(&shape, DTYPE_FP32, &text);
+    json_t *known = json_loadb((const char *)text.data, text.size, 0, NULL), *value;
+    const char *name, *unknown = NULL;
+    ModelOption options[MODEL_OPTIONS];
+    model_options(&shape, options);
+    for (int i = 0; i < MODEL_OPTIONS; i++) json_object_set_new(known, config_key(options[i].key), json_null());
+    json_object_foreach(root, name, value) if (!unknown && !json_object_get(known, name)) unknown = name;
+    json_decref(known);
+    buffer_close(&text);
+    return unknown;
+}
+
 // Keys that select a computation other than that of GPT-2: their only value here, or absent. NULL when all are right.
 static const char *other_computation(const json_t *root, int64_t n_embd) {
     static const struct {
@@ -127,7 +143,7 @@ static const char *other_computation(const json_t *root, int64_t n_embd) {
     return NULL;
 }
 
-static int take_config(Config *model, const json_t *root, const char *path) {
+static int take_config(Config *model, json_t *root, const char *path) {
     const char *type = json_string_value(json_object_get(root, "model_type")), *other;
     const bool options = type && !strcmp(type, "millrace");
     if (!root || !type || (strcmp(type, "gpt2") && !options))
@@ -143,6 +159,8 @@ static int take_config(Config *model, const json_t *root, const char *path) {
         return fail(EX_DATA, "'%s': activation_function is none of gelu, gelu_new, gelu_pytorch_tanh, relu2", path);
     if ((other = take_options(options ? root : NULL, model)) || (other = other_computation(root, model->n_embd)))
         return fail(EX_DATA, "'%s': %s has a value that is not supported", path, other);
+    if (options && (other = unknown_name(root, model)))
+        return fail(EX_DATA, "'%s': '%s' is an option that this program does not know: take a newer one", path, other);
     model->bias = !json_is_false(json_object_get(root, "bias")); // transformers' GPT-2 always has biases
     model->tie_embeddings = !json_is_false(json_object_get(root, "tie_word_embeddings"));
     return 0;

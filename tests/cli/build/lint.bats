@@ -71,7 +71,8 @@ lines() { for i in $(seq "$1"); do echo "    value += $i;"; done; }
 @test "lint refuses a type's name in two folders, and allows an opaque type" {
     echo 'void use(struct Low *low); typedef struct Low Low;' >high/use.h
     run_code 0 lint
-    for type in 'struct High { int value; };' 'enum High { HIGH };' 'union High { int value; };' 'typedef int High;'; do
+    for type in 'struct High { int value; };' 'enum High { HIGH };' 'union High { int value; };' 'typedef int High;' \
+        'WORD(High, high, HIGH, RUN, ALWAYS, "a key", ROWS)'; do
         echo "$type" >low/low.def
         refused "type High in two folders: high/high.h, low/low.def"
     done

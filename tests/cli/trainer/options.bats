@@ -53,11 +53,14 @@ val_loss() { value "$1/metrics.jsonl" val_loss | tail -1; }
 @test "a config.json with options that no model has is an error, 65" {
     train "${every[@]}" --out_dir=run --max_iters=1
     cp -r "$(checkpoint run 1)" model
+    rm model/state.json # which has the hash of config.json
+    train --init_from=./model --out_dir=same --quiet
     for change in 's/"norm": "rmsnorm"/"norm": "none"/' 's/"n_kv_head": 1/"n_kv_head": 3/' 's/"rope_theta": 5000/"rope_theta": 0.5/' \
-        's/"activation_function": "swiglu"/"activation_function": "silu"/' 's/"model_type": "millrace"/"model_type": "llama"/'; do
+        's/"activation_function": "swiglu"/"activation_function": "silu"/' 's/"model_type": "millrace"/"model_type": "llama"/' \
+        's/"n_layer"/"head_scale": 2.5, "n_layer"/'; do
         sed "$change" "$(checkpoint run 1)/config.json" >model/config.json
         run_code 1 cmp -s "$(checkpoint run 1)/config.json" model/config.json
         run train --init_from=./model --out_dir=other
-        [ "$status" -eq 65 ] || { echo "$change: $status $output" && false; }
+        [[ $status -eq 65 && "$output" != *damaged* ]] || { echo "$change: $status $output" && false; }
     done
 }
