@@ -198,6 +198,7 @@ ifeq ($(F),tokenizer)
 fuzz: test-deps $(O)/bench_$(F) ; $(Q)build/venv/bin/python tests/fuzz/fuzz_$(F).py $(O)/bench_$(F) $(S)
 else
 fuzz: test-deps
+	$(if $(F),,$(error name a target of tests/fuzz, or tokenizer: make fuzz F=shard))
 	$(Q)$(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined CUDA=0 CFLAGS='-O1 -g' fuzz-now
 endif
 fuzz-now: $(O)/fuzz_$(F) $(O)/bin/shardtool ; $(Q)tests/fuzz/run_fuzz.sh "$(F)" $^ $(S)

@@ -52,7 +52,7 @@ typedef struct DeviceCollectiveRow {
     void (*finish)(void);
     int (*wait)(const Collective *collective);
     uint64_t (*sent)(void);
-    void (*close)(void); // also ends what a lost rank leaves unfinished; after it, the operations behind finish run
+    void (*close)(void); // also ends what a lost rank leaves unfinished; after it, the operations after `finish` run
 } DeviceCollectiveRow;
 
 struct Collective {
@@ -78,7 +78,7 @@ int collective_open_device(Collective *collective);
 
 // Of memory of the backend, in shares: rank r has elements [r * share, (r + 1) * share), cut at the end. These begin
 // when the operations so far are done, and the operations after collective_finish run when they are done; nothing may
-// touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations behind
+// touch the buffers in between. Host memory is exchanged at once. Before the host waits for operations after
 // collective_finish, it calls collective_wait, which notices a lost rank; else the wait would not end.
 // Each rank gets the sum of its own share; the other elements are undefined unless they are
 // zero on all ranks.

@@ -48,7 +48,7 @@ static void add_weights(Sha256 *hash, const MixtureEntry *entry, unsigned count)
     sha256_add(hash, "\n", 1);
 }
 
-// The entry behind the last one, with weights; it does not count yet. NULL after fail().
+// The entry after the last one, with weights; it does not count yet. NULL after fail().
 static MixtureEntry *next_entry(Mixture *mixture, const uint32_t *weights) {
     const unsigned count = mixture->entry_count;
     if (!(count & (count - 1))) { // full: the array grows to twice the size at each power of two

@@ -1,4 +1,4 @@
-// Writing a dataset directory so that a kill at any moment loses no finished dataset and leaves no file behind.
+// Writing a dataset directory so that a kill at any moment loses no finished dataset and leaves no file.
 //
 // While shards are being written the directory holds .journal, which marks them as those of an unfinished run; the
 // manifest is written last. A finished dataset is replaced by building the new one in DIR/.new: only when its manifest

@@ -115,7 +115,7 @@ bool looks_like_json_lines(Bytes head) {
     return lines ? json > lines / 2 : starts_with(head, "{\"", 2);
 }
 
-// A comma of prose has a space behind it.
+// A comma of prose has a space after it.
 static bool has_columns(Bytes text, uint8_t separator) {
     enum { LINES_LEAST = 4 };
     Bytes line;

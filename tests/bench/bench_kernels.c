@@ -75,7 +75,7 @@ static struct {
 } g;
 
 static void *offset(const void *tensor, size_t bytes) { return (char *)(uintptr_t)tensor + bytes; }
-#define HALF(ln) offset(ln, 4 * (size_t)C) // the bias of a norm lies behind its weight
+#define HALF(ln) offset(ln, 4 * (size_t)C) // the bias of a norm lies after its weight
 
 static Par *take_params(Grad **gradient, size_t n) {
     Par *at = g.params ? offset(g.params, 4 * g.count) : NULL;

@@ -11,7 +11,7 @@ static const ParamId order[] = {PARAM_WTE,    PARAM_WPE,    PARAM_LN1_W, PARAM_L
 
 static int64_t header_at(Bytes file, size_t place) { return (int32_t)get_u32(file.data + place * 4); }
 
-// The offset behind the parameters; with a map of the file their places are kept.
+// The offset after the parameters; with a map of the file their places are kept.
 static uint64_t walk(ForeignModel *foreign, Dtype type, int64_t padded, const uint8_t *data) {
     const Model *model = &foreign->model;
     uint64_t offset = HEADER_BYTES;

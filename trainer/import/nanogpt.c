@@ -72,7 +72,7 @@ static int take_shape(ModelShape *shape, int64_t *vocab, const PickleValue *root
         take_size(arguments, "n_embd", &sizes.channels) < 0 || take_size(arguments, "block_size", &sizes.block) < 0 ||
         take_size(arguments, "vocab_size", vocab) < 0)
         return -1;
-    // nanoGPT pads GPT-2's vocabulary; the ids behind it never occur in a text.
+    // nanoGPT pads GPT-2's vocabulary; the ids after it never occur in a text.
     sizes.vocab = *vocab == padded_vocab(GPT2_VOCAB) ? GPT2_VOCAB : *vocab;
     if (foreign_shape(shape, &sizes) < 0) return -1;
     shape->bias = !bias || bias->kind != PICKLE_BOOL || bias->integer; // files without the key have biases

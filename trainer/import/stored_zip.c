@@ -5,7 +5,7 @@
 
 enum {
     END_BYTES = 22,     // of the end of the central directory
-    END_SCAN = 1 << 16, // it may have a comment behind it
+    END_SCAN = 1 << 16, // it may have a comment after it
     LOCATOR_BYTES = 20,
     END64_BYTES = 56,
     ENTRY_BYTES = 46,

@@ -470,7 +470,7 @@ static void gradient_of_block(const Head *x, Number *dq, const Number *q, const 
     sum_queries(s->dk, s->dsz, s->qz, turned, start, width, Tp, Dp, D);
 }
 
-// Writes dk and dv behind dq, and the sums of the three.
+// Writes dk and dv after dq, and the sums of the three.
 static void store_gradients(const Head *x, Number *dq, float *bias) {
     const AttentionScratch *s = &x->s;
     const int C = x->C, D = x->all->D;

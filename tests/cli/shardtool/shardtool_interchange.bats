@@ -101,7 +101,7 @@ ids() { for i in "$@"; do printf "\\x$(printf %02x $((i % 256)))\\x$(printf %02x
 }
 
 # fault 101
-@test "a file of 32-bit or 64-bit ids is refused, not read with ids 0 behind each" {
+@test "a file of 32-bit or 64-bit ids is refused, not read with ids 0 after each" {
     python3 -c '
 import array
 ids = [464, 717, 3188, 13, 50256]

@@ -92,10 +92,10 @@ after_kill() {
     done
 }
 
-# The first kill comes when the last line of the journal is a val shard that ends inside a document, the next ones behind the lines
+# The first kill comes when the last line of the journal is a val shard that ends inside a document, the next ones after the lines
 # that follow it.
 # fault 87
-@test "a document that a val shard cuts keeps all its ids when the run is killed twice behind lines of the journal" {
+@test "a document that a val shard cuts keeps all its ids when the run is killed twice after lines of the journal" {
     jq -nc 'range(400) | {text: ("document \(.) of many " * (. % 40 * 3 + 1))}' >docs.jsonl
     input=docs.jsonl common="-q --frame-tokens 512 --shard-tokens 4k --val 0.3" cut=0
     shardtool tokenize -j 2 -o whole $common $input
@@ -131,7 +131,7 @@ lines_input() {
 }
 
 # fault 87
-@test "kill -9 behind lines of the journal, 2 to 6 times in a row, loses no id of any kind of input" {
+@test "kill -9 after lines of the journal, 2 to 6 times in a row, loses no id of any kind of input" {
     local rounds=11 kinds=(jsonl gz zst nest long lines paragraphs parquet where max-tokens append) shares=(0.01 0.1 0.3 0.5 0.7)
     local round kind kills next
     [ -z "${MILLRACE_SWEEP:-}" ] || rounds=${MILLRACE_KILLS:-500}

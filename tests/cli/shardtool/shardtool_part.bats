@@ -41,7 +41,7 @@ shards() { (cd "$1" && find train val -type f -exec sha256sum {} + | sort -k2); 
 @test "merge refuses parts of other files, and a part whose directory was renamed" {
     inputs
     for i in 1 2; do shardtool tokenize "${options[@]}" --part "$i/3" -o parts in; done
-    cp in/12.jsonl in/12b.jsonl # a file that arrives later moves those behind it to other parts
+    cp in/12.jsonl in/12b.jsonl # a file that arrives later moves those after it to other parts
     shardtool tokenize "${options[@]}" --part 3/3 -o parts in
     run_match 2 "are not parts of the same files" shardtool merge -o whole parts/part-*
     rm -r parts in/12b.jsonl

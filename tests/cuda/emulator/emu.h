@@ -71,7 +71,7 @@ Meeting *meet(unsigned mask, const uint64_t *words, int count, const char *place
 char *shared(size_t bytes, const char *place); // the same for every thread of the block
 // __stcg and __ldcg, the accesses to memory that blocks share during a launch. A write stays out of memory until the
 // launch ends, so that a plain load reads the old value; a read is fatal unless an acquire, after the writer's release,
-// or a barrier orders it behind the write.
+// or a barrier orders it after the write.
 void write_through(void *to, const void *value, size_t bytes);
 void read_through(const void *from, void *value, size_t bytes);
 void release(const int *flag);

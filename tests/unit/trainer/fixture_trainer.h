@@ -43,7 +43,7 @@ typedef struct {
     Model model;
     MemoryPlan plan;
     Network network;
-    TestSource memory; // behind `source`, whose rows are those of test_row_id
+    TestSource memory; // what `source` reads, whose rows are those of test_row_id
     BatchSource source;
     BatchStream stream; // of training batches
 } Tiny;
