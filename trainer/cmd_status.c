@@ -48,13 +48,14 @@ static void print_number(const char *name, double value) {
         printf("%-22s %.0f\n", name, value);
 }
 
-// Bits per byte, and the losses of the sources of a mixture, as metrics.jsonl has them.
-static void print_evaluation(const char *run) {
-    json_t *evaluation = metrics_last_evaluation(run), *value;
+// The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, and the
+// losses of the sources of a mixture.
+static void print_evaluation(json_t *evaluation) {
     const char *key;
-    json_object_foreach(evaluation, key, value) if (json_is_number(value) && (strstr(key, "_bpb") || strchr(key, '/')))
-        print_loss(key, json_number_value(value));
-    json_decref(evaluation);
+    json_t *value;
+    print_number("evaluated_step", json_number_value(json_object_get(evaluation, "step")));
+    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
+        print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
 }
 
 static int run(int count, char **arguments) {
@@ -73,9 +74,13 @@ static int run(int count, char **arguments) {
     else
         printf("%-22s %llu\n", found ? "step" : "step (not saved yet)", (unsigned long long)state.step);
     print_loss("val_loss_before", state.first_loss);
-    print_loss("val_loss", state.last_loss);
     print_loss("best_val_loss", state.best_loss);
-    print_evaluation(arguments[0]);
+    json_t *evaluation = metrics_last_evaluation(arguments[0]);
+    if (evaluation)
+        print_evaluation(evaluation);
+    else
+        print_loss("val_loss", state.last_loss);
+    json_decref(evaluation);
     if (started) {
         print_number("last_step", (double)last.step);
         print_loss("last_loss", last.loss);

@@ -80,6 +80,9 @@ static int conclude(Run *run) {
         if (isfinite(run->state.first_loss))
             printf("validation loss %.4f before training, %.4f after %llu steps\n", run->state.first_loss,
                    run->state.last_loss, (unsigned long long)run->state.step);
+        else if (isfinite(run->state.last_loss))
+            printf("validation loss %.4f after %llu steps\n", run->state.last_loss,
+                   (unsigned long long)run->state.step);
         log_line("report: %s%sreport.html", out_dir, out_dir[strlen(out_dir) - 1] == '/' ? "" : "/");
         loop_flush_lines();
         train_report(run, (Bytes){sample.data, sample.size});

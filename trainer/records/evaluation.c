@@ -30,14 +30,22 @@ static void add_sources(Evaluation *evaluation, const Config *config, const Feed
     }
 }
 
-static uint64_t rule_of(const Config *config, const FeedDataset *dataset, uint64_t samples) {
+static uint64_t rule_of(const Evaluation *evaluation, const Config *config, const FeedDataset *dataset,
+                        uint64_t samples) {
     Buffer text = {0};
     uint8_t hash[32];
     uint64_t rule;
     buffer_print(&text, "%d %llu %lld", (int)config->eval_order, (unsigned long long)samples,
                  (long long)config_eval_block(config));
-    for (unsigned i = 0; dataset->source_count > 1 && i < dataset->source_count; i++)
-        buffer_print(&text, "\n%s", dataset->sources[i].name);
+    for (unsigned i = 0; i < evaluation->part_count; i++) {
+        const EvaluationPart *part = &evaluation->parts[i];
+        if (part->source)
+            buffer_print(&text, "\n%s %llu %u", part->name,
+                         (unsigned long long)dataset->sources[part->source - 1].tokens[evaluation->split],
+                         (unsigned)part->weight);
+        else
+            buffer_add(&text, dataset->fingerprint, sizeof dataset->fingerprint);
+    }
     sha256(text.data, text.size, hash);
     memcpy(&rule, hash, sizeof rule);
     buffer_close(&text);
@@ -48,10 +56,10 @@ void evaluation_init(Evaluation *evaluation, const Config *config, const Feed *f
     const FeedDataset *dataset = feed_dataset(feed);
     const uint64_t samples = evaluate_samples(config, dataset->tokens[split]);
     *evaluation = (Evaluation){.split = (uint8_t)split,
-                               .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED,
-                               .rule = rule_of(config, dataset, samples)};
+                               .mode = config->eval_order == EVAL_SEQUENTIAL ? SAMPLING_SEQUENTIAL : SAMPLING_PERMUTED};
     if (dataset->source_count > 1) add_sources(evaluation, config, feed, train_sample);
     if (!evaluation->part_count && samples) add_part(evaluation, "", 0, 1, samples);
+    evaluation->rule = rule_of(evaluation, config, dataset, samples);
     for (unsigned i = 0; i < evaluation->part_count; i++)
         evaluation->tokens += evaluation->parts[i].samples * (uint64_t)config_eval_block(config);
 }

@@ -22,10 +22,10 @@ static void print_loss(char out[24], double loss) {
 // Losses of another rule are not compared.
 static void check_rule(RunState *state, uint64_t rule) {
     if (isfinite(state->best_loss) && state->eval_rule != rule) {
-        log_line("the best validation loss so far, %.4f at step %llu, is of an evaluation of another order, size or "
-                 "mixture: the best loss starts again",
+        log_line("the best validation loss so far, %.4f at step %llu, is of an evaluation of another order, size, "
+                 "dataset or mixture: the best loss starts again",
                  state->best_loss, (unsigned long long)state->best_step);
-        state->best_loss = NAN;
+        state->best_loss = state->first_loss = NAN;
     }
     state->eval_rule = rule;
 }

@@ -78,6 +78,7 @@ static int restore(Run *run, RunState *state) {
     memcpy(state->choices, run->state.choices, sizeof state->choices);
     memcpy(state->init_from, run->state.init_from, sizeof state->init_from);
     state->first_loss = state->last_loss = run->state.first_loss, state->evaluated = true;
+    state->eval_rule = run->state.eval_rule;
     return run_open_weights(run);
 }
 

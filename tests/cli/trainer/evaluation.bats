@@ -118,8 +118,34 @@ check_bytes() { # DATASET
     run train --max_iters=16
     [[ "$status" -eq 0 && "$output" != *"starts again"* && "$output" == *"best so far"* ]]
     run train --max_iters=24 --eval_tokens=64 --learning_rate=10 # a larger loss
-    [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size or mixture: the best loss starts again"* ]]
+    [[ "$output" == *"the best validation loss so far, "*" at step 16, is of an evaluation of another order, size, dataset or mixture: the best loss starts again"* ]]
     "$BIN/trainer" status --json rule | jq -e '.best_val_loss == .val_loss and .best_val_loss > .val_loss_before'
     run train --max_iters=32 --eval_tokens=64 --eval_order=sequential
     [[ "$output" == *"at step 24, is of an evaluation of another order"* ]]
+}
+
+@test "the losses of a run are not compared with those of another dataset or other weights" {
+    train() { "$BIN/trainer" train tiny.conf --out_dir=changed --sample_tokens=0 --always_save_checkpoint=False "$@" 2>&1; }
+    train --dataset=data/prose --max_iters=8 --learning_rate=0.02
+    train --dataset=data/code --max_iters=16 >lines # code has a larger loss than prose
+    grep -q "at step 8, is of an evaluation of another order, size, dataset or mixture: the best loss starts again" lines
+    grep -q "^validation loss [0-9.]* after 16 steps" lines
+    "$BIN/trainer" status --json changed | jq -e '.best_val_loss == .val_loss and (.val_loss_before == null)'
+    serve_until_ready data/code:1 data/prose:3
+    train --loader=ipc://place --max_iters=24 >/dev/null
+    kill_loader
+    serve_until_ready data/code:3 data/prose:1
+    train --loader=ipc://place --max_iters=32 | grep -q "at step 24, is of an evaluation of another order"
+}
+
+@test "status shows the loss and the bits per byte of one evaluation, and its step" {
+    # a rate at which the loss grows after the first evaluation, which alone is saved
+    "$BIN/trainer" train tiny.conf --dataset=data/code --out_dir=grown --quiet --always_save_checkpoint=False --max_iters=1000000 \
+        --eval_interval=4 --warmup_iters=4 --learning_rate=3 &
+    wait_until grep -q '"step": 40, "val_loss"' grown/metrics.jsonl
+    kill -KILL $!
+    wait $! || true
+    "$BIN/trainer" status --json grown >status
+    jq -se --slurpfile is status 'map(select(.val_loss))[-1] as $want | $is[0] | .step < .evaluated_step and .evaluated_step == $want.step and
+        (.val_loss / $want.val_loss - 1 | fabs < 1e-7) and (.val_bpb / $want.val_bpb - 1 | fabs < 1e-7)' grown/metrics.jsonl
 }
