@@ -196,6 +196,16 @@ static int remove_aside(const char *directory) {
     return dir_sync(directory);
 }
 
+// Removes what is left of DIR/.new when a kill came after its dataset was moved up: then it has no split any more.
+static int remove_moved(const char *directory, const char *from) {
+    if (!exists(directory, DATASET_MANIFEST) || !exists(directory, ".new") || exists(from, DATASET_MANIFEST)) return 0;
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (exists(from, split_names[split])) return 0;
+    if (remove_journal(from) < 0) return -1;
+    rmdir(from);
+    return dir_sync(directory);
+}
+
 int dataset_build_open(DatasetBuild *build, const char *directory) {
     *build = (DatasetBuild){0};
     char from[PATH_MAX_BYTES];
@@ -204,6 +214,7 @@ int dataset_build_open(DatasetBuild *build, const char *directory) {
     build->directory = directory;
     int status = 0;
     if (exists(from, DATASET_MANIFEST)) status = replace(directory, from);
+    if (status == 0) status = remove_moved(directory, from);
     dir_sweep(directory, NULL);
     remove_all_old(directory);
     build->has_manifest = exists(directory, DATASET_MANIFEST);

@@ -181,3 +181,18 @@ same_files() { # DIR DIR: the same files with the same bytes, caches and locks a
     { head -n 100 a.jsonl && echo broken; } >d.jsonl
     shardtool tokenize -j 8 -o part $common --max-tokens 1000 d.jsonl
 }
+
+@test "an append that was killed after its dataset was moved up does not stop the next one" {
+    echo '{"text": "third"}' >d.jsonl
+    shardtool tokenize $common -o old a.jsonl
+    shardtool tokenize $common -o whole a.jsonl b.jsonl d.jsonl
+    for number in $(seq 40); do
+        rm -rf out && cp -r old out
+        strace -f -qq -o /dev/null -e trace=unlink -e inject="unlink:signal=KILL:when=$number" \
+            shardtool tokenize --append -o out $common b.jsonl >/dev/null 2>&1 && return 1
+        if [ -e out/.new/.journal ] && [ -e out/dataset.jsonl ] && not cmp -s out/dataset.jsonl old/dataset.jsonl; then break; fi
+    done
+    shardtool tokenize --append -o out $common d.jsonl
+    same_files out whole
+    [ -z "$(leftovers)" ]
+}
