@@ -270,6 +270,20 @@ static const char *set_variable(const Assignment *place, const char *name, size_
     return end;
 }
 
+// Notes an ignored line. A second statement in it, which would be lost with it, is a mistake.
+static void ignore_line(const Assignment *place, const char *name, size_t length) {
+    char quote = 0;
+    note_ignored(place->reader, name, length);
+    for (const char *at = name; *at && (quote || *at != '#'); at++) {
+        if (!quote && *at == ';') {
+            at = skip_blank(at + 1);
+            if (*at && *at != '#') mistake(place, column(place, at), "a second statement: give it a line of its own");
+            return;
+        }
+        if (quote ? *at == quote : *at == '"' || *at == '\'') quote = quote ? 0 : *at;
+    }
+}
+
 static void read_line(const Assignment *place) {
     const char *name = skip_blank(place->line), *end = name;
     if (!*name || *name == '#') return;
@@ -278,7 +292,7 @@ static void read_line(const Assignment *place) {
     const char *at = skip_blank(end);
     const bool of_torch = *at == '=' && !strncmp(skip_blank(at + 1), "torch.", 6);
     if (of_torch || is_among(ignored_statements, name, length)) {
-        note_ignored(place->reader, name, of_torch ? length : strcspn(name, " \t\r=("));
+        ignore_line(place, name, of_torch ? length : strcspn(name, " \t\r=("));
         return;
     }
     if (!length || *at != '=' || at[1] == '=') {
@@ -286,7 +300,7 @@ static void read_line(const Assignment *place) {
         return;
     }
     if (is_ignored(name, length)) {
-        note_ignored(place->reader, name, length);
+        ignore_line(place, name, length);
         return;
     }
     const Option *option = find_option(place->reader, name, length);

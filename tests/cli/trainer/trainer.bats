@@ -334,6 +334,15 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 2 "vocab_size is 50304, GPT-2's 50257 with padding, which is added here: leave vocab_size out" train --vocab_size=50304
 }
 
+@test "a statement behind an ignored one in its line is a mistake" {
+    for line in "torch.manual_seed(1); n_embd = 8" "wandb_log = False; n_embd = 8" "import os; n_embd = 8"; do
+        echo "$line" >two.py
+        run_match 2 "a second statement: give it a line of its own" "$BIN/trainer" plan tiny.conf two.py
+    done
+    echo "wandb_run_name = 'a; b' # one; statement" >one.py
+    run_match 0 "ignored: wandb_run_name" "$BIN/trainer" plan tiny.conf one.py
+}
+
 @test "lines of nanoGPT's files are read, and ignored keys are named" {
     printf 'wandb_log = True\nimport time\ncompile = False\nmax_iters = 2 * 1\n' >nano.py
     run_match 0 "ignored: wandb_log, import, compile" "$BIN/trainer" plan tiny.conf nano.py
