@@ -96,7 +96,8 @@ static void count_sources(const Job *job) {
     if (get->split == SPLIT_TRAIN && !get->source && !sampling_ends(get->mode) &&
         get->first_sample + get->rows > served->highest)
         served->highest = get->first_sample + get->rows;
-    for (uint32_t row = 0; served->source_count > 1 && row < job->copy.rows; row++) {
+    const bool trains = get->split == SPLIT_TRAIN && !get->source; // evaluations read the sources apart
+    for (uint32_t row = 0; trains && served->source_count > 1 && row < job->copy.rows; row++) {
         MixtureSample at = served_sample(served, get, get->first_sample + row);
         if (at.source < served->source_count) served->source_tokens[at.source] += get->sequence_tokens;
     }

@@ -1,6 +1,7 @@
 #include "trainer/records/comparison.h"
 #include "common/err.h"
 #include "common/file/file.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/run_state.h"
@@ -56,16 +57,14 @@ static void print_table(Buffer *out, const ComparedRun *runs, int count) {
                       "<th>bits per byte</th><th>tokens/s in steps</th></tr>\n");
     for (int i = 0; i < count; i++) {
         const ComparedRun *run = &runs[i];
-        const Curve *steps = curves_find(&run->curves, "loss"), *val = curves_find(&run->curves, "val_loss");
-        double lowest = NAN;
-        for (size_t k = 0; k < val->count; k++) lowest = fmin(lowest, val->points[k].value);
+        const Curve *steps = curves_find(&run->curves, "loss");
         char text[16];
         buffer_print(out, "<tr><td>");
         html_string(out, run->name);
         buffer_print(out, "</td><td>%.0f</td><td>%s</td>", steps->count ? steps->points[steps->count - 1].step : 0,
                      human_count(text, run->curves.tokens));
         print_cell(out, "%.4f", last_value(run, "val_loss"));
-        print_cell(out, "%.4f", lowest);
+        print_cell(out, "%.4f", run->saved.config ? run->saved.state.best_loss : NAN);
         print_cell(out, "%.4f", last_value(run, "val_bpb"));
         print_cell(out, "%.0f", run->curves.tokens / run->curves.seconds);
         buffer_print(out, "</tr>\n");
@@ -88,6 +87,33 @@ static const char *value_of(const ComparedRun *run, const char *key) {
     return text ? text : "";
 }
 
+// The dataset and the evaluation as the checkpoint names them: losses of different ones do not compare.
+static void print_dataset(Buffer *out, const ComparedRun *run) {
+    const RunState *state = &run->saved.state;
+    buffer_print(out, "<td>");
+    if (run->saved.config && state->dataset_count) {
+        const DatasetUse *use = &state->datasets[state->dataset];
+        char hex[65];
+        hex_encode(hex, use->fingerprint, 32);
+        html_string(out, use->name);
+        buffer_print(out, " <code>%.12s</code>", hex);
+    }
+    buffer_print(out, "</td>");
+}
+
+static void print_data(Buffer *out, const ComparedRun *runs, int count) {
+    bool other = false;
+    buffer_print(out, "<tr><th>dataset</th>");
+    for (int i = 0; i < count; i++) print_dataset(out, &runs[i]);
+    buffer_print(out, "</tr>\n");
+    for (int i = 1; i < count; i++) other |= runs[i].saved.state.eval_rule != runs[0].saved.state.eval_rule;
+    if (other)
+        buffer_print(out,
+                     "<tr><th>evaluations</th><td colspan=\"%d\">read other tokens: their losses do not compare"
+                     "</td></tr>\n",
+                     count);
+}
+
 // The keys whose values differ between two of the runs that have a checkpoint.
 static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     const char *key;
@@ -95,13 +121,14 @@ static void print_differences(Buffer *out, const ComparedRun *runs, int count) {
     const ComparedRun *first = runs;
     while (first < runs + count && !first->saved.config) first++;
     if (first == runs + count) return;
-    buffer_print(out, "<h2>Different keys</h2>\n<table><tr><th></th>");
+    buffer_print(out, "<h2>Data, and different keys</h2>\n<table><tr><th></th>");
     for (int i = 0; i < count; i++) {
         buffer_print(out, "<th>");
         html_string(out, runs[i].name);
         buffer_print(out, "</th>");
     }
     buffer_print(out, "</tr>\n");
+    print_data(out, runs, count);
     json_object_foreach(first->saved.config, key, value) {
         bool differs = false;
         for (int i = 0; i < count; i++)

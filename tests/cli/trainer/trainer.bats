@@ -56,7 +56,11 @@ END
     for rate in 1e-3 5e-3; do
         grep -q "<td>run $rate</td><td>24</td>.*<td>$(jq -r 'select(.val_loss) | .val_loss' "run $rate/metrics.jsonl" | tail -1 | xargs printf %.4f)</td>" runs.html
     done
-    [ "$(sed '1,/Different keys/d' runs.html | grep -oE '^<tr><th>[a-z_]+')" = "<tr><th>learning_rate" ]
+    [ "$(sed '1,/different keys/d' runs.html | grep -oE '^<tr><th>[a-z_]+' | tr -d '\n')" = "<tr><th>dataset<tr><th>learning_rate" ]
+    "$BIN/shardtool" tokenize -q --val 0.5 -o other "$BATS_FILE_TMPDIR/docs"
+    train --out_dir=third --quiet --dataset=other
+    "$BIN/trainer" report "run 1e-3" third
+    grep -q 'evaluations.*read other tokens: their losses do not compare' runs.html
     run_code 2 "$BIN/trainer" report
     run_code 66 "$BIN/trainer" report none
 }
