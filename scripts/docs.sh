@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 pages=build/site-pages
 rm -rf $pages && mkdir -p $pages
-cp docs/*.md $pages/
+cp docs/*.md docs/*.png $pages/
 sed 's|](docs/|](|g; s|](loader/python/README.md|](pytorch.md|' README.md >$pages/index.md
 sed 's|](docs/|](|g' CONTRIBUTING.md >$pages/CONTRIBUTING.md
 cp CHANGELOG.md $pages/
