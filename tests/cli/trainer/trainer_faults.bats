@@ -385,11 +385,12 @@ END
 # fault 84
 @test "flags of every kind are accepted or refused with 2" {
     long=$(head -c 100000 /dev/zero | tr '\0' x)
-    for flag in -- --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
+    for flag in --n_layer --n_layer= --n_layer=1k --n_layer=nan --learning_rate=1e400 "--n_layer=1 2" --=1 -x=1 \
         "--out_dir_=$long" "--n_layer=$long" $'--n_l\xffayer=1'; do
         run train --out_dir=run "$flag" --max_iters=1
         [ "$status" -eq 2 ] || { echo "exit $status: ${flag:0:100}: $output" && return 1; }
     done
+    run_match 66 "cannot open '--max_iters=1'" train --out_dir=run -- --max_iters=1 # a file
     [ ! -e run ]
     run_code 0 train --out_dir=run --max_iters=9 --quiet --n_layer=1 --n_layer=1 --max_iters=1
     [ -d run/ckpt-00000001 ]
