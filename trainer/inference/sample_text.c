@@ -68,7 +68,8 @@ static void emit(TextStream *stream, size_t size) {
 // Emits the start as it is, but for a cut character at its end, which the first token may complete.
 static void emit_start(TextStream *stream) {
     const size_t size = stream->held.size - open_end((Bytes){stream->held.data, stream->held.size}, (Bytes){0});
-    if (size) stream->emit(stream->context, (Bytes){stream->held.data, size});
+    if (!size) return;
+    stream->emit(stream->context, (Bytes){stream->held.data, size});
     drop(&stream->held, size);
 }
 
