@@ -31,7 +31,7 @@ static bool differs(const SavedState *saved, const Config *config, int key, Diff
     return strcmp(found->was, found->now);
 }
 
-// Lists the keys that differ: those that a resumed run may change, or those that make another run.
+// Lists the different keys of one kind: a resumed run may change them, or they make another run.
 static void list_differences(const SavedState *saved, const Config *config, bool may_change, Buffer *out) {
     Difference found;
     for (int key = 0; key < KEY_COUNT; key++)

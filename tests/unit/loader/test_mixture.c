@@ -72,7 +72,7 @@ TEST(loader_mixture_refuses_weights_that_cannot_be_exact) {
     mixture_close(&mixture);
 }
 
-// The expected numbers follow from the rule for whole windows: of 65,536 samples, half are of each source.
+// By the rule for whole windows, half of 65,536 samples are of each source.
 TEST(loader_mixture_has_any_number_of_entries) {
     enum { ENTRIES = 5000 };
     static const uint8_t fingerprints[2][32] = {{1}, {2}};
