@@ -91,7 +91,7 @@ MPICC ?= $(if $(SAN),,$(shell command -v mpicc))
 
 ## all      build shardtool, loader and trainer into build/*/bin (the default)
 all: $(PROGRAMS:%=$(O)/bin/%) $(if $(MPICC),$(O)/lib/millrace/mpi.so)
-	@$(if $(SAN),true,mkdir -p build && ln -sfn "$$(realpath $(O)/bin)" build/bin)
+	@$(if $(SAN)$(filter-out build,$(BUILD)),true,ln -sfn "$$(realpath $(O)/bin)" build/bin)
 
 $(O)/bin/%: $(O)/%/main.o $(O)/core.a
 	$(LINK)
@@ -206,7 +206,8 @@ $(O)/fuzz_%: private SANFLAGS += -fsanitize=fuzzer
 $(O)/fuzz_%: $(O)/tests/fuzz/fuzz_%.o $(O)/core.a
 	$(LINK)
 ## test-gpu   tests of the CUDA backend on a device; writes docs/gpu-results.md
-test-gpu: all $(O)/test-gpu ; $(Q)tests/cuda/device/run_device.sh $(O)
+test-gpu: $(if $(CUSRC),all $(O)/test-gpu,$(if $(filter test-gpu,$(MAKECMDGOALS)),$(error test-gpu requires nvcc 11.8 or later, and not CUDA=0)))
+	$(Q)tests/cuda/device/run_device.sh $(O)
 $(O)/test-gpu: private LIBS += -lcmocka
 $(O)/test-gpu: $(DEVICE_TESTS:%.c=$(O)/%.o) $(O)/core.a
 	$(LINK)

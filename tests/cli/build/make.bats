@@ -33,6 +33,14 @@ setup() { cd "$ROOT"; }
     for target in all test check demo deps format lint install; do grep -q "make $target " <<<"$output"; done
 }
 
+@test "a build elsewhere leaves build/bin as it is, and test-gpu without nvcc is refused in one line" {
+    run_code 0 make -n CUDA=0 BUILD="$BATS_TEST_TMPDIR/build" all
+    [[ "$output" != *"build/bin"$'\n'* ]]
+    run_code 0 make -n CUDA=0 all
+    [[ "$output" == *' build/bin' ]]
+    run_match 2 'test-gpu requires nvcc 11.8 or later' make CUDA=0 test-gpu
+}
+
 @test "a missing library is named with its Debian package in one line" {
     printf '#!/bin/sh\nsed "s/xxhash.h/no_such_header.h/" | gcc "$@"\n' >"$BATS_TEST_TMPDIR/cc"
     chmod +x "$BATS_TEST_TMPDIR/cc"
