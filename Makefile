@@ -14,11 +14,12 @@ BUILD  ?= build
 O      := $(BUILD)/$(or $(SAN),release)$(if $(filter 0,$(CUDA)),-cpu)$(if $(findstring clang,$(CC)),-clang)
 Q      := $(if $(V),,@)
 VERSION := 0.2.0-dev
+VERSION_DATE := 2026-11-23# of the manual pages
 
 PROGRAMS := $(patsubst %/main.c,%,$(wildcard */main.c))
 LIBRARIES := common tokenizer shardtool loader kernels trainer
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"'
+DEFS     := -I. -D_GNU_SOURCE -DHAVE_CUDA=$(CUDA) -DVERSION='"$(VERSION)"' -DVERSION_DATE='"$(VERSION_DATE)"'
 WERROR   := $(if $(filter true,$(CI)),-Werror)
 WARN     := -std=c11 -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes \
             -Werror=incompatible-pointer-types $(WERROR)

@@ -8,27 +8,33 @@
 COMMANDS(DECLARE)
 
 static const ManualRow environment[] = {
-    {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID"},
-    {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops"},
-    {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) where stderr is not this stream"},
-    {NULL, NULL},
+    {"XDG_RUNTIME_DIR", "the default endpoint is the folder millrace in this one; else /tmp/millrace-UID",
+     "serve swap reweight status"},
+    {"NOTIFY_SOCKET", "set by systemd: serve reports there that it is ready, and that it stops", "serve"},
+    {"JOURNAL_STREAM", "set by systemd: serve begins its lines with the time (UTC) where stderr is not this stream",
+     "serve"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow signals[] = {
     {"SIGINT, SIGTERM",
-     "serve answers the requests that it has received and ends with 0; trainers wait for another loader"},
-    {"SIGHUP", "serve reads the allow-list, the datasets and the schedule again, and serves on if they cannot be read"},
-    {NULL, NULL},
+     "serve answers the requests that it has received and ends with 0; trainers wait for another loader", "serve"},
+    {"SIGHUP", "serve reads the allow-list, the datasets and the schedule again, and serves on if they cannot be read",
+     "serve"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow files[] = {
-    {"DIR/data.sock, DIR/ctl.sock, DIR/.lock", "the sockets of the endpoint ipc://DIR and its lock"},
-    {"FILE", "the key pair that keygen creates, for --key; its public key is printed"},
-    {NULL, NULL},
+    {"DIR/data.sock, DIR/ctl.sock, DIR/.lock", "the sockets of the endpoint ipc://DIR and its lock", "serve"},
+    {"FILE", "the key pair that keygen creates, for --key; its public key is printed", "keygen"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow examples[] = {
-    {"serve data &", "serves a dataset to trainers of this machine"},
-    {"status", "prints the datasets, the trainers and their rates"},
-    {"swap data:3 other:1", "serves a mixture instead, three samples of data for one of other"},
-    {NULL, NULL},
+    {"serve data &", "serves a dataset to trainers of this machine", NULL},
+    {"status", "prints the datasets, the trainers and their rates", NULL},
+    {"swap --schedule weights.txt data:3 other:1",
+     "serves a mixture instead, three samples of data for one of other; a new schedule is an empty file", NULL},
+    {"reweight --from 1000000 1 1", "changes the weights of that mixture from this sample on", NULL},
+    {"keygen mill.key > mill.public", "makes a key pair, for serve --endpoint tcp://HOST:PORT --key mill.key", NULL},
+    {NULL, NULL, NULL},
 };
 
 int main(int argc, char **argv) {
@@ -42,6 +48,7 @@ int main(int argc, char **argv) {
         .signals = signals,
         .files = files,
         .examples = examples,
+        .see_also = "millrace-trainer(1), shardtool(1)",
     };
     return cli_main(&program, argc, argv);
 }

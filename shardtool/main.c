@@ -19,27 +19,50 @@
 #define DECLARE(name) extern const Command shardtool_##name;
 COMMANDS(DECLARE)
 
+// Commands that write datasets.
+#define DATASETS "tokenize import merge filter dedup shuffle split"
+
 static const ManualRow environment[] = {
-    {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one"},
-    {"TMPDIR", "folder for temporary files, in place of /tmp"},
-    {NULL, NULL},
+    {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", NULL},
+    {"TMPDIR", "folder for temporary files, in place of /tmp", "tokenize characters text dedup shuffle"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow files[] = {
-    {"DIR/dataset.jsonl", "the manifest of the dataset DIR: a line for the dataset, then one for each shard"},
-    {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val"},
-    {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)"},
-    {"DIR/.journal", "the state of an unfinished tokenize, from which the same command continues"},
-    {NULL, NULL},
+    {"DIR/dataset.jsonl", "the manifest of the dataset DIR: a line for the dataset, then one for each shard", DATASETS},
+    {"DIR/train/000/000000.zst", "a shard of the training split; those of the validation split are below DIR/val",
+     DATASETS},
+    {"DIR/skipped.jsonl", "the damaged inputs that tokenize skipped (--max-bad, --keep-going)", "tokenize"},
+    {"DIR/.journal", "the state of an unfinished tokenize, from which the same command continues", "tokenize"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow examples[] = {
-    {"tokenize -o data --val 0.01 books", "tokenizes all files of a folder; 1 % of the documents are for validation"},
+    {"tokenize -o data --val 0.01 books", "tokenizes all files of a folder; 1 % of the documents are for validation",
+     NULL},
     {"tokenize -o web --where 'language_score >= 0.65' web.parquet",
-     "chooses documents by the columns of a Parquet file"},
-    {"info data", "prints tokens, documents, compression ratio and fingerprints"},
-    {"decode data --doc 7", "prints the text of one document"},
-    {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens"},
-    {"export --to nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT"},
-    {NULL, NULL},
+     "chooses documents by the columns of a Parquet file", NULL},
+    {"characters books > abc.txt", "writes a vocabulary, for tokenize --characters", NULL},
+    {"text --include '*a' books | jq -r .text", "prints the documents of some files", NULL},
+    {"encode book.txt", "prints the ids of a text", NULL},
+    {"decode data --doc 7", "prints the text of one document", NULL},
+    {"cat -o whole.zst data", "writes the shards of the training split as one", NULL},
+    {"info data", "prints tokens, documents, compression ratio and fingerprints", NULL},
+    {"verify data", "exits with 1 if a bit of a shard is wrong", NULL},
+    {"get --ids data 0:8 100:108", "prints the first 8 ids, and 8 others", NULL},
+    {"sample -n 3 --length 8 --ids data", "prints 8 ids from each of three places", NULL},
+    {"hist --top 10 data", "prints the ten most frequent ids", NULL},
+    {"diff data web", "exits with 1 if the datasets are not equal", NULL},
+    {"index whole.zst", "prints offset and size of each frame", NULL},
+    {"export --to nanogpt -o out data", "writes the files train.bin and val.bin of nanoGPT", NULL},
+    {"import --from nanogpt -o back out", "makes a dataset from train.bin and val.bin", NULL},
+    {"ls --docs data", "lists the documents", NULL},
+    {"stat data", "prints how long the documents are", NULL},
+    {"filter --min-tokens 64 -o long data", "keeps the documents of at least 64 tokens", NULL},
+    {"dedup -o unique data", "keeps one of several equal documents", NULL},
+    {"shuffle --seed 1 -o shuffled data", "writes the documents in random order", NULL},
+    {"split --parts 4 -o parts data", "writes four datasets: parts/part-000000 to parts/part-000003", NULL},
+    {"merge -o joined parts/part-000000 parts/part-000001", "joins datasets that were made with the same options",
+     NULL},
+    {NULL, NULL, NULL},
 };
 
 int main(int argc, char **argv) {
@@ -52,6 +75,7 @@ int main(int argc, char **argv) {
         .environment = environment,
         .files = files,
         .examples = examples,
+        .see_also = "millrace-loader(1), millrace-trainer(1), millrace-shard(5)",
     };
     cleanup_on_signals();
     signal(SIGXFSZ, SIG_IGN); // a write beyond `ulimit -f` is an error with a message

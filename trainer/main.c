@@ -63,36 +63,44 @@ static int run_once(char **argv) {
     return EX_DONE;
 }
 
+// Commands that open a device.
+#define COMPUTE "train plan eval sample doctor"
+
 static const ManualRow environment[] = {
-    {"CUDA_VISIBLE_DEVICES", "the GPUs that the program may use, as for every program with CUDA"},
-    {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one"},
-    {"MILLRACE_MODELS", "folder of models, where init_from looks for a name"},
-    {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0"},
-    {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU"},
-    {NULL, NULL},
+    {"CUDA_VISIBLE_DEVICES", "the GPUs that the program may use, as for every program with CUDA", COMPUTE},
+    {"MILLRACE_ISA", "portable, avx2 or avx512: use no instruction set beyond this one", COMPUTE},
+    {"MILLRACE_MODELS", "folder of models, where init_from looks for a name", COMPUTE},
+    {"OMP_NUM_THREADS", "threads of a training step, where the key threads is 0", COMPUTE},
+    {"XDG_CACHE_HOME", "folder, in place of ~/.cache, of millrace/, which keeps the measurements of a GPU", COMPUTE},
+    {NULL, NULL, NULL},
 };
 static const ManualRow signals[] = {
     {"SIGINT, SIGTERM, SIGUSR1, SIGHUP",
-     "train saves after the current step and ends with 75; the same command resumes the run"},
-    {"SIGINT, the second", "train ends with 130, without a save"},
-    {NULL, NULL},
+     "train saves after the current step and ends with 75; the same command resumes the run", "train"},
+    {"SIGINT, the second", "train ends with 130, without a save", "train"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow files[] = {
-    {"OUT_DIR/ckpt-00000020", "the checkpoint after step 20: model.safetensors, config.json and the state of the run"},
-    {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation"},
-    {"OUT_DIR/report.html", "curves of the losses"},
-    {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU"},
-    {"/tmp/millrace-UID", "the sockets of loaders that trainers started"},
-    {NULL, NULL},
+    {"OUT_DIR/ckpt-00000020", "the checkpoint after step 20: model.safetensors, config.json and the state of the run",
+     "train"},
+    {"OUT_DIR/metrics.jsonl", "a line for each logged step and each evaluation", "train"},
+    {"OUT_DIR/report.html", "curves of the losses", "train"},
+    {"~/.cache/millrace", "algorithms that were chosen by measurement on each kind of GPU", "train eval sample"},
+    {"/tmp/millrace-UID", "the sockets of loaders that trainers started", "train eval"},
+    {NULL, NULL, NULL},
 };
 static const ManualRow examples[] = {
-    {"plan small.conf", "prints the memory that a run needs"},
-    {"train small.conf --dataset=data --out_dir=run", "trains a model, or resumes the run in out_dir"},
-    {"status run", "prints progress and losses"},
-    {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint"},
-    {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt"},
-    {"export --out_dir=run -o model", "writes a model that transformers reads"},
-    {NULL, NULL},
+    {"plan small.conf", "prints the memory that a run needs", NULL},
+    {"doctor run small.conf", "prints what would stop this run on this machine", NULL},
+    {"train small.conf --dataset=data --out_dir=run", "trains a model, or resumes the run in out_dir", NULL},
+    {"status run", "prints progress and losses", NULL},
+    {"report -o runs.html run", "writes a page of curves; of several runs, beside each other", NULL},
+    {"eval --dataset=data --out_dir=run", "prints the loss of the newest checkpoint", NULL},
+    {"sample --out_dir=run --start='The mill' --max_new_tokens=20", "prints text that begins with a prompt", NULL},
+    {"export --out_dir=run -o model", "writes a model that transformers reads", NULL},
+    {"import --characters meta.pkl -o imported ckpt.pt", "makes a model for init_from from a checkpoint of nanoGPT",
+     NULL},
+    {NULL, NULL, NULL},
 };
 
 int main(int argc, char **argv) {
@@ -110,6 +118,7 @@ int main(int argc, char **argv) {
         .signals = signals,
         .files = files,
         .examples = examples,
+        .see_also = "shardtool(1), millrace-loader(1)",
     };
     return cli_main(&program, argc, argv);
 }

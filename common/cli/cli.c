@@ -306,6 +306,24 @@ static int check_stdout(void) {
     return errno == EPIPE ? fail(EX_IO, "stdout was closed") : fail_errno("cannot write to stdout");
 }
 
+static const MoreOptions *more_find(const Program *program, const char *name) {
+    for (const Command *const *c = program->commands; *c; c++)
+        if ((*c)->more && !strcmp((*c)->more->name, name)) return (*c)->more;
+    return NULL;
+}
+
+// The manual page of the program, or of one of its commands or lists of keys. Returns false after fail().
+static bool print_man(const Program *program, const char *name) {
+    const MoreOptions *keys = name ? more_find(program, name) : NULL;
+    const Command *command = name && !keys ? command_find(program, name) : NULL;
+    if (name && !keys && !command) return false;
+    if (command)
+        cli_print_man_command(program, command);
+    else
+        keys ? cli_print_man_keys(program, keys) : cli_print_man(program);
+    return true;
+}
+
 // Prints help, of the program or of the command `second`, version, manual page or completion if `first` requests one.
 // Returns whether it did; with a `second` that is no command, after fail().
 static bool print_about(const Program *program, const char *first, const char *second) {
@@ -316,7 +334,7 @@ static bool print_about(const Program *program, const char *first, const char *s
     } else if (!strcmp(first, "--version") || !strcmp(first, "-V"))
         printf("%s (millrace) %s\n", program->name, VERSION);
     else if (!strcmp(first, "--man"))
-        cli_print_man(program);
+        return print_man(program, second);
     else if (!strcmp(first, "--completion"))
         cli_print_completion(program);
     else

@@ -36,8 +36,16 @@ typedef struct {
     const char *help;
 } Option;
 
+// A row of the manual pages. A table of them ends with a row of NULL.
+typedef struct {
+    const char *name, *text;
+    const char *commands; // those in whose pages it stands, separated by spaces; NULL: all
+} ManualRow;
+
 // Options that a command parses itself, such as the keys of a configuration.
 typedef struct {
+    const char *name, *summary, *description; // of their manual page, PROGRAM-NAME(5)
+    const ManualRow *examples;
     const Option *rows; // for help, manual page and completion
     // "key=value", or "key" before `next` (NULL at the end). Returns how many arguments it took: 0 when it is none of
     // them, -1 after fail().
@@ -52,18 +60,14 @@ typedef struct {
     const MoreOptions *more; // NULL when there are none
 } Command;
 
-// A row of the manual page. A table of them ends with a row of NULL.
-typedef struct {
-    const char *name, *text;
-} ManualRow;
-
 typedef struct {
     const char *name, *summary;
     const Command *const *commands; // NULL-terminated
     const ManualRow *environment;   // variables that the program reads; each table may be NULL
     const ManualRow *signals;       // that it handles
     const ManualRow *files;         // that it writes; DIR and such are arguments
-    const ManualRow *examples;      // command lines without the program's name
+    const ManualRow *examples;      // command lines without the program's name; each stands in its command's page
+    const char *see_also;           // other pages
 } Program;
 
 // All of main: finds the command, parses its options, runs it, checks that stdout was written, prints the error.

@@ -1,10 +1,9 @@
-// Help, manual page and completion from the option tables.
+// Help and completion from the option tables.
 #include "common/cli/cli_help.h"
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static void flag_text(const Option *option, char *out, size_t size) {
+void option_flag(const Option *option, char *out, size_t size) {
     const char *name = option->name;
     char letter[8] = "";
     if (name[0] && name[1] == ',') {
@@ -18,8 +17,7 @@ static void flag_text(const Option *option, char *out, size_t size) {
         snprintf(out, size, "-%s%s%s", name, *argument ? " " : "", argument);
 }
 
-// " [default]", or nothing where the default is none or off
-static void default_text(const Option *option, char *out, size_t size) {
+void option_default(const Option *option, char *out, size_t size) {
     char value[220]; // room for escapes
     option_print(option, value, 200);
     for (char *newline; (newline = strchr(value, '\n'));) { // the default prompt of samples
@@ -33,8 +31,7 @@ static void default_text(const Option *option, char *out, size_t size) {
         snprintf(out, size, " [%s]", value);
 }
 
-// Options that every command has; cli.c parses them.
-static const Option common_options[] = {
+const Option common_options[] = {
     {OPT_FLAG, "q,quiet", &(bool){false}, NULL, "print warnings and errors only"},
     {OPT_FLAG, "h,help", &(bool){false}, NULL, "print this help"},
     {OPT_END, NULL, NULL, NULL, NULL},
@@ -43,16 +40,16 @@ static const Option common_options[] = {
 void cli_print_program(const Program *program) {
     printf("%s: %s\n\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name, program->summary, program->name);
     for (const Command *const *c = program->commands; *c; c++) printf("  %-10s %s\n", (*c)->name, (*c)->summary);
-    printf("\n%s COMMAND --help explains a command; --version, --man and --completion print the version, the manual "
-           "page and a bash completion.\n",
+    printf("\n%s COMMAND --help explains a command; --version, --man [COMMAND] and --completion print the version, a "
+           "manual page and a bash completion.\n",
            program->name);
 }
 
 static void print_rows(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
         char flag[160], value[240];
-        flag_text(o, flag, sizeof flag);
-        default_text(o, value, sizeof value);
+        option_flag(o, flag, sizeof flag);
+        option_default(o, value, sizeof value);
         printf("  %-26s%s%s%s\n", flag, strlen(flag) > 26 ? "\n                             " : " ", o->help, value);
     }
 }
@@ -65,77 +62,6 @@ void cli_print_help(const Program *program, const Command *command) {
     if (!command->more) return;
     printf("\nkeys, in config files (key = value) and as flags (--key=value):\n");
     print_rows(command->more->rows);
-}
-
-// roff replaces some characters by others, and a leading "." or "'" begins a request.
-static void print_roff(const char *text) {
-    static const char *const escapes[128] = {['-'] = "\\-",   ['\\'] = "\\e",  ['"'] = "\\(dq", ['\''] = "\\(aq",
-                                             ['`'] = "\\(ga", ['^'] = "\\(ha", ['~'] = "\\(ti"};
-    if (*text == '.') fputs("\\&", stdout);
-    for (; *text; text++) {
-        const char *escape = *text > 0 ? escapes[(unsigned char)*text] : NULL;
-        escape ? fputs(escape, stdout) : putchar(*text);
-    }
-}
-
-// A paragraph with a label in bold.
-static void print_roff_row(const char *label, const char *text, const char *more) {
-    printf(".TP\n.B ");
-    print_roff(label);
-    putchar('\n');
-    print_roff(text);
-    print_roff(more);
-    putchar('\n');
-}
-
-static void print_roff_options(const Option *options) {
-    for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[160], value[240];
-        flag_text(o, flag, sizeof flag);
-        default_text(o, value, sizeof value);
-        print_roff_row(flag, o->help, value);
-    }
-}
-
-static void print_roff_section(const char *title, const char *before, const ManualRow *rows) {
-    if (rows) printf(".SH %s\n", title);
-    for (; rows && rows->name; rows++) {
-        char label[400];
-        snprintf(label, sizeof label, "%s%s%s", before, *before ? " " : "", rows->name);
-        print_roff_row(label, rows->text, "");
-    }
-}
-
-void cli_print_man(const Program *program) {
-    printf(".TH %s 1 \"\" \"millrace %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\nCOMMAND [OPTIONS] [ARGUMENTS]\n"
-           ".SH COMMANDS\n",
-           program->name, VERSION, program->name, program->summary, program->name);
-    const MoreOptions *keys = NULL;
-    for (const Command *const *c = program->commands; *c; c++) {
-        printf(".SS %s ", (*c)->name);
-        print_roff((*c)->arguments);
-        putchar('\n');
-        print_roff((*c)->summary);
-        putchar('\n');
-        print_roff_options((*c)->options);
-        print_roff_options(common_options);
-        if (!(*c)->more) continue;
-        assert(!keys || keys == (*c)->more);
-        keys = (*c)->more;
-        print_roff_row("--KEY=VALUE", "a key of the section CONFIGURATION KEYS", "");
-    }
-    if (keys) {
-        printf(".SH CONFIGURATION KEYS\nIn configuration files as KEY = VALUE, and on the command line.\n");
-        print_roff_options(keys->rows);
-    }
-    print_roff_section("ENVIRONMENT", "", program->environment);
-    print_roff_section("SIGNALS", "", program->signals);
-    print_roff_section("FILES", "", program->files);
-    print_roff_section("EXAMPLES", program->name, program->examples);
-    printf(".SH EXIT STATUS\n");
-#define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
-#include "common/exit_codes.def"
-#undef EXIT_CODE
 }
 
 static void print_flags(const Option *options) {

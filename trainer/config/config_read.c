@@ -415,7 +415,24 @@ static int take(const char *option, const char *next) {
     return is_value ? 2 : 1;
 }
 
-const MoreOptions config_options = {config_keys, take};
+static const ManualRow examples[] = {
+    {"batch_size = 4 * 2", "a value may be a sum or a product, also of names that were set before", NULL},
+    {"learning_rate = 6e-4  # largest", "the rest of a line after # is a comment", NULL},
+    {"out_dir = 'runs/gpt2'", "quotes may be left out where a text has no space", NULL},
+    {NULL, NULL, NULL},
+};
+
+const MoreOptions config_options = {
+    .name = "config",
+    .summary = "the keys of a configuration",
+    .description =
+        "A configuration file has a line KEY = VALUE for each key, as those of nanoGPT, which are read as they are. A "
+        "command line has --KEY=VALUE. A key that is set several times has the last value, and one that is "
+        "not set has the value in brackets, if there is one.",
+    .examples = examples,
+    .rows = config_keys,
+    .take = take,
+};
 
 int config_read(ConfigReader *reader, int count, char **files) {
     config_open(reader);

@@ -10,11 +10,19 @@ setup() { cd "$ROOT"; }
     [ -x bin/millrace-loader ]
     [ -x bin/millrace-trainer ]
     bin/shardtool --version | grep -E 'millrace\) [0-9]'
-    groff -man -Tutf8 -ww share/man/man1/millrace-trainer.1 2>"$BATS_TEST_TMPDIR/warnings" | grep -q block_size
-    [ ! -s "$BATS_TEST_TMPDIR/warnings" ]
-    for name in shardtool millrace-loader millrace-trainer; do
-        [ "$(grep -c "^\(.TH $name \|$name \\\\-\|.B $name$\)" share/man/man1/$name.1)" = 3 ]
+    for program in shardtool loader trainer; do
+        name=$program
+        [ $program = shardtool ] || name=millrace-$program
+        [ "$(sed 's/\\-/-/g' share/man/man1/$name.1 | grep -cE "^(\.TH $name 1 |$name - |\.B $name$)")" = 3 ]
+        for command in $("$BIN/$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+            sed 's/\\-/-/g' share/man/man1/$name-$command.1 >page
+            for section in NAME SYNOPSIS OPTIONS EXAMPLES "EXIT STATUS" "SEE ALSO"; do grep -qx ".SH $section" page; done
+            [ "$(grep -c "^\.B $name $command" page)" -ge 2 ] # the synopsis and an example
+        done
     done
+    grep -q '^.B block_size = ' share/man/man5/millrace-trainer-config.5
+    not grep -rq 'gradient_accumulation_steps = ' share/man/man1
+    [ "$(find share/man -type f | wc -l)" -ge 41 ]
     bash -c '. share/bash-completion/completions/shardtool
         COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]
         . share/bash-completion/completions/millrace-loader
@@ -26,6 +34,14 @@ setup() { cd "$ROOT"; }
     diff <("$BIN/shardtool" help cat) <("$BIN/shardtool" cat --help)
     diff <("$BIN/loader" -V) <("$BIN/loader" --version)
     run_match 2 "unknown command 'kat': did you mean cat?" "$BIN/shardtool" help kat
+}
+
+@test "the manual pages have no errors or warnings of mandoc and groff" {
+    scripts/install.sh "$BIN" "$BATS_TEST_TMPDIR/usr"
+    cd "$BATS_TEST_TMPDIR/usr/share/man"
+    mandoc -Tlint -Wwarning man?/*
+    for page in man?/*; do groff -man -Tutf8 -ww "$page" >page 2>>warnings && [ -s page ]; done
+    [ ! -s warnings ]
 }
 
 @test "help lists the targets" {

@@ -1,0 +1,173 @@
+// Manual pages from the option tables: one for a program, one for each command, one for each list of keys.
+#include "common/cli/cli_help.h"
+#include <stdio.h>
+#include <string.h>
+
+// roff replaces some characters by others, and a leading "." or "'" begins a request.
+static void print_roff(const char *text) {
+    static const char *const escapes[128] = {['-'] = "\\-",   ['\\'] = "\\e",  ['"'] = "\\(dq", ['\''] = "\\(aq",
+                                             ['`'] = "\\(ga", ['^'] = "\\(ha", ['~'] = "\\(ti"};
+    if (*text == '.') fputs("\\&", stdout);
+    for (; *text; text++) {
+        const char *escape = *text > 0 ? escapes[(unsigned char)*text] : NULL;
+        escape ? fputs(escape, stdout) : putchar(*text);
+    }
+}
+
+// A paragraph with a label in bold.
+static void print_row(const char *label, const char *text, const char *more) {
+    printf(".TP\n.B ");
+    print_roff(label);
+    putchar('\n');
+    print_roff(text);
+    print_roff(more);
+    putchar('\n');
+}
+
+// A page of this program, or with an empty name that of the program itself.
+static void print_page(const Program *program, const char *name, int section) {
+    printf(".BR ");
+    print_roff(program->name);
+    printf("%s%s (%d)", *name ? "\\-" : "", name, section);
+}
+
+// A paragraph that names a page.
+static void print_page_row(const Program *program, const char *name, int section, const char *text) {
+    printf(".TP\n");
+    print_page(program, name, section);
+    putchar('\n');
+    print_roff(text);
+    putchar('\n');
+}
+
+static void print_options(const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++) {
+        char flag[160], value[240];
+        option_flag(o, flag, sizeof flag);
+        option_default(o, value, sizeof value);
+        print_row(flag, o->help, value);
+    }
+}
+
+static bool holds_word(const char *words, const char *word) {
+    const size_t length = strlen(word);
+    for (; *words; words += strcspn(words, " "), words += *words == ' ')
+        if (strcspn(words, " ") == length && !memcmp(words, word, length)) return true;
+    return false;
+}
+
+// The rows that concern a command, or all without one.
+static void print_section(const char *title, const ManualRow *rows, const Command *command) {
+    bool empty = true;
+    for (; rows && rows->name; rows++) {
+        if (command && rows->commands && !holds_word(rows->commands, command->name)) continue;
+        if (empty) printf(".SH %s\n", title);
+        print_row(rows->name, rows->text, "");
+        empty = false;
+    }
+}
+
+// The command lines that begin with the command, or all without one.
+static void print_examples(const Program *program, const Command *command) {
+    printf(".SH EXAMPLES\n");
+    for (const ManualRow *row = program->examples; row && row->name; row++) {
+        char line[400], name[32];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(row->name, " "), row->name);
+        if (command && strcmp(command->name, name)) continue;
+        snprintf(line, sizeof line, "%s %s", program->name, row->name);
+        print_row(line, row->text, "");
+    }
+}
+
+static void print_title(const char *name, int section, const char *summary) {
+    printf(".TH %s %d %s \"millrace %s\"\n.SH NAME\n", name, section, VERSION_DATE, VERSION);
+    print_roff(name);
+    printf(" \\- ");
+    print_roff(summary);
+    putchar('\n');
+}
+
+static void print_end(const Program *program, const Command *command) {
+    print_section("ENVIRONMENT", program->environment, command);
+    print_section("SIGNALS", program->signals, command);
+    print_section("FILES", program->files, command);
+    print_examples(program, command);
+    printf(".SH EXIT STATUS\n");
+#define EXIT_CODE(name, code, meaning) printf(".TP\n.B %d\n%s\n", code, meaning);
+#include "common/exit_codes.def"
+#undef EXIT_CODE
+    printf(".SH SEE ALSO\n");
+    if (command) print_page(program, "", 1), printf(",\n");
+    if (command && command->more) print_page(program, command->more->name, 5), printf(",\n");
+    print_roff(program->see_also);
+    putchar('\n');
+}
+
+void cli_print_man(const Program *program) {
+    const MoreOptions *keys = NULL;
+    print_title(program->name, 1, program->summary);
+    printf(".SH SYNOPSIS\n.B ");
+    print_roff(program->name);
+    printf("\nCOMMAND [OPTIONS] [ARGUMENTS]\n.SH COMMANDS\n");
+    for (const Command *const *c = program->commands; *c; c++) {
+        print_page_row(program, (*c)->name, 1, (*c)->summary);
+        if ((*c)->more) keys = (*c)->more;
+    }
+    if (keys) print_page_row(program, keys->name, 5, keys->summary);
+    print_end(program, NULL);
+}
+
+void cli_print_man_command(const Program *program, const Command *command) {
+    char name[64];
+    snprintf(name, sizeof name, "%s-%s", program->name, command->name);
+    print_title(name, 1, command->summary);
+    printf(".SH SYNOPSIS\n.B ");
+    print_roff(program->name);
+    printf(" %s\n[OPTIONS] ", command->name);
+    print_roff(command->arguments);
+    printf("\n.SH OPTIONS\n");
+    print_options(command->options);
+    print_options(common_options);
+    if (command->more) {
+        char text[128];
+        snprintf(text, sizeof text, "a key of %s-%s(5)", program->name, command->more->name);
+        print_row("--KEY=VALUE", text, "");
+    }
+    print_end(program, command);
+}
+
+// What a key has to the right of "=".
+static const char *value_name(const Option *key) {
+    switch (key->type) {
+    case OPT_FLAG:
+        return "True|False";
+    case OPT_INT:
+    case OPT_FLOAT:
+        return "NUMBER";
+    case OPT_AUTO:
+        return "NUMBER|auto";
+    case OPT_SIZE:
+        return "SIZE";
+    default:
+        return key->argument && *key->argument ? key->argument : "TEXT";
+    }
+}
+
+void cli_print_man_keys(const Program *program, const MoreOptions *keys) {
+    char text[400];
+    snprintf(text, sizeof text, "%s-%s", program->name, keys->name);
+    print_title(text, 5, keys->summary);
+    printf(".SH SYNOPSIS\n.B KEY = VALUE\n.SH DESCRIPTION\n");
+    print_roff(keys->description);
+    printf("\n.SH KEYS\n");
+    for (const Option *key = keys->rows; key->type != OPT_END; key++) {
+        char value[240];
+        snprintf(text, sizeof text, "%s = %s", key->name, value_name(key));
+        option_default(key, value, sizeof value);
+        print_row(text, key->help, value);
+    }
+    print_section("EXAMPLES", keys->examples, NULL);
+    printf(".SH SEE ALSO\n");
+    print_page(program, "", 1);
+    putchar('\n');
+}
