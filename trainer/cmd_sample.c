@@ -44,16 +44,30 @@ static int print_samples(Trained *trained, const Config *config, Bytes text) {
     return result;
 }
 
+static int check_options(void) {
+    const struct {
+        const char *name;
+        double value, low, high;
+    } rows[] = {
+        {"num_samples", (double)num_samples, 1, 1e9},
+        {"max_new_tokens", (double)max_new_tokens, 1, 1 << 20},
+        {"top_k", (double)top_k, 0, 1e9},
+        {"temperature", temperature, 0, 1e9},
+        {"top_p", top_p, 1e-9, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!(rows[i].value >= rows[i].low && rows[i].value <= rows[i].high))
+            return fail(EX_USAGE, "--%s: %g is outside %g to %g", rows[i].name, rows[i].value, rows[i].low,
+                        rows[i].high);
+    return 0;
+}
+
 static int run(int count, char **files) {
     ConfigReader reader;
     Trained trained = {0};
     Buffer text = {0};
     int result = config_read(&reader, count, files);
-    if (result == 0 && (num_samples < 1 || max_new_tokens < 1 || top_k < 0 || !(temperature >= 0)))
-        result =
-            fail(EX_USAGE, "'num_samples' and 'max_new_tokens' are at least 1, 'top_k' and 'temperature' at least 0");
-    if (result == 0 && max_new_tokens > 1 << 20) result = fail(EX_USAGE, "'max_new_tokens' is at most %d", 1 << 20);
-    if (result == 0 && !(top_p > 0 && top_p <= 1)) result = fail(EX_USAGE, "'top_p' is above 0 and at most 1");
+    if (result == 0) result = check_options();
     if (result == 0 && !strncmp(start, "FILE:", 5))
         result = file_read_stream(&text, start + 5, 1 << 20);
     else

@@ -1,6 +1,7 @@
 // Parses argv into a command's variables and runs the command.
 #include "common/cli/cli.h"
 #include "common/cli/cli_help.h"
+#include "common/cli/nearest.h"
 #include "common/err.h"
 #include "common/log.h"
 #include <ctype.h>
@@ -32,40 +33,19 @@ const Option *option_find(const Option *options, const char *name, size_t length
     return NULL;
 }
 
-// Edit distance of two names: an insertion, a deletion, a change and a swap of two neighbours count 1 each.
-static size_t distance(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    size_t rows[3][64];
-    if (n >= 63 || m >= 63) return 64;
-    for (size_t j = 0; j <= m; j++) rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = above[j - 1] + !same_letter(a[i - 1], b[j - 1]);
-            if (above[j] + 1 < best) best = above[j] + 1;
-            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && above2[j - 2] + 1 < best)
-                best = above2[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
 static const char *long_name(const Option *option) {
     return option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
 }
 
+static void add_names(Nearest *nearest, const Option *options) {
+    for (const Option *o = options; o && o->type != OPT_END; o++)
+        nearest_add(nearest, long_name(o), strlen(long_name(o)));
+}
+
 const char *option_nearest(const Option *options, const char *name) {
-    const char *nearest = NULL;
-    size_t best = strlen(name) / 2 + 1;
-    if (best > 4) best = 4;
-    for (const Option *o = options; o && o->type != OPT_END; o++) {
-        size_t d = distance(name, long_name(o));
-        if (d < best) best = d, nearest = long_name(o);
-    }
-    return nearest;
+    Nearest nearest = nearest_begin(name);
+    add_names(&nearest, options);
+    return nearest.name;
 }
 
 static int set_size(const Option *option, const char *value) {
@@ -82,9 +62,10 @@ static int set_size(const Option *option, const char *value) {
     }
     number *= scale;
     bool decimal = strspn(value, "0123456789.eE+-") >= (size_t)(number_end - value); // strtod reads 0x10 too
-    const bool is_size = !option->argument || !strcmp(option->argument, "SIZE"); // a configuration key has no argument
+    const bool is_number = option->argument && !strcmp(option->argument, "N"); // a configuration key has no argument
     if (end == value || !decimal || *end || !isdigit((unsigned char)*value) || !(number >= 0 && number < 0x1p63))
-        return fail(EX_USAGE, "'%s' is not a %s such as 4096, 64k or 1.5GiB", value, is_size ? "size" : "number");
+        return fail(EX_USAGE, "'%s' is not a %s", value,
+                    is_number ? "number such as 4 or 64k" : "size such as 4096, 64k or 1.5GiB");
     *(uint64_t *)option->value = (uint64_t)number;
     if (scale == 1 && !strpbrk(value, ".eE"))
         *(uint64_t *)option->value = strtoull(value, NULL, 10); // exact beyond 2^53
@@ -107,12 +88,17 @@ void word_print(const char *words, unsigned number, char *out, size_t size) {
 static int set_word(const Option *option, const char *value) {
     size_t length = strlen(value);
     const char *word = option->argument;
+    Nearest nearest = nearest_begin(value);
     for (unsigned number = 0;; number++) {
         size_t word_length = strcspn(word, "|");
         if (word_length == length && !memcmp(word, value, length)) return *(unsigned *)option->value = number, 0;
-        if (!word[word_length]) return fail(EX_USAGE, "'%s' is not one of %s", value, option->argument);
+        nearest_add(&nearest, word, word_length);
+        if (!word[word_length]) break;
         word += word_length + 1;
     }
+    if (!nearest.name) return fail(EX_USAGE, "'%s' is not one of %s", value, option->argument);
+    return fail(EX_USAGE, "'%s' is not one of %s: did you mean %.*s?", value, option->argument, (int)nearest.length,
+                nearest.name);
 }
 
 int path_check(const char *path) {
@@ -213,12 +199,18 @@ void option_print(const Option *option, char *out, size_t size) {
     }
 }
 
-static int fail_unknown(const Option *options, const char *given, size_t length) {
+// Fails for a name that is no option of the command. Names of `more` options, and those that resemble one of them more
+// than an option of the command, are left to it: returns 0.
+static int fail_unknown(const Command *command, const char *given, size_t length) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, given);
-    const char *nearest = option_nearest(options, name);
-    return nearest ? fail(EX_USAGE, "unknown option '--%s': did you mean --%s?", name, nearest)
-                   : fail(EX_USAGE, "unknown option '--%s' (see --help)", name);
+    Nearest nearest = nearest_begin(name);
+    if (command->more) add_names(&nearest, command->more->rows);
+    const char *more = nearest.name;
+    add_names(&nearest, command->options), add_names(&nearest, common_options);
+    if (command->more && nearest.name == more) return 0;
+    return nearest.name ? fail(EX_USAGE, "unknown option '--%s': did you mean --%s?", name, nearest.name)
+                        : fail(EX_USAGE, "unknown option '--%s' (see --help)", name);
 }
 
 // An empty name is that of a variable of a script that was not set.
@@ -239,10 +231,7 @@ static int parse_long(const Command *command, const char *given, const char *nex
         negated = option && option->type == OPT_FLAG;
         if (!negated) option = NULL;
     }
-    if (!option) {
-        const int taken = command->more ? command->more->take(given, next) : 0;
-        return taken ? taken : fail_unknown(command->options, given, length);
-    }
+    if (!option) return fail_unknown(command, given, length) < 0 ? -1 : command->more->take(given, next);
     if (option->type == OPT_FLAG && !equals) return *(bool *)option->value = !negated, 1;
     const char *value = equals ? equals + 1 : next;
     if (!value) return fail(EX_USAGE, "option '--%s' needs a value: %s", long_name(option), option->argument);
@@ -273,7 +262,7 @@ static int parse(const Program *program, const Command *command, int *count, cha
             argv[kept++] = given;
         else if (!strcmp(given, "--"))
             arguments_only = true;
-        else if (!strcmp(given, "--help") || !strcmp(given, "-h"))
+        else if (!strcmp(given, "--help") || !strncmp(given, "--help=", 7) || !strcmp(given, "-h"))
             return cli_print_help(program, command), 1;
         else if (!strcmp(given, "--quiet") || !strcmp(given, "-q"))
             log_quiet = true;
@@ -289,12 +278,12 @@ static int parse(const Program *program, const Command *command, int *count, cha
 static const Command *command_find(const Program *program, const char *name) {
     for (const Command *const *c = program->commands; *c; c++)
         if (!strcmp((*c)->name, name)) return *c;
-    size_t best = 3;
-    const char *nearest = NULL;
-    for (const Command *const *c = program->commands; *c; c++)
-        if (distance(name, (*c)->name) < best) best = distance(name, (*c)->name), nearest = (*c)->name;
-    if (nearest)
-        fail(EX_USAGE, "unknown command '%s': did you mean %s?", name, nearest);
+    Nearest nearest = nearest_begin(name);
+    for (const Command *const *c = program->commands; *c; c++) nearest_add(&nearest, (*c)->name, strlen((*c)->name));
+    if (*name == '-')
+        fail(EX_USAGE, "missing command before '%s' (see %s --help)", name, program->name);
+    else if (nearest.name)
+        fail(EX_USAGE, "unknown command '%s': did you mean %s?", name, nearest.name);
     else
         fail(EX_USAGE, "unknown command '%s' (see %s --help)", name, program->name);
     return NULL;

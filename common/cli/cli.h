@@ -47,8 +47,8 @@ typedef struct {
     const char *name, *summary, *description; // of their manual page, PROGRAM-NAME(5)
     const ManualRow *examples;
     const Option *rows; // for help, manual page and completion
-    // "key=value", or "key" before `next` (NULL at the end). Returns how many arguments it took: 0 when it is none of
-    // them, -1 after fail().
+    // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments it
+    // took, or -1 after fail().
     int (*take)(const char *option, const char *next);
 } MoreOptions;
 

@@ -1,5 +1,6 @@
 // The configuration: the table of keys, their values as text.
 #include "trainer/config/config.h"
+#include "common/cli/nearest.h"
 #include "common/err.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,13 @@ bool config_find_word(int key, const char *text, int *value) {
     for (const Alias *alias = keys[key].aliases; alias->text; alias++)
         if (!strcmp(alias->text, text)) return *value = alias->value, true;
     return false;
+}
+
+const char *config_nearest_word(int key, const char *text) {
+    Nearest nearest = nearest_begin(text);
+    for (int i = 0; i < keys[key].name_count; i++)
+        if (keys[key].names[i]) nearest_add(&nearest, keys[key].names[i], strlen(keys[key].names[i]));
+    return nearest.name;
 }
 
 bool config_is_word(int key) { return keys[key].names; }

@@ -97,3 +97,4 @@ bool config_is_word(int key);
 const char *config_word(int key, int value);
 bool config_find_word(int key, const char *text, int *value);
 void config_words(int key, Buffer *out);
+const char *config_nearest_word(int key, const char *text); // NULL when none is similar

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
 
@@ -41,7 +42,8 @@ static const Synonym key_synonyms[] = {
     {NULL, NULL},
 };
 static const Synonym word_synonyms[] = {
-    {"fp32", "float32"}, {"fp16", "float16"}, {"half", "float16"}, {"bf16", "bfloat16"}, {"gpu", "cuda"}, {NULL, NULL},
+    {"fp32", "float32"}, {"fp16", "float16"}, {"half", "float16"}, {"bf16", "bfloat16"},
+    {"gpu", "cuda"},     {"mps", "cpu"},      {NULL, NULL},
 };
 
 static const char *find_synonym(const Synonym *synonym, const char *name) {
@@ -201,6 +203,7 @@ static void store_word(const Assignment *place, const char *at, const Option *op
     const char *near = find_synonym(word_synonyms, text);
     int value;
     if (near && !config_find_word(key, near, &value)) near = NULL;
+    if (!near) near = config_nearest_word(key, text);
     mistake(place, column(place, at), "'%s' is '%s', not one of %s%s%s%s", option->name, text, (const char *)words.data,
             near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     buffer_close(&words);
@@ -296,7 +299,7 @@ static void read_line(const Assignment *place) {
         return;
     }
     if (!length || *at != '=' || at[1] == '=') {
-        mistake(place, column(place, name), "not a 'key = value' line");
+        mistake(place, column(place, name), "not a 'key = value' line, as n_layer = 12");
         return;
     }
     if (is_ignored(name, length)) {
@@ -313,7 +316,8 @@ static void read_line(const Assignment *place) {
         unknown_key(place, column(place, name), text);
     if (!rest) return;
     rest = skip_blank(rest);
-    if (*rest && *rest != '#') mistake(place, column(place, rest), "unexpected text after the value of '%s'", text);
+    if (*rest && *rest != '#')
+        mistake(place, column(place, rest), "unexpected text after the value of '%s': '%s'", text, rest);
 }
 
 // A name that no later value uses was meant as a key.
@@ -391,7 +395,8 @@ void config_flag(ConfigReader *reader, const char *assignment) {
         mistake(&place, 1, "'%s' takes %s", option->name, type_names[option->type]);
     } else {
         const char *rest = read_value(&place, value, option);
-        if (rest && *skip_blank(rest)) mistake(&place, 1, "unexpected text after the value of '%s'", option->name);
+        if (rest && *skip_blank(rest))
+            mistake(&place, 1, "unexpected text after the value of '%s': '%s'", option->name, rest);
     }
 }
 
@@ -401,14 +406,27 @@ enum { FLAGS_MAX = 256 };
 static const char *flags[FLAGS_MAX];
 static int flag_count;
 
+static bool is_truth(const char *text) {
+    return !strcasecmp(text, "True") || !strcasecmp(text, "False") || !strcmp(text, "0") || !strcmp(text, "1");
+}
+
+// Whether `next` behind the flag of no key is its value: a number or a plain word, and not the path of a configuration.
+static bool is_plain(const char *next) {
+    char *end;
+    strtod(next, &end);
+    return next[0] != '-' && access(next, F_OK) && (!*end || !strpbrk(next, "./"));
+}
+
 // --KEY VALUE becomes KEY=VALUE, which lives as long as the program, as its arguments do.
 static int take(const char *option, const char *next) {
     if (flag_count == FLAGS_MAX) return fail(EX_USAGE, "more than %d flags", FLAGS_MAX);
     char name[NAME_BYTES];
-    key_name(name, option, strlen(option));
-    const Option *key = strchr(option, '=') || !next ? NULL : option_find(config_keys, name, strlen(name));
-    const bool is_value = key && (key->type == OPT_FLAG ? !strcasecmp(next, "True") || !strcasecmp(next, "False")
-                                                        : strncmp(next, "--", 2) != 0);
+    key_name(name, option, strcspn(option, "="));
+    const Option *key = option_find(config_keys, name, strlen(name));
+    const bool is_value = next && !strchr(option, '=') &&
+                          (!key                    ? is_plain(next)
+                           : key->type == OPT_FLAG ? is_truth(next)
+                                                   : strncmp(next, "--", 2) != 0);
     char *joined = NULL;
     if (is_value && asprintf(&joined, "%s=%s", option, next) < 0) return fail(EX_MEMORY, "out of memory");
     flags[flag_count++] = is_value ? joined : option;

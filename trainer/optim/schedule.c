@@ -11,25 +11,6 @@ static double wsd_left(const Config *config, double at) {
     return at <= end - steps ? 1 : 1 - sqrt((at - (end - steps)) / steps);
 }
 
-void schedule_warn(const Config *config) {
-    const long long warmup = config->warmup_iters, end = config->lr_decay_iters, steps = config->max_iters;
-    const bool decays = config->lr_schedule != LR_CONSTANT, is_wsd = config->lr_schedule == LR_WSD;
-    if (!config->decay_lr) return;
-    if (decays && config->min_lr > config->learning_rate)
-        log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or decay_lr=False", config->learning_rate,
-                 config->min_lr);
-    if (decays && warmup >= end)
-        log_warn("the warmup of %lld steps ends after lr_decay_iters %lld: the learning rate then falls to min_lr at "
-                 "once",
-                 warmup, end);
-    else if (is_wsd && warmup > end - config->cooldown_iters)
-        log_warn("the cooldown of %lld steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
-                 (long long)config->cooldown_iters, warmup, end);
-    else if (warmup >= steps)
-        log_warn("the warmup of %lld steps is not shorter than the run of %lld: the learning rate stays below %g",
-                 warmup, steps, config->learning_rate);
-}
-
 double schedule_rate(const Config *config, uint64_t step) {
     double highest = config->learning_rate, lowest = config->min_lr, at = (double)step;
     double warmup = (double)config->warmup_iters, end = (double)config->lr_decay_iters;
@@ -51,4 +32,27 @@ double schedule_rate(const Config *config, uint64_t step) {
         break;
     }
     return lowest + left * (highest - lowest);
+}
+
+void schedule_warn(const Config *config) {
+    const long long warmup = config->warmup_iters, end = config->lr_decay_iters, steps = config->max_iters;
+    const bool decays = config->lr_schedule != LR_CONSTANT, is_wsd = config->lr_schedule == LR_WSD;
+    if (!config->decay_lr) return;
+    if (decays && config->min_lr > config->learning_rate)
+        log_warn("the learning rate rises from %g to min_lr %g: set min_lr, or decay_lr=False", config->learning_rate,
+                 config->min_lr);
+    if (decays && warmup >= end)
+        log_warn("the warmup of %lld steps ends after lr_decay_iters %lld: the learning rate then falls to min_lr at "
+                 "once",
+                 warmup, end);
+    else if (is_wsd && warmup > end - config->cooldown_iters)
+        log_warn("the cooldown of %lld steps begins before the warmup of %lld steps ends, as lr_decay_iters is %lld",
+                 (long long)config->cooldown_iters, warmup, end);
+    else if (warmup >= steps)
+        log_warn("the warmup of %lld steps is not shorter than the run of %lld: the learning rate stays below %g",
+                 warmup, steps, config->learning_rate);
+    if (decays && steps && steps < end && end == *(const int64_t *)config_keys[KEY_lr_decay_iters].value)
+        log_warn("the run ends at step %lld, and the learning rate falls until lr_decay_iters, %lld: it ends at %.3g, "
+                 "not at min_lr %g; set lr_decay_iters=%lld",
+                 steps, end, schedule_rate(config, (uint64_t)steps - 1), config->min_lr, steps);
 }

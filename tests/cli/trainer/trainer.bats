@@ -301,6 +301,10 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     warns "the warmup of 2 steps is not shorter than the run of 1" --warmup_iters=2
     warns "--cooldown_iters: 'cooldown_iters' has no effect unless lr_schedule is wsd" --cooldown_iters=2
     warns "the cooldown of 20 steps begins before the warmup of 5 steps ends" --lr_schedule=wsd --cooldown_iters=20 --warmup_iters=5
+    # max_iters without lr_decay_iters: the rate of its last step by the formula of the cosine is still that of the first
+    warns "the run ends at step 1, and the learning rate falls until lr_decay_iters, 600000: it ends at 0.001, not at min_lr 6e-05; set lr_decay_iters=1" --lr_decay_iters=600000
+    warns "" --lr_decay_iters=600000 --decay_lr=False
+    [[ "$output" != *"lr_decay_iters"* ]]
 }
 
 @test "keys that have no effect warn, unless their value is the default" {
@@ -371,9 +375,43 @@ for name in written: assert written[name] == printed[name], (name, written[name]
     run_match 2 "did you mean 'float16'?" "$BIN/trainer" plan tiny.conf --dtype=fp16
     run_match 2 "did you mean 'cuda'?" "$BIN/trainer" plan tiny.conf --device=gpu
     run_match 2 "'optimizer' is 'gpu', not one of adamw, muon"$'\n' "$BIN/trainer" plan tiny.conf --optimizer=gpu
+    same() { # --KEY VALUE as --KEY=VALUE, also of keys that are no keys and ignored ones
+        run_code "$1" "$BIN/trainer" plan --print_config tiny.conf "${@:2}"
+        with_space=$output
+        run_code "$1" "$BIN/trainer" plan --print_config tiny.conf "${@:2:$#-3}" "${@: -2:1}=${*: -1}"
+        [ "$with_space" = "$output" ]
+    }
+    same 0 --decay_lr 0
+    same 0 --bias 1
+    same 0 --compile False
+    same 0 --wandb_project mill
+    same 2 --lr 3
+    same 2 --lr 3e-4
+    same 2 --optim adamw
+    run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan --compile none.conf
+    run_match 66 "cannot open 'none.conf'" "$BIN/trainer" plan --bias none.conf
+    run_match 0 "n_layer *= 7 " "$BIN/trainer" plan --print_config --wandb_log <(echo n_layer = 7)
     for width in 512:8 448:7; do
         run_match 2 "or 'n_head' ${width#*:}" "$BIN/trainer" plan --n_embd=${width%:*}
     done
+}
+
+@test "options, words and commands that do not exist suggest the nearest one" {
+    run_match 2 "unknown option '--temprature': did you mean --temperature?" "$BIN/trainer" sample --temprature=1
+    run_match 2 "unknown option '--frehs': did you mean --fresh?" "$BIN/trainer" train tiny.conf --frehs
+    run_match 2 "unknown option '--qiet': did you mean --quiet?" "$BIN/trainer" train tiny.conf --qiet
+    run_match 2 "unknown key 'max_iter', did you mean 'max_iters'?" "$BIN/trainer" train tiny.conf --max_iter=3
+    run_match 2 "unknown key 'nothing_like_it'"$'\n' "$BIN/trainer" train tiny.conf --nothing_like_it=3
+    run_match 2 "'lr_schedule' is 'cosin', not one of cosine, linear, constant, wsd: did you mean 'cosine'?" "$BIN/trainer" plan --lr_schedule=cosin
+    run_match 2 "'device' is 'mps', not one of "*"did you mean 'cpu'?" "$BIN/trainer" plan --device=mps
+    run_match 2 "'bfloat' is not one of "*": did you mean bfloat16?" "$BIN/trainer" export -o x --dtype bfloat
+    run_match 2 "unexpected text after the value of 'learning_rate': ',5'" "$BIN/trainer" plan --learning_rate=6e-4,5
+    run_match 2 "missing command before '--out_dir=x' (see trainer --help)" "$BIN/trainer" --out_dir=x
+    run_match 2 "--temperature: -1 is outside 0 to 1e+09" "$BIN/trainer" sample --temperature=-1
+    run_match 0 "usage: trainer train" "$BIN/trainer" train --help=1
+    run_match 2 "-j: 'x' is not a number such as 4 or 64k" "$BIN/shardtool" tokenize -j x -o o docs
+    echo 'a: 1' >a.yaml
+    run_match 2 "a.yaml:1:1: not a 'key = value' line, as n_layer = 12" "$BIN/trainer" plan a.yaml
 }
 
 @test "a folder of nanoGPT's is named with the command that imports it" {

@@ -1,0 +1,13 @@
+// Of several names the one that is most similar to a name that is none of them, for "did you mean".
+#pragma once
+
+#include <stddef.h>
+
+typedef struct {
+    const char *given;
+    const char *name; // borrowed, of `length` bytes; NULL when none is similar
+    size_t length, distance;
+} Nearest;
+
+Nearest nearest_begin(const char *given);
+void nearest_add(Nearest *nearest, const char *name, size_t length);
