@@ -144,7 +144,9 @@ static bool is_old(const char *name) {
 static int remove_old(void *data, const char *file) {
     const char *directory = data, *name = strrchr(file, '/') + 1;
     if (!is_old(name)) return 0;
-    if (remove_split(directory, name) == 0 && exists(directory, name))
+    if (remove_split(directory, name) < 0)
+        log_warn("'%s/%s' holds shards that were replaced: %s", directory, name, err_text());
+    else if (exists(directory, name))
         log_warn("'%s/%s' keeps files that are not shards: remove it when nothing needs them", directory, name);
     err_clear(); // the new dataset does not need it gone
     return 0;

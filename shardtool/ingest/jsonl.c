@@ -385,7 +385,19 @@ static int refill(JsonlReader *jsonl) {
     return 1;
 }
 
-// Says which key has no text, and which keys there are, as far as the window holds the line.
+// The type of the value at the key of the text; NULL when there is none.
+static const char *value_type(const JsonlReader *jsonl, const json_t *value) {
+    static const char *const types[] = {
+        [JSON_OBJECT] = "an object",    [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number",    [JSON_REAL] = "a number",  [JSON_TRUE] = "true or false",
+        [JSON_FALSE] = "true or false", [JSON_NULL] = "null",
+    };
+    for (unsigned i = 0; i < jsonl->key_count; i++)
+        value = json_object_getn(value, jsonl->keys[i], jsonl->key_bytes[i]);
+    return value ? types[json_typeof(value)] : NULL;
+}
+
+// Says which key has no text, what it has, and which keys there are, as far as the window holds the line.
 static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     enum { KEYS_MAX = 12 };
     buffer_print(out, " '%s' (--text-field)", jsonl->options->text_field);
@@ -395,6 +407,8 @@ static void name_keys(const JsonlReader *jsonl, Buffer *out) {
     json_t *object = json_parse((Bytes){from, (size_t)(jsonl->window + jsonl->at - from)}, 0, &error), *value;
     const char *key;
     unsigned count = 0;
+    const char *type = value_type(jsonl, object);
+    if (type) buffer_print(out, ", whose value is %s", type);
     json_object_foreach(object, key, value) {
         if (count < KEYS_MAX) buffer_print(out, "%s%s", count ? ", " : "; the line has the keys ", key);
         count++;

@@ -78,6 +78,17 @@ mapped" ]
     not compgen -G 'out/.old-*'
 }
 
+@test "a replaced shard that cannot be removed is named, and removed by the next run" {
+    seq 5000 >five && seq 9000 | shardtool tokenize -q -o out -
+    shard=out/.old-train/000/000000.zst
+    run_match 0 "'out/.old-train' holds shards that were replaced: cannot remove '$shard': Permission denied" \
+        strace -f -qq -o /dev/null -P "$shard" -e inject=unlink:error=EACCES shardtool tokenize --force -o out five
+    [ -e $shard ]
+    shardtool verify -q out
+    seq 9 | shardtool tokenize -q --force -o out -
+    [ ! -e out/.old-train ]
+}
+
 @test "a directory with an unfinished run is named as that" {
     seq 60000 >lines.txt
     kill_at rename 3 shardtool tokenize -o out --docs lines --frame-tokens 1024 --shard-tokens 16k lines.txt

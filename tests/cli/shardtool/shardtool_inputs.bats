@@ -185,6 +185,11 @@ documents() { # N files d/NNN.txt, with pages of every kind among them
     printf '{"id": 1, "content": "x", "meta\\u001b": {"a": 1}}\n' >a.jsonl
     run_match 65 "'a.jsonl' line 1, byte *: no text at the key 'text' (--text-field); the line has the keys id, content, meta?" shardtool text a.jsonl
     run_match 65 "no text at the key 'meta.b' (--text-field); the line has the keys id" shardtool text --text-field meta.b a.jsonl
+    for value in '1:a number' '2.5e3:a number' 'true:true or false' '["a"]:an array' '{"text":"a"}:an object'; do
+        printf '{"text":"a"}\n{"id":"b","text":%s}\n' "${value%:*}" >typed.jsonl
+        run_match 65 "'typed.jsonl' line 2, byte *: no text at the key 'text' (--text-field), whose value is ${value##*:}; the line has the keys id, text" \
+            shardtool text typed.jsonl
+    done
     [ "$(shardtool text --text-field content a.jsonl | jq -r .text)" = x ]
     printf '{%s"z": 1}\n' "$(printf '"k%d": 1, ' $(seq 30))" >many.jsonl
     run_match 65 "the line has the keys k1, k2, *k12, ..." shardtool text many.jsonl
