@@ -14,6 +14,6 @@ void cli_print_man(const Program *program);
 void cli_print_man_command(const Program *program, const Command *command);
 void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 
-void option_flag(const Option *option, char *out, size_t size); // "-o, --output DIR"
-void option_default(const Option *option, char *out,
-                    size_t size); // " [default]", or "" where the default is none or off
+// "-o, --output DIR", and " [default]" or, where the default is none or off, "".
+void option_flag(const Option *option, char *out, size_t size);
+void option_default(const Option *option, char *out, size_t size);

@@ -86,6 +86,19 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     for page in *.md; do grep -q " $page\$" ../scripts/mkdocs.yml || { echo "$page" && false; }; done
 }
 
+@test "the site is built without a link that leads nowhere or a request to another server, and searches without a server" {
+    cd "$ROOT"
+    build/venv/bin/python -c 'import material' 2>/dev/null || skip "no mkdocs-material: make docs installs it"
+    run_code 0 scripts/docs.sh build/venv/bin/python
+    grep -q '"title":"Checkpoints"' build/site/search/search_index.js
+    grep -q '<script src="iframe-worker.js">' build/site/formats.html
+}
+
+@test "docs/formats.md is what the headers say: scripts/formats.sh page > docs/formats.md" {
+    cd "$ROOT"
+    diff docs/formats.md <(scripts/formats.sh page)
+}
+
 @test "the links of README and docs/ lead to files and headings that exist" {
     cd "$ROOT"
     for page in README.md docs/*.md; do
