@@ -189,8 +189,10 @@ test-threads: all $(O)/test
 	done; \
 	BIN=$(abspath $(O)/bin) DATA=$(CURDIR)/tests/data bats tests/cli/shardtool/shardtool.bats
 ## demo     train a small GPT on real text in a few minutes, in build/demo/ (TEXT=your files, FRESH=1 starts over)
+# The kernels of GPUs take minutes to compile: without a driver (of Linux or WSL) only with CUDA=1.
 demo: deps
-	$(Q)$(MAKE) --no-print-directory $(JOBS) all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) $(if $(filter file,$(origin CUDA)),$(if $(wildcard /dev/nvidiactl /dev/dxg),,CUDA=0)) demo-now
+demo-now: all
 	$(Q)scripts/demo.sh $(O)/bin "$(TEXT)" "$(FRESH)"
 ## faults   every fault that must be survived, with its tests: row, result, test (R=27 or R=1-34: these rows only)
 faults: test-deps all $(O)/test ; $(Q)tests/faults/run_faults.sh $(O) $(R)
@@ -240,7 +242,7 @@ help: ; @sed -n 's/^## /make /p' $(RULES)
 include tests/bench/bench.mk
 RULES := $(MAKEFILE_LIST)
 # Every target that `make help` lists, and the second halves of some.
-.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now
+.PHONY: $(shell sed -nE 's/^## ([a-z-]+).*/\1/p' $(RULES)) test-now test-san test-threads fuzz-now pack-now demo-now
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

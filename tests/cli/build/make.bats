@@ -103,3 +103,10 @@ setup() { cd "$ROOT"; }
         not grep -q -- "--no-print-directory -j" <(MAKEFLAGS= MAKELEVEL= make -n -j1 $target)
     done
 }
+
+@test "make demo compiles the kernels of GPUs only where there is a driver, or with CUDA=1" {
+    [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ] || skip "a driver is here"
+    grep -q 'demo.sh build/release-cpu/bin' <(make -n demo)
+    command -v nvcc || skip "no nvcc"
+    grep -q 'demo.sh build/release/bin' <(make -n demo CUDA=1)
+}
