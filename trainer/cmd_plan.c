@@ -10,6 +10,7 @@
 #include "trainer/plan/plan_choices.h"
 #include "trainer/records/metrics.h"
 #include "trainer/setup/backend_for.h"
+#include "trainer/setup/loader_process.h"
 #include "trainer/setup/vocabulary.h"
 #include <stdio.h>
 
@@ -29,13 +30,15 @@ static void print_time(const Config *config, const Model *model, const Backend *
     const double tokens = (double)(config->batch_size.value * config->gradient_accumulation_steps * config->block_size);
     const double total = tokens * (double)config->max_iters, flops = total * model_token_flops(model);
     char count[16], time[16], other[16];
-    buffer_print(text, "\nrun        %lld steps, %s tokens, %.3g FLOP", (long long)config->max_iters,
-                 human_count(count, total), flops);
+    const double epoch = loader_process_train_tokens(config);
+    buffer_print(text, "\nrun        %lld steps, %s tokens, ", (long long)config->max_iters, human_count(count, total));
+    if (epoch > 0) buffer_print(text, "%.2f epochs of '%s', ", total / epoch, config->dataset);
+    buffer_print(text, "%.3g FLOP", flops);
     const double rate = backend->in_host_memory ? gemm_rate_probe(backend, &model->shape,
                                                                   (int)(config->batch_size.value * config->block_size))
                                                 : 0;
     if (rate > 0)
-        buffer_print(text, ": at least %s at %.3g TFLOP/s, the GEMM rate here by a short probe",
+        buffer_print(text, ": at least %s at %.3g TFLOP/s, the peak of matrix products here by a short probe",
                      human_time(time, flops / rate), rate * 1e-12);
     else
         buffer_print(text, ": %s at 10 TFLOP/s, %s at 100 TFLOP/s (the device was not measured)",

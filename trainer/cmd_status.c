@@ -49,12 +49,13 @@ static void print_number(const char *name, double value) {
 }
 
 // The last evaluation of metrics.jsonl, which may be later than the checkpoint: its step, loss, bits per byte, and the
-// losses of the sources of a mixture.
+// losses of the sources of a mixture, and the epochs of the data before it.
 static void print_evaluation(json_t *evaluation) {
     const char *key;
     json_t *value;
     print_number("evaluated_step", json_number_value(json_object_get(evaluation, "step")));
-    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") || strchr(key, '/'))
+    json_object_foreach(evaluation, key, value) if (!strcmp(key, "val_loss") || strstr(key, "_bpb") ||
+                                                    strchr(key, '/') || !strcmp(key, "epochs"))
         print_loss(key, json_is_number(value) ? json_number_value(value) : NAN);
 }
 
@@ -73,6 +74,7 @@ static int run(int count, char **arguments) {
         printf("{\"step\": %llu", (unsigned long long)state.step);
     else
         printf("%-22s %llu\n", found ? "step" : "step (not saved yet)", (unsigned long long)state.step);
+    print_number("tokens", (double)state.tokens);
     print_loss("val_loss_before", state.first_loss);
     print_loss("best_val_loss", state.best_loss);
     json_t *evaluation = metrics_last_evaluation(arguments[0]);

@@ -83,6 +83,9 @@ static int conclude(Run *run) {
         else if (isfinite(run->state.last_loss))
             printf("validation loss %.4f after %llu steps\n", run->state.last_loss,
                    (unsigned long long)run->state.step);
+        if (run->pace.step_seconds > 0)
+            log_line("%.0f tok/s, the mean of the steps from %llu on", run->pace.step_tokens / run->pace.step_seconds,
+                     (unsigned long long)run->pace.first_step + 1);
         log_line("report: %s%sreport.html", out_dir, out_dir[strlen(out_dir) - 1] == '/' ? "" : "/");
         loop_flush_lines();
         train_report(run, (Bytes){sample.data, sample.size});

@@ -14,11 +14,16 @@
 
 // Bits per byte of the last evaluation, and the losses of the sources of a mixture.
 static void print_evaluation(Buffer *out, json_t *evaluation) {
-    static const char bpb[] = "<tr><th>bits per byte now</th><td>%.4f, training data %.4f</td></tr>\n";
+    static const char bpb[] = "<tr><th>bits per byte at step %.0f</th><td>%.4f, training data %.4f</td></tr>\n";
+    const double step = json_number_value(json_object_get(evaluation, "step"));
+    const json_t *epochs = json_object_get(evaluation, "epochs");
     const json_t *val = json_object_get(evaluation, "val_bpb"), *train = json_object_get(evaluation, "train_bpb");
     const char *key;
     json_t *value;
-    if (json_is_number(val)) buffer_print(out, bpb, json_number_value(val), json_number_value(train));
+    if (json_is_number(val)) buffer_print(out, bpb, step, json_number_value(val), json_number_value(train));
+    if (json_is_number(epochs))
+        buffer_print(out, "<tr><th>epochs of the data at step %.0f</th><td>%.2f</td></tr>\n", step,
+                     json_number_value(epochs));
     json_object_foreach(evaluation, key, value) if (strchr(key, '/') && json_is_number(value)) {
         buffer_print(out, "<tr><th>");
         html_string(out, key);

@@ -41,6 +41,13 @@ void loop_print_evaluation(const Run *run, const Evaluation evaluations[SPLIT_CO
     buffer_close(&text);
 }
 
+// How often the run has seen the training data of its dataset.
+static double epochs(const Run *run) {
+    const DatasetUse *use = &run->state.datasets[run->state.dataset];
+    return (double)use->consumed * (double)run->config.block_size /
+           (double)feed_dataset(run->feed)->tokens[SPLIT_TRAIN];
+}
+
 bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT]) {
     enum { DIGITS = 17 };
     const Evaluation *val = &evaluations[SPLIT_VAL], *trained = &evaluations[SPLIT_TRAIN];
@@ -59,6 +66,7 @@ bool loop_record_evaluation(Run *run, const Evaluation evaluations[SPLIT_COUNT])
     evaluation_add_value(&members, "train_bpb", trained->bits_per_byte, DIGITS);
     evaluation_add_sources(&members, val, DIGITS);
     evaluation_add_sources(&members, trained, DIGITS);
+    if (feed_dataset(run->feed)->source_count == 1) evaluation_add_value(&members, "epochs", epochs(run), DIGITS);
     metrics_add(&run->metrics, state->step, "%.*s", (int)members.size - 2, (const char *)members.data + 2);
     buffer_close(&members);
     return best;
@@ -73,13 +81,13 @@ static const char *time_left(const Run *run, char out[24]) {
     return out;
 }
 
-// The rate of a step, its share of the GEMM rate unless a step is faster than the measurement of that, and, on a GPU whose peak is known, its share of that:
-// "1.23 TFLOP/s (64 % of GEMM rate)".
+// The rate of a step, its share of the GEMM rate unless a step is faster than the measurement of that, and, on a GPU
+// whose peak is known, its share of that: "1.23 TFLOP/s (64 % of measured peak)".
 static const char *rate_text(const Run *run, double flops, char out[80]) {
     const double share = flops / run->pace.gemm_rate;
     int length = snprintf(out, 80, "%.3g TFLOP/s", flops * 1e-12);
     if (share > 1) return out;
-    length += snprintf(out + length, 80 - (size_t)length, " (%.0f %% of GEMM rate", 100 * share);
+    length += snprintf(out + length, 80 - (size_t)length, " (%.0f %% of measured peak", 100 * share);
     if (run->pace.peak_rate > 0)
         length += snprintf(out + length, 80 - (size_t)length, ", MFU %.1f %%", 100 * flops / run->pace.peak_rate);
     snprintf(out + length, 80 - (size_t)length, ")");
@@ -94,17 +102,20 @@ void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint
     const double flops = tokens / seconds * model_token_flops(&run->model);
     double wait = ns ? 100.0 * (double)wait_ns / (double)ns : 0;
     char loss[24], norm[24], exchanged[32] = "";
-    char words[32] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
+    char words[64] = "", scale[32] = ""; // the loss scale of fp16, for the line and for metrics.jsonl
+    run->pace.step_seconds += seconds, run->pace.step_tokens += tokens;
     if (run->state.scaler.scale > 0) {
         snprintf(words, sizeof words, " | scale %g", (double)loss_scale);
         snprintf(scale, sizeof scale, ", \"loss_scale\": %.9g", (double)loss_scale);
     }
     if (step % (uint64_t)config->log_interval == 0 && !log_quiet) {
         char left[24], rate[80];
+        if (wait >= 1)
+            snprintf(words + strlen(words), sizeof words - strlen(words), " | waiting for data %.0f %%", wait);
         printf("step %6llu/%lld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %.0f tok/s | %s | "
-               "data-wait %.1f %% | %s left%s%s\n",
+               "%s left%s%s\n",
                (unsigned long long)step, (long long)config->max_iters, result->loss, (double)result->norm,
-               result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate), wait,
+               result->learning_rate, seconds * 1e3, tokens / seconds, rate_text(run, flops, rate),
                time_left(run, left), words,
                !result->finite    ? " | not finite: not applied"
                : !result->applied ? " | spike: not applied"
@@ -121,20 +132,27 @@ void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint
 }
 
 void loop_record_spike(Run *run, const StepResult *result, double score) {
-    log_warn("step %llu: loss %.4f and norm %.3f: one is %.1f standard deviations above those of the last %d steps%s",
-             (unsigned long long)run->state.step, result->loss, (double)result->norm, score,
-             run->state.spikes.loss.count - 1, result->applied ? "" : "; the update is not applied");
+    enum { STAYS = 3 };
+    if (++run->pace.spikes == STAYS || !result->applied)
+        log_warn(
+            "step %llu: loss %.4f and norm %.3f: one is %.1f standard deviations above those of the last %d steps%s",
+            (unsigned long long)run->state.step, result->loss, (double)result->norm, score,
+            run->state.spikes.loss.count - 1,
+            result->applied ? ", as in the two steps before" : "; the update is not applied");
     metrics_add(&run->metrics, run->state.step, "\"spike\": %.3f, \"applied\": %s", score,
                 result->applied ? "true" : "false");
 }
 
 void loop_record_speed(Run *run, uint64_t ns) {
+    enum { STAYS = 4 }; // windows
     const double much = 1.5;
     const uint64_t minute_ns = 60000000000;
     static uint64_t warned_ns;
     uint64_t median_ns;
     const double ratio = step_times_add(&run->pace.step_times, ns, &median_ns);
-    if (ratio == 0 || (ratio > much) == run->pace.slow) return;
+    if (ratio == 0) return;
+    run->pace.slow_windows = ratio > much ? run->pace.slow_windows + 1 : 0;
+    if (run->pace.slow ? ratio > much : run->pace.slow_windows < STAYS) return;
     if (!run->pace.slow && warned_ns && clock_ns() - warned_ns < minute_ns) return;
     run->pace.slow = ratio > much;
     if (run->pace.slow) warned_ns = clock_ns();

@@ -51,7 +51,7 @@ static void warm_up(Run *run) {
 static void measure_products(Run *run) {
     run->pace.gemm_rate = network_gemm_rate(&run->network);
     run->pace.peak_rate = gpu_peak_rate(run->backend_text);
-    log_line("GEMM rate: %.3g TFLOP/s, measured", run->pace.gemm_rate * 1e-12);
+    log_line("measured peak: %.3g TFLOP/s, of matrix products of this model", run->pace.gemm_rate * 1e-12);
 }
 
 // Compares the directory of the initial weights, if one is given, with that of the run in out_dir.

@@ -24,7 +24,10 @@ typedef struct {
     double gemm_rate, peak_rate;     // FLOP/s of matrix products: measured, and the GPU's peak (0: not known)
     uint64_t started_ns, first_step; // start of the training loop
     StepTimes step_times;
-    bool slow; // the last message about step times was the warning that they are slow
+    int slow_windows;                 // windows of step times in a row that are slow
+    bool slow;                        // the last message about step times was the warning that they are slow
+    int spikes;                       // steps in a row that are spikes
+    double step_seconds, step_tokens; // of all steps of this process
 } RunPace;
 
 typedef struct {

@@ -122,7 +122,10 @@ static Next step_now(Run *run) {
     const uint64_t ns = clock_ns() - started, wait_ns = feed_stats(run->feed).wait_ns - waited;
     loop_record_step(run, &result, place.loss_scale, ns, wait_ns, collective_sent(&run->collective) - sent);
     loop_record_speed(run, ns - (wait_ns < ns ? wait_ns : ns));
-    if (spike > run->config.spike_z && run->config.spike_action != SPIKE_OFF) loop_record_spike(run, &result, spike);
+    if (spike <= run->config.spike_z)
+        run->pace.spikes = 0;
+    else if (run->config.spike_action != SPIKE_OFF)
+        loop_record_spike(run, &result, spike);
     if (state->nonfinite_streak - state->scaler.overflow_streak == BAD_STEPS)
         return batch_stream_cancel(&run->stream), run_roll_back(run) < 0 ? NEXT_EXIT : NEXT_RESTART;
     return NEXT_CONTINUE;

@@ -93,7 +93,7 @@ check_bytes() { # DATASET
     jq -e --slurpfile found found '[.val_loss, .val_bpb, .train_bpb, ."val/code", ."val/prose"] as $is | $found[-1] as $want |
         all(range(5); $is[.] / $want[.] - 1 | fabs < 1e-7)' status
     grep -q "<th>val/code</th><td>$(jq -r '.[3]' found | tail -1 | xargs printf %.4f)<" mixed/report.html
-    grep -q "<th>bits per byte now</th><td>$(jq -r '.[1]' found | tail -1 | xargs printf %.4f)," mixed/report.html
+    grep -q "<th>bits per byte at step $(jq -r 'select(.val_bpb) | .step' mixed/metrics.jsonl | tail -1)</th><td>$(jq -r '.[1]' found | tail -1 | xargs printf %.4f)," mixed/report.html
     # eval uses the weights of the run's position
     evaluate --out_dir=mixed --loader=ipc://place --dtype=float32 | tail -1 >last
     within "$(loss_of val last)" "$(jq -r '.[0]' found | tail -1)" 1e-6

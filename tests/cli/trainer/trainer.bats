@@ -32,8 +32,10 @@ END
 
 @test "one command trains a model and writes checkpoints, metrics and a report" {
     run_match 0 "cpu: " train --out_dir=run
-    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s"*" | data-wait "* ]]
+    [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s"*" | 0:00:0"*" left"* ]]
     [[ "$output" == *"validation loss 10.8"*" before training, "*" after 24 steps"* ]]
+    mean=$(sed -nE 's|.*: ([0-9]+) tok/s, the mean of the steps from 1 on$|\1|p' <<<"$output")
+    jq -se "map(select(.tok_s)) | (map(.ms * .tok_s) | add) / (map(.ms) | add) / $mean - 1 | fabs < 1e-3" run/metrics.jsonl
     [ "$(steps run)" -eq 24 ]
     [ "$(grep -c val_loss run/metrics.jsonl)" -eq 4 ]
     [ "$(ls -d run/ckpt-* | wc -l)" -eq 2 ]
@@ -672,16 +674,16 @@ has_links() { # COUNT CHECKPOINT: of each of the tokenizer's files
     ends 75
 }
 
-@test "the step line has the time left, TFLOP/s and their share of the measured GEMM rate" {
+@test "the step line has the time left, TFLOP/s and their share of the measured peak" {
     run train --out_dir=run --max_iters=3 --eval_interval=0
-    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s"(" ("[0-9]+" % of GEMM rate)")?" | data-wait ".*" | 0:"[0-9]+:[0-9]+" left" ]]
+    [[ "$output" =~ "step      1/3 | loss ".*" TFLOP/s"(" ("[0-9]+" % of measured peak)")?.*" | 0:"[0-9]+:[0-9]+" left" ]]
     # the share by the printed rates and by metrics.jsonl, whose tok_s is the more exact rate of the step
     python3 - "$output" <<'END'
 import json, re, sys
-products = float(re.search(r"GEMM rate: (\S+) TFLOP/s, measured", sys.argv[1])[1]) * 1e12
+products = float(re.search(r"measured peak: (\S+) TFLOP/s", sys.argv[1])[1]) * 1e12
 V, C, T = 50257, 16, 16
 flops = 6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T
-shares = re.findall(r"TFLOP/s(?: \((\S+) % of GEMM rate\))? \|", sys.argv[1])
+shares = re.findall(r"TFLOP/s(?: \((\S+) % of measured peak\))? \|", sys.argv[1])
 rows = [row for row in map(json.loads, open("run/metrics.jsonl")) if "loss" in row]
 assert len(shares) == len(rows) == 3
 for share, row in zip(shares, rows):
@@ -695,7 +697,7 @@ END
     run "$BIN/trainer" plan tiny.conf --device=cpu --max_iters=100000000
     # steps of 2 * 2 * 16 tokens; 6 * (all parameters but the positions) + 12 L C T operations a token
     flops=$(python3 -c "V, C, T = 50257, 16, 16; print(f'{1e8 * 64 * (6 * (V * C + 12 * C * C + 5 * C) + 12 * C * T):.3g}')")
-    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the GEMM rate here by a short probe"* ]]
+    [[ "$output" == *"run        100000000 steps, 6.40 G tokens, ${flops} FLOP: at least "*" TFLOP/s, the peak of matrix products here by a short probe"* ]]
     [[ "$output" =~ "at least "([0-9.]+)" h at "([0-9.]+)" TFLOP/s" ]]
     python3 -c "assert abs($flops / ${BASH_REMATCH[2]}e12 / 3600 / ${BASH_REMATCH[1]} - 1) < 0.02"
     mkdir out
@@ -901,19 +903,34 @@ END
     [ "$(losses none | head -1)" = "$(losses whole | head -1)" ] # an evaluation has no dropout
 }
 
-@test "spike_action warns of a spike, skips it or ignores it, and a resumed run compares with the steps before it" {
+@test "status, report and plan show the epochs of the data" {
+    epochs=$(python3 -c 'import json; print(24 * 64 / json.loads(open("'"$data"'/dataset.jsonl").readline())["train"]["tokens"])')
+    train --out_dir=run --quiet --sample_tokens=0
+    "$BIN/trainer" status --json run | jq -e ".tokens == 1536 and (.epochs / $epochs - 1 | fabs) < 1e-6"
+    grep -q "<th>epochs of the data at step 24</th><td>$(printf %.2f "$epochs")</td>" run/report.html
+    run_match 0 "run        24 steps, 1.54 k tokens, $(printf %.2f "$epochs") epochs of '$data', " "$BIN/trainer" plan tiny.conf --dataset="$data"
+    "$BIN/trainer" plan tiny.conf >output
+    not grep -q epochs output
+}
+
+@test "spike_action warns of spikes that stay, skips each or ignores them, and a resumed run compares with the steps before it" {
     train --out_dir=calm --quiet --max_iters=70 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0
     for action in off warn skip; do
         cp -r calm $action # 70 steps; the one update with a rate of 10 makes the loss of the step after it a spike
-        run_code 0 train --out_dir=$action --max_iters=72 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action
+        cp -r calm $action-stays
+        more() { run_code 0 train --out_dir="$1" --max_iters=$2 --eval_interval=0 --lr_decay_iters=1000 --sample_tokens=0 --learning_rate=10 --spike_action=$action; }
+        more $action-stays 76
+        stays=$(grep -cE 'step 7[2-6]: loss .* standard deviations above those of the last 7[1-5] steps' <<<"$output" || true)
+        spikes=$(grep -c '"spike"' $action-stays/metrics.jsonl || true)
+        more $action 72
         said=$(grep -cE 'step 72: loss .* standard deviations above those of the last 71 steps' <<<"$output" || true)
         skipped=$(grep -cE '^step +72/72 .* \| spike: not applied$' <<<"$output" || true)
         marked=$(jq -c 'select(.spike) | [.step, .spike > 6, .applied]' $action/metrics.jsonl)
         case $action in
-        off) [ "$said $skipped $marked" = "0 0 " ] ;;
-        warn) [ "$said $skipped $marked" = "1 0 [72,true,true]" ] ;;
-        skip) [ "$said $skipped $marked" = "1 1 [72,true,false]" ] ;;
-        esac || { echo "$action: $said $skipped $marked" && return 1; }
+        off) [ "$said $skipped $marked $stays $spikes" = "0 0  0 0" ] ;;
+        warn) [ "$said $skipped $marked $stays" = "0 0 [72,true,true] 1" ] && [ "$spikes" -ge 3 ] ;;
+        skip) [ "$said $skipped $marked $stays" = "1 1 [72,true,false] $spikes" ] ;;
+        esac || { echo "$action: $said $skipped $marked $stays $spikes" && return 1; }
     done
 }
 
