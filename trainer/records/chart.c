@@ -1,7 +1,9 @@
 #include "trainer/records/chart.h"
+#include "common/err.h"
 #include "trainer/records/html.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { WIDTH = 900, HEIGHT = 360, LEFT = 92, RIGHT = 32, TOP = 20, BOTTOM = 58, POINTS_MAX = 400, TOOLTIPS = 60 };
 
@@ -56,19 +58,18 @@ static void draw(Buffer *out, const Axes *axes, const Drawn *drawn, const char *
     buffer_print(out, "\"/>\n");
 }
 
-static void draw_line(Buffer *out, const Axes *axes, const ChartLine *line) {
-    Drawn drawn, mean;
-    thin(line->curve, &drawn);
+static void draw_line(Buffer *out, const Axes *axes, const ChartLine *line, const Drawn *drawn) {
     if (line->smooth) {
-        smooth(&drawn, &mean);
-        draw(out, axes, &drawn, "raw ", line->color);
+        Drawn mean;
+        smooth(drawn, &mean);
+        draw(out, axes, drawn, "raw ", line->color);
         draw(out, axes, &mean, "", line->color);
         return;
     }
-    draw(out, axes, &drawn, "", line->color);
-    for (size_t i = 0; i < drawn.count; i++)
+    draw(out, axes, drawn, "", line->color);
+    for (size_t i = 0; i < drawn->count; i++)
         buffer_print(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n", line->color,
-                     x_of(axes, drawn.points[i].step), y_of(axes, drawn.points[i].value));
+                     x_of(axes, drawn->points[i].step), y_of(axes, drawn->points[i].value));
 }
 
 // 1, 2 or 5 times a power of ten: at least a fifth of `range`.
@@ -127,19 +128,17 @@ static void add_tooltips(Buffer *out, const Axes *axes, const ChartLine *lines, 
     }
 }
 
-static void widen(Axes *axes, const Curve *curve) {
-    Drawn drawn;
-    thin(curve, &drawn);
-    for (size_t i = 0; i < drawn.count; i++) {
-        axes->last_step = fmax(axes->last_step, drawn.points[i].step);
-        axes->low = fmin(axes->low, drawn.points[i].value), axes->high = fmax(axes->high, drawn.points[i].value);
+static void widen(Axes *axes, const Drawn *drawn) {
+    for (size_t i = 0; i < drawn->count; i++) {
+        axes->last_step = fmax(axes->last_step, drawn->points[i].step);
+        axes->low = fmin(axes->low, drawn->points[i].value), axes->high = fmax(axes->high, drawn->points[i].value);
     }
 }
 
-void chart_print(Buffer *out, const char *title, const ChartLine *lines, size_t count) {
+static void print_figure(Buffer *out, const char *title, const ChartLine *lines, const Drawn *drawn, size_t count) {
     Axes axes = {0, INFINITY, -INFINITY};
     size_t shown = 0;
-    for (size_t i = 0; i < count; i++) widen(&axes, lines[i].curve), shown += lines[i].curve->count > 0;
+    for (size_t i = 0; i < count; i++) widen(&axes, &drawn[i]), shown += drawn[i].count > 0;
     if (!shown || !isfinite(axes.high - axes.low)) return;
     const double least = fmax(1e-3 * fabs(axes.high), 1e-12); // a constant is a line in the middle
     if (axes.high - axes.low < least) axes.low -= least / 2, axes.high += least / 2;
@@ -156,7 +155,15 @@ void chart_print(Buffer *out, const char *title, const ChartLine *lines, size_t 
     buffer_print(out, "\">\n");
     draw_axes(out, &axes);
     for (size_t i = 0; i < count; i++)
-        if (lines[i].curve->count) draw_line(out, &axes, &lines[i]);
+        if (lines[i].curve->count) draw_line(out, &axes, &lines[i], &drawn[i]);
     add_tooltips(out, &axes, lines, count);
     buffer_print(out, "</svg></figure>\n");
+}
+
+void chart_print(Buffer *out, const char *title, const ChartLine *lines, size_t count) {
+    Drawn *drawn = malloc(count * sizeof *drawn);
+    if (!drawn) die(EX_MEMORY, "no memory for the report");
+    for (size_t i = 0; i < count; i++) thin(lines[i].curve, &drawn[i]);
+    print_figure(out, title, lines, drawn, count);
+    free(drawn);
 }

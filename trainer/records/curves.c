@@ -18,8 +18,7 @@ static void *grown(void *array, size_t count, size_t *capacity, size_t size) {
 static Curve *find_or_add(Curves *curves, const char *name) {
     for (size_t i = 0; i < curves->count; i++)
         if (!strcmp(curves->curves[i].name, name)) return &curves->curves[i];
-    curves->curves = realloc(curves->curves, (curves->count + 1) * sizeof(Curve));
-    if (!curves->curves) die(EX_MEMORY, "no memory for the report");
+    curves->curves = grown(curves->curves, curves->count, &curves->capacity, sizeof(Curve));
     Curve *curve = &curves->curves[curves->count++];
     *curve = (Curve){0};
     snprintf(curve->name, sizeof curve->name, "%s", name);

@@ -15,7 +15,7 @@ typedef struct {
 
 typedef struct {
     Curve *curves;
-    size_t count;
+    size_t count, capacity;
     double tokens, seconds;    // sums over all steps
     struct json_t *evaluation; // the last one, as its line has it. NULL: none
 } Curves;
