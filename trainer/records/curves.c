@@ -39,11 +39,12 @@ static void add_line(Curves *curves, json_t *line) {
     curves->seconds += seconds;
     curves->tokens += seconds * json_number_value(json_object_get(line, "tok_s"));
     if (json_object_get(line, "val_loss")) json_decref(curves->evaluation), curves->evaluation = json_incref(line);
+    if (json_is_string(json_object_get(line, "sample"))) json_array_append(curves->samples, line);
 }
 
 int curves_read(Curves *curves, const char *path) {
     Buffer text = {0};
-    *curves = (Curves){0};
+    *curves = (Curves){.samples = json_array()};
     if (file_read(&text, path, SIZE_MAX / 2) < 0) return -1;
     for (Bytes rest = {text.data, text.size}, line; bytes_next_line_or_rest(&rest, &line);) {
         json_t *object = json_loadb((const char *)line.data, line.size, 0, NULL);
@@ -65,5 +66,6 @@ void curves_close(Curves *curves) {
     for (size_t i = 0; i < curves->count; i++) free(curves->curves[i].points);
     free(curves->curves);
     json_decref(curves->evaluation);
+    json_decref(curves->samples);
     *curves = (Curves){0};
 }

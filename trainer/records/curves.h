@@ -1,4 +1,4 @@
-// The numbers of metrics.jsonl as curves over the steps, for reports.
+// metrics.jsonl for reports: its numbers as curves over the steps, the last evaluation, and sampled texts.
 #pragma once
 
 #include "common/bytes.h"
@@ -18,6 +18,7 @@ typedef struct {
     size_t count, capacity;
     double tokens, seconds;    // sums over all steps
     struct json_t *evaluation; // the last one, as its line has it. NULL: none
+    struct json_t *samples;    // the texts that the run has sampled, as their lines have them: "step", "sample"
 } Curves;
 
 int curves_read(Curves *curves, const char *path);                // of a metrics.jsonl; -1 after fail()

@@ -1,4 +1,4 @@
-// report.html: curves, the plan, the configuration, the data log, a sample.
+// report.html: curves, samples, the data log, the plan, the configuration.
 #include "trainer/records/report.h"
 #include "common/err.h"
 #include "common/file/file.h"
@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 // Bits per byte of the last evaluation, and the losses of the sources of a mixture.
@@ -52,6 +53,11 @@ static void print_summary(Buffer *out, const Report *report, const Curves *curve
                      curves->tokens / curves->seconds);
     if (curves->seconds > 0)
         buffer_print(out, "<tr><th>time in steps</th><td>%s</td></tr>\n", human_time(count, curves->seconds));
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    buffer_print(out, "<tr><th>memory</th><td>arena of %s by the plan, ",
+                 human_bytes(count, (double)report->plan->bytes));
+    buffer_print(out, "process of at most %s</td></tr>\n", human_bytes(count, (double)usage.ru_maxrss * 1024));
     buffer_print(out, "<tr><th>written</th><td>");
     const time_t now = time(NULL);
     char date[32];
@@ -124,17 +130,29 @@ static void print_charts(Buffer *out, const Curves *curves) {
     buffer_print(out, "</div>\n");
 }
 
+// The texts that the run has sampled, the newest first, and of each step the last.
+static void print_samples(Buffer *out, const json_t *samples) {
+    enum { SAMPLES_MAX = 12 };
+    const json_t *step = NULL;
+    int shown = 0;
+    for (size_t i = json_array_size(samples); i > 0 && shown < SAMPLES_MAX; i--) {
+        const json_t *line = json_array_get(samples, i - 1), *text = json_object_get(line, "sample");
+        if (step && json_equal(step, json_object_get(line, "step"))) continue;
+        step = json_object_get(line, "step");
+        if (!shown++) buffer_print(out, "<h2>Samples</h2>\n");
+        buffer_print(out, "<h3>step %.0f</h3>\n<pre>", json_number_value(step));
+        html_text(out, json_string_value(text), json_string_length(text));
+        buffer_print(out, "</pre>\n");
+    }
+}
+
 static void print_page(Buffer *out, const Report *report, const Curves *curves) {
     char title[PATH_MAX_BYTES + 16];
     snprintf(title, sizeof title, "Training run %s", report->config->out_dir);
     html_begin(out, title);
     print_summary(out, report, curves);
     print_charts(out, curves);
-    if (report->sample.size) {
-        buffer_print(out, "<h2>Sample</h2>\n<pre>");
-        html_text(out, (const char *)report->sample.data, report->sample.size);
-        buffer_print(out, "</pre>\n");
-    }
+    print_samples(out, curves->samples);
     print_data(out, report->state);
     print_settings(out, report);
     buffer_print(out, "</html>\n");

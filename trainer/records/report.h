@@ -11,8 +11,7 @@ typedef struct {
     const char *backend_text; // device, type and reason
     const Model *model;
     const MemoryPlan *plan;
-    const char *metrics_path; // of metrics.jsonl, for the curves
-    Bytes sample;             // text that the trained model wrote; may be empty
+    const char *metrics_path; // of metrics.jsonl, for the curves and samples
 } Report;
 
 int report_write(const Report *report); // to out_dir; -1 after fail()

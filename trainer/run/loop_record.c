@@ -1,5 +1,6 @@
 // Lines on stdout and in metrics.jsonl about steps and evaluations.
 #include "trainer/run/loop_record.h"
+#include "common/json_write.h"
 #include "common/log.h"
 #include <errno.h>
 #include <math.h>
@@ -165,4 +166,16 @@ void loop_record_speed(Run *run, uint64_t ns) {
     else
         log_line("step %llu: steps take %.1f ms again", step, median);
     metrics_add(&run->metrics, run->state.step, "\"step_time_ratio\": %.3f", ratio);
+}
+
+void loop_record_sample(Run *run, Bytes text) {
+    enum { SAMPLE_BYTES_MAX = 2000 }; // escaped, they fit a line of metrics.jsonl
+    Buffer line = {0};
+    JsonCarry carry = {0};
+    if (text.size > SAMPLE_BYTES_MAX) text.size = SAMPLE_BYTES_MAX;
+    buffer_print(&line, "\"sample\": \"");
+    json_add_text(&line, text, true, &carry);
+    buffer_print(&line, "\"");
+    metrics_add(&run->metrics, run->state.step, "%.*s", (int)line.size, (const char *)line.data);
+    buffer_close(&line);
 }

@@ -18,5 +18,8 @@ void loop_record_step(Run *run, const StepResult *result, float loss_scale, uint
                       uint64_t sent);
 void loop_record_spike(Run *run, const StepResult *result, double score);
 
+// The text that the model wrote when the run ended, of a long one the beginning.
+void loop_record_sample(Run *run, Bytes text);
+
 // Warns when steps become slower, once until they are fast again. `ns` excludes the wait for data.
 void loop_record_speed(Run *run, uint64_t ns);

@@ -23,11 +23,11 @@ static Next handle_event(Run *run, FeedResult result) {
     return NEXT_EXIT;
 }
 
-void train_report(Run *run, Bytes sample) {
+void train_report(Run *run) {
     const uint64_t minute_ns = 60000000000;
     static uint64_t warned_ns;
-    const Report report = {&run->config, &run->state, run->backend,      run->backend_text,
-                           &run->model,  &run->plan,  run->metrics.path, sample};
+    const Report report = {&run->config, &run->state, run->backend,     run->backend_text,
+                           &run->model,  &run->plan,  run->metrics.path};
     if (!run_owns(run) || report_write(&report) == 0) return;
     if (!warned_ns || clock_ns() - warned_ns > minute_ns) {
         log_warn("no report: %s; training continues", err_text());
@@ -57,7 +57,7 @@ static Next evaluate_now(Run *run) {
     const bool best = loop_record_evaluation(run, evaluations);
     const bool last = run->state.step >= (uint64_t)run->config.max_iters; // train saves it
     if (run->state.step && !last && (best || run->config.always_save_checkpoint)) run_save(run, false);
-    train_report(run, (Bytes){0});
+    train_report(run);
     return NEXT_CONTINUE;
 }
 

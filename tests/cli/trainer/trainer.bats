@@ -30,6 +30,29 @@ with open(sys.argv[2], "wb") as file:
 END
 }
 
+@test "the report shows the texts that a run has sampled, the newest first, and its memory" {
+    printed() { sed -n '/^-----*$/,/^-----*$/p' "$1" | sed '1d;$d'; }
+    sample_of() { # STEP: what the report shows for it
+        python3 -c 'import html, re, sys
+print(html.unescape(re.search(f"<h3>step {sys.argv[1]}</h3>\n<pre>(.*?)</pre>", open("run/report.html").read(), re.S)[1]))' "$1"
+    }
+    train --out_dir=run --max_iters=2 --sample_tokens=30 >first
+    python3 - "$BIN/trainer" train tiny.conf --dataset="$data" --out_dir=run --max_iters=4 --sample_tokens=30 --sample_start='a<b' >second <<'END'
+import os, sys
+pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_maxrss / 1024, file=open("peak", "w"))
+sys.exit(os.waitstatus_to_exitcode(status))
+END
+    [ "$(sed -n 's/^<h3>step \([0-9]*\)<.*/\1/p' run/report.html | paste -sd ' ')" = "4 2" ]
+    diff <(printed first) <(sample_of 2)
+    diff <(printed second) <(sample_of 4)
+    [[ "$(printed second)" == a\<b* ]]
+    arena=$("$BIN/trainer" plan tiny.conf | sed -nE 's/^ *arena +[0-9]+ +([0-9.]+ [A-Za-z]+)$/\1/p')
+    shown=$(sed -nE "s/.*arena of $arena by the plan, process of at most ([0-9.]+) MiB.*/\1/p" run/report.html)
+    awk -v shown="$shown" '{ exit !(shown > 0.8 * $1 && shown < 1.02 * $1) }' peak
+}
+
 @test "one command trains a model and writes checkpoints, metrics and a report" {
     run_match 0 "cpu: " train --out_dir=run
     [[ "$output" == *"step     24/24 | loss "*" | norm "*" | lr "*" ms | "*" tok/s | "*" TFLOP/s"*" | 0:00:0"*" left"* ]]
