@@ -59,9 +59,9 @@
 // and sends one CtlAttach with the descriptor (SCM_RIGHTS). The CtlReply contains the attach_id; a loader that refuses
 // the ring closes the connection without a reply. The rows of a GET with this attach_id in its header are written to
 // slot `slot`, from its first byte, and the BATCH has no second part. The attachment lives as long as the connection:
-// its end tells each side that the other is gone. `generation` counts the uses of a slot. A GET with an older generation
-// than one seen for its slot is dropped; one with the generation and req_id of the last answer is answered again without
-// writing to the slot.
+// its end tells each side that the other is gone, and a GET for it is dropped. `generation` counts the uses of a slot.
+// A GET with an older generation than one seen for its slot is dropped; one with the generation and req_id of the last
+// answer is answered again without writing to the slot.
 //
 // CONTROL. The second part of the request has `words` texts. SWAP: the datasets to serve from now on, DIR or
 // DIR:WEIGHT as on the command line of `loader serve`, then the path of a schedule when `has_schedule` is 1. REWEIGHT:

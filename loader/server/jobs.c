@@ -14,6 +14,14 @@ static Attachment *attachment_find(Server *server, const WireHeader *header) {
     return NULL;
 }
 
+// Whether this loader has given out the id and its attachment has ended: the trainer has closed the connection.
+static bool attachment_has_ended(const Server *server, uint64_t id) {
+    for (unsigned i = 0; i < server->attachment_count; i++)
+        if (server->attachments[i].id == id) return false;
+    const uint64_t number = id - (server->instance >> 32 << 32);
+    return number && number <= server->rings_received;
+}
+
 static Served *served_find(Server *server, const uint8_t fp8[8]) {
     Served *served = server->current;
     if (memcmp(fp8, served->dataset.fingerprint, 8)) served = server->previous;
@@ -198,10 +206,11 @@ static void cancel_slot(Server *server, const WireMessage *request) {
 }
 
 // The slot of the ring that `request` names. NULL when the request has been dealt with: it was refused, dropped because
-// a newer request for the slot overtook it, or answered before.
+// the ring's connection has ended or a newer request for the slot overtook it, or answered before.
 static uint16_t *slot_open(Server *server, const Route *route, const WireMessage *request) {
     const WireGet *get = &request->get;
     Attachment *attachment = attachment_find(server, &request->header);
+    if (attachment_has_ended(server, request->header.attach_id)) return NULL;
     if (!attachment || get->slot >= attachment->ring.slot_count || payload_bytes(get) > attachment->ring.slot_bytes) {
         server_send_error(server, route, &request->header, WIRE_SLOT, get->slot, "no such ring or slot");
         return NULL;

@@ -213,7 +213,7 @@ static void attachment_receive(Server *server, Attachment *attachment) {
         return;
     }
     attachment->ring = ring;
-    attachment->id = random_id();
+    attachment->id = (server->instance >> 32 << 32) + ++server->rings_received;
     attachment->session = attach.session;
     attachment->slots = calloc(ring.slot_count, sizeof *attachment->slots);
     if (!attachment->slots) die(EX_MEMORY, "no memory for %u slots", ring.slot_count);

@@ -143,6 +143,7 @@ struct Server {
     } unread;
     Attachment attachments[ATTACHMENTS_MAX];
     unsigned attachment_count;
+    uint32_t rings_received; // counts the attachments, also those that have ended
     WireStats stats;
 };
 

@@ -65,6 +65,9 @@ def test_arguments_are_checked_at_once():
                              ({"loader_key": "x" * 40}, "a key file and the loader's public key must be given together")):
         assert words in refusal(lambda: TokenBatches("ipc://nobody", **{"T": T, "batch": 4, **arguments}), ValueError), words
     refusal(lambda: TokenBatches("ipc://nobody", T, 4.5), TypeError)
+    for arguments in ({"T": True}, {"batch": np.True_}, {"seed": True}, {"start": False}, {"window": True}, {"rank": False}):
+        words = refusal(lambda: TokenBatches("ipc://nobody", **{"T": T, "batch": 4, **arguments}), TypeError)
+        assert words == f"{[*arguments][0]} is a number, not True or False", words
 
 
 def test_key_files_are_refused_as_the_loader_does():
@@ -241,6 +244,19 @@ def test_a_used_object_goes_on_in_forked_and_spawned_processes():
             os._exit("another process" not in refusal(lambda: feed.request(0, "epoch", 4, SEED, 0), LoaderError))
         assert os.waitpid(child, 0)[1] == 0
         batches.close()
+
+
+def test_a_client_that_closes_with_requests_on_their_way_causes_no_errors():
+    client.make_data()
+    with client.Loader("ipc://place"):
+        for _ in range(30):
+            feed = Feed("ipc://place", T, 8, window=16)
+            for first in range(16):
+                feed.request(0, "epoch", 8, SEED, first * 8)
+            feed.close()
+        command = [BIN / "loader", "status", "--endpoint", "ipc://place", "--json"]
+        status = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        assert status["errors"] == 0, status
 
 
 def test_objects_without_close_leave_nothing_behind():

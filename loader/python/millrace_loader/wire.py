@@ -34,6 +34,8 @@ CTL_REPLY = struct.Struct("<I2H3Q")
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
+    if type(value).__name__ in ("bool", "bool_"):  # Python's and NumPy's, which some versions accept as 0 and 1
+        raise TypeError(f"{name} is a number, not True or False")
     if not low <= operator.index(value) <= high:
         raise ValueError(f"{name} {value} is not from {low} to {high}")
 
