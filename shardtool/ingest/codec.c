@@ -2,11 +2,9 @@
 // stream from a truncated one.
 #include "shardtool/ingest/codec.h"
 #include "common/err.h"
-#include "common/log.h"
 #include <bzlib.h>
 #include <limits.h>
 #include <lzma.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -191,18 +189,14 @@ static void *zstd_open(void) {
     return zstd;
 }
 
-// Frames without checksum are common, and damage in them cannot be detected: log that once.
-static void note_missing_checksum(Bytes frame) {
-    static atomic_flag noted = ATOMIC_FLAG_INIT;
+static bool has_no_checksum(Bytes frame) {
     enum { CHECKSUM_FLAG = 4 };
-    if (frame.size < 5 || get_u32(frame.data) != ZSTD_MAGICNUMBER || frame.data[4] & CHECKSUM_FLAG) return;
-    if (atomic_flag_test_and_set(&noted)) return;
-    log_line("zstd frames without checksum: damage in such an input cannot always be detected");
+    return frame.size >= 5 && get_u32(frame.data) == ZSTD_MAGICNUMBER && !(frame.data[4] & CHECKSUM_FLAG);
 }
 
 static CodecStatus zstd_decode(void *state, CodecStep *step) {
     Zstd *zstd = state;
-    if (!zstd->in_frame) note_missing_checksum(step->in);
+    step->unchecked = !zstd->in_frame && has_no_checksum(step->in);
     ZSTD_inBuffer in = {step->in.data, step->in.size, 0};
     ZSTD_outBuffer out = {step->out, step->space, 0};
     size_t status = ZSTD_decompressStream(zstd->context, &out, &in);

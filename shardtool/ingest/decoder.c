@@ -1,7 +1,9 @@
 // Decompresses a stream with its codec and checks that it is whole and no decompression bomb.
 #include "shardtool/ingest/decoder.h"
 #include "common/err.h"
+#include "common/log.h"
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum {
@@ -56,6 +58,14 @@ static int refill(Decoder *decoder) {
     return 0;
 }
 
+// Frames without checksum are common: log the first input that has one.
+static void note_unchecked(const Decoder *decoder) {
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&noted)) return;
+    log_line("'%s' has zstd frames without checksum: damage in it, and in other such inputs, cannot always be detected",
+             decoder->outer->name);
+}
+
 static int check_ratio(Decoder *decoder, size_t more) {
     if (more) decoder->silent_in = 0;
     decoder->out_bytes += more;
@@ -82,6 +92,7 @@ static int decode(Decoder *decoder, uint8_t *data, size_t size, size_t *done) {
         decoder->in = step.in;
         decoder->complete = status == CODEC_END;
         *done = size - step.space;
+        if (step.unchecked) note_unchecked(decoder);
         if (status == CODEC_BAD) return fail_damaged(decoder, step.error);
         if (check_ratio(decoder, space - step.space) < 0) return -1;
         if (step.blocks) add_point(decoder, status == CODEC_END);
