@@ -134,10 +134,17 @@ static int parse_swap(Reload *reload) {
     return served_spec_parse(&reload->spec, count, words, control->has_schedule ? words[count] : NULL);
 }
 
+// Adds to the error that two sets of datasets are open at this time.
+static int fail_opening(const Served *current) {
+    if (err_code() != EX_MEMORY) return -1;
+    const uint64_t shards = current->streams[SPLIT_TRAIN].count + current->streams[SPLIT_VAL].count;
+    return fail_in("while the %" PRIu64 " shards that are served stay mapped", shards);
+}
+
 static int open_fresh(Reload *reload) {
     const WireControl *control = &reload->request.control;
     if (control->action == WIRE_SWAP && parse_swap(reload) < 0) return -1;
-    if (!(reload->fresh = served_open(&reload->spec))) return -1;
+    if (!(reload->fresh = served_open(&reload->spec))) return fail_opening(reload->current);
     for (unsigned split = 0; split < SPLIT_COUNT; split++)
         shard_stream_match(&reload->fresh->streams[split], &reload->current->streams[split]);
     if (control->action != WIRE_REWEIGHT) return 0;

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <zmq.h>
 
 enum { T = 64, ROWS = 8 };
@@ -157,6 +158,50 @@ TEST(loader_refuses_weights_for_a_source_that_is_too_short) {
     CHECK(next_of_epoch(feed, 100000 - ROWS) == FEED_BATCH);
     CHECK(next_of_epoch(feed, 100000 - ROWS + 1) == FEED_ERROR);
     CHECK_ERROR(EX_DATA, "'tiny'");
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// A dataset of one shard under many names, and `base`, which has the shard alone.
+static void make_linked_dataset(const char *base, const char *path, uint64_t shards) {
+    const TestDataset spec = {.salt = 1, .train_tokens = 1000, .shard_tokens = 1000, .frame_tokens = 1000};
+    Dataset one, many;
+    make_test_dataset(base, &spec);
+    CHECK(dataset_open(&one, base) == 0);
+    dataset_begin(&many, path);
+    memcpy(many.vocab_fp, one.vocab_fp, 32);
+    many.vocab_size = one.vocab_size, many.eot_id = one.eot_id, many.params = "", many.val = "0";
+    for (uint64_t i = 0; i < shards; i++) {
+        char shard[PATH_MAX_BYTES], folder[PATH_MAX_BYTES];
+        dataset_shard_path(shard, path, SPLIT_TRAIN, i);
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(shard, '/') - shard), shard);
+        CHECK(dir_make(folder) == 0 && link(one.shards[SPLIT_TRAIN][0].path, shard) == 0);
+        dataset_add(&many, SPLIT_TRAIN, &one.shards[SPLIT_TRAIN][0]);
+    }
+    CHECK(dataset_save(&many) == 0);
+    dataset_close(&many), dataset_close(&one);
+}
+
+// fault 40
+TEST(loader_names_the_limit_on_mappings_when_the_shards_of_a_swap_do_not_fit) {
+    enum { DEFAULT_MAPPINGS = 65530, SHARDS = DEFAULT_MAPPINGS / 2 + 100 };
+    int limit = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+    CHECK(file && fscanf(file, "%d", &limit) == 1 && fclose(file) == 0);
+    if (limit != DEFAULT_MAPPINGS) SKIP("vm.max_map_count is not the kernel's default");
+    make_linked_dataset("one", "a", SHARDS);
+    make_linked_dataset("two", "b", SHARDS - 1);
+    pid_t pid = start_loader("a", "p");
+    Feed *feed = open_feed(false);
+    CHECK_EQUAL(loader_command("swap b"), EX_MEMORY);
+    char words[100];
+    snprintf(words, sizeof words, "while the %d shards that are served stay mapped: ", SHARDS);
+    check_output(words);
+    snprintf(words, sizeof words, " of %d shards are mapped (vm.max_map_count is %d; raise it, ", SHARDS - 1,
+             DEFAULT_MAPPINGS);
+    check_output(words);
+    read_rows(feed, 1, ROWS, T, 0);
+    CHECK_EQUAL(loader_command("swap one"), 0);
     feed_close(feed);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
 }
