@@ -215,10 +215,10 @@ typedef struct {
 typedef struct {
     char name[56];
     uint8_t fp8[8];
-    uint64_t weight; // 1, or of a mixture: as given
-    uint64_t batches, tokens;
-    uint64_t highest;  // of the train samples requested, the last one + 1
-    uint64_t replaced; // 1: another dataset has replaced it, for new sessions
+    uint64_t weight;          // 1, or of a mixture: as given
+    uint64_t batches, tokens; // tokens: for training, of the train split in modes without an end
+    uint64_t highest;         // of the train samples requested, the last one + 1
+    uint64_t replaced;        // 1: another dataset has replaced it, for new sessions
 } WireSourceStats;
 
 typedef enum { WIRE_SWAP = 1, WIRE_REWEIGHT } WireAction;

@@ -98,17 +98,14 @@ static void describe_batch(const Server *server, const Job *job, WireBatch *batc
     batch->payload_crc = job->crc;
 }
 
-static void count_sources(const Job *job) {
+// Counts samples for training: evaluations read modes that end, or the sources apart.
+static void count_training(const Job *job) {
     Served *served = job->copy.served;
     const WireGet *get = &job->copy.get;
-    if (get->split == SPLIT_TRAIN && !get->source && !sampling_ends(get->mode) &&
-        get->first_sample + get->rows > served->highest)
-        served->highest = get->first_sample + get->rows;
-    const bool trains = get->split == SPLIT_TRAIN && !get->source; // evaluations read the sources apart
-    for (uint32_t row = 0; trains && served->source_count > 1 && row < job->copy.rows; row++) {
-        MixtureSample at = served_sample(served, get, get->first_sample + row);
-        if (at.source < served->source_count) served->source_tokens[at.source] += get->sequence_tokens;
-    }
+    if (get->split != SPLIT_TRAIN || get->source || sampling_ends(get->mode)) return;
+    if (get->first_sample + get->rows > served->highest) served->highest = get->first_sample + get->rows;
+    for (uint32_t row = 0; row < job->copy.rows; row++)
+        served->source_tokens[served_sample(served, get, get->first_sample + row).source] += get->sequence_tokens;
 }
 
 static void job_answer(Server *server, Job *job) {
@@ -121,8 +118,8 @@ static void job_answer(Server *server, Job *job) {
     server->stats.tokens += tokens;
     server->stats.payload_bytes += batch->length;
     server->stats.produce_ns += took_ns;
-    job->copy.served->batches++, job->copy.served->tokens += tokens;
-    count_sources(job);
+    job->copy.served->batches++;
+    count_training(job);
     Session *session = session_find(server, job->header.session);
     if (session) session_count(session, &job->copy.get, batch, took_ns);
     if (job->inline_rows) {

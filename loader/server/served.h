@@ -39,13 +39,13 @@ typedef struct Served {
     Mixture mixture;                       // of more than one source
     char *name;                            // of the mixture
     uint64_t highest;                      // of the train samples that were requested, the last one + 1
-    uint64_t source_tokens[SOURCES_MAX];   // sent
+    uint64_t source_tokens[SOURCES_MAX];   // sent for training
     ServedSource sources[SOURCES_MAX + 1]; // of more than one, the last is all of them joined
     unsigned source_count;
     ShardStream streams[SPLIT_COUNT];
-    unsigned users;                         // requests in progress
-    uint64_t requested_ns, batches, tokens; // the last request; rows sent
-    struct Served *next;                    // in a list of those to be closed
+    unsigned users;                 // requests in progress
+    uint64_t requested_ns, batches; // the last request; sent
+    struct Served *next;            // in a list of those to be closed
 } Served;
 
 // A sample of a request as a sample of one source, or of all sources joined.

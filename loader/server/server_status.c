@@ -54,7 +54,7 @@ static void add_source(const Served *served, const Dataset *dataset, uint32_t we
 
 static void add_sources(const Served *served, bool replaced, Status *status) {
     if (!served) return;
-    if (served->source_count == 1) add_source(served, &served->dataset, 1, served->tokens, replaced, status);
+    if (served->source_count == 1) add_source(served, &served->dataset, 1, served->source_tokens[0], replaced, status);
     for (unsigned i = 0; served->source_count > 1 && i < served->source_count; i++)
         add_source(served, &served->parts[i], mixture_entry(&served->mixture, served->highest)->given[i],
                    served->source_tokens[i], replaced, status);

@@ -10,11 +10,11 @@ typedef enum {
 } CodecStatus;
 
 typedef struct {
-    Bytes in;     // unread input, advanced
-    bool ended;   // no input follows `in`
-    uint8_t *out; // advanced
-    size_t space; // bytes left at `out`, reduced
-    bool blocks;  // return after each block, so that `save` finds an end
+    Bytes in;       // unread input, advanced
+    bool ended;     // no input follows `in`
+    uint8_t *out;   // advanced
+    size_t space;   // bytes left at `out`, reduced
+    bool blocks;    // return after each block, so that `save` finds an end
     bool unchecked; // a frame without a checksum has begun
     const char *error;
 } CodecStep;

@@ -1,5 +1,6 @@
 // Datasets with known ids, and loader processes, for the loader's tests.
 #include "tests/unit/loader/fixture_loader.h"
+#include "loader/client/query.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -141,6 +142,19 @@ const char *tcp_endpoint(void) {
     close(fd);
     snprintf(endpoint, sizeof endpoint, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     return endpoint;
+}
+
+void read_status(Status *status, const char *endpoint) {
+    Query query;
+    WireMessage request, reply;
+    Buffer tables = {0};
+    memset(&request, 0, sizeof request);
+    request.header.type = WIRE_STATS;
+    CHECK(query_open(&query, endpoint, NULL, NULL) == 0);
+    CHECK(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
+    CHECK(status_decode(status, &reply.stats, (Bytes){tables.data, tables.size}) == 0);
+    buffer_close(&tables);
+    query_close(&query);
 }
 
 FeedConfig test_feed_config(uint32_t T, uint32_t rows) {

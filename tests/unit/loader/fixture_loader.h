@@ -2,6 +2,7 @@
 #pragma once
 
 #include "loader/client/feed.h"
+#include "loader/protocol/status.h"
 #include "shardtool/format/dataset.h"
 #include "tests/test.h"
 #include <sys/types.h>
@@ -32,6 +33,7 @@ int stop_loader(pid_t pid, int signal);            // the exit status, or 128 + 
 void wait_for_line(const char *place, const char *part, int times); // until PLACE.log contains `part` that many times
 void wait_for_loader(const char *place, int times);                 // until its log contains "ready:" that many times
 const char *tcp_endpoint(void);                                     // of this process, at a port that was free
+void read_status(Status *status, const char *endpoint);             // of a loader without keys
 
 enum { FOREVER = 120000 };                              // ms, a limit that only a defect reaches
 FeedConfig test_feed_config(uint32_t T, uint32_t rows); // of a loader at ipc://p

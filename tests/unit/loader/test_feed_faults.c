@@ -1,7 +1,5 @@
 // Feed and loader with peers that are stopped, hostile, or wake up after they were replaced.
 #include "loader/client/feed_internal.h"
-#include "loader/client/query.h"
-#include "loader/protocol/status.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -407,19 +405,6 @@ TEST(loader_holds_no_pages_of_the_shards_that_it_has_opened) {
     CHECK(resident_with(SHARDS) < resident_with(1) + SHARDS * (32 << 10));
 }
 
-static void read_status(Status *status) {
-    Query query;
-    WireMessage request, reply;
-    Buffer tables = {0};
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_STATS;
-    CHECK(query_open(&query, "ipc://p", NULL, NULL) == 0);
-    CHECK(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
-    CHECK(status_decode(status, &reply.stats, (Bytes){tables.data, tables.size}) == 0);
-    buffer_close(&tables);
-    query_close(&query);
-}
-
 static const char *printed(const Status *status, StatusForm form) {
     static Buffer text;
     text.size = 0;
@@ -441,7 +426,7 @@ TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
     set_get(&peer, fp8, BIG, 0, 0);
     peer.message.get.mode = SAMPLING_CROP, peer.message.get.first_sample = FIRST;
     send_message(&peer, WIRE_GET, 0);
-    do read_status(&status);
+    do read_status(&status, "ipc://p");
     while (!status.totals.batches);
     CHECK_EQUAL(status.totals.clients, 1);
     const WireClientStats *client = &status.clients[0];
@@ -465,7 +450,7 @@ TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
     set_get(&peer, fp8, ROWS, 0, 0);
     send_message(&peer, WIRE_GET, 0);
     CHECK_EQUAL(receive(&peer, &answer), WIRE_BATCH);
-    read_status(&status);
+    read_status(&status, "ipc://p");
     CHECK(status.clients[0].next_sample == FIRST + BIG && status.clients[0].batches == 2);
     memset(hello.name, 'x', sizeof hello.name);
     peer.message.hello = hello;
@@ -474,6 +459,66 @@ TEST(loader_status_shows_who_a_client_is_where_it_is_and_what_it_has_not_read) {
     CHECK(answer.error.code == WIRE_PROTO && strstr(answer.error.text, "'name'"));
     close_peer(&peer);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_status_shows_the_newest_name_and_address_of_a_session) {
+    make_test_dataset("d", &test_small);
+    const pid_t pid = start_loader("d", tcp_endpoint());
+    const char *const hosts[] = {"127.0.0.1", "127.0.0.2"}, *const names[] = {"first", ""};
+    static Status status;
+    for (int i = 0; i < 2; i++) {
+        char from[80];
+        snprintf(from, sizeof from, "tcp://%s:0;%s", hosts[i], tcp_endpoint() + strlen("tcp://"));
+        Peer peer = open_peer(from);
+        uint8_t fp8[8];
+        WireHello hello = valid_hello;
+        strcpy(hello.name, names[i]);
+        greet(&peer, &hello, fp8);
+        read_status(&status, tcp_endpoint());
+        CHECK_EQUAL(status.totals.clients, 1);
+        CHECK(!strcmp(status.clients[0].address, hosts[i]) && !strcmp(status.clients[0].name, names[i]));
+        close_peer(&peer);
+    }
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// The tokens that status reports of each source of these datasets after 8 samples for training and evaluations.
+static void check_training_tokens(const char *dataset, const char *other, const uint64_t tokens[2]) {
+    const pid_t pid = start_loader_with(dataset, "p", other, NULL);
+    wait_for_loader("p", 1);
+    Peer peer = open_peer("p");
+    static Status status;
+    uint8_t fp8[8];
+    WireMessage answer;
+    greet(&peer, &valid_hello, fp8);
+    static const WireGet gets[] = {{.mode = SAMPLING_EPOCH},
+                                   {.mode = SAMPLING_EPOCH, .split = SPLIT_VAL},
+                                   {.mode = SAMPLING_PERMUTED, .first_sample = 100},
+                                   {.mode = SAMPLING_PERMUTED, .split = SPLIT_VAL, .source = 1},
+                                   {.mode = SAMPLING_EPOCH, .source = 1, .first_sample = 100}};
+    for (const WireGet *get = gets; get < gets + sizeof gets / sizeof *gets; get++) {
+        peer.message.get = *get;
+        peer.message.get.rows = ROWS, peer.message.get.sequence_tokens = T;
+        memcpy(peer.message.get.dataset_fp8, fp8, 8);
+        send_message(&peer, WIRE_GET, 0);
+        CHECK_EQUAL(receive(&peer, &answer), WIRE_BATCH);
+        read_status(&status, "ipc://p");
+        CHECK_EQUAL(status.totals.sources, other ? 2 : 1);
+        for (unsigned i = 0; i < status.totals.sources; i++) {
+            CHECK_EQUAL(status.sources[i].tokens, tokens[i]);
+            CHECK_EQUAL(status.sources[i].highest, ROWS);
+        }
+    }
+    close_peer(&peer);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(loader_status_counts_the_tokens_for_training_without_evaluations) {
+    make_test_dataset("d", &test_small);
+    make_test_dataset("e", &test_small);
+    check_training_tokens("d", NULL, (const uint64_t[]){ROWS * T, 0});
+    CHECK(unlink("p.log") == 0);
+    check_training_tokens("d:3", "e:1", (const uint64_t[]){ROWS * 3 / 4 * T, ROWS / 4 * T});
 }
 
 // fault 89

@@ -15,6 +15,20 @@ static Feed *open_feed(const char *key_file, const char *loader_key, uint64_t ti
     return feed_open(&config);
 }
 
+static pid_t start_with_keys(void) {
+    return start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+}
+
+// A loader with keys, which allows two trainers; their key files are a.key and b.key.
+static pid_t serve_two_keys(KeyPair *loader, KeyPair *a, KeyPair *b) {
+    char allow[100];
+    CHECK(keys_make(loader, "loader.key") == 0 && keys_make(a, "a.key") == 0 && keys_make(b, "b.key") == 0);
+    snprintf(allow, sizeof allow, "%s\n%s\n", a->public_key, b->public_key);
+    write_file("allow", allow, strlen(allow));
+    make_test_dataset("d", &test_small);
+    return start_with_keys();
+}
+
 // fault 53
 TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     KeyPair loader, listed, unlisted;
@@ -24,7 +38,7 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
     snprintf(allow, sizeof allow, "\n%s a comment\n", listed.public_key);
     write_file("allow", allow, strlen(allow));
     make_test_dataset("d", &test_small);
-    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    pid_t pid = start_with_keys();
 
     Feed *feed = open_feed("listed.key", loader.public_key, FOREVER);
     CHECK(feed && feed_attach(feed) == 0);
@@ -50,15 +64,9 @@ TEST(feed_gets_data_over_tcp_only_with_a_key_the_loader_allows) {
 // fault 53
 TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     KeyPair loader, removed, kept;
-    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&removed, "removed.key") == 0);
-    CHECK(keys_make(&kept, "kept.key") == 0);
-    char allow[100];
-    snprintf(allow, sizeof allow, "%s\n%s\n", removed.public_key, kept.public_key);
-    write_file("allow", allow, strlen(allow));
-    make_test_dataset("d", &test_small);
-    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
-    Feed *feed = open_feed("removed.key", loader.public_key, FOREVER),
-         *other = open_feed("kept.key", loader.public_key, FOREVER);
+    pid_t pid = serve_two_keys(&loader, &removed, &kept);
+    Feed *feed = open_feed("a.key", loader.public_key, FOREVER),
+         *other = open_feed("b.key", loader.public_key, FOREVER);
     CHECK(feed && feed_attach(feed) == 0 && other && feed_attach(other) == 0);
 
     // A list that is not valid changes nothing.
@@ -104,13 +112,7 @@ static unsigned refusal(const KeyPair *keys, const char *loader_key, WireType ty
 // fault 99
 TEST(loader_refuses_the_session_of_another_key) {
     KeyPair loader, owner, other;
-    CHECK(keys_make(&loader, "loader.key") == 0 && keys_make(&owner, "owner.key") == 0);
-    CHECK(keys_make(&other, "other.key") == 0);
-    char allow[100];
-    snprintf(allow, sizeof allow, "%s\n%s\n", owner.public_key, other.public_key);
-    write_file("allow", allow, strlen(allow));
-    make_test_dataset("d", &test_small);
-    pid_t pid = start_loader_with("d", tcp_endpoint(), "--key=loader.key", "--allow=allow");
+    pid_t pid = serve_two_keys(&loader, &owner, &other);
     CHECK_EQUAL(refusal(&owner, loader.public_key, WIRE_HELLO), 0);
     CHECK_EQUAL(refusal(&other, loader.public_key, WIRE_HELLO), WIRE_PROTO);
     CHECK_EQUAL(refusal(&other, loader.public_key, WIRE_BYE), WIRE_PROTO);

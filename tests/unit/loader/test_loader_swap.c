@@ -282,16 +282,9 @@ TEST(loader_swap_reports_at_once_that_the_loader_has_ended) {
 }
 
 static uint64_t frames_decoded(void) {
-    Query query;
-    WireMessage request, reply;
-    Buffer tables = {0};
-    memset(&request, 0, sizeof request);
-    request.header.type = WIRE_STATS;
-    CHECK(query_open(&query, "ipc://p", NULL, NULL) == 0);
-    CHECK(query_send(&query, &request, (Bytes){0}, FOREVER, &reply, &tables) == 0);
-    buffer_close(&tables);
-    query_close(&query);
-    return reply.stats.frames_decoded;
+    static Status status;
+    read_status(&status, "ipc://p");
+    return status.totals.frames_decoded;
 }
 
 // Reads all of a dataset, so that nothing is left that could be read ahead.

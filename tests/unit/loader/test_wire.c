@@ -1,6 +1,7 @@
 // The messages of the protocol: their layout, and which messages are refused.
 #include "common/hash.h"
 #include "loader/protocol/sampling_mode.h"
+#include "loader/protocol/status.h"
 #include "loader/protocol/wire.h"
 #include "tests/test.h"
 
@@ -172,6 +173,54 @@ TEST(wire_prints_no_foreign_control_characters) {
     CHECK_TEXT(out.error.text, "a???b??????");
     memset(message.error.text, 'x', sizeof message.error.text); // not terminated
     CHECK_EQUAL(verdict_of(message), WIRE_UNKNOWN_FIELD);
+}
+
+// Every other text that a peer sends and a person reads, as it arrives.
+TEST(wire_cleans_the_names_of_trainers_and_datasets) {
+    static const char foreign[] = "a\x1b[31m\n", clean[] = "a?[31m?";
+    WireMessage message, out;
+    memset(&message, 0, sizeof message);
+    message.header.type = WIRE_HELLO, message.header.session = 1;
+    message.hello = (WireHello){.vocab_size = 1, .sequence_tokens = 1, .max_rows = 1, .window = 1};
+    strcpy(message.hello.name, foreign);
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
+    CHECK(!strcmp(out.hello.name, clean));
+    memset(&message, 0, sizeof message);
+    message.header.type = WIRE_WELCOME, message.header.session = 1;
+    message.welcome = (WireWelcome){.window = 1, .sources = 1, .entries = 1, .vocab_size = 1};
+    strcpy(message.welcome.name, foreign);
+    CHECK_EQUAL(decode_copy(wire_encode(&message), &out), WIRE_VALID);
+    CHECK(!strcmp(out.welcome.name, clean));
+
+    struct {
+        WireSource source;
+        WireWeights weights;
+    } part = {.weights.weights = {MIXTURE_SUM}};
+    strcpy(part.source.name, foreign);
+    message.welcome.sources_crc = crc32c(0, &part, sizeof part);
+    WireSource source;
+    WireWeights weights;
+    CHECK(wire_decode_sources(&message.welcome, (Bytes){(uint8_t *)&part, sizeof part}, &source, &weights));
+    CHECK(!strcmp(source.name, clean));
+
+    struct {
+        WireClientStats client;
+        WireSourceStats source;
+    } tables = {0};
+    static Status status;
+    const WireStats totals = {.clients = 1, .sources = 1};
+    const Bytes bytes = {(uint8_t *)&tables, sizeof tables};
+    char *const texts[] = {tables.client.name, tables.client.address, tables.source.name};
+    const size_t sizes[] = {sizeof tables.client.name, sizeof tables.client.address, sizeof tables.source.name};
+    for (int i = 0; i < 3; i++) strcpy(texts[i], foreign);
+    CHECK(status_decode(&status, &totals, bytes) == 0);
+    CHECK(!strcmp(status.clients[0].name, clean) && !strcmp(status.clients[0].address, clean));
+    CHECK(!strcmp(status.sources[0].name, clean));
+    for (int i = 0; i < 3; i++) { // a text without an end
+        memset(texts[i], 'x', sizes[i]);
+        CHECK(status_decode(&status, &totals, bytes) < 0);
+        memset(texts[i], 0, sizes[i]);
+    }
 }
 
 TEST(wire_refuses_sources_that_are_not_those_of_their_welcome) {
