@@ -225,9 +225,9 @@ pack-now: all $(O)/test-gpu $(O)/bench_gpu
 deps: ; $(Q)scripts/deps.sh build
 test-deps: ; $(Q)scripts/deps.sh test
 ## docs     the manual as a site with search, in build/site
-docs: test-deps
+docs: test-deps all
 	$(Q)$(PIP) mkdocs==1.6.1 mkdocs-material==9.8.1
-	$(Q)scripts/docs.sh $(PYTHON)
+	$(Q)scripts/docs.sh $(PYTHON) $(O)/bin
 ## format   run clang-format on all sources
 ## lint     check formatting, structure and names
 format lint: ; $(Q)scripts/lint.sh $@

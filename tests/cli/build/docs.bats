@@ -86,10 +86,39 @@ has_cuda() { [[ "$("$BIN/trainer" plan --device=cuda --n_layer=1 2>&1)" != *"bui
     for page in *.md; do grep -q " $page\$" ../scripts/mkdocs.yml || { echo "$page" && false; }; done
 }
 
+@test "each option, key and word of a key that a page names is one of a program's tables" {
+    cd "$ROOT"
+    for program in shardtool loader trainer; do
+        for page in $("$BIN/$program" --man | sed -nE 's/^\.BR .*-([a-z]+) \([15]\)$/\1/p'); do
+            "$BIN/$program" --man "$page" | sed -n 's/^\.B //p' | sed 's/\\-/-/g' | tee -a "$BATS_TEST_TMPDIR/rows" |
+                grep -oE -- '--[a-z0-9_-]+|^[a-z0-9_]+ =' | sed 's/^--//; s/ =//; y/-/_/' >>"$BATS_TEST_TMPDIR/names"
+        done
+    done
+    # lines with an option of another program are left out
+    grep -hoE -- '.*[` (]--[a-z].*' README.md docs/*.md | grep -vE 'mpirun|srun|sbatch|tensorboard' |
+        grep -oE -- '[` (]--[a-z][a-z0-9_-]+' | sed 's/^.--//; y/-/_/' | sort -u >"$BATS_TEST_TMPDIR/named"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/named")" -ge 80 ]
+    printf '%s\n' help man completion version >>"$BATS_TEST_TMPDIR/names"
+    sort -u "$BATS_TEST_TMPDIR/names" | comm -13 - "$BATS_TEST_TMPDIR/named" >"$BATS_TEST_TMPDIR/unknown"
+    run_code 0 diff /dev/null "$BATS_TEST_TMPDIR/unknown"
+    # a list of words, as --offload=none|optimizer
+    grep -ohE -- '--[a-z_]+=[a-z0-9_+]+(\|[a-z0-9_+]+)+' README.md docs/*.md | sort -u >"$BATS_TEST_TMPDIR/lists"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/lists")" -ge 3 ]
+    while IFS='=' read -r key words; do
+        row="|$(sed -n "s/^${key#--} = //p" "$BATS_TEST_TMPDIR/rows")|"
+        for word in ${words//|/ }; do [[ "$row" == *"|$word|"* ]] || { echo "$key=$word" && false; }; done
+    done <"$BATS_TEST_TMPDIR/lists"
+    # the pages of model options and of the order of samples have all
+    for key in $(sed -nE 's/^(KEY|WORD)\([A-Za-z]+, ([a-z_]+), .* OPTION, .*/\2/p' trainer/config/keys.def); do
+        grep -q -- "\`--$key" docs/model-options.md || { echo "$key" && false; }
+    done
+    for word in $(sed -n 's/^sampling = //p' "$BATS_TEST_TMPDIR/rows" | tr '|' ' '); do grep -q "\`$word\`" docs/train.md; done
+}
+
 @test "the site is built without a link that leads nowhere or a request to another server, and searches without a server" {
     cd "$ROOT"
     build/venv/bin/python -c 'import material' 2>/dev/null || skip "no mkdocs-material: make docs installs it"
-    run_code 0 scripts/docs.sh build/venv/bin/python
+    run_code 0 scripts/docs.sh build/venv/bin/python "$BIN"
     grep -q '"title":"Checkpoints"' build/site/search/search_index.js
     grep -q '<script src="iframe-worker.js">' build/site/formats.html
 }
