@@ -35,6 +35,7 @@ END
     chmod +x "$pack/compat/$program"
 done
 strip --strip-unneeded "$pack"/bin/* "$pack/test-gpu" "$pack/bench_gpu" "$pack"/lib/*
+git rev-parse --short=7 HEAD >"$pack/commit"
 cp tests/operations/test_operations.c "$pack/tests/operations"
 cp -r tests/cuda/device tests/cuda/*.c "$pack/tests/cuda" # the names of the tests are read from the sources
 cp tests/bench/bench_gpu*.{py,json} tests/bench/nanogpt_model.py "$pack/tests/bench"

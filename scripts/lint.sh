@@ -93,6 +93,9 @@ hits=$(
 [ -z "$hits" ] || say "test names of less than three words:
 $hits"
 
+hits=$(scripts/figures.sh README.md loader/python/README.md docs/*.md)
+[ -z "$hits" ] || say "$hits"
+
 hits=$(tests/faults/run_faults.sh --check)
 [ -z "$hits" ] || say "$hits"
 

@@ -35,6 +35,7 @@ END
 {"what": "step", "model": "124M", "B": 64, "ms": 120, "tokens_per_second": 546133, "before_bytes": 1073741824, "opened_bytes": 2147483648, "arena_bytes": 4294967296, "end_bytes": 4831838208}
 END
     cd "$out" && python3 "$OLDPWD/tests/cuda/device/report.py" "$out"
+    grep -qE '^Measured: no commit, 20..-..-.., NVIDIA H200, 570.1' gpu-results.md # out of a checkout
     grep -q '^| attention_forward | 12 | 5.000 | 200 | 5.2 |  |$' gpu-results.md
     grep -q '^| matmul_forward | 24 | 18.000 | 450 | 11.4 | \*\*off\*\* |$' gpu-results.md
     grep -q '^| step |  | 125.000 | - | 119.6 |  |$' gpu-results.md

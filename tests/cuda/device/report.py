@@ -6,6 +6,7 @@ In a checkout it also renews docs/gpu-results.md. A section without new results 
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -162,11 +163,18 @@ def write(path, new):
         out.write("".join(heading + body.rstrip() + "\n\n" for heading, body in (old | new).items()).rstrip() + "\n")
 
 
+def commit():
+    if os.path.exists("commit"):  # in the archive of make gpu-pack
+        return open("commit").read().strip()
+    git = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
+    return git.stdout.strip() or "no commit"
+
+
 def main():
     device = read("device.txt").strip()
     text = [HEAD]
     if device:
-        text.append(f"{device}; {time.strftime('%Y-%m-%d')}\n")
+        text.append(f"Measured: {commit()}, {time.strftime('%Y-%m-%d')}, {device}\n")
     else:
         text.append("**Not measured yet**: no machine with a GPU has run them.\n")
     if read("tests.txt"):
