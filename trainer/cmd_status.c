@@ -74,7 +74,6 @@ static int run(int count, char **arguments) {
         printf("{\"step\": %llu", (unsigned long long)state.step);
     else
         printf("%-22s %llu\n", found ? "step" : "step (not saved yet)", (unsigned long long)state.step);
-    print_number("tokens", (double)state.tokens);
     print_loss("val_loss_before", state.first_loss);
     print_loss("best_val_loss", state.best_loss);
     json_t *evaluation = metrics_last_evaluation(arguments[0]);
@@ -83,6 +82,7 @@ static int run(int count, char **arguments) {
     else
         print_loss("val_loss", state.last_loss);
     json_decref(evaluation);
+    print_number("tokens", (double)state.tokens);
     if (started) {
         print_number("last_step", (double)last.step);
         print_loss("last_loss", last.loss);

@@ -109,7 +109,7 @@ int path_check(const char *path) {
                 path, path);
 }
 
-static bool takes_path(const Option *option) {
+bool option_takes_path(const Option *option) {
     static const char *const arguments[] = {"DIR", "FILE", "ENDPOINT"};
     for (size_t i = 0; option->argument && i < sizeof arguments / sizeof *arguments; i++)
         if (!strcmp(option->argument, arguments[i])) return true;
@@ -156,7 +156,7 @@ int option_set(const Option *option, const char *value) {
         return 0;
     }
     default:
-        if (takes_path(option) && path_check(value) < 0) return -1;
+        if (option_takes_path(option) && path_check(value) < 0) return -1;
         *(const char **)option->value = value;
         return 0;
     }
@@ -325,7 +325,7 @@ static bool print_about(const Program *program, const char *first, const char *s
     else if (!strcmp(first, "--man"))
         return print_man(program, second);
     else if (!strcmp(first, "--completion"))
-        cli_print_completion(program);
+        return cli_print_completion(program, second);
     else
         return false;
     return true;

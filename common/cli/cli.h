@@ -42,11 +42,17 @@ typedef struct {
     const char *commands; // those in whose pages it stands, separated by spaces; NULL: all
 } ManualRow;
 
+// A title before the option `first` of a list and those that follow it. A table of them ends with a row of NULL.
+typedef struct {
+    const char *first, *title;
+} OptionGroup;
+
 // Options that a command parses itself, such as the keys of a configuration.
 typedef struct {
     const char *name, *summary, *description; // of their manual page, PROGRAM-NAME(5)
     const ManualRow *examples;
     const Option *rows; // for help, manual page and completion
+    const OptionGroup *groups;
     // "key=value", or "key" before `next` (NULL at the end), which may be no name of `rows`. Returns how many arguments it
     // took, or -1 after fail().
     int (*take)(const char *option, const char *next);
@@ -81,6 +87,7 @@ int option_set(const Option *option, const char *value); // -1 (2) when it does 
 int path_check(const char *path);
 const char *option_nearest(const Option *options, const char *name); // NULL when no name is similar
 void option_print(const Option *option, char *out, size_t size);     // the variable's present value
+bool option_takes_path(const Option *option);                        // its argument is DIR, FILE or ENDPOINT
 
 // The word of an OPT_WORD list with this number.
 void word_print(const char *words, unsigned number, char *out, size_t size);

@@ -1,7 +1,10 @@
-// Help and completion from the option tables.
+// Help from the option tables, wrapped to the width of the terminal.
 #include "common/cli/cli_help.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 void option_flag(const Option *option, char *out, size_t size) {
     const char *name = option->name;
@@ -37,53 +40,140 @@ const Option common_options[] = {
     {OPT_END, NULL, NULL, NULL, NULL},
 };
 
-void cli_print_program(const Program *program) {
-    printf("%s: %s\n\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name, program->summary, program->name);
-    for (const Command *const *c = program->commands; *c; c++) printf("  %-10s %s\n", (*c)->name, (*c)->summary);
-    printf("\n%s COMMAND --help explains a command; --version, --man [COMMAND] and --completion print the version, a "
-           "manual page and a bash completion.\n",
-           program->name);
+const char *option_long_name(const Option *option) {
+    const char *name = option->name[0] && option->name[1] == ',' ? option->name + 2 : option->name;
+    return name[1] ? name : "";
 }
 
-static void print_rows(const Option *options) {
+const char *key_value_name(const Option *key) {
+    switch (key->type) {
+    case OPT_FLAG:
+        return "True|False";
+    case OPT_INT:
+        return "INTEGER";
+    case OPT_AUTO:
+        return "INTEGER|auto";
+    case OPT_FLOAT:
+        return "NUMBER";
+    case OPT_SIZE:
+        return "SIZE";
+    default:
+        return !key->argument ? "TEXT" : strchr(key->argument, '|') ? "WORD" : key->argument;
+    }
+}
+
+void key_help(const Option *key, char *out, size_t size) {
+    size_t used = (size_t)snprintf(out, size, "%s", key->help);
+    if (!key->argument || (key->type == OPT_STRING && !strchr(key->argument, '|'))) return;
+    used += (size_t)snprintf(out + used, size - used, " (");
+    for (const char *at = key->argument; *at && used + 4 < size; at++)
+        used += (size_t)(*at == '|' ? snprintf(out + used, size - used, " | ")
+                                    : snprintf(out + used, size - used, "%c", *at));
+    snprintf(out + used, size - used, ")");
+}
+
+const char *key_title(const MoreOptions *keys, const Option *key) {
+    for (const OptionGroup *group = keys->groups; group && group->first; group++)
+        if (!strcmp(group->first, key->name)) return group->title;
+    return NULL;
+}
+
+// Columns of the terminal, of $COLUMNS where stdout is none, or 100.
+static size_t line_width(void) {
+    enum { LEAST = 40, MOST = 120, USUAL = 100 };
+    struct winsize size = {0};
+    const char *columns = getenv("COLUMNS");
+    long width = columns ? strtol(columns, NULL, 10) : USUAL;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col) width = size.ws_col;
+    return width < LEAST ? LEAST : width > MOST ? MOST : (size_t)width;
+}
+
+// Prints a text from column `at` on, with further lines from column `indent` on.
+static void print_text(size_t at, size_t indent, const char *text) {
+    const size_t width = line_width();
+    printf("%*s", (int)(at < indent ? indent - at : 0), "");
+    if (at < indent) at = indent;
+    for (size_t length; *text; text += length) {
+        length = strcspn(text + 1, " ") + 1; // a word with the space before it
+        if (at + length > width && at > indent) printf("\n%*s", (int)indent, ""), at = indent;
+        const size_t skipped = at == indent && *text == ' ';
+        printf("%.*s", (int)(length - skipped), text + skipped);
+        at += length - skipped;
+    }
+    printf("\n");
+}
+
+// A label at column 2 and a text at `indent`.
+static void print_row(const char *label, size_t indent, const char *text) {
+    const size_t at = 2 + strlen(label);
+    printf("  %s%s", label, at < indent ? "" : "\n");
+    print_text(at < indent ? at : 0, indent, text);
+}
+
+void cli_print_program(const Program *program) {
+    char text[400];
+    snprintf(text, sizeof text, "%s: %s", program->name, program->summary);
+    print_text(0, 0, text);
+    printf("\nusage: %s COMMAND [OPTIONS] [ARGUMENTS]\n\n", program->name);
+    for (const Command *const *c = program->commands; *c; c++) print_row((*c)->name, 13, (*c)->summary);
+    snprintf(
+        text, sizeof text,
+        "%s COMMAND --help explains a command; --version, --man [COMMAND] and --completion [bash|zsh|fish] print the "
+        "version, a manual page and a completion script.",
+        program->name);
+    printf("\n");
+    print_text(0, 0, text);
+}
+
+enum { OPTION_INDENT = 29 };
+
+static void print_options(const Option *options) {
     for (const Option *o = options; o && o->type != OPT_END; o++) {
-        char flag[160], value[240];
+        char flag[160], value[240], text[1200];
         option_flag(o, flag, sizeof flag);
         option_default(o, value, sizeof value);
-        printf("  %-26s%s%s%s\n", flag, strlen(flag) > 26 ? "\n                             " : " ", o->help, value);
+        snprintf(text, sizeof text, "%s%s", o->help, value);
+        print_row(flag, OPTION_INDENT, text);
+    }
+}
+
+static void print_keys(const MoreOptions *keys) {
+    printf("\n");
+    print_text(0, 0, "keys, in configuration files (n_layer = 12) and as flags (--n_layer=12 or --n_layer 12)");
+    for (const Option *key = keys->rows; key->type != OPT_END; key++) {
+        char label[160], value[240], text[1200];
+        const char *title = key_title(keys, key);
+        if (title) printf("\n%s:\n", title);
+        snprintf(label, sizeof label, "%s = %s", key->name, key_value_name(key));
+        key_help(key, text, sizeof text);
+        option_default(key, value, sizeof value);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s", value);
+        print_row(label, OPTION_INDENT, text);
+    }
+}
+
+static void print_examples(const Program *program, const Command *command) {
+    const size_t length = strlen(command->name);
+    bool any = false;
+    for (const ManualRow *row = program->examples; row && row->name; row++) {
+        char line[400];
+        if (strncmp(row->name, command->name, length) || (row->name[length] && row->name[length] != ' ')) continue;
+        printf("%s", any ? "" : "\nexamples:\n");
+        snprintf(line, sizeof line, "%s %s", program->name, row->name);
+        print_row(line, 6, row->text);
+        any = true;
     }
 }
 
 void cli_print_help(const Program *program, const Command *command) {
-    printf("usage: %s %s [OPTIONS]%s%s\n%s\n\n", program->name, command->name, *command->arguments ? " " : "",
-           command->arguments, command->summary);
-    print_rows(command->options);
-    print_rows(common_options);
-    if (!command->more) return;
-    printf("\nkeys, in config files (key = value) and as flags (--key=value):\n");
-    print_rows(command->more->rows);
-}
-
-static void print_flags(const Option *options) {
-    for (const Option *o = options; o && o->type != OPT_END; o++) {
-        const char *name = o->name[0] && o->name[1] == ',' ? o->name + 2 : o->name;
-        if (name[1]) printf(" --%s", name);
-    }
-}
-
-void cli_print_completion(const Program *program) {
-    printf("_%s() {\n    local word=${COMP_WORDS[COMP_CWORD]} words\n    case ${COMP_WORDS[1]} in\n", program->name);
-    for (const Command *const *c = program->commands; *c; c++) {
-        printf("    %s) words='", (*c)->name);
-        print_flags(common_options);
-        print_flags((*c)->options);
-        if ((*c)->more) print_flags((*c)->more->rows);
-        printf("' ;;\n");
-    }
-    printf("    esac\n    if [ \"$COMP_CWORD\" = 1 ]; then words='");
-    for (const Command *const *c = program->commands; *c; c++) printf("%s ", (*c)->name);
-    printf("'; fi\n    case $word in -*|\"\") COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;;\n"
-           "    *) [ \"$COMP_CWORD\" = 1 ] && COMPREPLY=($(compgen -W \"$words\" -- \"$word\")) ;; esac\n}\n"
-           "complete -o default -F _%s %s\n",
-           program->name, program->name);
+    char usage[240];
+    snprintf(usage, sizeof usage, "usage: %s %s [OPTIONS]%s%s", program->name, command->name,
+             *command->arguments ? " " : "", command->arguments);
+    print_text(0, 0, usage);
+    print_text(0, 0, command->summary);
+    printf("\n");
+    print_options(command->options);
+    print_options(common_options);
+    if (command->more) print_keys(command->more);
+    print_examples(program, command);
 }

@@ -7,7 +7,8 @@ extern const Option common_options[]; // those that every command has; cli.c par
 
 void cli_print_program(const Program *program);
 void cli_print_help(const Program *program, const Command *command);
-void cli_print_completion(const Program *program); // bash
+// For the shell "bash" (or NULL), "zsh" or "fish". False after fail() for another.
+bool cli_print_completion(const Program *program, const char *shell);
 
 // Manual pages, as roff: of the program, of a command, and of the keys that commands parse themselves.
 void cli_print_man(const Program *program);
@@ -17,3 +18,9 @@ void cli_print_man_keys(const Program *program, const MoreOptions *keys);
 // "-o, --output DIR", and " [default]" or, where the default is none or off, "".
 void option_flag(const Option *option, char *out, size_t size);
 void option_default(const Option *option, char *out, size_t size);
+const char *option_long_name(const Option *option); // "output", or "" where it has a letter alone
+// What a key of MoreOptions has behind its "=", as INTEGER or DIR; its help with the range or the words of its values; and
+// the title of the group that it begins, or NULL.
+const char *key_value_name(const Option *key);
+void key_help(const Option *key, char *out, size_t size);
+const char *key_title(const MoreOptions *keys, const Option *key);

@@ -136,35 +136,21 @@ void cli_print_man_command(const Program *program, const Command *command) {
     print_end(program, command);
 }
 
-// What a key has to the right of "=".
-static const char *value_name(const Option *key) {
-    switch (key->type) {
-    case OPT_FLAG:
-        return "True|False";
-    case OPT_INT:
-    case OPT_FLOAT:
-        return "NUMBER";
-    case OPT_AUTO:
-        return "NUMBER|auto";
-    case OPT_SIZE:
-        return "SIZE";
-    default:
-        return key->argument && *key->argument ? key->argument : "TEXT";
-    }
-}
-
 void cli_print_man_keys(const Program *program, const MoreOptions *keys) {
-    char text[400];
+    char text[1200];
     snprintf(text, sizeof text, "%s-%s", program->name, keys->name);
     print_title(text, 5, keys->summary);
     printf(".SH SYNOPSIS\n.B KEY = VALUE\n.SH DESCRIPTION\n");
     print_roff(keys->description);
     printf("\n.SH KEYS\n");
     for (const Option *key = keys->rows; key->type != OPT_END; key++) {
-        char value[240];
-        snprintf(text, sizeof text, "%s = %s", key->name, value_name(key));
+        char label[160], value[240];
+        const char *title = key_title(keys, key);
+        if (title) printf(".SS %s\n", title);
+        snprintf(label, sizeof label, "%s = %s", key->name, key_value_name(key));
+        key_help(key, text, sizeof text);
         option_default(key, value, sizeof value);
-        print_row(text, key->help, value);
+        print_row(label, text, value);
     }
     print_section("EXAMPLES", keys->examples, NULL);
     printf(".SH SEE ALSO\n");

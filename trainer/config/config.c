@@ -1,5 +1,6 @@
 // The configuration: the table of keys, their values as text.
 #include "trainer/config/config.h"
+#include "common/cli/cli_help.h"
 #include "common/cli/nearest.h"
 #include "common/err.h"
 #include <stdio.h>
@@ -47,6 +48,7 @@ const Option config_keys[KEY_COUNT + 1] = {
     {OPT_STRING, #field, (void *)(uintptr_t)&names_##field[initial], &("" words)[1], when meaning},
 #define W(constant, text)  "|" text
 #define ANY                NULL
+#define VALUE(name)        #name
 #define RANGE(low, high)   #low ".." #high
 #define AT_LEAST(low)      #low ".."
 #define ALWAYS             ""
@@ -55,6 +57,14 @@ const Option config_keys[KEY_COUNT + 1] = {
 #define WITH(key)          "with " #key ": "
 #define ALIAS(constant, text)
 #include "trainer/config/keys.def"
+};
+
+const OptionGroup config_groups[] = {
+#define KEY(type, field, initial, class, range, when, meaning)
+#define WORD(type, field, initial, class, when, meaning, words)
+#define GROUP(field, title) {#field, title},
+#include "trainer/config/keys.def"
+    {NULL, NULL},
 };
 
 static const struct {
@@ -175,6 +185,8 @@ void config_print(const ConfigReader *reader) {
         char text[64];
         const char *value = text;
         Buffer out = {0};
+        const char *title = key_title(&config_options, &config_keys[i]);
+        if (title) printf("# %s\n", title);
         bool is_string = keys[i].type == OPT_STRING && !keys[i].names;
         if (is_string)
             value = *(const char *const *)((const char *)&config + keys[i].offset);

@@ -48,6 +48,7 @@ static inline int64_t config_eval_block(const Config *config) {
 }
 
 extern const Option config_keys[KEY_COUNT + 1]; // with their defaults, for help
+extern const OptionGroup config_groups[];       // the titles of keys.def
 
 // Reads files and flags into `config`, and collects all mistakes before it fails.
 typedef struct {

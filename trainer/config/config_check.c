@@ -30,6 +30,7 @@ static const struct {
 #define KEY(type, field, initial, class, range, when, meaning)  {range, when},
 #define WORD(type, field, initial, class, when, meaning, words) {ANY, when},
 #define ANY                                                     0, 0
+#define VALUE(name)                                             0, 0
 #define RANGE(low, high)                                        low, high
 #define AT_LEAST(low)                                           low, 0x1p53
 #define ALWAYS                                                  0, NULL, false
@@ -52,17 +53,13 @@ static void check_range(ConfigReader *reader, int key) {
                    rules[key].low, rules[key].high);
 }
 
-static void check_path(ConfigReader *reader, int key, const char *path) {
-    if (path_check(path) == 0) return;
-    config_mistake(reader, key, "'%s' is %s", config_key(key), err_text());
-    err_clear();
-}
-
 static void check_paths(ConfigReader *reader) {
-    const Config *config = &reader->config;
-    check_path(reader, KEY_out_dir, config->out_dir), check_path(reader, KEY_init_from, config->init_from);
-    check_path(reader, KEY_dataset, config->dataset), check_path(reader, KEY_vocabulary, config->vocabulary);
-    check_path(reader, KEY_loader, config->loader), check_path(reader, KEY_key_file, config->key_file);
+    for (int key = 0; key < KEY_COUNT; key++) {
+        if (!option_takes_path(&config_keys[key])) continue;
+        if (path_check(*(const char **)reader->options[key].value) == 0) continue;
+        config_mistake(reader, key, "'%s' is %s", config_key(key), err_text());
+        err_clear();
+    }
 }
 
 enum { MICRO_BATCH_TOKENS = 1 << 24 }; // at most: rows are counted in int, and no sum of the plan overflows

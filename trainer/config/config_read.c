@@ -449,6 +449,7 @@ const MoreOptions config_options = {
         "not set has the value in brackets, if there is one.",
     .examples = examples,
     .rows = config_keys,
+    .groups = config_groups,
     .take = take,
 };
 

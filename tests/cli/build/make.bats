@@ -20,13 +20,13 @@ setup() { cd "$ROOT"; }
             [ "$(grep -c "^\.B $name $command" page)" -ge 2 ] # the synopsis and an example
         done
     done
-    grep -q '^.B block_size = ' share/man/man5/millrace-trainer-config.5
+    grep -q '^.B block_size = INTEGER$' share/man/man5/millrace-trainer-config.5
     not grep -rq 'gradient_accumulation_steps = ' share/man/man1
     [ "$(find share/man -type f | wc -l)" -ge 41 ]
-    bash -c '. share/bash-completion/completions/shardtool
-        COMP_WORDS=(shardtool tok) COMP_CWORD=1; _shardtool; [ "${COMPREPLY[0]}" = tokenize ]
-        . share/bash-completion/completions/millrace-loader
-        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace-loader; [ "${COMPREPLY[0]}" = serve ]'
+    bash -c '. share/bash-completion/completions/millrace-loader
+        COMP_WORDS=(millrace-loader ser) COMP_CWORD=1; _millrace_loader; [ "${COMPREPLY[0]}" = serve ]'
+    [ "$(head -n 1 share/zsh/site-functions/_millrace-loader)" = "#compdef millrace-loader" ]
+    grep -q '^complete -c millrace-loader ' share/fish/vendor_completions.d/millrace-loader.fish
     bin/millrace-loader serve --help | grep -q '^usage: millrace-loader serve '
     run_code 2 bin/millrace-trainer nothing
     [[ "$output" == "millrace-trainer: unknown command 'nothing' (see millrace-trainer --help)" ]]

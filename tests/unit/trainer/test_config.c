@@ -81,13 +81,13 @@ TEST(config_reports_all_mistakes_at_once) {
         "a.py:2:11: 'n_layer' takes an integer\n",
         "a.py:3:10: 'n_head' takes an integer\n",
         "a.py:4:10: 'bias' takes True or False\n",
-        "a.py:5:10: unexpected text after the value of 'seed'\n",
+        "a.py:5:10: unexpected text after the value of 'seed': '4'\n",
         "a.py:6:11: 'out_dir' takes a quoted string: the string has no closing quote\n",
         "a.py:7:17: 'learning_rate' takes a number\n",
         "a.py:8:14: 'eval_iters' takes an integer\n",
-        "a.py:10:1: not a 'key = value' line\n",
+        "a.py:10:1: not a 'key = value' line, as n_layer = 12\n",
         "a.py:11:1: 'max_iters' is set twice, first at a.py:9\n",
-        "a.py:12:1: not a 'key = value' line\n",
+        "a.py:12:1: not a 'key = value' line, as n_layer = 12\n",
         "a.py:13:1: unknown key 'gradient_checkpoint'",
         "a.py:14:13: 'mem_limit' takes a number of bytes, as 1000000 or '11.3GiB'\n",
     };
@@ -146,6 +146,7 @@ TEST(every_number_among_the_keys_has_a_range_with_its_default) {
 #define KEY(type, field, initial, class, range, when, meaning)  {#type, range},
 #define WORD(type, field, initial, class, when, meaning, words) {"word", ANY},
 #define ANY                                                     0, -1
+#define VALUE(name)                                             0, -1
 #define RANGE(low, high)                                        low, high
 #define AT_LEAST(low)                                           low, 0x1p53
 #include "trainer/config/keys.def"
