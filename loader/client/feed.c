@@ -11,7 +11,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define MS 1000000ull
+#define MS         1000000ull
+#define CHECK_KEYS ": check its address, and the keys on both sides" // over tcp
 enum {
     WINDOW_DEFAULT = 4,
     LOG_MS = 5000,
@@ -44,9 +45,8 @@ static int wait_until_ready(Feed *feed) {
         if (while_waiting(feed) < 0 || connection_wait(feed, end) < 0) return -1;
         if (stopped(feed)) return fail(EX_AGAIN, "stopped while waiting for the loader");
         if (clock_ns() >= end && !feed->endpoint.ipc)
-            return fail(EX_PEER,
-                        "no answer from a loader at %s after %llu s: check its address, and the keys on both sides",
-                        feed->endpoint.name, (unsigned long long)timeout_ms / 1000);
+            return fail(EX_PEER, "no answer from a loader at %s after %llu s" CHECK_KEYS, feed->endpoint.name,
+                        (unsigned long long)timeout_ms / 1000);
         if (clock_ns() >= end)
             return fail(
                 EX_PEER,
@@ -194,8 +194,9 @@ static FeedResult wait_batch(Feed *feed, FeedBatch *batch, uint64_t began_ns) {
         if (stopped(feed)) return FEED_STOPPED;
         uint64_t quiet_ns = feed->last_batch_ns > began_ns ? feed->last_batch_ns : began_ns;
         if (clock_ns() - quiet_ns >= timeout_ns) {
-            fail(EX_PEER, "no data from the loader at %s for %llu s", feed->endpoint.name,
-                 (unsigned long long)feed->config.timeout_ms / 1000);
+            const bool refused = !feed->endpoint.ipc && feed->state != CONNECTION_READY;
+            fail(EX_PEER, "no data from the loader at %s for %llu s%s", feed->endpoint.name,
+                 (unsigned long long)feed->config.timeout_ms / 1000, refused ? CHECK_KEYS : "");
             return FEED_ERROR;
         }
         if (while_waiting(feed) < 0 || connection_wait(feed, quiet_ns + timeout_ns) < 0) return FEED_ERROR;

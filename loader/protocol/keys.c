@@ -32,6 +32,12 @@ int keys_make(KeyPair *pair, const char *path) {
     return status;
 }
 
+static int check_pair(const KeyPair *pair, const char *path) {
+    char derived[KEY_TEXT];
+    if (zmq_curve_public(derived, pair->secret_key) == 0 && !strcmp(derived, pair->public_key)) return 0;
+    return fail(EX_USAGE, "'%s': its public key, the first line, is not that of its secret key", path);
+}
+
 int keys_read(KeyPair *pair, const char *path) {
     struct stat st;
     Buffer text = {0};
@@ -43,6 +49,7 @@ int keys_read(KeyPair *pair, const char *path) {
         status = fail(EX_USAGE, "'%s' is not a key file of `loader keygen`", path);
     if (status == 0) status = key_check(pair->public_key, path);
     if (status == 0) status = key_check(pair->secret_key, path);
+    if (status == 0) status = check_pair(pair, path);
     buffer_close(&text);
     return status;
 }

@@ -73,7 +73,10 @@ def test_arguments_are_checked_at_once():
 def test_key_files_are_refused_as_the_loader_does():
     key = subprocess.run([BIN / "loader", "keygen", "mine.key"], check=True, capture_output=True, text=True).stdout.strip()
     public, secret = pathlib.Path("mine.key").read_text().split()
+    subprocess.run([BIN / "loader", "keygen", "other.key"], check=True, capture_output=True)
+    other = pathlib.Path("other.key").read_text().split()[1]
     for name, text, mode in (("readable.key", f"{public}\n{secret}\n", 0o644), ("half.key", public + "\n", 0o600),
+                             ("mixed.key", f"{public}\n{other}\n", 0o600), ("swapped.key", f"{secret}\n{public}\n", 0o600),
                              ("short.key", f"{public[:39]}\n{secret}\n", 0o600), ("odd.key", f"{public[:39]}~\n{secret}\n", 0o600)):
         pathlib.Path(name).write_text(text)
         os.chmod(name, mode)
@@ -84,6 +87,27 @@ def test_key_files_are_refused_as_the_loader_does():
         lambda: TokenBatches("tcp://127.0.0.1:9", T, 4, key_file="mine.key", loader_key="short"))
     assert refusal(lambda: Feed("tcp://a b:1", T, 4, key_file="mine.key", loader_key=key)) == (
         "ZeroMQ cannot connect to 'tcp://a b:1': Invalid argument")
+
+
+def test_the_keys_are_named_when_a_loader_does_not_answer_over_tcp():
+    client.make_data()
+    keys = [subprocess.run([BIN / "loader", "keygen", name], check=True, capture_output=True, text=True).stdout.strip()
+            for name in ("before.key", "after.key", "client.key")]
+    pathlib.Path("allow").write_text(keys[2] + "\n")
+    endpoint = f"tcp://127.0.0.1:{client.port()}"
+    with client.Loader(endpoint, options=["--key", "before.key", "--allow", "allow"]) as loader:
+        feed = Feed(endpoint, T, 4, key_file="client.key", loader_key=keys[0], timeout=60)
+        feed.request(0, "epoch", 4, SEED, 0)
+        feed.next()
+        loader.kill()
+        loader.command[loader.command.index("before.key")] = "after.key"
+        loader.start()
+        feed._timeout = 2
+        feed.request(0, "epoch", 4, SEED, 4)
+        hint = "s: check its address, and the keys on both sides"
+        assert hint in refusal(feed.next)
+        assert hint in refusal(lambda: Feed(endpoint, T, 4, timeout=1))
+    feed.close()
 
 
 def test_x_and_y_are_arrays_of_their_own():

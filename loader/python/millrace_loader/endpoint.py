@@ -7,6 +7,7 @@ import stat
 import struct
 from typing import NamedTuple, Optional
 
+import zmq
 import zmq.utils.z85
 
 _PATH_MAX = 108  # of a socket's address, with its final NUL byte
@@ -107,4 +108,7 @@ def read_keys(key_file: Optional[str], loader_key: Optional[str]) -> Optional[Ke
         words = file.read(4096).split()
     if len(words) < 2:
         raise ValueError(f"'{key_file}' is not a key file of `loader keygen`")
-    return Keys(loader, _check_key(words[0], key_file), _check_key(words[1], key_file))
+    public, secret = _check_key(words[0], key_file), _check_key(words[1], key_file)
+    if zmq.curve_public(secret) != public:
+        raise ValueError(f"'{key_file}': its public key, the first line, is not that of its secret key")
+    return Keys(loader, public, secret)

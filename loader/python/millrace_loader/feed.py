@@ -295,7 +295,9 @@ class Feed:
         while not done():
             quiet = time.monotonic() - self._arrived
             if quiet >= self._timeout:
-                raise LoaderError(f"no data from the loader at {self._names()} for {self._timeout:g} s")
+                over_tcp = not self._endpoints[self._place].directory
+                hint = ": check its address, and the keys on both sides" if over_tcp and not self._ready else ""
+                raise LoaderError(f"no data from the loader at {self._names()} for {self._timeout:g} s{hint}")
             if quiet < _LOG_FIRST:
                 next_line = _LOG_FIRST
             if quiet >= next_line:

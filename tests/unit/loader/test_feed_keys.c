@@ -3,6 +3,7 @@
 #include "loader/protocol/wire.h"
 #include "tests/unit/loader/fixture_loader.h"
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
 
@@ -83,6 +84,35 @@ TEST(loader_refuses_a_key_that_is_removed_from_its_list) {
     read_rows(other, 1, ROWS, T, 5);
     feed_close(feed), feed_close(other);
     CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+// fault 53
+TEST(feed_names_the_keys_when_the_loader_comes_back_with_others) {
+    KeyPair loader, trainer, other, rotated;
+    pid_t pid = serve_two_keys(&loader, &trainer, &other);
+    Feed *feed = open_feed("a.key", loader.public_key, 2000);
+    CHECK(feed && feed_attach(feed) == 0);
+    read_rows(feed, 1, ROWS, T, 5);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+    CHECK(unlink("loader.key") == 0 && keys_make(&rotated, "loader.key") == 0);
+    pid = start_with_keys();
+    CHECK_EQUAL(result_of_rows(feed, ROWS, 5), FEED_ERROR);
+    CHECK_ERROR(EX_PEER, "for 2 s: check its address, and the keys on both sides");
+    feed_close(feed);
+    CHECK_EQUAL(stop_loader(pid, SIGTERM), 0);
+}
+
+TEST(keys_of_two_pairs_are_refused_where_they_are_read) {
+    KeyPair a, b, read;
+    char text[2 * KEY_TEXT + 1];
+    CHECK(keys_make(&a, "a.key") == 0 && keys_make(&b, "b.key") == 0 && keys_read(&read, "a.key") == 0);
+    const char *const lines[][2] = {{a.public_key, b.secret_key}, {a.secret_key, a.public_key}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%s\n%s\n", lines[i][0], lines[i][1]);
+        write_file("mixed.key", text, strlen(text));
+        CHECK(chmod("mixed.key", 0600) == 0 && keys_read(&read, "mixed.key") < 0);
+        CHECK_ERROR(EX_USAGE, "'mixed.key': its public key, the first line, is not that of its secret key");
+    }
 }
 
 // The code of the ERROR that answers `type` with session 77 from the owner of `keys`; 0: another answer.
